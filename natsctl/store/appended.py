@@ -6,11 +6,11 @@ but for its time.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import Protocol
 
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import BULK, StreamIndex
@@ -45,15 +45,20 @@ def _in_buckets(sids: array[int], names: Sequence[Blob]) -> Steps[list[list[int]
     return buckets
 
 
-class AppendedView(ABC):
+class MessageTimes(Protocol):
+    """Interface of what knows the times of a stream's messages."""
+
+    def ts_at(self, segment: Segment, position: int) -> int:
+        """Return a message's time, live or not; 0 where it was erased."""
+
+
+class AppendedView:
     """The answers of one stream's index."""
 
-    durable_seq: int
-    _index: StreamIndex
-
-    @abstractmethod
-    def _ts_at(self, segment: Segment, position: int) -> int:
-        """Return a message's time, live or not; 0 where it was erased."""
+    def __init__(self, index: StreamIndex, times: MessageTimes) -> None:
+        self._index = index
+        self._ts_at = times.ts_at
+        self.durable_seq = index.last_seq
 
     @property
     def last_seq(self) -> int:
@@ -64,6 +69,11 @@ class AppendedView(ABC):
     def first_seq(self) -> int:
         """Return the oldest live sequence; last_seq + 1 when empty, 0 when the stream was never used."""
         return self._index.first_seq if self._index.messages or self._index.last_seq else 0
+
+    @property
+    def last_ts_ns(self) -> int:
+        """Return the time of the newest message, which may be gone; 0 when the stream was never used."""
+        return self._index.last_ts_ns
 
     @property
     def messages(self) -> int:

@@ -44,6 +44,14 @@ class Commit:
         self.last_seq = last_seq
         self.callbacks = callbacks
 
+    creates = removes = False
+    """Whether it makes the files of a new stream, or takes those of a deleted one away."""
+
+    @property
+    def found_no_room(self) -> bool:
+        """Return whether something of it found no room on the disk and was taken back."""
+        return False
+
     @property
     def kept(self) -> bool:
         """Return whether what was appended up to `last_seq` is on disk, even if something else found no room."""
@@ -189,10 +197,12 @@ class FileCommit(Commit):
     __slots__ = (
         "_disk",
         "_release",
+        "creates",
         "full",
         "journal_full",
         "meta_full",
         "plan",
+        "removes",
         "rewritten",
         "settled_end",
         "unerased",
@@ -207,6 +217,8 @@ class FileCommit(Commit):
         self._disk = disk
         self._release = release_reserve
         self.plan = plan
+        self.creates = bool(plan.birth)
+        self.removes = bool(plan.trash_folder)
         self.full = False
         self.journal_full = False
         self.meta_full = False
@@ -214,6 +226,11 @@ class FileCommit(Commit):
         """Erasures in compressed segments that could not be done, and why; their records are on disk."""
         self.rewritten = False
         self.settled_end = plan.offset + len(plan.data)
+
+    @property
+    def found_no_room(self) -> bool:
+        """Return whether messages, metadata or journal records found no room and were taken back."""
+        return self.full or self.meta_full or self.journal_full
 
     @property
     def kept(self) -> bool:

@@ -12,20 +12,23 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import add
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 from zlib import crc32
 
 from natsctl.store import frame
 from natsctl.store.compaction import Compaction
-from natsctl.store.errors import StorePoisonedError
-from natsctl.store.file_commit import Erasure, Host, Plan
+from natsctl.store.disk import Disk
+from natsctl.store.errors import StoreDamagedError
+from natsctl.store.file_commit import Erasure, FileCommit, Host, Plan
 from natsctl.store.filters import Filters
-from natsctl.store.index_file import IndexImage, image_of
-from natsctl.store.message import StoredMessage
+from natsctl.store.fsck import SegmentMark, StreamCheck
+from natsctl.store.index import StreamIndex
+from natsctl.store.index_file import IndexImage, image_of, write_index
+from natsctl.store.message import Copy, StoredMessage
+from natsctl.store.recovery import segment_of
 from natsctl.store.segment import Segment, SegmentReader
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 from natsctl.store.steps import STEP, Steps
-from natsctl.store.stream import BatchMessage, Copy, StreamStore
 from natsctl.store.view import live_run, live_span
 
 DELETES_PER_RECORD = 65536
@@ -99,7 +102,7 @@ _pack_body = frame.BODY.pack
 _pack_prefix = frame.PREFIX.pack
 _pack_length = frame.HEADER_LENGTH.pack
 _MAGIC, _MSG, _MASK, _HAS_HEADER = frame.MAGIC, frame.MSG, frame.MASK, frame.HAS_HEADER
-_TIMED, _MORE = frame.TIMED, frame.MORE
+_TIMED = frame.TIMED
 
 
 FRAMES_STEP = 2048
@@ -118,43 +121,80 @@ class FrameRun(NamedTuple):
     pieces: list[memoryview]
 
 
-class FileLog(StreamStore):
-    """Appends, removals and reads of a stream on disk; FileStreamStore commits them."""
-
-    storage: Literal["file", "memory"] = "file"
+class FileLog:
+    """Appends, removals and reads of a stream on disk, and its share of each commit."""
 
     def __init__(
         self,
         host: Host,
         cache: SegmentCache,
         stream_id: int,
-        key: str,
-        meta: bytes,
-        first_seq: int,
+        index: StreamIndex,
         salt: Callable[[], int],
         identity: bytes,
+        key: str,
     ) -> None:
-        super().__init__(host, key, meta, first_seq)
         self.stream_id = stream_id
         self.identity = identity
         self.folder = f"streams/s{stream_id:06d}"
-        self.synced_seq = self.durable_seq
+        self.synced_seq = index.last_seq
         self.synced_mark = (0, 0, 0)
         """Base, generation and length of the last segment as it was synced."""
+        self._host = host
+        self._index = index
         self._cache = cache
         self._reader = SegmentReader(cache, key, host.report_fault)
         self._new_salt = salt
         self._parts: list[bytes] = []
         self._taken_end = 0
         self._has_messages = False
+        self._durable_ts_ns = 0
         self._removals = Removals()
         self._sealing: SegmentFile | None = None
         self._below_floor: list[Segment] = []
         """Segments below the floor that a start found: `remnants` reads them until the first commit unlinks them."""
         self._unerased: list[Erasure] = []
         """Erasures on record that had not begun: the first commit does them."""
+        self._postponed = False
+        """Whether erasures wait for a commit that has more to do than take messages."""
+        self._names_loose = False
+        """Whether a file that was unlinked could still come back."""
+        self._unwitnessed: list[SegmentMark] = []
+        """Segments that were made durable since the last entry for the witness."""
         self._compaction = Compaction(cache, host.options.segment_bytes, identity)
-        self._file = self._start_file(self._index.active, max(first_seq, 1))
+        self.file = index.active.body or self._start_file(index.active, index.active.base)
+        """The file that the next message goes to, unless it is full."""
+
+    def begin(self) -> None:
+        """Queue the first segment's header for the commit that creates the stream."""
+        self._parts.append(self.file.head.encode())
+
+    def adopt(self, check: StreamCheck) -> bool:
+        """Go on from a recovered and repaired folder; return whether that leaves something to the first commit."""
+        index, file = self._index, self.file
+        self._taken_end = file.size
+        self.synced_mark = (file.head.base, file.head.generation, file.size)
+        self._durable_ts_ns = index.last_ts_ns
+        if index.active.keys is not None:
+            self.file = self._start_file(index.open_segment(index.last_seq + 1), index.last_seq + 1)
+            self._parts, self._taken_end = [self.file.head.encode()], 0
+        self._compaction.note_all(index)
+        self._adopt_remains(check)
+        empty_front = index.segments[0].live == 0 and len(index.segments) > 1
+        return bool(self._below_floor or self._unerased) or empty_front
+
+    def _adopt_remains(self, check: StreamCheck) -> None:
+        """Leave to the first commit what takes bytes away that the owner may want to look at before."""
+        self._below_floor = [segment_of(self.folder, found) for found in check.below_floor]
+        for segment in self._below_floor:
+            segment.head, segment.live = len(segment.sids), 0
+        files = [segment.body for segment in self.remaining() if segment.body is not None]
+        for file in (segment.body for segment in self._below_floor):
+            assert file is not None
+            file.indexed = False  # the repair has taken it away
+        self._compaction.retire(self._below_floor)
+        by_path = {file.path: file for file in files}
+        self._unerased = [Erasure(by_path[f"{self.folder}/{name}"], at, data) for name, at, data in check.unerased]
 
     def _start_file(self, segment: Segment, base: int) -> SegmentFile:
         numbers = (self.stream_id, base, self._index.first_seq, 0)
@@ -165,113 +205,12 @@ class FileLog(StreamStore):
 
     # -- appending
 
-    def append(self, subject: bytes, header: bytes, payload: bytes, ts_ns: int, timed: bool = False) -> int:
-        """Buffer one message and return its sequence; it is not durable until a commit ends.
-
-        `ts_ns` is raised to the newest message's if lower and there is one. Raises StorePoisonedError (nothing
-        changed).
-        """
-        return self._append(self._index.last_seq + 1, ts_ns, subject, header, payload, _TIMED if timed else 0)
-
-    def append_run(self, subject: bytes, payloads: Sequence[bytes], ts_ns: int) -> int:
-        """Buffer messages without headers on one subject and return the first one's sequence."""
-        if len(payloads) == 1:
-            return self._append(self._index.last_seq + 1, ts_ns, subject, b"", payloads[0], 0)
-        if self.fault is not None:
-            raise StorePoisonedError(self.fault)
-        first_seq = seq = self._index.last_seq + 1
-        if ts_ns < self.last_ts_ns:
-            ts_ns = self._in_order(ts_ns, seq)
-        self.last_ts_ns = ts_ns
+    def append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> None:
+        """Buffer one message and enter it into the index; `flags` are TIMED and MORE."""
         parts = self._parts
         if not parts:
             self._begin_batch(seq)
-        file, subject_size, synced_seq = self._file, len(subject), self.synced_seq
-        salt, offset = file.head.salt, file.size
-        sizes, offsets = array("I"), array("I")
-        for payload in payloads:
-            body = b"".join((_pack_body(_MSG, 0, subject_size, seq, ts_ns, synced_seq), subject, payload))
-            length = len(body) + 12
-            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
-            parts.append(body)
-            sizes.append(length - frame.FRAME_OVER_SIZE)
-            offsets.append(offset)
-            offset += length
-            seq += 1
-        self._index.add_run(first_seq, subject, sizes, ts_ns, offsets)
-        file.size = offset
-        self._has_messages = True
-        if self._clean:
-            self._mark()
-        return first_seq
-
-    def append_batch(self, messages: Sequence[BatchMessage], ts_ns: int) -> int:
-        """Buffer messages that stay together: the frames of all but the last say that more follows.
-
-        What is buffered between two commits lies in one segment, so that a batch can only end early at the tail.
-        """
-        first_seq = seq = self._index.last_seq + 1
-        last_seq = first_seq + len(messages) - 1
-        for subject, header, payload, timed in messages:
-            flags = (_TIMED if timed else 0) | (_MORE if seq < last_seq else 0)
-            self._append(seq, ts_ns, subject, header, payload, flags)
-            seq += 1
-        return first_seq
-
-    def append_at(
-        self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, timed: bool = False
-    ) -> None:
-        """Buffer a message under a given sequence above last_seq; what lies between counts as deleted."""
-        if seq <= self._index.last_seq:
-            raise ValueError(f"sequence {seq} is not above {self._index.last_seq}")
-        self._append(seq, ts_ns, subject, header, payload, _TIMED if timed else 0)
-
-    def append_copies(self, messages: Sequence[Copy]) -> None:
-        """Buffer messages without times of their own under ascending sequences above last_seq."""
-        if self.fault is not None:
-            raise StorePoisonedError(self.fault)
-        if messages[0][0] <= self._index.last_seq:
-            raise ValueError(f"sequence {messages[0][0]} is not above {self._index.last_seq}")
-        if messages[0][1] < self.last_ts_ns:
-            self._in_order(messages[0][1], messages[0][0])
-        parts, synced_seq, last_ts_ns = self._parts, self.synced_seq, self.last_ts_ns
-        first_ts_ns = max(messages[0][1], last_ts_ns)
-        if not parts:
-            self._begin_batch(messages[0][0])
-        file = self._file
-        salt, offset, sizes, offsets = file.head.salt, file.size, array("I"), array("I")
-        for seq, ts_ns, subject, header, payload in messages:
-            if ts_ns > last_ts_ns:
-                last_ts_ns = ts_ns
-            if header:
-                head = _pack_body(_MSG, _HAS_HEADER, len(subject), seq, last_ts_ns, synced_seq)
-                body = b"".join((head, subject, _pack_length(len(header)), header, payload))
-            else:
-                body = _pack_body(_MSG, 0, len(subject), seq, last_ts_ns, synced_seq) + subject + payload
-            length = len(body) + 12
-            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
-            parts.append(body)
-            sizes.append(length - frame.FRAME_OVER_SIZE)
-            offsets.append(offset)
-            offset += length
-        seqs, subjects = [copy[0] for copy in messages], [copy[2] for copy in messages]
-        self._index.add_all(seqs, subjects, sizes, (first_ts_ns, last_ts_ns), offsets)
-        file.size, self.last_ts_ns = offset, last_ts_ns
-        self._has_messages = True
-        if self._clean:
-            self._mark()
-
-    def _append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> int:
-        if self.fault is not None:
-            raise StorePoisonedError(self.fault)
-        if ts_ns < self.last_ts_ns:
-            ts_ns = self._in_order(ts_ns, seq)
-        else:
-            self.last_ts_ns = ts_ns
-        parts = self._parts
-        if not parts:
-            self._begin_batch(seq)
-        file = self._file
+        file = self.file
         if header:
             body = b"".join(
                 (
@@ -292,24 +231,72 @@ class FileLog(StreamStore):
             self._index.active.note_timed(seq)
         file.size += length
         self._has_messages = True
-        if self._clean:
-            self._mark()
-        return seq
+
+    def append_run(self, first_seq: int, ts_ns: int, subject: bytes, payloads: Sequence[bytes]) -> None:
+        """Buffer messages without headers on one subject, all of one time."""
+        if len(payloads) == 1:
+            self.append(first_seq, ts_ns, subject, b"", payloads[0], 0)
+            return
+        parts = self._parts
+        if not parts:
+            self._begin_batch(first_seq)
+        seq, file, subject_size, synced_seq = first_seq, self.file, len(subject), self.synced_seq
+        salt, offset = file.head.salt, file.size
+        sizes, offsets = array("I"), array("I")
+        for payload in payloads:
+            body = b"".join((_pack_body(_MSG, 0, subject_size, seq, ts_ns, synced_seq), subject, payload))
+            length = len(body) + 12
+            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
+            parts.append(body)
+            sizes.append(length - frame.FRAME_OVER_SIZE)
+            offsets.append(offset)
+            offset += length
+            seq += 1
+        self._index.add_run(first_seq, subject, sizes, ts_ns, offsets)
+        file.size = offset
+        self._has_messages = True
+
+    def append_copies(self, messages: Sequence[Copy]) -> None:
+        """Buffer messages under their own sequences and times; a time below an earlier one is raised to it."""
+        parts, synced_seq, last_ts_ns = self._parts, self.synced_seq, self._index.last_ts_ns
+        first_ts_ns = max(messages[0][1], last_ts_ns)
+        if not parts:
+            self._begin_batch(messages[0][0])
+        file = self.file
+        salt, offset, sizes, offsets = file.head.salt, file.size, array("I"), array("I")
+        for seq, ts_ns, subject, header, payload in messages:
+            if ts_ns > last_ts_ns:
+                last_ts_ns = ts_ns
+            if header:
+                head = _pack_body(_MSG, _HAS_HEADER, len(subject), seq, last_ts_ns, synced_seq)
+                body = b"".join((head, subject, _pack_length(len(header)), header, payload))
+            else:
+                body = _pack_body(_MSG, 0, len(subject), seq, last_ts_ns, synced_seq) + subject + payload
+            length = len(body) + 12
+            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
+            parts.append(body)
+            sizes.append(length - frame.FRAME_OVER_SIZE)
+            offsets.append(offset)
+            offset += length
+        seqs, subjects = [copy[0] for copy in messages], [copy[2] for copy in messages]
+        self._index.add_all(seqs, subjects, sizes, (first_ts_ns, last_ts_ns), offsets)
+        file.size = offset
+        self._has_messages = True
 
     def _begin_batch(self, seq: int) -> None:
         """Roll to a new segment when the active one is full, or large and all dead."""
         limit = self._host.options.segment_bytes
         active = self._index.active
-        if self._file.size < limit and (active.live or self._file.size < max(limit // 8, 4096)):
+        if self.file.size < limit and (active.live or self.file.size < max(limit // 8, 4096)):
             return
         if not active.sids:
             return
         active.seal()
         self._index.tidy_subjects()
-        self._sealing = self._file
+        self._sealing = self.file
         self._compaction.note(active)
-        self._file = self._start_file(self._index.open_segment(seq), seq)
-        self._parts.append(self._file.head.encode())
+        self.file = self._start_file(self._index.open_segment(seq), seq)
+        self._parts.append(self.file.head.encode())
         self._taken_end = 0
 
     def compress(self, on: bool) -> None:
@@ -319,13 +306,14 @@ class FileLog(StreamStore):
             self._compaction.note(self._index.segments[-2])
 
     @property
-    def waiting_bytes(self) -> int:
-        """Return how much is buffered for the commit after the one in flight, or held before it is appended."""
-        return self.held_bytes + (self._file.size - self._taken_end if self._parts else 0)
+    def buffered_bytes(self) -> int:
+        """Return how much is buffered for the commit after the one in flight."""
+        return self.file.size - self._taken_end if self._parts else 0
 
     # -- removing
 
-    def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
+    def removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
+        """Record that this message goes."""
         file = segment.body
         assert file is not None
         self._removals.add(seq, erase)
@@ -333,7 +321,8 @@ class FileLog(StreamStore):
         if file.dead_bytes * 2 > file.size and segment.keys is not None:
             self._compaction.note(segment)
 
-    def _removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+    def removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+        """Record that these messages of one segment go, of `size` bytes together."""
         file = segment.body
         assert file is not None
         self._removals.deletes.extend(seqs)
@@ -341,16 +330,19 @@ class FileLog(StreamStore):
         if file.dead_bytes * 2 > file.size and segment.keys is not None:
             self._compaction.note(segment)
 
-    def _floor_moved(self, first_seq: int) -> None:
+    def dropping_first(self, seq: int) -> None:
+        """Record that the oldest message goes."""
         self._removals.floor_moved = True
 
-    def _purging_below(self, seq: int) -> None:
+    def dropping_below(self, seq: int) -> None:
+        """Record that everything below `seq` goes."""
         self._removals.floor_moved = True
 
-    def _skipped(self, last_seq: int) -> None:
+    def skipping(self) -> None:
+        """Record that the sequences up to a new last one hold nothing."""
         self._removals.floor_moved = True
 
-    def _emptied(self, next_seq: int) -> None:
+    def emptied(self, next_seq: int) -> None:
         """Put a FLOOR record in front of the batch's next message, unless earlier commits say that nothing is left.
 
         The removals of a batch are recorded at its end. A crash that left the message and not them would bring back
@@ -362,16 +354,51 @@ class FileLog(StreamStore):
         if not self._parts:
             self._begin_batch(next_seq)
         body = frame.FLOOR_BODY.pack(last_seq + 1, last_seq)
-        record = frame.encode(frame.FLOOR, last_seq, 0, self.synced_seq, self._file.head.salt, body)
+        record = frame.encode(frame.FLOOR, last_seq, 0, self.synced_seq, self.file.head.salt, body)
         self._parts.append(record)
-        self._file.size += len(record)
+        self.file.size += len(record)
         removals.floor_moved = True
 
-    # -- what the next commit writes
+    # -- commits
 
-    def _take_log(self, plan: Plan) -> None:
+    @property
+    def unsynced(self) -> bool:
+        """Return whether the last segment has bytes, removals among them, that were written and not synced."""
+        file = self.file
+        return file.created and self.synced_mark != (file.head.base, file.head.generation, file.settled)
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether segments wait to be unlinked or rewritten."""
+        return self._compaction.waits(self._index)
+
+    def take(self, plan: Plan, durable_seq: int, force: bool) -> None:
+        """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
+        plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
+        if self._sealing is None:
+            plan.unlinks, leading = self._compaction.take_unlinks(self._index)
+            if leading:
+                self._removals.floor_moved = plan.sync = True
+        self._take_frames(plan, durable_seq)
+        plan.asked = len(plan.erasures)
+        self._below_floor = []
+        if not self._postponed or plan.erasures or plan.sealed is not None or force:
+            for erasure in self._unerased:
+                self._cache.drop(erasure.file)
+            plan.erasures += self._unerased
+            self._unerased = []
+        self._names_loose |= bool(plan.unlinks)
+        if plan.erasures and self._names_loose:
+            plan.sync_names, self._names_loose = True, False
+
+    def plan_rewrite(self, plan: Plan, durable_seq: int) -> None:
+        """Put the rewrite of one segment into `plan`, if one is due and the plan seals none."""
+        if plan.sealed is None:
+            plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, durable_seq + 1))
+
+    def _take_frames(self, plan: Plan, durable_seq: int) -> None:
         parts, self._parts = self._parts, []
-        file, last_seq = self._file, self._index.last_seq
+        file, last_seq = self.file, self._index.last_seq
         spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
         removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
         tail = removals.encode(file.head.salt, last_seq)
@@ -380,13 +407,13 @@ class FileLog(StreamStore):
         file.size += sum(map(len, tail))
         plan.data = b"".join(parts + tail)
         if not plan.data:
-            if plan.sync and self._log_unsynced:
+            if plan.sync and self.unsynced:
                 plan.target, plan.offset = file, self._taken_end
             return
-        durable, sealing = self.durable_seq, self._sealing
+        sealing = self._sealing
         plan.target = file
         plan.offset = self._taken_end if file.created else 0
-        plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable))
+        plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable_seq))
         if sealing is not None:
             plan.sealed, plan.seal_offset = sealing, sealing.size
             covers = file.head.base - 1
@@ -395,12 +422,6 @@ class FileLog(StreamStore):
             plan.image = self._image(self._index.segments[-2], sealing.size + len(plan.seal), covers, sealed=True)
             self._sealing = None
         self._taken_end = file.size
-
-    @property
-    def _log_unsynced(self) -> bool:
-        """Return whether the last segment has bytes, removals among them, that were written and not synced."""
-        file = self._file
-        return file.created and self.synced_mark != (file.head.base, file.head.generation, file.settled)
 
     def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
         """Return what the index file of `segment` will say once everything taken so far is on disk."""
@@ -418,25 +439,140 @@ class FileLog(StreamStore):
                 spot = (seq, file.head.base, file.head.generation, segment.offsets[position], length)
         return spot
 
+    def settle(self, commit: FileCommit, durable_seq: int) -> None:
+        """Take in what a commit has done to the segments; `durable_seq` is the newest message before it."""
+        plan = commit.plan
+        target = plan.target
+        if plan.sealed is not None and target is not plan.sealed:
+            plan.sealed.size = plan.sealed.settled = plan.seal_offset + len(plan.seal)
+            plan.sealed.close()
+        if target is not None:
+            self._settle_target(commit, target, durable_seq if commit.full else commit.last_seq)
+        if plan.rewrite is not None and commit.rewritten:
+            new = plan.rewrite.new.head
+            self._unwitnessed.append(SegmentMark(new.base, plan.rewrite.covers_seq, new.generation, new.salt))
+            self._compaction.swap(self._index, plan.rewrite)
+        self._compaction.settle()
+        if plan.erasures:
+            self._settle_erasures(commit)
+        if commit.full:
+            self._take_back(durable_seq)
+            return
+        self._durable_ts_ns = plan.last_ts_ns
+        if target is not None and (plan.sync or not plan.offset):
+            self.synced_seq = max(self.synced_seq, commit.last_seq)
+            self.synced_mark = (target.head.base, target.head.generation, target.settled)
+
+    def _settle_target(self, commit: FileCommit, target: SegmentFile, kept_seq: int) -> None:
+        """Note what the segment that was written to holds now, with messages up to `kept_seq`."""
+        plan = commit.plan
+        target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
+        target.tombs.extend([seq for seq in plan.tombs if seq <= kept_seq] if commit.full else plan.tombs)
+        if not target.created:
+            self._unwitnessed.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
+        target.created = True
+        target.settled = commit.settled_end
+        if plan.data:
+            target.keep(plan.offset, plan.data, True)
+            self._cache.touch(target)
+
+    def _settle_erasures(self, commit: FileCommit) -> None:
+        """Leave the failed erasures to a later commit, and report them to their callers."""
+        erasures = commit.plan.erasures
+        for file in {erasure.file for erasure in erasures}:
+            self._cache.drop(file)  # what was read meanwhile, or written by this commit, holds what was erased
+        self._postponed = bool(commit.unerased)
+        self._unerased += commit.unerased
+        for error in commit.unerased.values():
+            if isinstance(error, StoreDamagedError):
+                self._host.report_fault(str(error))
+        asked = [commit.unerased[spot] for spot in erasures[: commit.plan.asked] if spot in commit.unerased]
+        if asked:
+            waiting, commit.callbacks = commit.callbacks, []
+            for callback in waiting:
+                callback(asked[0])
+
+    def _take_back(self, durable_seq: int) -> None:
+        """Take back every message that is not durable, buffered ones too: there is no room for them."""
+        self._index.rollback(durable_seq, lambda s: s.body is not None and s.body.created)
+        active, file = self._index.active, self._index.active.body
+        assert file is not None
+        self.file, self._index.last_ts_ns = file, self._durable_ts_ns
+        active.last_ts = self._durable_ts_ns if active.sids else 0
+        file.size = self._taken_end = file.settled
+        self._parts, self._sealing, self._has_messages = [], None, False
+        self._removals.forget_above(durable_seq)
+
+    # -- marks for the witness, and files
+
+    def take_marks(self) -> tuple[SegmentMark, ...]:
+        """Return the segments that were made durable since the last time."""
+        marks, self._unwitnessed = self._unwitnessed, []
+        return tuple(marks)
+
+    def marks(self) -> Iterator[SegmentMark]:
+        """Yield every segment: first those that go, as the record that lets them go may not be synced."""
+        for segment in self._compaction.old_segments():
+            if segment.body is not None:
+                head = segment.body.head
+                yield SegmentMark(head.base, 0, head.generation, head.salt)
+        ends = [base - 1 for base in self._index.bases[1:]] + [0]
+        for segment, covers in zip(self._index.segments, ends, strict=True):
+            if segment.body is not None and segment.body.created:
+                head = segment.body.head
+                yield SegmentMark(head.base, covers, head.generation, head.salt)
+
+    @property
+    def synced_to_the_end(self) -> bool:
+        """Return whether the segment that the next message goes to, or else the one before, is synced as it is."""
+        made = [segment.body for segment in self._index.segments[-2:] if segment.body is not None]
+        file = next((file for file in reversed(made) if file.created), None)
+        return file is None or self.synced_mark == (file.head.base, file.head.generation, file.settled)
+
+    def write_indexes(self, disk: Disk, tail: bool) -> None:
+        """Write the index files that are missing, with `tail` that of a long last segment too.
+
+        Nothing may wait for a commit. A failure of the disk only leaves them out.
+        """
+        index, long = self._index, self._host.options.tail_index_bytes
+        unerased = {erasure.file for erasure in self._unerased}  # the next start must find what is still to be done
+        for at, segment in enumerate(index.segments):
+            file, last = segment.body, at == len(index.segments) - 1
+            if file is None or not file.created or file in unerased or (last and not (tail and file.size >= long)):
+                continue
+            if last or not file.indexed:
+                covers = index.last_seq if last else index.bases[at + 1] - 1
+                image = self._image(segment, file.size, covers, sealed=segment.keys is not None)
+                file.indexed = write_index(disk, self.folder, image)
+
+    def close_files(self) -> None:
+        """Give every descriptor back, also those of files that a failed commit was to unlink."""
+        for segment in [*self._index.segments, *self._compaction.old_segments()]:
+            if segment.body is not None:
+                segment.body.close()
+                self._cache.drop(segment.body)
+
     # -- reading
 
-    def _message_at(self, segment: Segment, position: int) -> StoredMessage:
+    def message_at(self, segment: Segment, position: int) -> StoredMessage:
+        """Return one live message. Raises StoreDamagedError."""
         return self._reader.message_at(segment, position)
 
-    def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+    def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+        """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError."""
         return self._reader.messages_at(segment, positions)
 
-    def _remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+    def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
         return self._reader.remnants_at(segment, positions)
 
     def reading_frames(self, from_seq: int, to_seq: int, filters: Filters, max_bytes: int) -> Steps[FrameRun]:
-        """Return the frames of the durable matches from a sequence to another, both included, in steps.
+        """Return the frames of the matches from a sequence to another, both included and durable, in steps.
 
         They end before sizes and frames exceed `max_bytes`; the first always comes. Raises StoreDamagedError.
         """
         yield from self._index.preparing(filters)
         sizes, pieces, seq, room = array("I"), list[memoryview](), from_seq, max_bytes
-        to_seq = min(to_seq, self.durable_seq)
         while seq <= to_seq:
             positions, segment = self._frame_positions(seq, to_seq, filters)
             if segment is None:
@@ -468,14 +604,16 @@ class FileLog(StreamStore):
             return live_span(segment, start, stop, FRAMES_STEP), segment
         return live_run(segment, view, start, stop, STEP), segment
 
-    def _remaining(self) -> Sequence[Segment]:
+    def remaining(self) -> Sequence[Segment]:
+        """Return the segments whose bytes are there, in order."""
         return [*self._below_floor, *self._index.segments] if self._below_floor else self._index.segments
 
-    def _ts_at(self, segment: Segment, position: int) -> int:
+    def ts_at(self, segment: Segment, position: int) -> int:
+        """Return a message's time, live or not; 0 where it was erased, the newest time for one that is buffered."""
         file = segment.body
         if file is not None and segment.offsets[position] < file.settled:
             return self._reader.ts_at(segment, position)
-        return self.last_ts_ns
+        return self._index.last_ts_ns
 
 
 def _fitting_frames(segment: Segment, positions: Sequence[int], room: int) -> int:

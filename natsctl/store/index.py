@@ -35,7 +35,7 @@ LOOK_STEP = 1024
 class StreamIndex(SegmentList):
     """Places of all live messages of a stream."""
 
-    __slots__ = ("_view_subjects", "_views", "bytes", "first_seq", "last_seq", "messages", "table")
+    __slots__ = ("_view_subjects", "_views", "bytes", "first_seq", "last_seq", "last_ts_ns", "messages", "table")
 
     def __init__(self, first_seq: int) -> None:
         super().__init__(first_seq)
@@ -44,6 +44,8 @@ class StreamIndex(SegmentList):
         self.bytes = 0
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
+        self.last_ts_ns = 0
+        """Time of the newest message, which may be gone."""
         self._views: dict[Filters, View] = {}
         self._view_subjects = 0
 
@@ -122,6 +124,7 @@ class StreamIndex(SegmentList):
         self.messages += 1
         self.bytes += size
         self.last_seq = seq
+        self.last_ts_ns = ts_ns
 
     def add_run(self, first_seq: int, subject: bytes, sizes: array[int], ts_ns: int, offsets: array[int]) -> None:
         """Add consecutive messages on one subject; `first_seq` must be above last_seq."""
@@ -152,7 +155,7 @@ class StreamIndex(SegmentList):
         """
         segment, table = self.segments[-1], self.table
         self.add(seqs[0], subjects[0], sizes[0], ts_ns[0], offsets[0])
-        segment.last_ts = ts_ns[1]
+        segment.last_ts = self.last_ts_ns = ts_ns[1]
         if segment.seqs is not None or seqs[-1] - seqs[0] != len(seqs) - 1:
             for at in range(1, len(seqs)):
                 self.add(seqs[at], subjects[at], sizes[at], ts_ns[1], offsets[at])

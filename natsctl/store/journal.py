@@ -245,3 +245,62 @@ def parse_meta_record(data: bytes) -> MetaRecord | None:
 def inherited_identity(store: bytes, stream_id: int) -> bytes:
     """Return the identity of a stream that was created before streams had one of their own."""
     return blake2b(store + stream_id.to_bytes(8, "little"), digest_size=IDENTITY_BYTES).digest()
+
+
+class MetaFile:
+    """The meta file of one stream: its content, what the next commit writes, and the mark of what is durable."""
+
+    __slots__ = ("_birth", "_pending", "content", "durable", "mark", "record")
+
+    def __init__(self, record: MetaRecord) -> None:
+        self.record = record
+        """Content of the file, as if the commit in flight had ended."""
+        self.content = self.durable = record.meta
+        self.mark = (0, 0)
+        """Version and checksum of the file."""
+        self._pending = self._birth = False
+
+    def create(self, record: MetaRecord) -> None:
+        """Queue the first content, for the commit that creates the stream."""
+        self.record, self._birth = record, True
+
+    @property
+    def unborn(self) -> bool:
+        """Return whether no commit that creates the stream has begun."""
+        return self._birth
+
+    def adopt(self, record: MetaRecord, crc: int, identity: bytes, newest: tuple[int, int]) -> None:
+        """Go on from a recovered file.
+
+        Where it has no identity, `newest` is noted as the last segment and journal that cannot have one either.
+        """
+        self.mark = (record.version, crc)
+        self.record = record._replace(replaces=0)
+        if record.identity == NO_IDENTITY:
+            self.record = self.record._replace(identity=identity, unmarked=newest)
+
+    def set(self, meta: bytes) -> None:
+        """Replace the metadata with the next commit."""
+        self.content, self._pending = meta, True
+
+    def take(self, store: bytes) -> tuple[bytes | None, bool]:
+        """Return the bytes to be written, None for none, and whether they create the stream."""
+        if self._birth:
+            self._birth = self._pending = False
+            return self.record._replace(meta=self.content).encode(), True
+        if not self._pending:
+            return None, False
+        self._pending = False
+        version = self.mark[0] + 1
+        return self.record._replace(store=store, meta=self.content, replaces=0, version=version).encode(), False
+
+    def settle(self, written: bytes, created: bool) -> None:
+        """Take in that `written` is durable."""
+        self.mark = (self.mark[0] + (not created), crc32(written))
+        if not self._pending:
+            self.durable = self.content
+
+    def take_back(self) -> None:
+        """Go back to the durable content, as there was no room for another, unless a newer one is queued."""
+        if not self._pending:
+            self.content = self.durable

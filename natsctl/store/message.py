@@ -17,6 +17,12 @@ class StoredMessage(NamedTuple):
     payload: bytes
 
 
+BatchMessage = tuple[bytes, bytes, bytes, bool]
+"""One message of a batch: subject, header, payload, whether it is timed."""
+Copy = tuple[int, int, bytes, bytes, bytes]
+"""A message of another stream: sequence, time, subject, header, payload."""
+
+
 class RemovedMessage(NamedTuple):
     """Removed message: its sequence, subject and accounted size in bytes."""
 

@@ -127,6 +127,7 @@ def build_index(check: StreamCheck) -> StreamIndex:
     for found in check.segments:
         _add_segment(index, check.folder, found)
     index.last_seq = check.last_seq
+    index.last_ts_ns = next((segment.last_ts for segment in reversed(index.segments) if segment.last_ts), 0)
     index.first_seq = first
     index.advance(first)
     _apply_removals(index, check)

@@ -18,12 +18,13 @@ from natsctl.store import frame
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreDamagedError, StreamExistsError
 from natsctl.store.file_commit import NO_SPACE, Committable, write_all
-from natsctl.store.file_stream import FileStreamStore
+from natsctl.store.file_stream import FileStream
 from natsctl.store.fsck import FOREIGN, PARTIAL, StreamCheck, WitnessEntry, check_stream
 from natsctl.store.high_water import HighWaterMarks, RecoveryReport, Witness, read_witness, refusal, unmark_clean_stop
+from natsctl.store.index import StreamIndex
 from natsctl.store.journal import MetaRecord
 from natsctl.store.layout import open_layout
-from natsctl.store.memory_stream import MemoryStreamStore
+from natsctl.store.memory_stream import MemoryStream
 from natsctl.store.options import StoreOptions
 from natsctl.store.recovery import REFUSED_FOLDER, Salvage, build_index, read_refused, repair
 from natsctl.store.segment_file import SegmentCache
@@ -73,14 +74,14 @@ class Store:
         self._refused: dict[int, WitnessEntry] = {}
         self._refused_ids: dict[str, list[int]] = {}
         self._leaving: dict[str, int] = {}
-        self._parting: dict[int, FileStreamStore] = {}
+        self._parting: dict[int, StreamStore] = {}
         """Deleted streams whose folders are still there, which the witness must not forget before."""
         self.identity = frame.NO_IDENTITY
         self._run = 0
-        self._unsynced: dict[FileStreamStore, int] = {}
+        self._unsynced: dict[StreamStore, int] = {}
         """Streams with bytes that a sync was postponed for, and since when: the oldest first."""
         self._patience_ns = options.sync if isinstance(options.sync, int) else options.journal_sync_ns
-        self._open: dict[FileStreamStore, None] = {}
+        self._open: dict[StreamStore, None] = {}
         self.stopped_cleanly = False
         """Whether what `open` found was closed."""
         self._witness_due_ns = 0
@@ -263,17 +264,31 @@ class Store:
         except OSError as error:
             check.damage.append(f"{check.folder} can not be repaired: {error}")
             return
-        stream = self._make(stream_id, meta_record.key, meta_record.meta, 1, check.identity)
-        stream.adopt(check, build_index(check))
-        stream.write_indexes(tail=False)
-        self.streams[meta_record.key] = stream
+        index = build_index(check)
+        files = self._files_of(meta_record._replace(identity=check.identity), index)
+        waits = files.adopt(check)
+        files.write_indexes(tail=False)
+        stream = self.streams[meta_record.key] = StreamStore(self, meta_record.key, index, files)
+        if waits:
+            stream.mark_dirty()
         report.streams += 1
         report.messages += stream.messages
         report.notes += check.notes + notes
 
-    def _make(self, stream_id: int, key: str, meta: bytes, first_seq: int, identity: bytes) -> FileStreamStore:
-        name = (stream_id, key, meta, first_seq)
-        return FileStreamStore(self, self._disk, self._cache, *name, self._salt, identity, self.release_reserve)
+    def _files_of(self, record: MetaRecord, index: StreamIndex) -> FileStream:
+        return FileStream(self, self._disk, self._cache, record, index, self._salt, self.release_reserve)
+
+    def _make(self, key: str, meta: bytes, first_seq: int, replaces: int = 0) -> StreamStore:
+        """Make a stream whose folder the first commit creates."""
+        index = StreamIndex(max(first_seq, 1))
+        identity = self._draw_identity()
+        record = MetaRecord(self._next_id, key, meta, replaces, self.identity, identity, self._run)
+        self._next_id += 1
+        files = self._files_of(record, index)
+        files.create(record)
+        stream = self.streams[key] = StreamStore(self, key, index, files)
+        stream.mark_dirty()
+        return stream
 
     # -- closing
 
@@ -286,12 +301,11 @@ class Store:
         self._commit_all()
         if self.healthy or self.faults == [refusal(key, reason) for key, reason in self.damaged.items()]:
             for stream in self.streams.values():
-                if isinstance(stream, FileStreamStore):
-                    stream.write_indexes(tail=True)
+                if isinstance(stream.backing, FileStream):
+                    stream.backing.write_indexes(tail=True)
             self._witness_stop()
         for stream in self.streams.values():
-            if isinstance(stream, FileStreamStore):
-                stream.close_files()
+            stream.backing.close_files()
         self._cache.close()
         self._witness.close()
         self._lock.close()
@@ -335,26 +349,22 @@ class Store:
         if key in self.damaged:
             raise StoreDamagedError(self.damaged[key])
         if storage == "memory":
-            memory = self.streams[key] = MemoryStreamStore(self, key, meta, first_seq)
+            index = StreamIndex(max(first_seq, 1))
+            memory = self.streams[key] = StreamStore(self, key, index, MemoryStream(index, meta))
             memory.request_sync()
             return memory
-        stream = self._make(self._next_id, key, meta, first_seq, self._draw_identity())
-        self._next_id += 1
-        replaces = self._leaving.get(key, 0)
-        stream.create_folder(
-            MetaRecord(stream.stream_id, key, meta, replaces, self.identity, stream.identity, self._run)
-        )
-        self.streams[key] = stream
-        return stream
+        return self._make(key, meta, first_seq, self._leaving.get(key, 0))
 
     def delete(self, key: str) -> StreamStore:
         """Remove a stream from `streams` and return it: its on_durable is called once the deletion is durable."""
-        stream = self.streams.pop(key)
-        if isinstance(stream, FileStreamStore):
-            stream.leave(f"{stream.folder}.gone")
-            if not stream.left:
-                self._leaving[key] = stream.stream_id
-                self._parting[stream.stream_id] = stream
+        stream, files = self.streams[key], self.streams[key].backing
+        del self.streams[key]
+        if isinstance(files, FileStream):
+            files.leave()
+            stream.delete()
+            if not files.left:
+                self._leaving[key] = files.stream_id
+                self._parting[files.stream_id] = stream
         else:
             stream.request_sync()
         return stream
@@ -386,12 +396,7 @@ class Store:
         found.meta = meta if found.meta is None else found.meta
         if found.meta is None:
             raise StoreDamagedError(f"{folder}/meta cannot be read: the configuration of {key} has to be given")
-        stream = self._make(self._next_id, key, found.meta, 1, self._draw_identity())
-        self._next_id += 1
-        stream.create_folder(
-            MetaRecord(stream.stream_id, key, found.meta, 0, self.identity, stream.identity, self._run)
-        )
-        self.streams[key] = stream
+        stream = self._make(key, found.meta, 1)
         for message, timed in found.messages(self._disk, limit):
             stream.append_at(message.seq, message.ts_ns, message.subject, message.header, message.payload, timed)
             if stream.waiting_bytes > self.options.segment_bytes:
@@ -433,30 +438,31 @@ class Store:
 
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""
-        if not isinstance(stream, FileStreamStore):
+        files = stream.backing if isinstance(stream, StreamStore) else None
+        if not isinstance(stream, StreamStore) or not isinstance(files, FileStream):
             return
-        if stream.left:
-            self._forget(stream)
+        if files.left:
+            self._forget(stream, files.stream_id)
             return
         self._open.pop(stream, None)
         self._open[stream] = None
         if len(self._open) > self.options.max_open_streams:
             self._close_idle()
-        if stream.unsynced and self.options.sync != "never":
+        if files.unsynced and self.options.sync != "never":
             self._unsynced.setdefault(stream, self._monotonic_ns())
         else:
             self._unsynced.pop(stream, None)
-        self._witness.changed[stream.stream_id] = stream.witness_entry
+        self._witness.changed[files.stream_id] = files.witness_entry
         self._witness_when_due()
 
-    def _forget(self, stream: FileStreamStore) -> None:
-        if self._leaving.get(stream.key) == stream.stream_id:
+    def _forget(self, stream: StreamStore, stream_id: int) -> None:
+        if self._leaving.get(stream.key) == stream_id:
             del self._leaving[stream.key]
-        self._parting.pop(stream.stream_id, None)
+        self._parting.pop(stream_id, None)
         self._unsynced.pop(stream, None)
         self._open.pop(stream, None)
-        self._witness.changed.pop(stream.stream_id, None)
-        self._witness.gone[stream.stream_id] = None
+        self._witness.changed.pop(stream_id, None)
+        self._witness.gone[stream_id] = None
         self._witness_when_due()
 
     def creation_failed(self, key: str, stream: Committable) -> None:
@@ -468,7 +474,8 @@ class Store:
         for stream in list(self._open):
             if len(self._open) <= self.options.max_open_streams // 2:
                 break
-            if stream.close_idle():
+            if stream.idle and isinstance(stream.backing, FileStream):
+                stream.backing.close_idle()
                 del self._open[stream]
 
     def report_fault(self, text: str) -> None:
@@ -505,8 +512,10 @@ class Store:
         """Yield what the witness must know, at the `last` time of a run with whether it is exact."""
         yield from self._refused.values()
         for stream in (*self._parting.values(), *self.streams.values()):
-            if isinstance(stream, FileStreamStore) and stream.born and not stream.left:
-                yield stream.last_entry() if last else stream.witness_entry(whole=True)
+            files = stream.backing
+            if isinstance(files, FileStream) and files.born and not files.left:
+                exact = last and stream.healthy and stream.all_durable
+                yield files.last_entry(exact) if last else files.witness_entry(whole=True)
 
     def _witnessed(self, gone: list[int]) -> None:
         if gone:

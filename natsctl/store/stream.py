@@ -1,23 +1,27 @@
-"""One stream's messages: the interface that the file log and its memory twin share.
+"""One stream: its appended view, its durable messages, what takes messages out, and its commits.
 
 Two views exist. The *appended* view (sequences, counters, subject questions, removals) changes at once. What may be
 shown to anyone is bounded by `durable_seq`, which moves only when a commit ends. A commit takes everything that is
 buffered; while one is in flight the next gathers. The loop thread owns every method except `Commit.run`.
+
+A `StreamStore` owns the index and the order of commits. Its storage, a `FileStream` or a `MemoryStream`, owns the
+bytes: the log of messages, the metadata and the journal.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Protocol
 
-from natsctl.store.appended import AppendedView, Blob
-from natsctl.store.errors import StoreError, StorePoisonedError
-from natsctl.store.file_commit import Commit, Host, Settled
+from natsctl.store.appended import AppendedView, Blob, MessageTimes
+from natsctl.store.errors import StoreError, StoreFullError, StorePoisonedError
+from natsctl.store.file_commit import NO_SPACE, Commit, Host, Settled
+from natsctl.store.file_log import FileLog, FrameRun
 from natsctl.store.filters import ALL, Filters
+from natsctl.store.frame import MORE, TIMED
 from natsctl.store.index import BULK, StreamIndex
-from natsctl.store.message import RemovedMessage, StoredMessage
+from natsctl.store.message import BatchMessage, Copy, RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
 from natsctl.store.steps import BULK_STEP, STEP, Steps, finish, pieces
 from natsctl.store.view import fitting, live_run
@@ -29,10 +33,6 @@ BULK_PRESENT = 100_000
 """Sequences asked for at once from which on they are looked up by whole columns."""
 FRONT_STEP = 1024
 """Messages that one step drops from the front of a stream that is not so long: they cost less than others."""
-BatchMessage = tuple[bytes, bytes, bytes, bool]
-"""One message of a batch: subject, header, payload, whether it is timed."""
-Copy = tuple[int, int, bytes, bytes, bytes]
-"""A message of another stream: sequence, time, subject, header, payload."""
 
 
 def _ignore_durable(durable_seq: int) -> None:
@@ -43,16 +43,130 @@ def _ignore_refused(durable_seq: int, error: StoreError) -> None:
     """Ignore the call (default callback)."""
 
 
+class MessageLog(MessageTimes, Protocol):
+    """Interface of the messages on a stream's storage. They are in order, and the stream is known to take writes."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Return how much is buffered for the commit after the one in flight."""
+
+    def append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> None:
+        """Buffer one message and enter it into the index; `flags` are TIMED and MORE."""
+
+    def append_run(self, first_seq: int, ts_ns: int, subject: bytes, payloads: Sequence[bytes]) -> None:
+        """Buffer messages without headers on one subject, all of one time."""
+
+    def append_copies(self, messages: Sequence[Copy]) -> None:
+        """Buffer messages under their own sequences and times; a time below an earlier one is raised to it."""
+
+    def compress(self, on: bool) -> None:
+        """Switch compression of what is written from here on."""
+
+    def message_at(self, segment: Segment, position: int) -> StoredMessage:
+        """Return one live message. Raises StoreDamagedError."""
+
+    def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+        """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError."""
+
+    def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
+
+    def remaining(self) -> Sequence[Segment]:
+        """Return the segments whose bytes are there, in order."""
+
+    def emptied(self, next_seq: int) -> None:
+        """Record in front of message `next_seq` that the stream is empty."""
+
+    def removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
+        """Record that this message goes."""
+
+    def removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+        """Record that these messages of one segment go, of `size` bytes together."""
+
+    def dropping_first(self, seq: int) -> None:
+        """Record that the oldest message goes."""
+
+    def dropping_below(self, seq: int) -> None:
+        """Record that everything below `seq` goes."""
+
+    def skipping(self) -> None:
+        """Record that the sequences up to a new last one hold nothing."""
+
+
+class StreamStorage(Protocol):
+    """Interface of the storage of one stream."""
+
+    kind: Literal["file", "memory"]
+
+    @property
+    def leaving(self) -> bool:
+        """Return whether the stream was deleted and its files are still to go."""
+
+    @property
+    def left(self) -> bool:
+        """Return whether the stream was deleted and nothing of it is there."""
+
+    @property
+    def log(self) -> MessageLog:
+        """Return the messages."""
+
+    @property
+    def meta(self) -> bytes:
+        """Return the metadata that the newest commit has written or the next one will write."""
+
+    def set_meta(self, meta: bytes) -> None:
+        """Replace the metadata with the next commit."""
+
+    def append_record(self, kind: int, body: bytes) -> None:
+        """Buffer one journal record."""
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """Return the journal as (kind, body) in order, buffered ones included."""
+
+    def rewrite(self, records: Sequence[tuple[int, bytes]]) -> None:
+        """Replace the whole journal with the next commit."""
+
+    @property
+    def journal_bytes(self) -> int:
+        """Return the length of the journal."""
+
+    @property
+    def unsynced(self) -> bool:
+        """Return whether something written waits for a sync that a policy postponed."""
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether another commit has something to do, although nothing new is buffered."""
+
+    def request_sync(self, force: bool) -> None:
+        """Request a sync of everything by the next commit, with `force` whatever the policy says."""
+
+    def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
+        """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
+
+    def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
+        """Apply the outcome of a commit that ran; return the argument of the callbacks.
+
+        Where its messages found no room, they and all that were appended since are taken back.
+        """
+
+    def keep_files(self, commit: Commit) -> None:
+        """Keep the descriptors that a commit which failed has opened, so that `close_files` gives them back."""
+
+    def close_files(self) -> None:
+        """Give every descriptor back."""
+
+
 class StreamStore(AppendedView):
     """Messages, metadata and journal of one stream."""
 
-    storage: Literal["file", "memory"]
-
-    def __init__(self, host: Host, key: str, meta: Blob, first_seq: int) -> None:
+    def __init__(self, host: Host, key: str, index: StreamIndex, storage: StreamStorage) -> None:
+        super().__init__(index, storage.log)
         self.key = key
-        self.meta = meta
-        self.durable_seq = max(first_seq, 1) - 1
-        self.last_ts_ns = 0
+        self.backing = storage
+        self.log = storage.log
+        self._append = storage.log.append
+        self.storage = storage.kind
         self.fault: str | None = None
         self.full = False
         """Whether the last commit found no room on the disk."""
@@ -63,62 +177,90 @@ class StreamStore(AppendedView):
         self.held = self.held_bytes = 0
         """Messages that wait to be appended, and their bytes; kept by the stream's owner."""
         self._host = host
-        self._index = StreamIndex(max(first_seq, 1))
         self._callbacks: list[Settled] = []
         self._in_flight: Commit | None = None
         self._clean = True
 
     # -- appended view
 
-    @abstractmethod
     def append(self, subject: Blob, header: Blob, payload: Blob, ts_ns: int, timed: bool = False) -> int:
         """Buffer one message and return its sequence; it is not durable until a commit ends.
 
         `ts_ns` is raised to the newest message's if lower and the stream holds any, so that time order equals sequence
         order. `timed` flags a message that carries a time of its own: `timed_seqs` finds it without reading messages,
-        after a restart too. Raises StoreFullError or StorePoisonedError (nothing changed). Source: docs/adr/0003.
+        after a restart too. Raises StorePoisonedError (nothing changed). Source: docs/adr/0003.
         """
+        if self.fault is not None:
+            raise StorePoisonedError(self.fault)
+        index = self._index
+        seq = index.last_seq + 1
+        if ts_ns < index.last_ts_ns:
+            ts_ns = self._in_order(ts_ns, seq)
+        self._append(seq, ts_ns, subject, header, payload, TIMED if timed else 0)
+        if self._clean:
+            self.mark_dirty()
+        return seq
 
     def append_run(self, subject: Blob, payloads: Sequence[Blob], ts_ns: int) -> int:
         """Buffer messages without headers on one subject, all of one time, and return the first one's sequence.
 
         There must be one. Raises as `append`, which it equals (nothing changed).
         """
-        first_seq = self.append(subject, b"", payloads[0], ts_ns)
-        for payload in payloads[1:]:
-            self.append(subject, b"", payload, ts_ns)
+        self._check_writable()
+        first_seq = self._index.last_seq + 1
+        self.log.append_run(first_seq, self._in_order(ts_ns, first_seq), subject, payloads)
+        self.mark_dirty()
         return first_seq
 
-    @abstractmethod
     def append_batch(self, messages: Sequence[BatchMessage], ts_ns: int) -> int:
         """Buffer messages of one time that stay together, and return the first one's sequence.
 
-        After a crash all of them are there or none; they become durable in one step. There must be one. Raises as
-        `append` (nothing changed).
+        After a crash all of them are there or none; they become durable in one step: the frames of all but the last
+        say that more follows, and what is buffered between two commits lies in one segment, so that a batch can only
+        end early at the tail. There must be one. Raises as `append` (nothing changed).
         """
+        self._check_writable()
+        first_seq = self._index.last_seq + 1
+        ts_ns, last_seq = self._in_order(ts_ns, first_seq), first_seq + len(messages) - 1
+        for seq, (subject, header, payload, timed) in enumerate(messages, first_seq):
+            flags = (TIMED if timed else 0) | (MORE if seq < last_seq else 0)
+            self._append(seq, ts_ns, subject, header, payload, flags)
+        self.mark_dirty()
+        return first_seq
 
-    @abstractmethod
     def append_at(self, seq: int, ts_ns: int, subject: Blob, header: Blob, payload: Blob, timed: bool = False) -> None:
         """Buffer a message under a given sequence above last_seq (restore); what lies between counts as deleted."""
+        self._check_free(seq)
+        self._append(seq, self._in_order(ts_ns, seq), subject, header, payload, TIMED if timed else 0)
+        self.mark_dirty()
 
     def append_copies(self, messages: Sequence[Copy]) -> None:
         """Buffer messages without times of their own under ascending sequences above last_seq, as `append_at` does.
 
         There must be one. Raises as `append_at` (nothing changed).
         """
-        for seq, ts_ns, subject, header, payload in messages:
-            self.append_at(seq, ts_ns, subject, header, payload)
+        seq, ts_ns = messages[0][:2]
+        self._check_free(seq)
+        self._in_order(ts_ns, seq)
+        self.log.append_copies(messages)
+        self.mark_dirty()
+
+    def _check_free(self, seq: int) -> None:
+        self._check_writable()
+        if seq <= self._index.last_seq:
+            raise ValueError(f"sequence {seq} is not above {self._index.last_seq}")
 
     def compress(self, on: bool) -> None:
         """Switch compression of what is written from here on; older data stays readable either way."""
+        self.log.compress(on)
 
     def skip_to(self, last_seq: int) -> None:
         """Raise last_seq over sequences that hold nothing (restore of a stream whose newest messages are deleted)."""
         self._check_writable()
         if last_seq > self._index.last_seq:
-            self._skipped(last_seq)
+            self.log.skipping()
             self._index.skip_to(last_seq)
-            self._mark()
+            self.mark_dirty()
 
     def preparing(self, filters: Filters) -> Steps[None]:
         """Get ready, in steps, to answer questions about `filters`: they cost little then, however many subjects."""
@@ -130,7 +272,7 @@ class StreamStore(AppendedView):
 
         The shell pauses publishers by it.
         """
-        return self.held_bytes
+        return self.held_bytes + self.log.buffered_bytes
 
     # -- reading, never above durable_seq
 
@@ -142,7 +284,7 @@ class StreamStore(AppendedView):
     def get(self, seq: int) -> StoredMessage | None:
         """Return message `seq`; None when it is gone or not durable. Raises StoreDamagedError."""
         place = self._index.locate(seq) if seq <= self.durable_seq else None
-        return self._message_at(*place) if place else None
+        return self.log.message_at(*place) if place else None
 
     def has(self, seq: int) -> bool:
         """Return whether `get` would find message `seq`, without reading it."""
@@ -173,7 +315,7 @@ class StreamStore(AppendedView):
         place = self._index.next_place(filters, from_seq)
         if place is None or place[0].seq_at(place[1]) > self.durable_seq:
             return None
-        return self._message_at(*place)
+        return self.log.message_at(*place)
 
     def next_seq(self, filters: Filters, from_seq: int) -> int:
         """Return the sequence `next_match` would give, without reading the message; 0 when none."""
@@ -203,9 +345,17 @@ class StreamStore(AppendedView):
                 positions, max_bytes = fitting(segment, positions, max_bytes, bool(out))
                 if not positions:
                     break
-            out.extend(self._messages_at(segment, positions))
+            out.extend(self.log.messages_at(segment, positions))
             from_seq = segment.seq_at(positions[-1]) + 1
         return out
+
+    def reading_frames(self, from_seq: int, to_seq: int, filters: Filters, max_bytes: int) -> Steps[FrameRun]:
+        """Return the frames of the durable matches of a file stream, from a sequence to another, both included.
+
+        In steps. They end before sizes and frames exceed `max_bytes`; the first always comes. Raises StoreDamagedError.
+        """
+        assert isinstance(self.log, FileLog)
+        return self.log.reading_frames(from_seq, min(to_seq, self.durable_seq), filters, max_bytes)
 
     def remnants(self, from_seq: int, from_ts_ns: int = 0) -> Iterator[StoredMessage]:
         """Yield what can still be read at or above a sequence and a time, removed or not, in order.
@@ -213,12 +363,12 @@ class StreamStore(AppendedView):
         After a restart all is there that was removed by a commit whose journal records may be missing: bytes go only
         when those are synced. Erased and damaged messages that were removed are left out. Raises StoreDamagedError.
         """
-        for segment in self._remaining():
+        for segment in self.log.remaining():
             start, stop = segment.position_from(from_seq), segment.position_from(self.durable_seq + 1)
             if start < stop and segment.last_ts >= from_ts_ns:
                 start = self._position_at(segment, start, from_ts_ns) if from_ts_ns else start
                 if start < stop:
-                    yield from self._remnants_at(segment, range(start, stop))
+                    yield from self.log.remnants_at(segment, range(start, stop))
 
     # -- taking out: a record is buffered first, the space comes back after a commit
 
@@ -231,17 +381,17 @@ class StreamStore(AppendedView):
         place = self._index.locate(seq)
         if place is None:
             return None
-        self._removing(*place, seq, erase)
+        self.log.removing(*place, seq, erase)
         removed = self._index.remove(*place)
-        self._mark()
+        self.mark_dirty()
         return removed
 
     def drop_first(self) -> RemovedMessage:
         """Take the oldest message out for a limit; one record per commit covers all drops. There must be one."""
         self._check_writable()
+        self.log.dropping_first(self._index.first_seq)
         removed = self._index.drop_first()
-        self._floor_moved(self._index.first_seq)
-        self._mark()
+        self.mark_dirty()
         return removed
 
     def purge(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> int:
@@ -274,10 +424,9 @@ class StreamStore(AppendedView):
     def _drop_below(self, seq: int) -> None:
         """Take every message below `seq` out."""
         self._check_writable()
-        self._purging_below(seq)
+        self.log.dropping_below(seq)
         self._index.drop_below(seq)
-        self._floor_moved(self._index.first_seq)
-        self._mark()
+        self.mark_dirty()
 
     def _purging_matches(self, filters: Filters, below: int, spare: int) -> Steps[None]:
         """Take up to `spare` matches below a sequence out."""
@@ -288,9 +437,9 @@ class StreamStore(AppendedView):
             if done > spare:
                 break
             self._check_writable()
-            self._removing(segment, position, segment.seq_at(position), False)
+            self.log.removing(segment, position, segment.seq_at(position), False)
             self._index.remove(segment, position)
-            self._mark()
+            self.mark_dirty()
             if not done % STEP:
                 yield STEP
 
@@ -316,9 +465,9 @@ class StreamStore(AppendedView):
         self._check_writable()
         index = self._index
         seqs = bulk.to_array("Q", bulk.sequences(segment, positions))
-        self._removing_many(segment, positions.tolist(), seqs, bulk.remove(index, segment, positions))
+        self.log.removing_many(segment, positions.tolist(), seqs, bulk.remove(index, segment, positions))
         index.advance(index.first_seq)
-        self._mark()
+        self.mark_dirty()
         return seqs
 
     # -- limits: in steps, each of which yields what it took out
@@ -368,34 +517,50 @@ class StreamStore(AppendedView):
 
     # -- metadata and journal
 
-    @abstractmethod
+    @property
+    def meta(self) -> Blob:
+        """Return the metadata that the newest commit has written or the next one will write."""
+        return self.backing.meta
+
     def set_meta(self, meta: Blob) -> None:
-        """Replace the metadata with the next commit."""
+        """Replace the metadata with the next commit. Raises StorePoisonedError."""
+        self._check_writable()
+        self.backing.set_meta(meta)
+        self.mark_dirty()
 
-    @abstractmethod
     def append_record(self, kind: int, body: Blob) -> None:
-        """Buffer one journal record; it is written with the next commit, synced within a second or on request_sync."""
+        """Buffer one journal record; it is written with the next commit, synced within a second or on request_sync.
 
-    @abstractmethod
+        Raises StorePoisonedError.
+        """
+        self._check_writable()
+        self.backing.append_record(kind, body)
+        self.mark_dirty()
+
     def records(self) -> list[tuple[int, Blob]]:
         """Return the journal as (kind, body) in order, buffered ones included."""
+        return self.backing.records()
 
-    @abstractmethod
     def rewrite(self, records: Sequence[tuple[int, Blob]]) -> None:
-        """Replace the whole journal with `records`, in one step, with the next commit."""
+        """Replace the whole journal with `records`, in one step, with the next commit. Raises StorePoisonedError."""
+        self._check_writable()
+        self.backing.rewrite(records)
+        self.mark_dirty()
 
     @property
-    @abstractmethod
     def journal_bytes(self) -> int:
         """Return how large the journal is, so that its owner knows when a rewrite pays."""
+        return self.backing.journal_bytes
 
     def flush(self) -> None:
         """Request a sync of everything by the next commit, whatever the policy says."""
-        self._mark()
+        self.backing.request_sync(force=True)
+        self.mark_dirty()
 
     def request_sync(self) -> None:
-        """Request a sync of the journal too by the next commit."""
-        self._mark()
+        """Request a sync of everything, the journal too, by the next commit."""
+        self.backing.request_sync(force=False)
+        self.mark_dirty()
 
     # -- commit
 
@@ -407,26 +572,35 @@ class StreamStore(AppendedView):
     def on_settled(self, callback: Settled) -> None:
         """Call back once the messages buffered now can be read, or with an error; no sync is added to the policy's."""
         self._callbacks.append(callback)
-        self._mark()
+        self.mark_dirty()
 
     def begin_commit(self) -> Commit | None:
         """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
         if self._in_flight is not None:
             return None
         self._host.dirty.pop(self, None)
+        if self.fault is not None and not self.backing.leaving:
+            outcome = None if self.backing.left else StorePoisonedError(self.fault)
+            for callback in self._take_callbacks():
+                callback(outcome)
+            self._clean = True
+            return None
         if self._clean:
             return None
         self._clean = True
-        callbacks, self._callbacks = self._callbacks, []
-        self._in_flight = self._take(callbacks)
+        self._in_flight = self.backing.take(self._take_callbacks(), self.durable_seq, self.lazy)
         return self._in_flight
+
+    def _take_callbacks(self) -> list[Settled]:
+        callbacks, self._callbacks = self._callbacks, []
+        return callbacks
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         """Settle what `commit.run` did: durable_seq moves, then the listener, then callbacks in order. Loop thread."""
         self._in_flight = None
         try:
-            outcome = self._settle(commit, error)
-            if outcome is None or (error is None and commit.kept):
+            outcome = self._poison(commit, error) if error is not None else self._settle(commit)
+            if error is None and commit.kept:
                 moved = commit.last_seq > self.durable_seq
                 if moved:
                     self.durable_seq = commit.last_seq
@@ -439,6 +613,45 @@ class StreamStore(AppendedView):
             if not self._clean:
                 self._host.dirty[self] = None
 
+    def _settle(self, commit: Commit) -> StoreError | None:
+        """Apply the outcome of a commit without an error; return the argument of its callbacks."""
+        outcome = self.backing.settle(commit, self.durable_seq)
+        self.full = commit.found_no_room
+        if outcome is not None and not commit.kept:
+            self.refused(self.durable_seq, outcome)
+            commit.callbacks.extend(self._take_callbacks())
+        elif self.backing.has_work:
+            self._clean = False
+        return outcome
+
+    def _poison(self, commit: Commit, error: OSError | StoreError) -> StoreError:
+        """Refuse everything from here on after a failed commit; return the argument of its callbacks.
+
+        A stream that there was no room to create is forgotten, and the store stays healthy.
+        """
+        self.backing.keep_files(commit)
+        if commit.creates:
+            self.backing.close_files()
+            self._host.creation_failed(self.key, self)
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                self.fault = "the stream could not be created: no space left"
+                return StoreFullError(self.fault)
+        if self.fault is None or commit.removes:
+            self.fault = f"stream {self.key}: write or sync failed: {error}"
+            self._host.report_fault(self.fault)
+        poisoned = StorePoisonedError(self.fault)
+        self.refused(self.durable_seq, poisoned)
+        if self.backing.leaving and not commit.removes:
+            return poisoned  # the deletion was asked for meanwhile, and comes next
+        commit.callbacks.extend(self._take_callbacks())
+        self._clean = True
+        return poisoned
+
+    def delete(self) -> None:
+        """Refuse everything from here on; the next commit takes the files away."""
+        self.fault = "the stream was deleted"
+        self.mark_dirty()
+
     @property
     def healthy(self) -> bool:
         """Return whether the stream takes writes."""
@@ -447,9 +660,15 @@ class StreamStore(AppendedView):
     @property
     def all_durable(self) -> bool:
         """Return whether nothing is buffered, being committed or left for a later sync."""
-        return self._clean and self._in_flight is None
+        return self._clean and self._in_flight is None and not self.backing.unsynced
 
-    def _mark(self) -> None:
+    @property
+    def idle(self) -> bool:
+        """Return whether no commit is in flight and nothing written waits for a sync."""
+        return self._in_flight is None and not self.backing.unsynced
+
+    def mark_dirty(self) -> None:
+        """Ask the shell for a commit."""
         self._clean = False
         if self._in_flight is None:
             self._host.dirty[self] = None
@@ -459,61 +678,12 @@ class StreamStore(AppendedView):
             raise StorePoisonedError(self.fault)
 
     def _in_order(self, ts_ns: int, seq: int) -> int:
-        """Return the time of message `seq`, which is about to come, for a clock that went back since the newest one.
+        """Return the time of message `seq`, which is about to come: the newest message's if its own is lower.
 
-        As long as the stream holds messages it is the newest one's. An empty stream has no order to keep: there an
-        error of the clock ends with the clock's return.
+        An empty stream has no order to keep: there an error of the clock ends with the clock's return.
         """
-        if not self._index.messages:
-            self._emptied(seq)
-            self.last_ts_ns = ts_ns
-        return self.last_ts_ns
-
-    # -- what the twins do differently
-
-    def _emptied(self, next_seq: int) -> None:
-        """Queue a record before message `next_seq` that the stream is empty."""
-
-    @abstractmethod
-    def _take(self, callbacks: list[Settled]) -> Commit:
-        """Return the commit of everything buffered."""
-
-    @abstractmethod
-    def _settle(self, commit: Commit, error: OSError | StoreError | None) -> StoreError | None:
-        """Apply the outcome; return the arguments of the callbacks."""
-
-    @abstractmethod
-    def _message_at(self, segment: Segment, position: int) -> StoredMessage:
-        """Return one live message."""
-
-    @abstractmethod
-    def _messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        """Return live messages of one segment; `positions` ascend and are not empty."""
-
-    @abstractmethod
-    def _remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
-
-    def _remaining(self) -> Sequence[Segment]:
-        """Return the segments whose bytes are there, in order."""
-        return self._index.segments
-
-    @abstractmethod
-    def _removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
-        """Record that this message goes."""
-
-    @abstractmethod
-    def _removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
-        """Record that these messages of one segment went, of `size` bytes together."""
-
-    @abstractmethod
-    def _floor_moved(self, first_seq: int) -> None:
-        """Record that nothing below `first_seq` is live."""
-
-    @abstractmethod
-    def _purging_below(self, seq: int) -> None:
-        """Prepare for losing everything below `seq`."""
-
-    @abstractmethod
-    def _skipped(self, last_seq: int) -> None:
-        """Record that sequences up to `last_seq` hold nothing."""
+        index = self._index
+        if ts_ns < index.last_ts_ns and not index.messages:
+            self.log.emptied(seq)
+            index.last_ts_ns = ts_ns
+        return max(ts_ns, index.last_ts_ns)

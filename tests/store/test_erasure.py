@@ -115,10 +115,10 @@ def test_a_refused_message_that_was_erased_leaves_no_trace(lab):
     seq = stream.append(b"s", b"", body(77), 9)
     stream.remove(seq, erase=True)
     stream.on_durable(told.append)
-    size = stream._file.settled
+    size = stream.log.file.settled
     lab.pump(store)
     assert isinstance(told[0], StoreFullError) and store.healthy
-    assert lab.disk.open(stream._file.path).size() <= size + 40
+    assert lab.disk.open(stream.log.file.path).size() <= size + 40
 
 
 def test_a_refused_message_that_was_erased_in_a_new_segment_does_not_fence_the_stream(lab):
@@ -156,17 +156,17 @@ def test_the_removal_of_a_refused_message_does_not_meet_the_one_that_gets_its_se
 
 def test_removals_recorded_in_a_segment_that_stayed_the_last_are_kept_when_it_is_rewritten(lab):
     store, stream = made(lab)
-    last = stream._file
-    while stream._file.size < lab.options.segment_bytes:
+    last = stream.log.file
+    while stream.log.file.size < lab.options.segment_bytes:
         stream.append(b"more", b"", body(5), 99)
         lab.pump(store)
-    last = stream._file
+    last = stream.log.file
     lab.disk.room = 160
     stream.append(b"s", b"", body(78), 99)  # begins a segment, for which there is no room
     stream.remove(2)
     lab.pump(store)
     lab.disk.room = None
-    assert stream._file is last and 2 in last.tombs
+    assert stream.log.file is last and 2 in last.tombs
 
 
 def test_an_erasure_on_record_that_was_not_done_is_not_forgotten_by_a_rewrite(lab):
@@ -179,19 +179,19 @@ def test_an_erasure_on_record_that_was_not_done_is_not_forgotten_by_a_rewrite(la
     lab.disk.room = 200
     stream.remove(seq, erase=True)
     lab.pump(store)
-    assert stream._unerased and store.healthy
+    assert stream.log._unerased and store.healthy
     lab.disk.room = None
-    stream._postponed = True  # the bytes stay as long as that takes
+    stream.log._postponed = True  # the bytes stay as long as that takes
     while stream._index.place_of(tail) == len(stream._index.segments) - 1:
         stream.append(b"more", b"", body(5), 99)
         lab.pump(store)
-        stream._unerased = []
+        stream.log._unerased = []
     assert seq in tail.body.tombs and lab.open().streams["A"].get(seq) is None
 
 
 def test_an_index_file_that_was_not_written_whole_goes(lab, monkeypatch):
     store, stream = made(lab, 3)
-    file = type(lab.disk.open(stream._file.path))
+    file = type(lab.disk.open(stream.log.file.path))
     pwrite = file.pwrite
 
     def short(self, data, offset):

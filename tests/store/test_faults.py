@@ -57,14 +57,14 @@ def test_disk_full_refuses_cleanly_and_service_resumes(lab):
     refused, told = [], []
     stream.refused = lambda durable, error: refused.append((durable, type(error)))
     lab.disk.room = 100
-    size = lab.disk.open(stream._file.path).size()
+    size = lab.disk.open(stream.log.file.path).size()
     for n in range(5):
         stream.append(b"new.%d" % n, b"", b"y" * 90, 1)
     stream.on_durable(told.append)
     lab.pump(store)
     assert refused == [(20, StoreFullError)] and isinstance(told[0], StoreFullError)
     assert (stream.last_seq, stream.messages, stream.num_subjects) == (20, 20, 3)
-    assert lab.disk.open(stream._file.path).size() == size and store.healthy
+    assert lab.disk.open(stream.log.file.path).size() == size and store.healthy
     stream.remove(20)
     stream.on_durable(told.append)
     lab.pump(store)
@@ -94,7 +94,7 @@ def test_messages_that_found_no_room_leave_no_time_behind(lab):
 def test_disk_full_while_rolling_takes_the_new_segment_back(lab):
     store = lab.open()
     stream = store.create("A", b"", "file")
-    while stream._file.size < lab.options.segment_bytes:
+    while stream.log.file.size < lab.options.segment_bytes:
         lab.fill(store, stream, 1)
     last = stream.last_seq
     lab.disk.room = 70
@@ -105,7 +105,7 @@ def test_disk_full_while_rolling_takes_the_new_segment_back(lab):
     stream.finish_commit(commit)
     lab.pump(store)
     assert stream.last_seq == stream.durable_seq == last
-    assert len([n for n in lab.disk.listdir(stream.folder) if n.endswith(".seg")]) == 1
+    assert len([n for n in lab.disk.listdir(stream.backing.folder) if n.endswith(".seg")]) == 1
     lab.disk.room = None
     lab.fill(store, stream, 10)
     again = lab.open().streams["A"]
@@ -154,7 +154,7 @@ def test_damage_found_while_reading_is_never_served(lab):
     store = lab.open()
     stream = store.create("A", b"", "file")
     lab.fill(store, stream, 20)
-    lab.disk.open(stream._file.path).pwrite(b"\xff", stream._index.active.offsets[4] + 45)
+    lab.disk.open(stream.log.file.path).pwrite(b"\xff", stream._index.active.offsets[4] + 45)
     store._cache.close()
     from natsctl.store.errors import StoreDamagedError
 
@@ -183,12 +183,12 @@ def test_an_interval_policy_syncs_when_due_only(lab):
     syncs = lab.disk.calls.count("sync")
     stream.append(b"s", b"", b"", 1)
     lab.pump(store, only=stream)
-    assert stream.durable_seq == 1 and lab.disk.calls.count("sync") == syncs and stream.synced_seq == 0
+    assert stream.durable_seq == 1 and lab.disk.calls.count("sync") == syncs and stream.log.synced_seq == 0
     assert store.next_deadline_ns() is not None
     lab.now = 1000
     store.run_timers()
     lab.pump(store, only=stream)
-    assert stream.synced_seq == 1 and lab.disk.calls.count("sync") == syncs + 1
+    assert stream.log.synced_seq == 1 and lab.disk.calls.count("sync") == syncs + 1
 
 
 def test_journal_records_are_synced_within_a_second_or_on_request(lab):

@@ -416,7 +416,7 @@ def test_removals_alone_are_synced_by_a_stop_under_a_relaxed_policy():
     lab.pump(store)
     stream.drop_first()
     lab.pump(store)
-    assert stream.unsynced
+    assert stream.backing.unsynced
     store.close()
     lab.disk.power(random.Random(0))
     assert lab.open().streams["$G/A"].first_seq == 2
@@ -493,13 +493,13 @@ def test_the_floor_of_a_foreign_segment_hides_no_messages():
 def test_segments_that_are_about_to_go_are_named_until_they_have_gone(lab):
     store = lab.store = lab.open()
     stream = fill(lab, "$G/A")
-    bases = [mark.base for mark in stream.witness_entry(whole=True).segments]
+    bases = [mark.base for mark in stream.backing.witness_entry(whole=True).segments]
     assert len(bases) >= 2
     for seq in range(stream.first_seq, bases[1]):
         stream.remove(seq)
     commit = stream.begin_commit()  # in flight: nothing on the disk says yet that the first segment goes
-    assert [mark.base for mark in stream.witness_entry(whole=True).segments] == bases
+    assert [mark.base for mark in stream.backing.witness_entry(whole=True).segments] == bases
     commit.run()
     stream.finish_commit(commit)
     lab.pump(store)
-    assert [mark.base for mark in stream.witness_entry(whole=True).segments] == bases[1:]
+    assert [mark.base for mark in stream.backing.witness_entry(whole=True).segments] == bases[1:]

@@ -225,8 +225,8 @@ def test_a_reader_does_not_hold_the_file_that_an_erasure_replaced(lab):
     commit.run()
     stream.finish_commit(commit)
     segment, position = stream._index.locate(3)
-    assert payload(1) not in stream._cache.reader(segment.body).pread(1 << 20, 0)
-    assert stream._reader.message_at(segment, position).payload == payload(2)
+    assert payload(1) not in stream.log._cache.reader(segment.body).pread(1 << 20, 0)
+    assert stream.log._reader.message_at(segment, position).payload == payload(2)
     store.close()
 
 
@@ -284,7 +284,7 @@ def test_a_damaged_block_is_refused_by_its_readers_alone_and_never_written_anew(
     inode = lab.disk.names[path]
     count = HEAD.unpack(bytes(inode.cache[: HEAD.size]))[4]
     inode.cache[HEAD.size + 8 * count + 100] ^= 4  # in the first block of several
-    stream._cache.close()
+    stream.log._cache.close()
     with pytest.raises(StoreDamagedError):
         stream.get(1)
     assert stream.get(stream.last_seq) and not store.healthy

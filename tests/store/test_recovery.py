@@ -134,7 +134,7 @@ def test_deletion_is_final_and_ids_are_not_used_twice(lab):
     assert done == [None] and lab.disk.listdir("streams") == []
     again = lab.open()
     assert again.streams == {} and not lab.report.damaged
-    assert again.create("$G/A", b"", "file").stream_id == 2
+    assert again.create("$G/A", b"", "file").backing.stream_id == 2
 
 
 def test_a_deletion_cut_short_is_finished_by_the_successor(lab):
@@ -214,7 +214,7 @@ def test_discarding_a_damaged_stream_is_final(lab):
     lab.pump(store)
     assert told == [None] and store.healthy and not store.damaged and lab.disk.listdir("streams") == []
     store = lab.open()
-    assert not lab.report.damaged and store.create("A", b"", "file").stream_id == 2
+    assert not lab.report.damaged and store.create("A", b"", "file").backing.stream_id == 2
 
 
 def test_a_missing_stream_can_be_discarded_and_its_key_used_again(lab):

@@ -23,10 +23,10 @@ from natsctl.jetstream.streams.schedules import Schedules, TimedMessages
 from natsctl.jetstream.streams.source import SourceSet
 from natsctl.store import file_log
 from natsctl.store.errors import StoreError
-from natsctl.store.file_stream import FileStreamStore
 from natsctl.store.filters import Filters
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.steps import Steps
+from natsctl.store.stream import StreamStore
 from tests.support.engine_simulation import simulate_engine
 from tests.support.store_model import Violation
 from tests.support.store_mutations import Patch, detected_at, do_nothing
@@ -53,12 +53,12 @@ def _ids_of_removed_messages_forgotten() -> Patch:
 
 
 def _batch_stored_one_by_one() -> Patch:
-    def append_batch(self: FileStreamStore, messages: Sequence[tuple[bytes, bytes, bytes, bool]], ts_ns: int) -> int:
+    def append_batch(self: StreamStore, messages: Sequence[tuple[bytes, bytes, bytes, bool]], ts_ns: int) -> int:
         for subject, header, body, timed in messages:
             last_seq = self.append(subject, header, body, ts_ns, timed)
         return last_seq - len(messages) + 1
 
-    return mock.patch.object(FileStreamStore, "append_batch", append_batch)
+    return mock.patch.object(StreamStore, "append_batch", append_batch)
 
 
 def _counter_adds_to_what_is_durable() -> Patch:

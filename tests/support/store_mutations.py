@@ -21,7 +21,7 @@ from natsctl.store.compaction import Compaction, Rewrite
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Commit, FileCommit, write_all
-from natsctl.store.file_stream import FileStreamStore
+from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage
@@ -123,11 +123,11 @@ def _erasure_skipped() -> Patch:
 
 
 def _removal_not_recorded() -> Patch:
-    return mock.patch.object(FileStreamStore, "_removing", do_nothing)
+    return mock.patch.object(FileLog, "removing", do_nothing)
 
 
 def _floor_not_recorded() -> Patch:
-    return mock.patch.object(FileStreamStore, "_floor_moved", do_nothing)
+    return mock.patch.multiple(FileLog, dropping_first=do_nothing, dropping_below=do_nothing)
 
 
 def _journal_never_synced() -> Patch:
@@ -165,7 +165,7 @@ def _batch_half_recovered() -> Patch:
 
 
 def _timed_flag_not_written() -> Patch:
-    return mock.patch("natsctl.store.file_log._TIMED", 0)
+    return mock.patch("natsctl.store.stream.TIMED", 0)
 
 
 def _timed_flag_forgotten_at_start() -> Patch:
@@ -223,7 +223,7 @@ def _name_of_a_refused_segment_not_synced() -> Patch:
 
 
 def _time_of_an_emptied_stream_kept() -> Patch:
-    return mock.patch.object(FileStreamStore, "_in_order", lambda self, ts_ns, seq: self.last_ts_ns)
+    return mock.patch.object(StreamStore, "_in_order", lambda self, ts_ns, seq: max(ts_ns, self.last_ts_ns))
 
 
 def _journal_of_another_stream_accepted() -> Patch:
@@ -278,7 +278,7 @@ def _journal_not_repaired() -> Patch:
 
 
 def _repair_loses_the_last_sequence() -> Patch:
-    return mock.patch.object(FileStreamStore, "skip_to", do_nothing)
+    return mock.patch.object(StreamStore, "skip_to", do_nothing)
 
 
 MUTATIONS: dict[str, Callable[[], Patch]] = {

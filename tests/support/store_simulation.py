@@ -25,7 +25,7 @@ from collections.abc import Callable
 
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.file_commit import Commit, Committable
-from natsctl.store.file_stream import FileStreamStore
+from natsctl.store.file_stream import FileStream
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.store.options import StoreOptions
@@ -508,9 +508,9 @@ class Session:
         """
         found = self._reopen()
         unused = path.endswith(".seg") and any(
-            f"s{stream.stream_id:06d}/" in path and int(path.rpartition("/")[2][:20]) < stream.first_seq
+            f"s{stream.backing.stream_id:06d}/" in path and int(path.rpartition("/")[2][:20]) < stream.first_seq
             for stream in found.streams.values()
-            if isinstance(stream, FileStreamStore)
+            if isinstance(stream.backing, FileStream)
         )
         if of_another and unused:
             unused = any(path in note and "left alone" in note for note in self._notes)
@@ -609,7 +609,7 @@ class Session:
 
 
 def _number(stream: StreamStore) -> str:
-    return f"{stream.stream_id:06d}" if isinstance(stream, FileStreamStore) else ""
+    return f"{stream.backing.stream_id:06d}" if isinstance(stream.backing, FileStream) else ""
 
 
 def _folder(path: str) -> str:

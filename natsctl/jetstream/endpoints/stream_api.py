@@ -72,7 +72,7 @@ from natsctl.jetstream.endpoints.requests import (
 )
 from natsctl.jetstream.streams.origin import identity
 from natsctl.store.errors import StreamExistsError
-from natsctl.store.file_log import FileLog, FrameRun
+from natsctl.store.file_log import FrameRun
 from natsctl.store.filters import Filters
 from natsctl.store.steps import STEP, Steps, pieces
 
@@ -230,7 +230,7 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def block_headers(stream: Stream) -> list[tuple[bytes, bytes]]:
     """Return the headers for the blocks and the identity of a stream; none if it has no blocks."""
-    if not isinstance(stream.store, FileLog):
+    if stream.store.storage != "file":
         return []
     return [(headers.STREAM_BLOCKS, BLOCKS_FORMAT), (headers.STREAM_IDENTITY, identity(stream).encode())]
 
@@ -419,12 +419,11 @@ def blocks(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     wanted = request.decoded(StreamBlocksRequest)
     if not wanted.seq or len(wanted.filters) > MAX_FILTERS or not all(map(is_valid_subject, wanted.filters)):
         return error(ErrCode.BAD_REQUEST)
-    store = stream.store
-    return _gathering(stream, store, request, wanted) if isinstance(store, FileLog) else error(ErrCode.BAD_REQUEST)
+    return _gathering(stream, request, wanted) if stream.store.storage == "file" else error(ErrCode.BAD_REQUEST)
 
 
-def _gathering(stream: Stream, store: FileLog, request: ApiRequest, wanted: StreamBlocksRequest) -> Steps[Outcome]:
-    filters = Filters(each.encode() for each in wanted.filters)
+def _gathering(stream: Stream, request: ApiRequest, wanted: StreamBlocksRequest) -> Steps[Outcome]:
+    filters, store = Filters(each.encode() for each in wanted.filters), stream.store
     last_seq = min(wanted.last_seq or store.durable_seq, store.durable_seq)
     found = yield from store.reading_frames(wanted.seq, last_seq, filters, _room(stream, wanted.max_bytes))
     if request.reply:

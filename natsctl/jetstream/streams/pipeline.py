@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.streams.limits import Limits
     from natsctl.jetstream.streams.stream_context import StreamContext
-    from natsctl.store.stream import Copy
+    from natsctl.store.message import Copy
     from natsctl.wire.ops import Op
 
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage, PublishAcks
     from natsctl.jetstream.work import Work
     from natsctl.store.filters import Filters
-    from natsctl.store.message import RemovedMessage
+    from natsctl.store.message import Copy, RemovedMessage
     from natsctl.store.steps import Steps
-    from natsctl.store.stream import Copy, StreamStore
+    from natsctl.store.stream import StreamStore
 
 
 class StreamAccount(Protocol):

@@ -114,7 +114,7 @@ def test_only_flagged_messages_are_read_at_the_start(jet: Jet, monkeypatch: pyte
     for at in range(600):
         put(jet, f"s.{at}", Nats_TTL="10s")
     read: list[int] = []
-    one, many = FileLog._message_at, FileLog._messages_at
+    one, many = FileLog.message_at, FileLog.messages_at
 
     def read_one(self: FileLog, segment: Segment, position: int) -> StoredMessage:
         read.append(1)
@@ -124,8 +124,8 @@ def test_only_flagged_messages_are_read_at_the_start(jet: Jet, monkeypatch: pyte
         read.append(len(positions))
         return many(self, segment, positions)
 
-    monkeypatch.setattr(FileLog, "_message_at", read_one)
-    monkeypatch.setattr(FileLog, "_messages_at", read_many)
+    monkeypatch.setattr(FileLog, "message_at", read_one)
+    monkeypatch.setattr(FileLog, "messages_at", read_many)
     jet = restart(jet)
     assert 600 <= sum(read) < 1300
     jet.advance(11)
