@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import UsageError, closest
 from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, shape_of
 from natsctl.api.times import parse_time
 from natsctl.api.units import parse_duration, parse_size
@@ -187,9 +187,7 @@ class _DocumentReader:
 
 def did_you_mean(key: str, known: Iterable[str]) -> str:
     """Return the suggestion for an unknown key, or nothing."""
-    import difflib
-
-    near = difflib.get_close_matches(key.lower(), list(known), n=1, cutoff=0.6)
+    near = closest(key, known)
     return f", did you mean {near[0]}?" if near else ""
 
 

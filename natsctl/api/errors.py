@@ -6,6 +6,7 @@ The module imports nothing heavy, for the sake of commands that only fail.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -364,3 +365,29 @@ def exit_code_of(error: ApiError) -> ExitCode:
     if error.err_code in UNAVAILABLE_CODES or (not error.err_code and error.code == 503):
         return ExitCode.UNREACHABLE
     return ExitCode.FAILED
+
+
+MAX_SUGGESTIONS: Final = 3
+SUGGESTION_CUTOFF: Final = 0.6
+"""Least similarity of a name that is suggested, from 0 to 1 as `difflib` counts."""
+
+
+def closest(word: str, known: Iterable[str]) -> list[str]:
+    """Return the known names nearest to `word`, best first, at most three.
+
+    Case is ignored, and prefixes match. Of a mapping, one name for each value is returned: a command is not suggested a
+    second time by its alias.
+    """
+    import difflib
+
+    by_folded: dict[str, str] = {}
+    for name in known:
+        by_folded.setdefault(name.lower(), name)
+    folded = word.lower()
+    most = len(by_folded) if isinstance(known, Mapping) else MAX_SUGGESTIONS
+    near = difflib.get_close_matches(folded, by_folded, max(most, 1), SUGGESTION_CUTOFF)
+    near += [name for name in sorted(by_folded) if len(folded) > 1 and name.startswith(folded) and name not in near]
+    found: dict[object, str] = {}
+    for name in (by_folded[name] for name in near):
+        found.setdefault(id(known[name]) if isinstance(known, Mapping) else name, name)
+    return list(found.values())[:MAX_SUGGESTIONS]

@@ -5,40 +5,15 @@ A name that does not exist is never replaced by another one: it is an error with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError, closest
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
-
-
-MAX_SUGGESTIONS = 3
-_CUTOFF = 0.6
-
-
-def closest(word: str, known: Iterable[str]) -> list[str]:
-    """Return the known names nearest to `word`, best first, at most three.
-
-    Case is ignored, and prefixes match. Of a mapping, one name for each value is returned: a command is not suggested a
-    second time by its alias.
-    """
-    import difflib
-
-    by_folded: dict[str, str] = {}
-    for name in known:
-        by_folded.setdefault(name.lower(), name)
-    folded = word.lower()
-    most = len(by_folded) if isinstance(known, Mapping) else MAX_SUGGESTIONS
-    near = difflib.get_close_matches(folded, by_folded, max(most, 1), _CUTOFF)
-    near += [name for name in sorted(by_folded) if len(folded) > 1 and name.startswith(folded) and name not in near]
-    found: dict[object, str] = {}
-    for name in (by_folded[name] for name in near):
-        found.setdefault(id(known[name]) if isinstance(known, Mapping) else name, name)
-    return list(found.values())[:MAX_SUGGESTIONS]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -238,7 +238,7 @@ def full_id(given: str) -> str:
     exact = [one for one in ends if one == bare or one == API + bare]
     if len(exact or ends) == 1:
         return (exact or ends)[0] + given[len(bare) :]
-    from natsctl.cli.resolve import closest
+    from natsctl.api.errors import closest
 
     short = {one.rpartition(".")[2]: one for one in known}
     near = ends or [short.get(one, one) for one in closest(bare, [*known, *short])]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
+from natsctl.api.documents import did_you_mean
 from natsctl.api.times import canonical_time, parse_time
 from natsctl.api.units import SECOND
 from natsctl.desired.assets import Fault, Location
@@ -317,5 +317,4 @@ def _report_unknown(body: Body, schema: Schema, faults: list[Fault]) -> None:
 def _unknown(what: str, name: str, known: Iterable[str], schema: Mapping[str, Any]) -> str:
     if name in schema:
         return f"{name} is a block: write {name} {{ … }}" if what == "attribute" else f"{name} is no block: {name} = …"
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"unknown {what} {name}" + (f", did you mean {near[0]}?" if near else "")
+    return f"unknown {what} {name}{did_you_mean(name, known)}"
