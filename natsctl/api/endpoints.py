@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX, MAX_NAME, is_valid_name
+from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX, MAX_NAME_BYTES, is_valid_name
 
 if TYPE_CHECKING:
     from natsctl.api.model import Model
@@ -135,7 +135,7 @@ class Endpoint:
             if not is_valid_name(name):
                 raise UsageError(
                     f"{noun} name {name!r} is not valid: "
-                    f"1 to {MAX_NAME} characters, none of them blank or one of . * > \\ /"
+                    f"1 to {MAX_NAME_BYTES} bytes, none of them blank or one of . * > \\ /"
                 )
         return ".".join((prefix, self.name, *tokens))
 

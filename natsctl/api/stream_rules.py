@@ -17,7 +17,7 @@ from natsctl.api.codec import go_quote
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import DiscardPolicy, PersistMode, Placement, RetentionPolicy, StorageType, StreamConfig
 from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
-from natsctl.api.subjects import MAX_NAME, is_asset_name, is_subset, is_valid_subject, overlaps
+from natsctl.api.subjects import MAX_NAME_BYTES, is_asset_name, is_subset, is_too_long, is_valid_subject, overlaps
 from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
 
 
@@ -72,8 +72,8 @@ def check_name(draft: Draft) -> ApiError | None:
         return invalid("stream name is required and can not contain '.', '*', '>', '\\', '/'")
     if "\0" in name:  # nats-server finds no file name for it
         return error(ErrCode.STREAM_CREATE, err="error creating store for stream")
-    if len(name.encode()) > MAX_NAME:
-        return invalid(f"stream name is too long, maximum allowed is {MAX_NAME}")
+    if is_too_long(name):
+        return invalid(f"stream name is too long, maximum allowed is {MAX_NAME_BYTES}")
     return None
 
 

@@ -12,10 +12,12 @@ METRIC_PREFIX: Final = "$JS.EVENT.METRIC"
 LEGACY_NEXT_PREFIX: Final = "$JS.NEXT"
 """The 2020 spelling of `$JS.API.CONSUMER.MSG.NEXT`."""
 
-MAX_NAME: Final = 255
-"""Longest stream or consumer name, characters (docs/compatibility.md#api-requests)."""
+MAX_NAME_BYTES: Final = 255
+"""Longest stream, consumer or template name, in UTF-8 (docs/compatibility.md#api-requests)."""
 
 _NAME_FORBIDDEN: Final = frozenset(" \t\r\n\f.*>\\/")
+_SUBJECT_FORBIDDEN: Final = frozenset(" \t\r\n\f\0")
+_SUBJECT_FORBIDDEN_BYTES: Final = frozenset(b" \t\r\n\f\0")
 
 
 def domain_prefix(domain: str) -> str:
@@ -24,17 +26,22 @@ def domain_prefix(domain: str) -> str:
 
 
 def is_asset_name(name: str) -> bool:
-    """Return whether `name` is one token without wildcards, blanks and slashes, however long."""
+    """Return whether `name` is one token without wildcards, blanks or slashes, however long."""
     return bool(name) and _NAME_FORBIDDEN.isdisjoint(name)
 
 
 def is_valid_name(name: str) -> bool:
     """Return whether `name` can name a stream, consumer or template."""
-    return is_asset_name(name) and len(name) <= MAX_NAME and "\0" not in name
+    return is_asset_name(name) and not is_too_long(name) and "\0" not in name
+
+
+def is_too_long(name: str) -> bool:
+    """Return whether `name` has more than `MAX_NAME_BYTES`; invalid UTF-8 counts, and is not refused here."""
+    return len(name.encode("utf-8", "surrogatepass")) > MAX_NAME_BYTES
 
 
 def _marks(subject: AnyStr) -> tuple[AnyStr, AnyStr, AnyStr]:
-    """Return dot, star and gt in the type of `subject`."""
+    """Return `.`, `*` and `>` in the type of `subject`."""
     if isinstance(subject, str):
         return ".", "*", ">"
     return b".", b"*", b">"
@@ -43,25 +50,22 @@ def _marks(subject: AnyStr) -> tuple[AnyStr, AnyStr, AnyStr]:
 def is_valid_subject(subject: AnyStr) -> bool:
     """Return whether a configuration may name `subject`: no blanks, no NUL, and valid tokens."""
     if isinstance(subject, str):
-        if any(blank in subject for blank in " \t\r\n\f\0"):
-            return False
-    elif any(blank in subject for blank in (b" ", b"\t", b"\r", b"\n", b"\f", b"\0")):
-        return False
-    return has_valid_tokens(subject)
+        return _SUBJECT_FORBIDDEN.isdisjoint(subject) and has_valid_tokens(subject)
+    return _SUBJECT_FORBIDDEN_BYTES.isdisjoint(subject) and has_valid_tokens(subject)
 
 
 def has_valid_tokens(subject: AnyStr) -> bool:
-    """Return whether `subject` can be subscribed to: no token is empty, and `>` is only the last one."""
+    """Return whether `subject` can be subscribed to: no token is empty, and none but the last is `>`."""
     dot, _, gt = _marks(subject)
     tokens = subject.split(dot)
     return all(tokens) and gt not in tokens[:-1]
 
 
 def subject_fault(subject: str) -> str:
-    """Return why a configuration or a subscription cannot name `subject`, or ""."""
+    """Return why a configuration or a subscription cannot name `subject`, "" if it can."""
     if not subject:
         return "invalid subject '': it is empty"
-    if any(blank in subject for blank in " \t\r\n\f\0"):
+    if not _SUBJECT_FORBIDDEN.isdisjoint(subject):
         return f"invalid subject {subject!r}: it contains blanks"
     if "" in subject.split("."):
         return f"invalid subject {subject!r}: it has an empty token"
@@ -80,12 +84,12 @@ def has_wildcard(subject: AnyStr) -> bool:
 
 
 def is_literal(subject: AnyStr) -> bool:
-    """Return whether `subject` is without wildcard tokens (`foo*` is a literal)."""
+    """Return whether `subject` has no wildcard tokens (`foo*` is literal)."""
     return not has_wildcard(subject)
 
 
 def matches(pattern: AnyStr, subject: AnyStr) -> bool:
-    """Return whether a message on `subject` reaches a subscription on `pattern`; wildcards in `subject` are plain."""
+    """Return whether a message on `subject` reaches a subscription on `pattern`; `subject` is literal."""
     if pattern == subject:
         return True
     dot, star, gt = _marks(pattern)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def render_counter(counter: Counter) -> Page:
-    """Return a counter's value, its last change, and the parts that came from elsewhere."""
+    """Return a counter's value, its last change, and the totals of the streams that it sources."""
     page = Page(f"Counter {safe(counter.subject)}")
     top = page.section()
     top.row("Subject", safe(counter.subject))
@@ -38,7 +38,7 @@ def render_counter(counter: Counter) -> Page:
 
 
 def render_counters(found: Sequence[Counter]) -> Table:
-    """Return a row for each counter."""
+    """Return a table with a row for each counter."""
     now_ns = time.time_ns()
     rows = [(one.subject, one.stream, one.val, one.incr, ago(one.time, now_ns)) for one in found]
     columns = ("Subject", "Stream", "Value", "Increment", "Last Change")

@@ -30,7 +30,7 @@ from natsctl.cli.messaging.receive import ListenOptions, follow, listen
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import suggesting
-from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, Filter, chosen, hears_servers, make_filter
+from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, Filter, chosen, gets_server_events, make_filter
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class EventPrinter:
-    """Shows the events that pass a filter; with `json` each as the server sent it, on one line."""
+    """Shows the events that pass a filter; with `json` each on one line, as the server sent it."""
 
     def __init__(
         self, json: bool, *, cloudevent: bool = False, short: bool = False, wanted: Filter | None = None
@@ -132,13 +132,13 @@ async def _live(manager: Manager, kinds: dict[str, bool | None], listening: List
 
     if not listening.subjects or any(kinds.values()):
         wanted = chosen({kind: kinds.get(kind) for kind in SOURCES})
-        if SYSTEM_ONLY in wanted and not kinds.get(SYSTEM_ONLY) and not await hears_servers(manager.connection):
+        if SYSTEM_ONLY in wanted and not kinds.get(SYSTEM_ONLY) and not await gets_server_events(manager.connection):
             wanted.remove(SYSTEM_ONLY)
         if not wanted:
             raise UsageError("no kind of event is chosen")
-        there = manager.connection.target.event_subject
-        heard = tuple(there(one) for kind in wanted for one in SOURCES[kind])
-        listening = replace(listening, subjects=(*listening.subjects, *heard))
+        with_prefix = manager.connection.target.event_subject
+        subjects = tuple(with_prefix(one) for kind in wanted for one in SOURCES[kind])
+        listening = replace(listening, subjects=(*listening.subjects, *subjects))
     await listen(manager, listening, show)
 
 

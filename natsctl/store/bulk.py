@@ -1,9 +1,8 @@
-"""Questions and removals that concern very many messages of a stream at once, as operations on whole columns.
+"""Queries and removals over very many messages of a stream, as numpy operations on whole columns.
 
-Everything here can be had one by one from the index as well; this is for streams where that would take the loop's time
-(from `BULK_MESSAGES` on). numpy is imported with this module, so the module is imported where it is needed and not
-before: a small server never pays for it. Views of a column live no longer than a call: a column with a view
-cannot grow.
+`StreamIndex`, `Segment` and `View` do the same message by message, and import this module for streams where that would
+block the event loop (from `index.BULK` or `view.BULK_MESSAGES` on), so that a small server never imports numpy.
+Arrays made of a column live no longer than a call: an `array` whose buffer is exported cannot grow.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def to_array(typecode: str, numbers: NDArray[np.generic]) -> array[int]:
 
 
 def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
-    """Return which subject numbers a view takes, None when it takes all."""
+    """Return a mask of the subject numbers that match a view, None when all do."""
     if view is None or view.all:
         return None
     mask = np.zeros(len(index.table.names), dtype=np.bool_)
@@ -56,8 +55,8 @@ def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
     return mask
 
 
-def sum_of(index: StreamIndex, view: View) -> int:
-    """Return how many live messages are on the subjects of a view."""
+def count_all(index: StreamIndex, view: View) -> int:
+    """Return the number of live messages on the subjects of a view."""
     counts = _u64(index.table.count)
     return int((counts[: len(view.sids)] if isinstance(view.sids, range) else counts[_u32(view.listed)]).sum())
 
@@ -72,7 +71,7 @@ def live_subjects(index: StreamIndex, view: View | None) -> array[int]:
 
 
 def count(index: StreamIndex, view: View, from_seq: int, to_seq: int) -> int:
-    """Return how many live messages of a view lie in [from_seq, to_seq]."""
+    """Return the number of live messages of a view in [from_seq, to_seq]."""
     mask, total = mask_of(view, index), 0
     first = max(bisect_right(index.bases, from_seq) - 1, 0)
     for segment in index.segments[first : bisect_right(index.bases, to_seq)]:
@@ -95,7 +94,7 @@ def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -
         if found is None:
             found = mask[sids]
         else:
-            found[found] = mask[sids[found]]  # dead messages may be on subjects that are forgotten
+            found[found] = mask[sids[found]]  # dead messages may have subject numbers beyond the mask
     if found is None:
         return np.arange(start, stop)
     return np.flatnonzero(found) + start
@@ -109,9 +108,10 @@ def sequences(segment: Segment, positions: Positions) -> NDArray[np.uint64]:
 
 
 def places(index: StreamIndex, mask: Mask | None, from_seq: int, below_seq: int) -> Iterator[tuple[Segment, Positions]]:
-    """Yield the live matches in [from_seq, below_seq), segment by segment; what was yielded may be removed meanwhile.
+    """Yield the positions of the live matches in [from_seq, below_seq), segment by segment.
 
-    Of segments that go meanwhile nothing is said: the segments are those of the moment of the call.
+    The caller may remove the messages at positions that were yielded. The segments are those at the call; one that goes
+    before its turn may be yielded or not.
     """
     first = max(bisect_right(index.bases, from_seq) - 1, 0)
     for segment in index.segments[first : bisect_left(index.bases, below_seq)]:
@@ -125,7 +125,7 @@ def places(index: StreamIndex, mask: Mask | None, from_seq: int, below_seq: int)
 def surplus(index: StreamIndex, segment: Segment, positions: Positions, per_subject: int) -> Positions:
     """Return those of ascending positions whose messages are older than the newest `per_subject` of their subject.
 
-    Nothing that is older may be left of those subjects.
+    No live message of these subjects may be older than those at `positions`.
     """
     sids = _u32(segment.sids)[positions]
     over = _u64(index.table.count)[sids].astype(np.int64) - per_subject
@@ -143,13 +143,13 @@ def surplus(index: StreamIndex, segment: Segment, positions: Positions, per_subj
 
 
 def above(counts: array[int], limit: int) -> list[int]:
-    """Return which of some counts are above a limit."""
+    """Return the positions of the counts above `limit`: the numbers of subjects, for a column of the subject table."""
     found: list[int] = np.flatnonzero(_u64(counts) > limit).tolist()
     return found
 
 
 def drop_front(index: StreamIndex, segment: Segment, stop: int) -> None:
-    """Take the live messages before position `stop` of a segment out of the index; its head is the caller's to move."""
+    """Take the live messages before position `stop` of a segment out of the index. The caller moves `segment.head`."""
     positions = live_positions(segment, None, 0, stop)
     if not len(positions):
         return
@@ -163,13 +163,16 @@ def drop_front(index: StreamIndex, segment: Segment, stop: int) -> None:
     index.bytes -= int(_u32(segment.sizes)[positions].sum(dtype=np.uint64))
 
 
-def oldest(index: StreamIndex, many: int, heavy: int, most: int) -> array[int]:
-    """Return the oldest live sequences: `many`, and more until they are of `heavy` bytes, but `most` at most."""
-    for segment, positions in places(index, None, index.first_seq, index.seq_after(index.first_seq, most)):
-        needed = many
-        if heavy > 0:
+def oldest(index: StreamIndex, at_least: int, size: int, at_most: int) -> array[int]:
+    """Return the oldest live sequences of the first segment that has any.
+
+    They are as many as have `size` accounted bytes, but `at_least` where the segment has so many, and `at_most`.
+    """
+    for segment, positions in places(index, None, index.first_seq, index.seq_after(index.first_seq, at_most)):
+        needed = at_least
+        if size > 0:
             sizes = np.cumsum(_u32(segment.sizes)[positions], dtype=np.uint64)
-            needed = max(needed, int(np.searchsorted(sizes, heavy)) + 1)
+            needed = max(needed, int(np.searchsorted(sizes, size)) + 1)
         return to_array("Q", sequences(segment, positions[:needed]))
     return array("Q")
 
@@ -177,7 +180,7 @@ def oldest(index: StreamIndex, many: int, heavy: int, most: int) -> array[int]:
 def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
     """Take the live messages at ascending `positions` out of the index and return their accounted size.
 
-    first_seq is the caller's to advance.
+    The caller advances `first_seq`.
     """
     if segment.dead is None:
         segment.dead = bytearray(len(segment.sids))
@@ -187,7 +190,7 @@ def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
     size = int(_u32(segment.sizes)[positions].sum(dtype=np.uint64))
     gone, counts = np.unique(sids, return_counts=True)
     newest = np.zeros(len(gone), dtype=np.uint64)
-    newest[np.searchsorted(gone, sids)] = seqs  # the last one of each subject stays
+    newest[np.searchsorted(gone, sids)] = seqs  # of a subject with several, the last assignment is the newest
     _count_out(index, gone, counts, newest)
     if segment.keys is not None:
         at = np.searchsorted(_u32(segment.keys), gone)
@@ -198,7 +201,7 @@ def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
 
 
 def renumber(segment: Segment, moves: array[int]) -> None:
-    """Do what `Segment.renumber` does to a sealed segment."""
+    """Renumber the subjects of a sealed segment, as `Segment.renumber` does."""
     assert segment.keys is not None
     to = np.append(_u32(moves), np.uint32(GONE))
     segment.sids = to_array("I", to[np.minimum(_u32(segment.sids), len(moves))])
@@ -210,7 +213,7 @@ def renumber(segment: Segment, moves: array[int]) -> None:
 
 
 def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
-    """Take the live ones of these sequences out of the index, and count their bytes as dead in their files."""
+    """Take those of `removed` that are live out of the index, and count their frames as dead bytes of their files."""
     seqs = np.unique(_u64(removed))
     for segment, end in zip(list(index.segments), [*index.bases[1:], index.last_seq + 1], strict=True):
         mine = seqs[np.searchsorted(seqs, segment.base) : np.searchsorted(seqs, end)]
@@ -235,7 +238,7 @@ def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
 def _count_out(
     index: StreamIndex, sids: NDArray[np.uint32], counts: NDArray[np.intp], newest: NDArray[np.uint64]
 ) -> None:
-    """Count messages of some subjects less, the newest of each given."""
+    """Subtract removed messages from the counts of their subjects; `newest` is the newest removed sequence of each."""
     table = index.table
     left, last = _u64(table.count), _u64(table.last)
     left[sids] -= counts.astype(np.uint64)
@@ -249,7 +252,7 @@ def _count_out(
 
 
 def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) -> list[int]:
-    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, the first `most`."""
+    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, at most `most`."""
     mask, table = mask_of(view, index), index.table
     if to_seq >= index.last_seq:
         for sid in list(table.stale):
@@ -266,7 +269,10 @@ def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) 
 
 
 def finding_newest(index: StreamIndex, view: View | None, to_seq: int) -> Steps[array[int]]:
-    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending; the index rests."""
+    """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, in steps.
+
+    The index must not change between them.
+    """
     mask, found = mask_of(view, index), array("Q")
     newest = np.zeros(len(index.table.names), dtype=np.uint64)
     segments = [segment for segment in index.segments if segment.base <= to_seq]
@@ -283,7 +289,7 @@ def finding_newest(index: StreamIndex, view: View | None, to_seq: int) -> Steps[
 
 
 def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
-    """Return those of ascending sequences up to `to_seq` that are live."""
+    """Return those of ascending `seqs` that are live and not above `to_seq`."""
     asked = _u64(seqs)
     asked = asked[: np.searchsorted(asked, to_seq, side="right")]
     kept = array("Q")
@@ -296,13 +302,13 @@ def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
 
 
 def sorted_seqs(seqs: NDArray[np.uint64], most: int) -> list[int]:
-    """Return the first `most` of some sequences in order, as plain numbers."""
+    """Return the `most` lowest of `seqs`, ascending, as Python integers."""
     found: list[int] = np.sort(seqs)[:most].tolist()
     return found
 
 
 def missing(index: StreamIndex) -> Iterator[range]:
-    """Yield the runs of sequences between the first and the last that no live message has, in order."""
+    """Yield the ranges of sequences from the first to the last that no live message has, ascending."""
     expected = index.first_seq
     for segment in tuple(index.segments) if index.messages else ():
         seqs = sequences(segment, live_positions(segment, None, 0, len(segment.sids))).astype(np.int64)
@@ -317,21 +323,21 @@ def missing(index: StreamIndex) -> Iterator[range]:
 
 
 def positions_on(sids: array[int], view: View, index: StreamIndex, start: int) -> array[int]:
-    """Return every position from `start` on whose subject number is of a view."""
+    """Return the positions from `start` on, live or dead, whose subject matches a view."""
     total = len(index.table.names)
-    numbers = np.minimum(_u32(sids)[start:], total)  # the forgotten ones share the number behind the last
+    numbers = np.minimum(_u32(sids)[start:], total)  # numbers of removed subjects (GONE) become one beyond the mask
     mask = mask_of(view, index)
     found = numbers < total if mask is None else np.append(mask, False)[numbers]
     return to_array("I", np.flatnonzero(found) + start)
 
 
 def order_of(sids: array[int]) -> array[int]:
-    """Return positions in the order of their subject numbers, those of one number ascending."""
+    """Return the positions sorted by subject number, then by position."""
     return to_array("I", np.argsort(_u32(sids), kind="stable"))
 
 
 def tally(segment: Segment) -> tuple[array[int], array[int]]:
-    """Return the subject numbers of a segment, ascending, and how many live messages each has."""
+    """Return the subject numbers of a segment, ascending, and the number of live messages of each."""
     keys, places = np.unique(_u32(segment.sids), return_inverse=True)
     counts = np.bincount(places[live_positions(segment, None, 0, len(segment.sids))], minlength=len(keys))
     if len(keys) and keys[-1] == GONE:

@@ -304,7 +304,7 @@ class StreamIndex(SegmentList):
         if len(view.sids) >= BULK:
             from natsctl.store import bulk
 
-            return bulk.sum_of(self, view)
+            return bulk.count_all(self, view)
         count = self.table.count
         return sum(count[sid] for sid in view.sids)
 

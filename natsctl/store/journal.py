@@ -1,14 +1,13 @@
 """Journal of one stream, and its meta file.
 
-The journal holds records of its consumers, in a file of its own beside the segments. Records are buffered, written with
-the stream's next commit, and synced on request. The file is created with its first records. A rewrite replaces the
-whole file by one of the next generation, in one step.
+The journal holds the records of the stream's consumers, in a file of its own beside the segments. Records are buffered,
+written with the stream's next commit, and synced on request. The file is created with its first records. A rewrite
+replaces the whole file by one of the next generation, in one step. Source: docs/adr/0006.
 
-The meta file is one JSON line that identifies the stream and checks everything, then its owner's bytes. The line says
-whose the file is: the store, the stream's number and its identity, which is drawn at random when the stream is created
-and repeated in the header of every file of the stream. A stream of a store that was made by an earlier version has an
-identity that follows from the store's and its number, so that its files can carry it from the first one that is
-written anew, whichever that is.
+The meta file is one JSON line with a checksum of the whole file, then the bytes of the store's user. The line names the
+owner of the file: the store, the stream's number and its identity, which is drawn at random when the stream is created
+and repeated in the header of every file of the stream. In a store of format 1 the identity is computed from the store's
+and the stream's number instead, so that each file can be marked when it is next written. Source: docs/adr/0004.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def entry_of(record: frame.Record) -> Entry:
 
 
 class Journal:
-    """Buffered and written records of one stream."""
+    """Records of one stream: those in the file, those that a commit is writing, and those that wait for the next."""
 
     __slots__ = (
         "_buffered",
@@ -75,7 +74,7 @@ class Journal:
         self._recovered: list[Entry] | None = None
 
     def adopt(self, head: frame.FileHead, size: int, entries: list[Entry]) -> None:
-        """Go on with a recovered file; its `entries` are kept until they are asked for or the file changes."""
+        """Continue a recovered file; its `entries` stay in memory until `records` returns them or the file changes."""
         self.head, self.size, self.synced_size = head, size, size
         self.written = self.synced_count = len(entries)
         self._recovered = entries
@@ -87,7 +86,7 @@ class Journal:
 
     @property
     def pending(self) -> bool:
-        """Return whether something waits to be written."""
+        """Return whether records wait to be written."""
         return bool(self._buffered) or self._replacement is not None
 
     @property
@@ -107,7 +106,7 @@ class Journal:
     def _next_head(self) -> frame.FileHead:
         """Return the head of the next generation.
 
-        Its salt is another one: old blocks that a crash leaves in the tail of the new file hold none of its records.
+        It has a salt of its own, so that old blocks that a crash leaves in the tail of the new file never validate.
         """
         generation = self.head.generation + 1
         salt = frame.next_salt(self.head.salt, generation)
@@ -120,7 +119,7 @@ class Journal:
         )
 
     def take(self, sync: bool) -> JournalWork | None:
-        """Return the disk work for what is buffered, None when there is none."""
+        """Return the disk work for the buffered records, None if there is none; `settle` ends it."""
         if self._replacement is None and not self._buffered:
             if not (sync and self.unsynced):
                 return None
@@ -138,12 +137,12 @@ class Journal:
         return JournalWork(self.path, self.size, data, sync, file=self.file)
 
     def keep_file(self, work: JournalWork) -> None:
-        """Keep the descriptor that a commit may have opened, whatever became of it, so that `close` gives it back."""
+        """Keep the file that a commit may have opened, even if the commit failed, so that `close` closes it."""
         if work.file is not None:
             self.file = work.file
 
     def settle(self, work: JournalWork, full: bool) -> None:
-        """Take in what became of `work`; what had no room is buffered again, in order."""
+        """Record that `work` is done; if the disk was `full`, buffer its records again, before later ones."""
         replacement, taken = self._taken or (None, [])
         self._taken = self._recovered = None
         if full:
@@ -183,14 +182,14 @@ class Journal:
         return entries + taken[1] + self._buffered
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file; the next commit opens it again."""
         if self.file is not None:
             self.file.close()
             self.file = None
 
 
 UNMARKED, MARKED = 1, 2
-"""Formats: without, and with an identity."""
+"""Formats of the meta file: without and with an identity."""
 
 
 class MetaRecord(NamedTuple):
@@ -203,7 +202,7 @@ class MetaRecord(NamedTuple):
     store: bytes = NO_IDENTITY
     identity: bytes = NO_IDENTITY
     run: int = 0
-    """The run of the store in which the stream was created."""
+    """Number of the store's start (run) in which the stream was created."""
     version: int = 0
     """Number of earlier writes of the file, so that an earlier one is recognised."""
     unmarked: tuple[int, int] = (0, -1)
@@ -224,7 +223,7 @@ class MetaRecord(NamedTuple):
 
 
 def parse_meta_record(data: bytes) -> MetaRecord | None:
-    """Return what a meta file holds, None when it is damaged."""
+    """Return the content of a meta file, None if it is damaged."""
     line, newline, meta = data.partition(b"\n")
     if not newline:
         return None
@@ -243,7 +242,7 @@ def parse_meta_record(data: bytes) -> MetaRecord | None:
 
 
 def inherited_identity(store: bytes, stream_id: int) -> bytes:
-    """Return the identity of a stream that was created before streams had one of their own."""
+    """Return the identity of a stream of format 1, which was created without one."""
     return blake2b(store + stream_id.to_bytes(8, "little"), digest_size=IDENTITY_BYTES).digest()
 
 

@@ -1,8 +1,7 @@
 """A NATS server as a child process: natsctl's own or `nats-server`, started and stopped in the same way.
 
-Both take the same flags and write the same ports file, so a test that is given a `ServerProcess` cannot tell which one
-it talks to except by asking `kind`. The process that is started is the server itself (no wrapper forks), so `kill` is a
-true kill -9.
+Both take the same flags and write the same ports file, so the same test can run with either. The process that is
+started is the server itself and not a wrapper, so `kill` sends SIGKILL to the server.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import functools
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -18,30 +16,18 @@ import sys
 import sysconfig
 import time
 from pathlib import Path
-from typing import AnyStr, Final, Literal
-
-from natsctl.api.versions import SERVER_VERSION
+from typing import Literal
 
 Kind = Literal["natsctl", "reference"]
 
 READY_WITHIN_S = 60.0
 STOP_WITHIN_S = 30.0
-_OF_GO: Final = re.compile(r'(invalid JSON: |Bad Request - )(?:\\.|[^"\\\r\n])*')
-_OF_GO_BYTES: Final = re.compile(_OF_GO.pattern.encode())
-"""The prefix of errors of Go's own JSON decoder."""
-_SYNTAX: Final = re.compile(
-    r'(invalid JSON: |Bad Request - )(?:parsing time "[^"]*"(?: as "[^"]*": cannot parse "[^"]*" as "[^"]*"|: [\w ]+)|'
-    r"(?:invalid character|unexpected E|unexpected end|exceeded max depth|parsing time|syntax error)"
-    r'(?:\\.|[^"\\\r\n])*)'
-)
-_SYNTAX_BYTES: Final = re.compile(_SYNTAX.pattern.encode())
-"""The prefix of errors for invalid JSON or times, which natsctl words in its own way."""
 
 
 def reference_binary() -> str | None:
-    """Return the path of `nats-server`, None without one.
+    """Return the path of `nats-server`, None if there is none.
 
-    One that was put on PATH comes before the one that the extra `dev` installs beside Python, which may be older.
+    One on PATH is preferred to the one that the extra `dev` installs beside Python, which may be older.
     """
     return _reference_in(tuple(os.get_exec_path()))
 
@@ -55,7 +41,7 @@ def _reference_in(folders: tuple[str, ...]) -> str | None:
 
 @functools.cache
 def reference_version() -> str:
-    """Return the version of nats-server, empty without one."""
+    """Return the version of nats-server, "" if there is none."""
     binary = reference_binary()
     if binary is None:
         return ""
@@ -63,32 +49,8 @@ def reference_version() -> str:
     return said.stdout.strip().rpartition("v")[2]
 
 
-def as_released(said: AnyStr) -> AnyStr:
-    """Return nats-server's output, with natsctl's version in place of its own."""
-    own = reference_version() or SERVER_VERSION
-    if isinstance(said, bytes):
-        return said.replace(own.encode(), SERVER_VERSION.encode())
-    return said.replace(own, SERVER_VERSION)
-
-
-def alike(said: AnyStr) -> AnyStr:
-    """Return either server's output in a form that can be compared: see `as_released`.
-
-    The reasons for syntax errors are left out, and all reasons of Go's JSON decoder where nats-server was built with
-    another Go than the version that natsctl's reports: `Go struct field .batch` there is
-    `Go struct field JSApiConsumerGetNextRequest.batch` here. That there is an error, its number and its code are
-    compared all the same.
-    """
-    same = reference_version() in ("", SERVER_VERSION)
-    if isinstance(said, bytes):
-        said = _SYNTAX_BYTES.sub(rb"\1", as_released(said))
-        return said if same else _OF_GO_BYTES.sub(rb"\1", said)
-    said = _SYNTAX.sub(r"\1", as_released(said))
-    return said if same else _OF_GO.sub(r"\1", said)
-
-
 class ServerProcess:
-    """One server on a store folder and a free port; usable as a context manager."""
+    """One server with a store folder and a port that the system chooses; usable as a context manager."""
 
     def __init__(self, store_dir: Path, kind: Kind = "natsctl", *flags: str) -> None:
         self.store_dir = store_dir
@@ -141,8 +103,8 @@ class ServerProcess:
     def await_removals(self) -> None:
         """Wait until no file of a deleted stream is left.
 
-        nats-server 2.15 removes them after its answer, and cannot delete a stream of the same name before that is done:
-        it answers with success, leaves the files, and the next stream of that name continues behind the last sequence.
+        nats-server 2.15 removes them after its answer. If a stream of the same name is deleted before that is done, it
+        answers with success and leaves the files, and the next stream of that name continues after the last sequence.
         """
         deadline = time.monotonic() + READY_WITHIN_S
         while self._is_removing():

@@ -111,7 +111,15 @@ def test_only_whole_tokens_are_wildcards(subject: str, wild: bool) -> None:
 
 @pytest.mark.parametrize(
     ("name", "valid"),
-    [("ORDERS", True), ("a-b_c=d$1é", True), ("n" * 255, True), ("n" * 256, False), ("", False)]
+    [
+        ("ORDERS", True),
+        ("a-b_c=d$1é", True),
+        ("n" * 255, True),
+        ("n" * 256, False),
+        ("ü" * 127, True),
+        ("ü" * 128, False),
+        ("", False),
+    ]
     + [(f"a{bad}b", False) for bad in " \t\r\n\f.*>\\/\0"],
 )
 def test_a_name_is_valid_or_not(name: str, valid: bool) -> None:

@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from natsctl.testing.process import ServerProcess, as_released
+from natsctl.testing.process import ServerProcess
+from tests.support.differential import as_released
 
 C = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true}\r\n'
 V = b'CONNECT {"verbose":true,"pedantic":true,"headers":true,"no_responders":true}\r\n'

@@ -16,10 +16,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import ServerProcess, alike, reference_binary
+from natsctl.testing.process import ServerProcess, reference_binary
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub
 from natsctl.wire.parser import ServerParser
+from tests.support.differential import normalised
 
 REQUESTS: Final = Path(__file__).with_name("requests")
 VARYING: Final = {"created", "ts", "cluster", "first_ts", "last_ts", "time", "api", "last_active"}
@@ -79,7 +80,7 @@ def comparable(value: Any) -> Any:
     if isinstance(value, list):
         return [comparable(item) for item in value]
     if not isinstance(value, dict):
-        return alike(value) if isinstance(value, str) else value
+        return normalised(value) if isinstance(value, str) else value
     return {key: "varies" if key in VARYING else comparable(item) for key, item in value.items()}
 
 
@@ -87,7 +88,7 @@ def shown(answers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
     """Return answers as texts that can be compared, key order included."""
     texts = []
     for header, payload in answers:
-        lines = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1varies", alike(header)).decode()
+        lines = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1varies", normalised(header)).decode()
         try:
             texts.append((lines, json.dumps(comparable(json.loads(payload)))))
         except ValueError:

@@ -46,14 +46,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, AnyStr, Final, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
+from natsctl.api.versions import SERVER_VERSION
 from natsctl.testing.jet import SECOND, Jet
 from natsctl.testing.machine import Machine, Message, Wire
-from natsctl.testing.process import ServerProcess, alike
+from natsctl.testing.process import ServerProcess, reference_version
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
@@ -75,6 +76,42 @@ ANSWER_S: Final = 20.0
 
 _HEARTBEAT: Final = b"100"
 """The status of messages that come as time passes."""
+
+
+_JSON_ERROR: Final = re.compile(r'(invalid JSON: |Bad Request - )(?:\\.|[^"\\\r\n])*')
+"""A prefix of nats-server's, and the reason of Go's JSON decoder behind it."""
+_JSON_ERROR_BYTES: Final = re.compile(_JSON_ERROR.pattern.encode())
+_SYNTAX_ERROR: Final = re.compile(
+    r'(invalid JSON: |Bad Request - )(?:parsing time "[^"]*"(?: as "[^"]*": cannot parse "[^"]*" as "[^"]*"|: [\w ]+)|'
+    r"(?:invalid character|unexpected E|unexpected end|exceeded max depth|parsing time|syntax error)"
+    r'(?:\\.|[^"\\\r\n])*)'
+)
+"""The same prefix, and a reason about invalid JSON or an invalid time, which natsctl words differently."""
+_SYNTAX_ERROR_BYTES: Final = re.compile(_SYNTAX_ERROR.pattern.encode())
+
+
+def as_released(text: AnyStr) -> AnyStr:
+    """Return nats-server's output, with natsctl's version in place of its own."""
+    own = reference_version() or SERVER_VERSION
+    if isinstance(text, bytes):
+        return text.replace(own.encode(), SERVER_VERSION.encode())
+    return text.replace(own, SERVER_VERSION)
+
+
+def normalised(text: AnyStr) -> AnyStr:
+    """Return either server's output in a form that can be compared, with natsctl's version.
+
+    Reasons for syntax errors are removed. If nats-server has another version than the one that natsctl reports, all
+    reasons of Go's JSON decoder are, since they depend on the Go that built it: `Go struct field .batch` there is
+    `Go struct field JSApiConsumerGetNextRequest.batch` here. The error itself, its number and its code
+    remain.
+    """
+    same = reference_version() in ("", SERVER_VERSION)
+    if isinstance(text, bytes):
+        text = _SYNTAX_ERROR_BYTES.sub(rb"\1", as_released(text))
+        return text if same else _JSON_ERROR_BYTES.sub(rb"\1", text)
+    text = _SYNTAX_ERROR.sub(r"\1", as_released(text))
+    return text if same else _JSON_ERROR.sub(r"\1", text)
 
 
 def is_heartbeat(message: Message) -> bool:
@@ -334,7 +371,12 @@ class Talk:
             reply = re.sub(rb"^(\$JS\.FC\.S\.C\.).*", rb"\1X", reply)
             header = re.sub(rb"\.\d{19}\.", b".T.", m.header)
             self.notes.append(
-                (b"" if m.subject.startswith(b"_INBOX") else m.subject, reply, alike(header), alike(m.payload))
+                (
+                    b"" if m.subject.startswith(b"_INBOX") else m.subject,
+                    reply,
+                    normalised(header),
+                    normalised(m.payload),
+                )
             )
 
     def event(self, sid: bytes) -> None:
@@ -353,7 +395,7 @@ def scrub(value: Any) -> Any:
     if isinstance(value, dict):
         return [(k, scrub(v)) for k, v in value.items() if k not in DROPPED]
     if isinstance(value, str):
-        return alike(value)
+        return normalised(value)
     return [scrub(v) for v in value] if isinstance(value, list) else value
 
 

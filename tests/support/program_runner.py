@@ -24,10 +24,10 @@ from urllib.parse import urlsplit
 
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import alike
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
+from tests.support.differential import normalised
 
 
 class Got(NamedTuple):
@@ -62,7 +62,7 @@ def scrub(value: Any) -> Any:
             value = {**value, "delivered": {"consumer_seq": 0}}  # in memory it moves whenever the reference looks
         return [(k, "" if k in DROPPED else scrub(v)) for k, v in value.items()]
     if isinstance(value, str):
-        return OWN_NAME.sub(r"\1", alike(value))
+        return OWN_NAME.sub(r"\1", normalised(value))
     return [scrub(v) for v in value] if isinstance(value, list) else value
 
 
@@ -82,7 +82,7 @@ def plain(data: bytes) -> bytes:
     """Return a header block or a reply subject without what differs from run to run."""
     for pattern, text in VARYING:
         data = pattern.sub(text, data)
-    return alike(data)
+    return normalised(data)
 
 
 def shown(got: Got, in_flight: bool) -> tuple[str, str, str, Any]:

@@ -26,10 +26,10 @@ from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import alike
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub
 from natsctl.wire.parser import ServerParser
+from tests.support.differential import normalised
 
 Request = tuple[str, Any]
 """Verb and body; bytes are sent as they are."""
@@ -142,9 +142,9 @@ def _difference(reference: Side, engine: Side, requests: Sequence[Request]) -> s
 def comparable(answer: bytes) -> str:
     """Return an answer as text without what differs from run to run; key order stays."""
     try:
-        return json.dumps(_steady(json.loads(alike(answer))))
+        return json.dumps(_steady(json.loads(normalised(answer))))
     except ValueError:
-        return alike(answer).decode("latin-1")
+        return normalised(answer).decode("latin-1")
 
 
 def _steady(value: Any) -> Any:
@@ -279,14 +279,14 @@ def scrubbed(value: Any, key: str = "") -> Any:
             return json.dumps(scrubbed(json.loads(value)))
         except ValueError:
             return value
-    return alike(value) if isinstance(value, str) else value
+    return normalised(value) if isinstance(value, str) else value
 
 
 def shown(heard: Iterable[Heard]) -> list[tuple[str, str, str]]:
     """Return messages as texts that can be compared: answers in their order, then events by subject."""
     texts = []
     for subject, header, payload in heard:
-        lines = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1varies", alike(header)).decode("latin-1")
+        lines = re.sub(rb"(Nats-Time-Stamp: )[^\r]*", rb"\1varies", normalised(header)).decode("latin-1")
         try:
             texts.append((subject, lines, json.dumps(scrubbed(json.loads(payload)))))
         except ValueError:

@@ -11,7 +11,7 @@ import typer
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
-from natsctl.api.subjects import MAX_NAME, is_valid_name, is_valid_subject
+from natsctl.api.subjects import MAX_NAME_BYTES, is_valid_name, is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
@@ -539,7 +539,7 @@ BACKOFF_CHOICES = (("linear", "linear"), ("none", "none"))
 
 def _name(text: str) -> str:
     if not is_valid_name(text):
-        raise ValueError(f"a name has 1 to {MAX_NAME} characters, none of them blank or one of . * > \\ /")
+        raise ValueError(f"a name has 1 to {MAX_NAME_BYTES} bytes, none of them blank or one of . * > \\ /")
     return text
 
 

@@ -76,14 +76,14 @@ READING = (
     Flag("--nak", ON, "nak", "negatively acknowledge: it is delivered again"),
     Flag("--delay", DURATION, "delay_ns", "with --nak: not before this long"),
     Flag("--term", ON, "term", "end its delivery without an ack"),
-    Flag("--reason", TEXT, "reason", "with --term: why, for the advisory"),
+    Flag("--reason", TEXT, "reason", "with --term: the reason, for the advisory"),
     Flag("--group", TEXT.named("NAME"), "place.group", "priority group to read in"),
     Flag("--min-pending", WHOLE, "place.min_pending", "overflow: only with at least this many unprocessed"),
     Flag("--min-ack-pending", WHOLE, "place.min_ack_pending", "overflow: only with at least this many unacknowledged"),
     Flag("--priority", WHOLE, "place.priority", "prioritized: 0 is first, 9 is last"),
     Flag("--fail-empty", SWITCH, "fail_empty", "exit with 7 when no message arrived", default="on"),
 )
-"""Flags for the request and the answer to its messages, the same for every verb that takes them."""
+"""Flags of the request and of the acknowledgment, the same for `next` and `fetch`."""
 
 
 @flagged(READING)
@@ -106,9 +106,9 @@ def next_message(
     from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions
 
     session = session_of(ctx)
-    asked = asked_for(session, given)
+    asked = read_flags(session, given)
     wanted = PullOptions(count, batch or MAX_BATCH, **asked.request)
-    _read(session, stream, consumer, wanted, asked, Shown(raw, json))
+    _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
 
 
 @flagged(READING)
@@ -121,24 +121,25 @@ def fetch(
     raw: Raw = False,
     json: Json = False,
 ) -> None:
-    """Take one batch of a pull consumer with a single request, and acknowledge it."""
+    """Take one batch of a pull consumer with a single request, and acknowledge its messages."""
     from natsctl.client.messaging.consumers import PullOptions
 
     session = session_of(ctx)
-    asked = asked_for(session, given)
-    _read(session, stream, consumer, PullOptions(batch, batch, once=True, **asked.request), asked, Shown(raw, json))
+    asked = read_flags(session, given)
+    wanted = PullOptions(batch, batch, once=True, **asked.request)
+    _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
 
 
-class Asked(NamedTuple):
-    """Request that the flags describe, the answer to each message, and whether no message is a failure."""
+class ReadFlags(NamedTuple):
+    """Flags of `READING`: arguments of `PullOptions`, the acknowledgment, and whether no message is a failure."""
 
     request: dict[str, Any]
-    answered: Answered
+    answer: Acknowledgment
     fail_empty: bool
 
 
-def asked_for(session: Session, given: Given) -> Asked:
-    """Return the options of the flags of `READING`. Raises UsageError for those that exclude each other."""
+def read_flags(session: Session, given: Given) -> ReadFlags:
+    """Return the flags of `READING`. Raises UsageError for those that exclude each other."""
     from natsctl.client.messaging.consumers import GroupPlace
 
     said: Config = {"fail_empty": True, "place": {}}
@@ -155,7 +156,7 @@ def asked_for(session: Session, given: Given) -> Asked:
         "place": GroupPlace(**said["place"]),
     }
     words = {name: said[name] for name in ("ack", "nak", "term", "delay_ns", "reason") if name in said}
-    return Asked(request, Answered(**words), said["fail_empty"])
+    return ReadFlags(request, Acknowledgment(**words), said["fail_empty"])
 
 
 def _read(
@@ -163,10 +164,10 @@ def _read(
     stream: str | None,
     consumer: str | None,
     wanted: PullOptions,
-    asked: Asked,
-    show: Shown,
+    asked: ReadFlags,
+    show: DeliveryPrinter,
 ) -> None:
-    answered = asked.answered
+    answer = asked.answer
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     config = live_consumer(session, where, name).raw["config"]
@@ -174,10 +175,10 @@ def _read(
         raise UsageError(
             f"Consumer {where} > {name} is push-based", hint=f"read it with natsctl con sub {where} {name}"
         )
-    answered.check(config)
+    answer.check(config)
     if session.dry_run:
-        preview_read(session, where, name, wanted, answered)
-    got = session.run(lambda manager: _take(manager, where, name, wanted, config, answered, show))
+        preview_read(session, where, name, wanted, answer)
+    got = session.run(lambda manager: _take(manager, where, name, wanted, config, answer, show))
     if not got and asked.fail_empty:
         raise NothingReceivedError(f"no message received from Consumer {where} > {name}")
 
@@ -188,8 +189,8 @@ async def _take(
     consumer: str,
     wanted: PullOptions,
     config: Mapping[str, Any],
-    answered: Answered,
-    show: Shown,
+    answer: Acknowledgment,
+    show: DeliveryPrinter,
 ) -> int:
     """Show and answer messages as they arrive, and return their number."""
     from natsctl.cli.messaging.bodies import received
@@ -200,12 +201,12 @@ async def _take(
         async for message in messages:
             got += 1
             show.message(received(message))
-            show.reply(await answered.send(manager, message))
+            show.reply(await answer.send(manager, message))
     return got
 
 
-def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptions, answered: Answered) -> None:
-    """End a dry run: taking a message changes what the consumer delivers next."""
+def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptions, answer: Acknowledgment) -> None:
+    """Raise DryRunError with the request, since taking a message changes what the consumer delivers next."""
     from natsctl.api import endpoints
     from natsctl.client.message import DryRunError, Planned
 
@@ -214,11 +215,14 @@ def preview_read(session: Session, stream: str, consumer: str, wanted: PullOptio
         **({"no_wait": True} if wanted.no_wait else {}),
     }
     subject = endpoints.CONSUMER_MSG_NEXT.subject(stream, consumer, prefix=session.target().api_prefix)
-    raise DryRunError(Planned(subject, request), effect={"each_message": answered.effect})
+    raise DryRunError(Planned(subject, request), effect={"each_message": answer.effect})
 
 
-class Answered:
-    """Answer to a received message, and its description; UsageError for flags that exclude each other."""
+class Acknowledgment:
+    """The acknowledgment that is sent for each message, if any.
+
+    Raises UsageError for flags that exclude each other.
+    """
 
     def __init__(
         self,
@@ -236,7 +240,7 @@ class Answered:
             raise UsageError("--reason is for --term")
         self.wanted = ack or nak or term
         self.refuses = nak or term
-        self.unasked = False
+        self.without_acks = False
         self._kind, self._confirmation = b"+ACK", "Acknowledged message"
         if nak:
             self._kind, self._confirmation = _nak(delay_ns), "Negative Acknowledged message"
@@ -245,23 +249,23 @@ class Answered:
             self._confirmation = "Terminated message"
 
     def check(self, config: Mapping[str, Any]) -> None:
-        """Record whether the consumer needs acks, and raise UsageError for a refusal that would have no effect."""
-        self.unasked = config.get("ack_policy") in ("none", "flow_control")
-        if self.unasked and self.refuses:
+        """Adapt to the consumer's ack policy. Raises UsageError for --nak and --term if it needs no acks."""
+        self.without_acks = config.get("ack_policy") in ("none", "flow_control")
+        if self.without_acks and self.refuses:
             raise UsageError("the consumer needs no acknowledgments: --nak and --term would have no effect")
 
     @property
     def effect(self) -> str:
-        """Return the effect of the answer on each message."""
-        if self.unasked or not self.wanted:
+        """The payload that is sent for each message, for a dry run."""
+        if self.without_acks or not self.wanted:
             return "no acknowledgment"
         return self._kind.decode("utf-8", "backslashreplace")
 
     async def send(self, manager: Manager, message: Message) -> str:
-        """Answer the message, and return a description of the answer; "" for none."""
+        """Acknowledge the message and return a line about it, "" if nothing is sent."""
         if not self.wanted or not message.reply:
             return ""
-        if self.unasked:
+        if self.without_acks:
             return "No acknowledgment: the consumer asks for none"
         from natsctl.client.messaging.messages import acknowledge
 
@@ -273,15 +277,15 @@ def _nak(delay_ns: int) -> bytes:
     return b'-NAK {"delay": %d}' % delay_ns if delay_ns else b"-NAK"
 
 
-class Shown:
-    """Presentation of received messages."""
+class DeliveryPrinter:
+    """Shows delivered messages as text, as payloads (`raw`) or as JSON lines."""
 
     def __init__(self, raw: bool, json: bool) -> None:
         self.raw = raw
         self.json = json
 
     def head(self, text: str) -> None:
-        """Print a heading with the consumer."""
+        """Print a heading on stderr, for text only."""
         if not (self.raw or self.json):
             output.log(safe(text))
 
@@ -298,7 +302,7 @@ class Shown:
             show_message(render_next(message), message.headers, message.payload)
 
     def reply(self, answer_text: str) -> None:
-        """Show the answer to it."""
+        """Show the line that `Acknowledgment.send` returned, for text only."""
         if not self.json and not self.raw:
             output.emit(f"\n{answer_text}\n" if answer_text else "")
 
@@ -337,14 +341,14 @@ def sub(
     raw: Raw = False,
     json: Json = False,
 ) -> None:
-    """Show what a consumer delivers, as it comes, and acknowledge it.
+    """Show the messages of a consumer as they are delivered, and acknowledge them.
 
-    A pull consumer is asked for one message unless --count or --wait says when to end; a push consumer is listened to,
+    Of a pull consumer one message is requested unless --count or --wait is given; a push consumer is subscribed to,
     in its queue group if it has one. With --ordered there is no CONSUMER: one is created in memory, without acks,
     and created again after the last message if one is missing, heartbeats fail, or it is reset or removed.
     """
     session = session_of(ctx)
-    idle_s, show = wait_seconds(wait), Shown(raw, json)
+    idle_s, show = wait_seconds(wait), DeliveryPrinter(raw, json)
     if "--ordered" in given:
         if consumer or deliver_group or group:
             raise UsageError("--ordered makes a consumer of its own: CONSUMER and groups are for others")
@@ -354,12 +358,12 @@ def sub(
         raise UsageError(f"{next(iter(given))} is for --ordered: a consumer that exists has its own")
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
-    reading = Reading(ack, deliver_group, group, count, idle_s, show)
+    reading = SubOptions(ack, deliver_group, group, count, idle_s, show)
     _read_consumer(session, where, name, reading)
 
 
-class Reading(NamedTuple):
-    """Kind of reading a consumer."""
+class SubOptions(NamedTuple):
+    """Flags of `sub` for a consumer that exists."""
 
     ack: bool
     deliver_group: str
@@ -367,18 +371,18 @@ class Reading(NamedTuple):
     most: int | None
     """Number of messages; None means one from a pull consumer without `idle_s`, else all."""
     idle_s: float | None
-    show: Shown
+    show: DeliveryPrinter
 
 
-def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> None:
+def _read_consumer(session: Session, where: str, name: str, asked: SubOptions) -> None:
     from natsctl.client.messaging.consumers import MAX_BATCH, GroupPlace, PullOptions
 
     config = live_consumer(session, where, name).raw["config"]
     if asked.deliver_group and asked.deliver_group != config.get("deliver_group"):
         known = config.get("deliver_group") or "none"
         raise UsageError(f"--deliver-group {asked.deliver_group}: the consumer's is {known}")
-    answered = Answered(asked.ack)
-    answered.check(config)
+    answer = Acknowledgment(asked.ack)
+    answer.check(config)
     pulls = not config.get("deliver_subject")
     most, idle_s = asked.most, asked.idle_s
     if most is None:
@@ -386,18 +390,20 @@ def _read_consumer(session: Session, where: str, name: str, asked: Reading) -> N
         idle_s = session.target().timeout_s if most else idle_s
     wanted = PullOptions(0, min(most or MAX_BATCH, MAX_BATCH), place=GroupPlace(asked.group))
     if session.dry_run and not config.get("deliver_subject"):
-        preview_read(session, where, name, wanted, answered)
+        preview_read(session, where, name, wanted, answer)
 
     async def work(manager: Manager) -> int:
         asked.show.head(f"Reading Consumer {where} > {name}")
         async with aclosing(_messages(manager, where, name, config, wanted)) as messages:
-            return await _show(manager, messages, most, idle_s, answered, asked.show)
+            return await _show(manager, messages, most, idle_s, answer, asked.show)
 
     if session.run(work) == 0:
         raise NothingReceivedError(f"no message received from Consumer {where} > {name}")
 
 
-def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_s: float | None, show: Shown) -> None:
+def _read_ordered(
+    session: Session, stream: str, given: Given, count: int, idle_s: float | None, show: DeliveryPrinter
+) -> None:
     """Show the messages of a stream, in order."""
     from natsctl.client.messaging.feed import Start, ordered_reader, widest
 
@@ -412,7 +418,7 @@ def _read_ordered(session: Session, stream: str, given: Given, count: int, idle_
         show.head(f"Reading Stream {stream} in order")
         reader = ordered_reader(manager, stream, widest(said.get("subjects") or ()), start)
         async with reader, aclosing(reader.messages()) as messages:
-            return await _show(manager, messages, count, idle_s, Answered(ack=False), show)
+            return await _show(manager, messages, count, idle_s, Acknowledgment(ack=False), show)
 
     with suggesting(session, stream):
         if session.run(work) == 0:
@@ -437,8 +443,8 @@ async def _show(
     messages: AsyncGenerator[Message, None],
     count: int,
     idle_s: float | None,
-    answered: Answered,
-    show: Shown,
+    answer: Acknowledgment,
+    show: DeliveryPrinter,
 ) -> int:
     import asyncio
 
@@ -453,5 +459,5 @@ async def _show(
             break
         got += 1
         show.message(received(message))
-        show.reply(await answered.send(manager, message))
+        show.reply(await answer.send(manager, message))
     return got

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Feed
-    from natsctl.client.messaging.request_reply import Matcher
+    from natsctl.client.messaging.request_reply import RequestLog
 
 
 class Happened(Model, kw_only=True):
@@ -170,7 +170,7 @@ class DisplayOptions:
 
 
 class MessagePrinter:
-    """Shows messages; with `ack` it acknowledges those of a consumer, with `matcher` it pairs requests with answers."""
+    """Shows messages; `ack` acknowledges those of a consumer, `requests` pairs requests with answers."""
 
     def __init__(
         self,
@@ -178,13 +178,13 @@ class MessagePrinter:
         *,
         ack: bool = False,
         dump: Dump | None = None,
-        matcher: Matcher | None = None,
+        requests: RequestLog | None = None,
         capture: Capture | None = None,
     ) -> None:
         self.look = look
         self._ack = ack
         self._dump = dump
-        self._matcher = matcher
+        self._requests = requests
         self._capture = capture
         self._bodies: list[bytes] = []
         self._began_ns = time.time_ns()
@@ -201,16 +201,16 @@ class MessagePrinter:
     async def show(self, manager: Manager, number: int, message: Message) -> bool:
         """Show one message, and acknowledge it if requested.
 
-        Return False for messages that do not count: with a matcher a request, whose answer counts, or a foreign answer.
+        Return False for messages that do not count: with `requests` a request, or an answer to none of them.
         """
         counts, request = True, None
-        if self._matcher is not None:
-            if self._matcher.is_answer(message):
-                request = self._matcher.answered(message)
+        if self._requests is not None:
+            if self._requests.is_answer(message):
+                request = self._requests.request_of(message)
                 if request is None:
                     return False
             elif message.reply:
-                self._matcher.asked(number, message)
+                self._requests.add(number, message)
                 counts = False
         if self._capture is not None:
             self._capture.add(message)

@@ -41,8 +41,7 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message as ClientMessage
     from natsctl.client.messaging.message_trace import Report
-    from natsctl.client.messaging.request_reply import Answered as AnsweredRequest
-    from natsctl.client.messaging.request_reply import Make
+    from natsctl.client.messaging.request_reply import AnswerMaker, AnswerOutcome
 
 
 class Response(Message, kw_only=True):
@@ -204,7 +203,7 @@ def reply(
     session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json))
 
 
-def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
+def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> AnswerMaker:
     """Return the function that makes answers, whose templates count requests from 0. Raises UsageError."""
     from natsctl.cli.messaging.message_templates import check_supported, command_of, fill_message
     from natsctl.client.messaging.request_reply import run_command, words_of
@@ -229,7 +228,7 @@ def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> Make:
 
 
 async def _serve(
-    manager: Manager, subject: str, queue: str, count: int, make: Make, sleep_s: float, json: bool
+    manager: Manager, subject: str, queue: str, count: int, make: AnswerMaker, sleep_s: float, json: bool
 ) -> None:
     """Answer one request after the other, so that answers are numbered in the order of requests."""
     from natsctl.client.messaging.request_reply import respond
@@ -252,7 +251,7 @@ async def _serve(
         await subscription.stop()
 
 
-def _show(done: AnsweredRequest, json: bool) -> None:
+def _show(done: AnswerOutcome, json: bool) -> None:
     """Show the request, its body on stdout, and its result."""
     request = received(done.request)
     if json:

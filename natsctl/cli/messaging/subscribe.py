@@ -210,14 +210,14 @@ async def _run(
     from dataclasses import replace
 
     from natsctl.cli.messaging.receive import DisplayOptions, Dump, MessagePrinter
-    from natsctl.client.messaging.request_reply import Matcher
+    from natsctl.client.messaging.request_reply import RequestLog
 
-    matcher = Matcher(manager.connection) if asked.match_replies else None
+    requests = RequestLog(manager.connection) if asked.match_replies else None
     if asked.inbox:
         subjects = [*subjects, manager.connection.new_inbox()]
         output.log(f"Inbox: {safe(subjects[-1])}")
     capture = await _capture(manager, asked, subjects) if asked.backup and asked.stored else None
-    feed = await _feed(manager, asked, [*subjects, *([matcher.subject] if matcher else [])], listening.count)
+    feed = await _feed(manager, asked, [*subjects, *([requests.subject] if requests else [])], listening.count)
     listening = replace(listening, subjects=tuple(subjects or [f"Stream {asked.stream}"]))
     async with feed:
         if asked.reported:
@@ -228,7 +228,7 @@ async def _run(
         if asked.backup and capture is None:  # after the subscription, as messages may be waiting for it
             capture = await _capture(manager, asked, subjects)
         ack = asked.ack or bool(asked.durable)
-        shower = MessagePrinter(look, ack=ack, dump=dump, matcher=matcher, capture=capture)
+        shower = MessagePrinter(look, ack=ack, dump=dump, requests=requests, capture=capture)
         try:
             await follow(manager, feed, listening, shower, may_be_none=True)
         finally:

@@ -200,7 +200,7 @@ def render_health(answers: Answers, width: int | None) -> list[RenderableType]:
             "error": error,
         }
         for one in answers
-        for kind, error in _complaints(one)
+        for kind, error in _errors_of(one)
     ]
     table: tuple[Column[Row], ...] = (
         Column("Server", text("name")),
@@ -219,7 +219,7 @@ def _status(one: ServerAnswer) -> str:
     return f"{one.data.get('status', 'no answer')} ({one.data.get('status_code') or (200 if healthy(one) else 503)})"
 
 
-def _complaints(one: ServerAnswer) -> list[tuple[str, str]]:
+def _errors_of(one: ServerAnswer) -> list[tuple[str, str]]:
     said = [(str(each.get("type") or ""), str(each.get("error") or "")) for each in one.data.get("errors") or ()]
     if not said and (single := one.data.get("error") or one.raw.get("error")):
         said = [("", str(single.get("description") if isinstance(single, dict) else single))]

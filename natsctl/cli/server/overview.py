@@ -1,4 +1,4 @@
-"""Servers and accounts as operators see them: `natsctl server list`, `ping`, `info`, `graph`, `config`, `account`."""
+"""Servers and accounts over the system account: `natsctl server list`, `ping`, `info`, `graph`, `config`, `account`."""
 
 from __future__ import annotations
 
@@ -49,16 +49,13 @@ def scope_of(given: Given, expect: int = 0) -> Scope:
 
 
 def note_missing(answers: Answers) -> None:
-    """Warn on stderr of servers that the others know and that did not answer."""
+    """Warn on stderr if servers that the others know of did not answer."""
     if answers.missing:
         output.note(f"warning: {len(answers)} of {answers.expected} servers answered")
 
 
 def require_all(answers: Answers, expect: int) -> None:
-    """Raise UnreachableError if fewer servers answered than EXPECT.
-
-    Without EXPECT the missing ones are only reported.
-    """
+    """Raise UnreachableError if fewer than `expect` servers answered; without it (0), warn of missing ones."""
     if expect and len(answers) < expect:
         raise UnreachableError(
             f"{len(answers)} of {expect} servers answered", hint="the others are down or unreachable"
@@ -67,7 +64,7 @@ def require_all(answers: Answers, expect: int) -> None:
 
 
 class Server(msgspec.Struct):
-    """Server that answered."""
+    """A server that answered."""
 
     name: str
     id: str
@@ -86,14 +83,14 @@ class Statistics(msgspec.Struct):
 
 
 class Ping(msgspec.Struct):
-    """Answer of a server to a ping; `rtt` in nanoseconds."""
+    """A server's answer to a ping; `rtt` in nanoseconds."""
 
     server: Server
     rtt: int
 
 
 class ServerAnswer(msgspec.Struct):
-    """Answer of one server, as it sent it: `data`, or an `error` with `code` and `description`."""
+    """A server's answer, as it sent it: `data`, or an `error` with `code` and `description`."""
 
     server: Server
     data: Any = None
@@ -101,7 +98,7 @@ class ServerAnswer(msgspec.Struct):
 
 
 class Success(msgspec.Struct):
-    """An answer of the JetStream API with nothing but its success."""
+    """An answer of the JetStream API that reports success and nothing else."""
 
     type: str
     success: bool = False
@@ -168,7 +165,7 @@ def ping(
 
 @contextmanager
 def suggesting_server() -> Iterator[None]:
-    """Add a suggestion to the error about a server that does not exist."""
+    """Add a "did you mean" hint to the error for a server that does not exist."""
     from natsctl.cli.resolve import did_you_mean
     from natsctl.client.system.system_account import ServerNotFoundError
 

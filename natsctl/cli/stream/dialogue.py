@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from natsctl.api.subjects import MAX_NAME, is_valid_name, is_valid_subject
+from natsctl.api.subjects import MAX_NAME_BYTES, is_valid_name, is_valid_subject
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_duration
 from natsctl.cli.flags import WHOLE, Config, Flag, Given
@@ -240,7 +240,7 @@ SWITCHES: tuple[Switch, ...] = (
 
 def _name(text: str) -> str:
     if not is_valid_name(text):
-        raise ValueError(f"a name has 1 to {MAX_NAME} characters, none of them blank or one of . * > \\ /")
+        raise ValueError(f"a name has 1 to {MAX_NAME_BYTES} bytes, none of them blank or one of . * > \\ /")
     return text
 
 

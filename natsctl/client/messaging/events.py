@@ -32,7 +32,7 @@ _WHO = "$SYS.REQ.SERVER.PING.IDZ"
 _WHO_S = 1.0
 
 
-async def hears_servers(connection: Connection) -> bool:
+async def gets_server_events(connection: Connection) -> bool:
     """Return whether this is the system account: servers identify themselves only there."""
     try:
         return not (await connection.request(_WHO, timeout_s=_WHO_S)).status

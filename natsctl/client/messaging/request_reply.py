@@ -1,8 +1,8 @@
 """Requests and replies.
 
 Requests with their answers as they come, and the failure that an answer's headers report; requests and replies of
-others, matched by subject; answers to requests: a fixed body, an echo, or a program's output. Programs are run without
-a shell, with the body on stdin.
+other clients, matched by subject; and the answering of requests, also by a program, which is run without a shell and
+reads the body from stdin.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class ServiceError(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class ReplyLimits:
-    """Number of answers to wait for: `limit` (0: until none comes for `gap_s`), or until an empty one."""
+    """Number of answers to wait for: `limit` (0: until none comes for `gap_s`), or all up to an empty one."""
 
     limit: int = 1
     gap_s: float = REPLY_GAP_S
     until_empty: bool = False
 
 
-async def ask(connection: Connection, message: Outgoing, awaited: ReplyLimits) -> AsyncIterator[tuple[Message, int]]:
-    """Yield the answers as they come, with the ns since the request. Raises UnreachableError for none.
+async def ask(connection: Connection, message: Outgoing, limits: ReplyLimits) -> AsyncIterator[tuple[Message, int]]:
+    """Yield the answers as they come, with the nanoseconds since the request. Raises UnreachableError if none comes.
 
     Each request has an inbox of its own: a consumer's answer has the subject it was stored with, so that only the
     subscription identifies its request.
@@ -55,7 +55,7 @@ async def ask(connection: Connection, message: Outgoing, awaited: ReplyLimits) -
     subscription = await connection.subscribe(connection.new_inbox())
     subscription.watched = message.subject
     got, wait_s = 0, connection.timeout_s
-    limit = 0 if awaited.until_empty else awaited.limit
+    limit = 0 if limits.until_empty else limits.limit
     try:
         began_s = clock()
         await connection.publish(
@@ -65,9 +65,12 @@ async def ask(connection: Connection, message: Outgoing, awaited: ReplyLimits) -
             answer = await subscription.next(wait_s)
             if answer is None:
                 break
-            yield _heard(answer, message.subject), int((clock() - began_s) * 1e9)
-            got, wait_s = got + 1, awaited.gap_s
-            if awaited.until_empty and not answer.body:
+            if answer.status == NO_RESPONDERS:
+                hint = "no subscriber and no stream takes this subject"
+                raise _unreachable(f"no responders on {message.subject}", message.subject, hint)
+            yield answer, int((clock() - began_s) * 1e9)
+            got, wait_s = got + 1, limits.gap_s
+            if limits.until_empty and not answer.body:
                 break
     finally:
         await subscription.stop()
@@ -77,12 +80,6 @@ async def ask(connection: Connection, message: Outgoing, awaited: ReplyLimits) -
             message.subject,
             "there is a responder, but it did not answer in time; --timeout waits longer",
         )
-
-
-def _heard(answer: Message, subject: str) -> Message:
-    if answer.status == NO_RESPONDERS:
-        raise _unreachable(f"no responders on {subject}", subject, "no subscriber and no stream takes this subject")
-    return answer
 
 
 def _unreachable(text: str, subject: str, hint: str) -> UnreachableError:
@@ -106,7 +103,7 @@ def failure_in(answer: Message, subject: str, failing: Sequence[tuple[str, str]]
 
 
 MAX_OPEN = 10_000
-"""Requests without an answer that are remembered; the oldest is forgotten first."""
+"""Requests that are remembered, answered or not; the oldest is forgotten first."""
 
 
 class OpenRequest(NamedTuple):
@@ -117,8 +114,8 @@ class OpenRequest(NamedTuple):
     at_ns: int
 
 
-class Matcher:
-    """Open requests by the subject of their answer; `subject` matches all answers."""
+class RequestLog:
+    """Requests of other clients by their reply subject; `subject` matches every inbox."""
 
     def __init__(self, connection: Connection) -> None:
         self._prefix = connection.new_inbox().partition(".")[0] + "."
@@ -131,21 +128,22 @@ class Matcher:
         """Return whether the message came on an inbox."""
         return message.subject.startswith(self._prefix)
 
-    def asked(self, number: int, message: Message) -> None:
-        """Remember a message that wants an answer."""
+    def add(self, number: int, message: Message) -> None:
+        """Remember a message with a reply subject."""
         if not message.reply:
             return
         if len(self._open) >= MAX_OPEN:
             self._open.popitem(last=False)
         self._open[message.reply] = OpenRequest(number, message.subject, time.monotonic_ns())
 
-    def answered(self, message: Message) -> OpenRequest | None:
-        """Return the request that a message answers; it is remembered, as there may be more answers."""
+    def request_of(self, message: Message) -> OpenRequest | None:
+        """Return the request that a message answers; it stays remembered, since more answers may follow."""
         return self._open.get(message.subject)
 
 
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
-_FIRST_LINE = 200
+_MAX_ERROR_CHARS = 200
+"""Of the first line of a failed program's output."""
 
 
 class CommandFailedError(NatsctlError):
@@ -153,7 +151,7 @@ class CommandFailedError(NatsctlError):
 
 
 def words_of(flag: str, command: str) -> list[str]:
-    """Return the words of a command line. Raises UsageError."""
+    """Return the words of a command line that `flag` gives. Raises UsageError."""
     try:
         words = shlex.split(command)
     except ValueError as failure:
@@ -164,7 +162,7 @@ def words_of(flag: str, command: str) -> list[str]:
 
 
 async def run(words: list[str], body: bytes, environment: Mapping[str, str] | None = None) -> bytes:
-    """Return the program's output on stdout and stderr, with `body` as its input. Raises CommandFailedError."""
+    """Return a program's output on stdout and stderr, with `body` on its stdin. Raises CommandFailedError."""
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
@@ -179,7 +177,7 @@ async def run(words: list[str], body: bytes, environment: Mapping[str, str] | No
         await process.wait()
         raise
     if process.returncode:
-        said = out.decode("utf-8", "replace").strip().partition("\n")[0][:_FIRST_LINE]
+        said = out.decode("utf-8", "replace").strip().partition("\n")[0][:_MAX_ERROR_CHARS]
         raise CommandFailedError(f"{words[0]} ended with exit status {process.returncode}{f': {said}' if said else ''}")
     if len(out) > MAX_OUTPUT_BYTES:
         raise CommandFailedError(f"{words[0]} wrote {len(out)} bytes, at most {MAX_OUTPUT_BYTES} are taken")
@@ -189,13 +187,13 @@ async def run(words: list[str], body: bytes, environment: Mapping[str, str] | No
 SUBJECT_VARIABLE = "NATS_REQUEST_SUBJECT"
 BODY_VARIABLE = "NATS_REQUEST_BODY"
 
-Make = Callable[["Message", int], Awaitable[Outgoing]]
-"""Makes the answer to the request with that number, from 0."""
+AnswerMaker = Callable[["Message", int], Awaitable[Outgoing]]
+"""Function from a request and its number, from 0, to the answer."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
-    """Outcome of one request: the answer, None where no reply was expected, or the reason why there is none."""
+class AnswerOutcome:
+    """Outcome of one request: the answer, None without a reply subject, or the failure of the program."""
 
     number: int
     request: Message
@@ -203,18 +201,20 @@ class Answered:
     failure: CommandFailedError | None = None
 
 
-async def respond(connection: Connection, request: Message, number: int, make: Make, sleep_s: float) -> Answered:
-    """Answer one request, after up to `sleep_s` seconds; a program that fails leaves it without an answer."""
+async def respond(
+    connection: Connection, request: Message, number: int, make: AnswerMaker, sleep_s: float
+) -> AnswerOutcome:
+    """Answer one request after a random delay up to `sleep_s`; if its program fails, no answer is sent."""
     if sleep_s:
         await asyncio.sleep(random.uniform(0, sleep_s))
     try:
         answer = await make(request, number)
     except CommandFailedError as failure:
-        return Answered(number, request, None, failure)
+        return AnswerOutcome(number, request, None, failure)
     if not request.reply:
-        return Answered(number, request, None)
+        return AnswerOutcome(number, request, None)
     await connection.publish(request.reply, answer.body, headers=answer.headers or None)
-    return Answered(number, request, answer)
+    return AnswerOutcome(number, request, answer)
 
 
 async def run_command(words: list[str], request: Message) -> bytes:

@@ -53,7 +53,8 @@ WINDOW: Final = 8
 """Pieces in flight."""
 MAX_MARKER_BYTES: Final = 100_000
 """Servers accept 128 KiB of metadata."""
-MAX_NAME: Final = 200
+MAX_STREAM_BYTES: Final = 200
+"""A longer name is cut, so that the holding stream's fits into the 255 bytes of a name."""
 ANSWER_WAIT_S: Final = 2.0
 UNANSWERED: Final = 2
 """Unanswered requests after which a process counts as alive, though silent."""
@@ -104,9 +105,10 @@ class Marker(Model, kw_only=True, omit_defaults=False):
 
 def holding_name(stream: str) -> str:
     """Return the name of the holding stream of a stream."""
-    if len(stream) <= MAX_NAME:
+    name = stream.encode()
+    if len(name) <= MAX_STREAM_BYTES:
         return PREFIX + stream
-    return f"{PREFIX}{stream[:MAX_NAME]}-{hashlib.sha256(stream.encode()).hexdigest()[:12]}"
+    return f"{PREFIX}{name[:MAX_STREAM_BYTES].decode(errors='ignore')}-{hashlib.sha256(name).hexdigest()[:12]}"
 
 
 def is_holding(name: str) -> bool:

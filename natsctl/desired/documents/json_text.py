@@ -70,7 +70,7 @@ class _Reader:
         first = self._next()
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
-            most = f"{MAX_VALUES:,} values" if self._values > MAX_VALUES else f"{MAX_DEPTH} levels in each other"
+            most = f"{MAX_VALUES:,} values" if self._values > MAX_VALUES else f"{MAX_DEPTH} levels of nesting"
             raise TextError(self.line(), f"more than {most}")
         if first == '"':
             return self._expanded(self._string())

@@ -15,7 +15,7 @@ from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subject_index import SubjectIndex
-from natsctl.api.subjects import MAX_NAME, overlaps, subject_fault
+from natsctl.api.subjects import MAX_NAME_BYTES, is_too_long, overlaps, subject_fault
 from natsctl.desired.assets import AssetKey, DesiredAsset
 from natsctl.desired.server_defaults import (
     ALONE,
@@ -159,8 +159,10 @@ def _check_consumer(
     key: AssetKey, asset: DesiredAsset, around: ServerContext, normalised: list[tuple[AssetKey, ConsumerConfig]]
 ) -> Iterator[RuleFinding]:
     """Check a consumer beside its stream; a valid one is added to `normalised`."""
-    if len(key.consumer) > MAX_NAME or "\0" in key.consumer:
-        yield RuleFinding(key, f"a name has at most {MAX_NAME} characters, none of them zero", ("durable_name", "name"))
+    if is_too_long(key.consumer) or "\0" in key.consumer:
+        yield RuleFinding(
+            key, f"a name has at most {MAX_NAME_BYTES} bytes, none of them zero", ("durable_name", "name")
+        )
         return
     stream = around.stream(key.stream)
     if stream is None:

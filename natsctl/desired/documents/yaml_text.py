@@ -1,4 +1,4 @@
-"""YAML with lines, and `${NAME}` in its texts."""
+"""YAML read with the line of each value, and `${NAME}` references in its strings."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ _FORMS: Final = "expected ${NAME}, ${NAME:-default} or ${NAME:?message}, and $${
 
 
 class InterpolationError(ValueError):
-    """A `${…}` is malformed, or names a variable that is not set; the text is for users."""
+    """A `${…}` is malformed, or names a variable that is not set; the message is for users."""
 
 
 def has_references(text: str) -> bool:
-    """Return whether there may be references to expand."""
+    """Return whether `text` may have references to expand."""
     return _OPEN in text
 
 
 def is_one_reference(text: str) -> bool:
-    """Return whether a text is one `${…}` and nothing else."""
+    """Return whether `text` is one reference and nothing else."""
     found = _REFERENCE.fullmatch(text)
     return found is not None and found["body"] is not None
 
 
 def escaped(text: str) -> str:
-    """Return the text that `expanded` turns into `text`, whatever the environment."""
+    """Return `text` with its `${` escaped, so that `expanded` returns `text` for any variables."""
     return text.replace(_OPEN, "$${")
 
 
 def expanded(text: str, values: Mapping[str, str]) -> str:
-    """Return the text with its references replaced, once: their values are not expanded again.
+    """Return `text` with its references replaced by `values`, which are not expanded again.
 
     Raises InterpolationError.
     """
@@ -48,6 +48,7 @@ def expanded(text: str, values: Mapping[str, str]) -> str:
 
 
 def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
+    """Return the value of one reference. Raises InterpolationError."""
     body = _BODY.fullmatch(found["body"])
     if body is None or not found["close"]:
         raise InterpolationError(f"{found[0]}: {_FORMS}")
@@ -64,9 +65,9 @@ def _value(found: re.Match[str], values: Mapping[str, str]) -> str:
 
 
 Report = Callable[[int, Sequence[Step], str], None]
-"""Reports a fault that does not end the reading: its line, the steps to it, and the reason."""
+"""Function for faults that do not end the reading: line, path and reason."""
 Expand = Callable[[str], str]
-"""Replaces the references of a text; raises ValueError."""
+"""Function that replaces the references of a text; raises ValueError."""
 
 _WORDS: Final = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
@@ -81,15 +82,15 @@ _ODD_FLOATS: Final = {
 }
 _NUMERIC: Final = frozenset("0123456789+-.")
 _REFERENCE_IN_YAML: Final = re.compile(r"""\$?\$\{[^}\n\r"'\\]*\}""")
-_HIDES, _SHOWS = "\ue000", "\ue001"
-"""Characters of the private use area around a reference, in which those of ASCII are moved to a private plane."""
+_BEFORE, _AFTER = "\ue000", "\ue001"
+"""Characters of the private use area that `hidden` puts around a reference, whose ASCII it shifts by `_PLANE`."""
 _PLANE: Final = 0xF0000
 _HIDDEN: Final = {code: _PLANE + code for code in range(0x20, 0x7F)}
 _SHOWN: Final = {there: code for code, there in _HIDDEN.items()}
-_HIDDEN_REFERENCE: Final = re.compile(f"{_HIDES}([^{_SHOWS}]*){_SHOWS}")
+_HIDDEN_REFERENCE: Final = re.compile(f"{_BEFORE}([^{_AFTER}]*){_AFTER}")
 _TAG: Final = "tag:yaml.org,2002:"
 MAX_DIGITS: Final = 400
-"""Longer numbers are texts: no field holds them, and parsing them takes quadratic time."""
+"""Longer numbers stay strings: no field holds them, and parsing takes quadratic time."""
 
 
 def plain_value(text: str) -> Any:
@@ -106,7 +107,7 @@ def plain_value(text: str) -> Any:
 
 
 def untyped(text: str) -> Untyped:
-    """Return a text that becomes a number or a switch where one is expected."""
+    """Return a string that becomes a number or a boolean where a field needs one."""
     value = Untyped(text)
     value.meant = plain_value(text)
     return value
@@ -122,9 +123,9 @@ def _int(text: str) -> Any:
 
 
 def read_yaml(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
-    """Return each document of a text with its first line, None for an empty one.
+    """Yield each document of a text with its first line; the value of an empty document is None.
 
-    Raises TextError if the text is not YAML or too long; earlier documents are valid.
+    Raises TextError if the text is not YAML or has too many values; documents that were yielded before are valid.
     """
     import yaml
 
@@ -140,7 +141,7 @@ def read_yaml(text: str, report: Report, expand: Expand | None) -> Iterator[tupl
 
 
 def _explained(fault: Any, text: str) -> TextError:
-    """Return the fault of PyYAML in one line, with the likely intention."""
+    """Return PyYAML's error as one line, with a hint if a tab indents."""
     mark = fault.problem_mark or fault.context_mark
     line = mark.line if mark is not None else 0
     lines = text.splitlines() or [""]
@@ -153,24 +154,24 @@ def _explained(fault: Any, text: str) -> TextError:
 
 
 def hidden(text: str) -> str:
-    """Return the text with each `${…}` in characters without meaning in YAML, so that it may stand in { } and [ ].
+    """Return `text` with each `${…}` in characters without meaning in YAML, so that it may be within { } and [ ].
 
-    References with quotes or escapes in them stay as they are: these only stand in quotes.
+    References with quotes or backslashes stay as they are, since they can only be within quoted strings.
     """
-    if _HIDES in text or "${" not in text:
+    if _BEFORE in text or "${" not in text:
         return text
-    return _REFERENCE_IN_YAML.sub(lambda found: _HIDES + found[0].translate(_HIDDEN) + _SHOWS, text)
+    return _REFERENCE_IN_YAML.sub(lambda found: _BEFORE + found[0].translate(_HIDDEN) + _AFTER, text)
 
 
 def shown(text: str) -> str:
     """Return a scalar with its references as written."""
-    if _HIDES not in text:
+    if _BEFORE not in text:
         return text
     return _HIDDEN_REFERENCE.sub(lambda found: found[1].translate(_SHOWN), text)
 
 
 class _Reader:
-    """Reader that builds values from the events of one text."""
+    """Reader that builds values from the parser events of one text."""
 
     def __init__(self, events: Any, report: Report, expand: Expand | None) -> None:
         import yaml
@@ -209,14 +210,14 @@ class _Reader:
                 self._anchors[event.anchor] = (value, 1)
             return value
         if depth > MAX_DEPTH:
-            raise TextError(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels in each other")
+            raise TextError(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels of nesting")
         return self._kinds[type(event)](event, depth)
 
     def _scalar(self, event: Any) -> Any:
         text: str = event.value
         plain, tag = event.implicit[0], event.tag
         if self._expand is not None and "${" in (text := shown(text)):
-            may_be_empty = ":-" in text  # a variable whose value is empty is no null, which would lift a limit
+            may_be_empty = ":-" in text  # an empty variable is not null, since null would remove a limit
             try:
                 text, plain = self._expand(text), plain and is_one_reference(text)
             except ValueError as fault:
@@ -297,7 +298,7 @@ class _Reader:
             self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
 
     def _open(self, event: Any) -> None:
-        """Register an anchor before its value is complete, so that an alias within it is recognised."""
+        """Register an anchor before its value is complete, so that an alias within it is refused."""
         if event.anchor:
             self._anchors[event.anchor] = (None, 0)
 

@@ -27,7 +27,7 @@ from natsctl.api.requests import (
     PagedRequest,
 )
 from natsctl.api.stream import RetentionPolicy
-from natsctl.api.subjects import MAX_NAME
+from natsctl.api.subjects import MAX_NAME_BYTES, is_too_long
 from natsctl.api.times import ZERO_TIME, format_time, is_zero, parse_time
 from natsctl.jetstream import api_level
 from natsctl.jetstream.api_level import is_refused
@@ -172,9 +172,9 @@ def _make(
         return refusal
     if "\0" in name:  # nats-server finds no file name for it
         return error(ErrCode.CONSUMER_CREATE, err="error creating store for consumer")
-    if len(name.encode()) > MAX_NAME:
+    if is_too_long(name):
         return (
-            error(ErrCode.CONSUMER_NAME_TOO_LONG, max=MAX_NAME)
+            error(ErrCode.CONSUMER_NAME_TOO_LONG, max=MAX_NAME_BYTES)
             if config.durable_name
             else error(ErrCode.CONSUMER_STORE_FAILED, err="file name too long")
         )

@@ -1,14 +1,14 @@
-"""DIRECT.GET of one stream: stored messages as messages, without JSON around them.
+"""DIRECT.GET of one stream: stored messages sent as messages, without JSON around them.
 
-Present only while `allow_direct` is set, so that a stream without it is met with the broker's 503. A mirror with
+The endpoint is subscribed only while `allow_direct` is set; otherwise the broker answers with 503. A mirror with
 `mirror_direct` answers for its origin too, once it has nearly caught up; both are members of one queue group, so that a
-request is answered once. An origin that is here and answers is preferred, because its mirror may lack the message that
-a client has just had acknowledged. Source: docs/compatibility.md#direct-gets.
+request is answered once. An origin in the same account that answers is preferred, because its mirror may lack a message
+that was just acknowledged to the client. Source: docs/compatibility.md#direct-gets.
 
-Theory of operation of answers with many messages: a run of them, or the last ones of many subjects. A batch is sent
-over as many turns of the engine's ready queue as it needs, so that a large one neither holds the loop nor stands in
-memory as a whole. What is pending is counted once, before the first message, and counted down from there, as in
-nats-server; a message that vanishes meanwhile is passed over. What one turn sends goes to the requester in one call.
+Theory of operation of answers with several messages (a range, or the last one of many subjects): they are sent in as
+many turns of the engine's ready queue as needed, so that a large answer neither blocks the event loop nor is in memory
+as a whole. Pending messages are counted once, before the first message, and counted down from there, as in
+nats-server; a message that is removed meanwhile is skipped. The messages of one turn go to the requester in one call.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 NOT_FOUND: Final = headers.status_line(404, "Message Not Found")
 
 
-def with_origin(stream: str, message: StoredMessage) -> bytes:
-    """Return the header block of a message that is sent alone."""
+def single_header(stream: str, message: StoredMessage) -> bytes:
+    """Return the header block of a message that is the whole answer."""
     return b"%b%b\r\n" % (message.header[:-2] or b"NATS/1.0\r\n", _origin(stream, message))
 
 
-def with_place(stream: str, message: StoredMessage, pending: int, last_seq: int) -> bytes:
-    """Return the header block of a message in a run: how many follow, and the sequence of the one before (0: none)."""
-    place = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_seq)
-    return b"%b%b%b\r\n" % (message.header[:-2] or b"NATS/1.0\r\n", _origin(stream, message), place)
+def batch_header(stream: str, message: StoredMessage, pending: int, last_seq: int) -> bytes:
+    """Return the header block of a message in a batch, with `pending` after it; `last_seq` went before (0: none)."""
+    batch = b"Nats-Num-Pending: %d\r\nNats-Last-Sequence: %d\r\n" % (pending, last_seq)
+    return b"%b%b%b\r\n" % (message.header[:-2] or b"NATS/1.0\r\n", _origin(stream, message), batch)
 
 
 def end_of_batch(pending: int, last_seq: int, up_to: int | None = None) -> bytes:
-    """Return the status that ends a run: how many would follow, the last sequence sent, and up to where was looked."""
+    """Return the status that ends a batch: the pending messages, the last sequence sent, and the last one searched."""
     pairs = [(headers.NUM_PENDING, b"%d" % pending), (headers.LAST_SEQUENCE, b"%d" % last_seq)]
     if up_to is not None:
         pairs.append((headers.UP_TO_SEQUENCE, b"%d" % up_to))
@@ -64,35 +64,35 @@ def _origin(stream: str, message: StoredMessage) -> bytes:
 MAX_SUBJECTS: Final = 1024
 """Subjects that one multi_last may match. Source: docs/compatibility.md#direct-gets."""
 
-MAX_RUN_MESSAGES: Final = 256
-"""Messages of a batch that one turn reads: each may lie in another place."""
+MAX_TURN_MESSAGES: Final = 256
+"""Messages of a batch that one turn reads; each may take a read of the disk."""
 
 NO_RESULTS: Final = headers.status_line(404, "No Results")
 TOO_MANY: Final = headers.status_line(413, "Too Many Results")
 
 
 class _Batch:
-    """The common part of both answers: the messages sent so far, and the limits."""
+    """Answer of several messages: the limits, and the position in the answer."""
 
     __slots__ = (
-        "_last_seq", "_most_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
+        "_last_seq", "_max_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
     )  # fmt: skip
 
     def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
         self._stream = stream
         self._reply = reply
         self._request = request
-        self._most_bytes = request.max_bytes or stream.engine.broker.options.max_pending
+        self._max_bytes = request.max_bytes or stream.engine.broker.options.max_pending
         self._pending = self._last_seq = self._sent = self._sent_bytes = 0
         self._ready: list[Delivery] = []
 
     def run(self, budget: int) -> int:
-        """Send up to `budget` messages and return how many went."""
+        """Send up to `budget` messages and return the work done: their number, at least 1."""
         if self._stream.work.defers(self):
             return 0
         before = self._sent
         try:
-            done = self._send_some(budget)
+            done = self._add_some(budget)
         except StoreError:
             self._send(NOT_FOUND)
             done = True
@@ -102,26 +102,26 @@ class _Batch:
             self._stream.engine.ready(self)
         return max(self._sent - before, 1)
 
-    def _send_some(self, budget: int) -> bool:
-        """Send up to `budget` messages and return whether that was the end. Raises StoreError."""
-        raise AssertionError("each batch says what it sends")
+    def _add_some(self, budget: int) -> bool:
+        """Add up to `budget` messages to this turn and return whether the batch is complete. Raises StoreError."""
+        raise NotImplementedError
 
-    def _send_message(self, message: StoredMessage) -> bool:
-        """Add one message to those of this turn and return whether there is room for more."""
+    def _add_message(self, message: StoredMessage) -> bool:
+        """Add one message to this turn and return whether `max_bytes` leaves room for more."""
         bare = self._request.no_hdr and not self._request.multi_last
-        block = b"" if bare else with_place(self._stream.name, message, self._pending, self._last_seq)
+        block = b"" if bare else batch_header(self._stream.name, message, self._pending, self._last_seq)
         self._ready.append((self._reply, b"", block, message.payload))
         self._last_seq = message.seq
         self._sent += 1
         self._sent_bytes += len(message.subject) + len(message.header) + len(message.payload)
-        return self._sent_bytes < self._most_bytes
+        return self._sent_bytes < self._max_bytes
 
     def _send(self, block: bytes) -> None:
         self._ready.append((self._reply, b"", block, b""))
 
 
-class Run(_Batch):
-    """The messages of a batch get, in order of their sequences."""
+class RangeBatch(_Batch):
+    """Messages from a sequence on, in order (`batch`)."""
 
     __slots__ = ("_at", "_filters", "_seen_up_to")
 
@@ -132,16 +132,16 @@ class Run(_Batch):
         self._seen_up_to = stream.store.durable_seq
 
     def begin(self) -> None:
-        """Count the pending messages and send. Raises StoreError."""
+        """Count the pending messages and start to send. Raises StoreError."""
         store = self._stream.store
         self._pending = store.count(self._filters, self._at, store.durable_seq)
         self._stream.engine.ready(self)
 
-    def _send_some(self, budget: int) -> bool:
+    def _add_some(self, budget: int) -> bool:
         left = self._request.batch - self._sent
         if left <= 0:
             return self._end()
-        messages = self._stream.store.read_from(self._at, self._filters, min(budget, left, MAX_RUN_MESSAGES))
+        messages = self._stream.store.read_from(self._at, self._filters, min(budget, left, MAX_TURN_MESSAGES))
         if not messages and not self._sent:
             self._send(NOT_FOUND)
             return True
@@ -149,7 +149,7 @@ class Run(_Batch):
             self._at = message.seq + 1
             if not self._request.no_hdr:
                 self._pending = max(self._pending - 1, 0)
-            if not self._send_message(message):
+            if not self._add_message(message):
                 return self._end()
         return self._end() if not messages or self._sent == self._request.batch else False
 
@@ -161,18 +161,18 @@ class Run(_Batch):
         return True
 
 
-class LastOfSubjects(_Batch):
-    """The newest message of each subject that multi_last matches."""
+class LastBatch(_Batch):
+    """Newest message of each subject that `multi_last` matches."""
 
     __slots__ = ("_seqs", "_up_to")
 
     def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
         super().__init__(stream, reply, request)
         self._seqs: list[int] = []
-        self._up_to = search.ceiling_of(stream.store, request)
+        self._up_to = search.last_searched(stream.store, request)
 
     def beginning(self) -> Steps[None]:
-        """Find the sequences and send. Raises StoreError."""
+        """Find the sequences and start to send. Raises StoreError."""
         yield from self._stream.store.preparing(search.patterns(*self._request.multi_last))
         found = search.last_of_subjects(self._stream.store, self._request, self._up_to, MAX_SUBJECTS + 1)
         if len(found) > MAX_SUBJECTS:
@@ -184,7 +184,7 @@ class LastOfSubjects(_Batch):
             self._pending = len(self._seqs)
             self._stream.engine.ready(self)
 
-    def _send_some(self, budget: int) -> bool:
+    def _add_some(self, budget: int) -> bool:
         for _ in range(budget):
             if not self._seqs:
                 return self._end()
@@ -192,7 +192,7 @@ class LastOfSubjects(_Batch):
             self._pending = len(self._seqs)
             if message is None:
                 continue
-            if not self._send_message(message) or self._sent == self._request.batch:
+            if not self._add_message(message) or self._sent == self._request.batch:
                 return self._end()
         return False
 
@@ -202,7 +202,7 @@ class LastOfSubjects(_Batch):
 
 
 GROUP: Final = b"_sys_"
-"""The queue group of everyone who can answer for a stream."""
+"""Queue group of a stream and its mirrors, in which one answers. Source: nats-server."""
 
 CAUGHT_UP: Final = 10
 """A mirror that has fewer messages than this to copy answers for its origin. Source: nats-server."""
@@ -216,19 +216,19 @@ _PREFIX: Final = b"$JS.API.DIRECT.GET."
 
 
 class DirectGet:
-    """Answers the direct gets of one stream."""
+    """Direct gets of one stream, for itself and for the origin that it mirrors."""
 
-    __slots__ = ("_own", "_stream", "_theirs")
+    __slots__ = ("_for_origin", "_own", "_stream")
 
     def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self._own: list[Subscription] = []
-        self._theirs: list[Subscription] = []
+        self._for_origin: list[Subscription] = []
 
     def configure(self) -> None:
-        """Serve, or stop serving, by `allow_direct` and `mirror_direct`."""
+        """Start or stop to answer, as `allow_direct` and `mirror_direct` require."""
         config = self._stream.config
-        answered = bool(self._theirs)
+        answered = bool(self._for_origin)
         self.stop()
         if config.allow_direct:
             self._own = self._subscribe(config.name, self._on_request, self._on_subject)
@@ -238,20 +238,20 @@ class DirectGet:
     def caught_up(self, pending: int) -> None:
         """Answer for the origin from now on, if the mirror lacks less than `CAUGHT_UP` of its messages."""
         config = self._stream.config
-        if config.mirror is not None and config.mirror_direct and not self._theirs and pending < CAUGHT_UP:
-            self._theirs = self._subscribe(config.mirror.name, self._on_their_request, self._on_their_subject)
+        if config.mirror is not None and config.mirror_direct and not self._for_origin and pending < CAUGHT_UP:
+            self._for_origin = self._subscribe(config.mirror.name, self._on_origin_request, self._on_origin_subject)
 
     def stop(self) -> None:
-        """Serve no more."""
-        for subscription in (*self._own, *self._theirs):
+        """Stop to answer."""
+        for subscription in (*self._own, *self._for_origin):
             self._stream.account.unsubscribe(subscription)
-        self._own, self._theirs = [], []
+        self._own, self._for_origin = [], []
 
     def _subscribe(self, name: str, on_request: Handler, on_subject: Handler) -> list[Subscription]:
         prefix, subscribe = _PREFIX + name.encode(), self._stream.account.subscribe
         return [subscribe(prefix, on_request, GROUP), subscribe(prefix + b".>", on_subject, GROUP)]
 
-    def _on_their_request(
+    def _on_origin_request(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool:
         """Serve `DIRECT.GET.<origin>`, unless the origin does."""
@@ -260,7 +260,7 @@ class DirectGet:
         self._on_request(subject, reply, header, payload, origin)
         return True
 
-    def _on_their_subject(
+    def _on_origin_subject(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool:
         """Serve `DIRECT.GET.<origin>.<subject>`, unless the origin does."""
@@ -287,7 +287,7 @@ class DirectGet:
         request = search.read_request(payload) if payload else DirectGetRequest()
         if request is None:
             self._send(reply, MALFORMED_REQUEST)
-        elif payload and search.says_more_than_headers(request):
+        elif payload and search.has_selectors(request):
             self._send(reply, BAD_REQUEST)
         else:
             request.last_by_subj = subject.split(b".", 5)[5].decode("utf-8", "surrogateescape")
@@ -341,10 +341,10 @@ class DirectGet:
         """Answer a request that may match many subjects."""
         try:
             if request.multi_last:
-                yield from LastOfSubjects(self._stream, reply, request).beginning()
+                yield from LastBatch(self._stream, reply, request).beginning()
             else:
                 yield from self._stream.store.preparing(search.filters_of(request))
-                Run(self._stream, reply, request).begin()
+                RangeBatch(self._stream, reply, request).begin()
         except StoreError:
             self._send(reply, NOT_FOUND)
 
@@ -356,7 +356,7 @@ class DirectGet:
         if message is None:
             self._send(reply, NOT_FOUND)
             return
-        block = b"" if request.no_hdr else with_origin(self._stream.name, message)
+        block = b"" if request.no_hdr else single_header(self._stream.name, message)
         self._stream.account.publish(reply, b"", block, message.payload)
 
     def _send(self, reply: bytes, block: bytes) -> None:

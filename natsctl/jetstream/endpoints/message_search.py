@@ -59,10 +59,9 @@ def contradicts_in_batch(request: DirectGetRequest) -> bool:
     return bool(request.up_to_seq) and request.up_to_time is not None
 
 
-def says_more_than_headers(request: DirectGetRequest) -> bool:
-    """Return whether a request has selectors although its subject names the message."""
-    wanted = DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes)
-    return request != wanted
+def has_selectors(request: DirectGetRequest) -> bool:
+    """Return whether a request has fields that select messages, which one with a subject must not have."""
+    return request != DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes)
 
 
 # Finding
@@ -82,7 +81,7 @@ def find(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> S
 
 
 def newest(store: StreamStore, request: StreamMsgGetRequest) -> int:
-    """Return the newest sequence on the subject of a get, or on those of its pattern, durable or not; "": of all."""
+    """Return the newest sequence, durable or not, on the subjects that `last_by_subj` matches ("": all)."""
     key = request.last_by_subj.encode("utf-8", "surrogateescape")
     if key and is_literal(key):
         return store.last_seq_of(key)
@@ -92,8 +91,8 @@ def newest(store: StreamStore, request: StreamMsgGetRequest) -> int:
 def _last(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> StoredMessage | None:
     """Return the newest durable message among those that `newest` examines.
 
-    On a subject that is written all the time limits have taken it out by then, for one that is not durable yet: the
-    one that was the newest when the request arrived is read all the same.
+    On a subject that is written all the time, a limit may already have removed that message for one that is not
+    durable yet; then the one that was the newest when the request arrived is read all the same.
     """
     seq = newest(store, request)
     if seq <= store.durable_seq:
@@ -106,7 +105,7 @@ def _last(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> 
 
 
 def patterns_of(request: StreamMsgGetRequest) -> Filters | None:
-    """Return the pattern that a get asks for, which the store has to prepare for; None where it names one subject."""
+    """Return the wildcard filter of a get, for which the store has to prepare; None if it names one subject."""
     key = (request.next_by_subj or request.last_by_subj).encode("utf-8", "surrogateescape")
     return Filters((key,)) if key and not is_literal(key) else None
 
@@ -117,12 +116,12 @@ def filters_of(request: StreamMsgGetRequest) -> Filters:
 
 
 def start_of(store: StreamStore, request: StreamMsgGetRequest) -> int:
-    """Return the first sequence of a forward search, 0 where the request names none."""
+    """Return the first sequence of a forward search, 0 if the request names none."""
     return request.seq if request.start_time is None else store.first_seq_at(parse_time(request.start_time))
 
 
-def ceiling_of(store: StreamStore, request: DirectGetRequest) -> int:
-    """Return up to which sequence the last messages of subjects are looked for, 0 where there is none in time."""
+def last_searched(store: StreamStore, request: DirectGetRequest) -> int:
+    """Return the last sequence that a `multi_last` search includes, 0 if no message is old enough."""
     if request.up_to_time is None:
         return request.up_to_seq or store.durable_seq
     seq = store.first_seq_at(parse_time(request.up_to_time))
@@ -130,9 +129,10 @@ def ceiling_of(store: StreamStore, request: DirectGetRequest) -> int:
 
 
 def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int, most: int) -> list[int]:
-    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, the first `most` of them.
+    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, at most `most`.
 
-    On disk nothing is found above the last sequence, in memory everything is: so it is in nats-server.
+    With `up_to` above the last sequence nothing is found in a stream on disk, and everything in one in memory, as in
+    nats-server.
     """
     if not up_to or (up_to > store.last_seq and store.storage == "file"):
         return []

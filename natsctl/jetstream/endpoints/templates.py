@@ -35,7 +35,7 @@ from natsctl.api.codec import encode, recast
 from natsctl.api.errors import ErrCode
 from natsctl.api.requests import PagedRequest, StreamTemplateConfig
 from natsctl.api.stream import StreamConfig
-from natsctl.api.subjects import MAX_NAME, is_literal
+from natsctl.api.subjects import MAX_NAME_BYTES, is_literal, is_too_long
 from natsctl.jetstream import api_level
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
 from natsctl.store.errors import StoreError
@@ -171,8 +171,10 @@ class Template:
     def _refuse(self, name: str, subject: str) -> ApiError | None:
         if len(self._js.templates.made.get(self.config.name, ())) >= self.config.max_streams:
             return error(ErrCode.MAXIMUM_STREAMS_LIMIT)
-        if len(name) > MAX_NAME:
-            return error(ErrCode.STREAM_INVALID_CONFIG, err=f"stream name is too long, maximum allowed is {MAX_NAME}")
+        if is_too_long(name):
+            return error(
+                ErrCode.STREAM_INVALID_CONFIG, err=f"stream name is too long, maximum allowed is {MAX_NAME_BYTES}"
+            )
         return self._js.refuse_stream(self._stream_config(name, subject))
 
     def _make(self, name: str, subject: str) -> ApiError | None:
@@ -223,8 +225,8 @@ class Templates:
         """Return why a template is refused, or None with its stream configuration made complete."""
         if config.config.name:
             return _refused("template config name should be empty")
-        if len(config.name) > MAX_NAME:
-            return _refused(f"template name is too long, maximum allowed is {MAX_NAME}")
+        if is_too_long(config.name):
+            return _refused(f"template name is too long, maximum allowed is {MAX_NAME_BYTES}")
         if config.max_streams <= 0:
             return _refused("template max streams must be greater than zero")
         config.config.name = "_"

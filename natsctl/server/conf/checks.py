@@ -1,6 +1,6 @@
-"""Rules between server options, whichever source set them: the configuration file or a flag.
+"""Rules between server options, whether the configuration file or a flag set them.
 
-Every start checks them, so this module imports the readers of the file only where an option needs them.
+Every start checks them, so this module imports the file's readers only where an option needs them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DEFAULTS: Final[dict[str, Any]] = {
 """Options for which 0 means the default."""
 
 
-_KEYS_IN_REMOTES: Final = (
+_REMOTE_WITHOUT_KEY: Final = (
     "operator mode requires account nkeys in remotes. Please add an `account` key to each remote in your `leafnodes` "
     "section, to assign it to an account. Each account value should be a 56 character public key, starting with the "
     "letter 'A'"
@@ -39,47 +39,45 @@ _KEYS_IN_REMOTES: Final = (
 
 
 def with_defaults(options: ServerOptions) -> ServerOptions:
-    """Return `options` with the defaults of those that are 0 and for which 0 is no value."""
+    """Return `options` with the default in place of 0 where 0 stands for it."""
     return replace(options, **{name: value for name, value in _DEFAULTS.items() if not getattr(options, name)})
 
 
-def complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield faults between options: the configuration key of each, and a text."""
+def option_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    """Yield the faults between options: the configuration key that each is reported for, and its text."""
     if options.default_js_domain:
-        yield from domain_complaints(options)
+        yield from domain_faults(options)
     if options.lame_duck_grace_s >= options.lame_duck_duration_s:
         from natsctl.server.conf.values import format_seconds
 
         yield (
             "lame_duck_grace_period",
-            (
-                f"lame duck grace period ({format_seconds(options.lame_duck_grace_s)}) should be strictly lower than "
-                f"lame duck duration ({format_seconds(options.lame_duck_duration_s)})"
-            ),
+            f"lame duck grace period ({format_seconds(options.lame_duck_grace_s)}) should be strictly lower than "
+            f"lame duck duration ({format_seconds(options.lame_duck_duration_s)})",
         )
     if options.max_payload > options.max_pending:
         yield (
             "max_payload",
-            (f"max_payload ({options.max_payload}) cannot be higher than max_pending ({options.max_pending})"),
+            f"max_payload ({options.max_payload}) cannot be higher than max_pending ({options.max_pending})",
         )
     if " " in options.server_name:
         yield "server_name", "server name cannot contain spaces"
     if options.http_port and options.https_port:
         yield "https_port", "can't specify both HTTP and HTTPs ports"
     if options.operator is not None:
-        from natsctl.server.conf.operator import operator_complaints
+        from natsctl.server.conf.operator import operator_faults
 
-        yield from operator_complaints(options)
-    yield from _about_no_auth_user(options, "no_auth_user", options.no_auth_user)
+        yield from operator_faults(options)
+    yield from _no_auth_user_faults(options, "no_auth_user", options.no_auth_user)
     if options.websocket is not None:
-        from natsctl.server.conf.websocket import websocket_complaints
+        from natsctl.server.conf.websocket import websocket_faults
 
-        yield from _about_no_auth_user(options, "websocket", options.websocket.no_auth_user)
-        yield from (("websocket", text) for text in websocket_complaints(options))
-    yield from _about_leafnodes(options)
+        yield from _no_auth_user_faults(options, "websocket", options.websocket.no_auth_user)
+        yield from (("websocket", text) for text in websocket_faults(options))
+    yield from _leafnode_faults(options)
 
 
-def _about_leafnodes(options: ServerOptions) -> Iterator[tuple[str, str]]:
+def _leafnode_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
     leafnodes = options.leafnodes
     if leafnodes is None:
         return
@@ -89,27 +87,28 @@ def _about_leafnodes(options: ServerOptions) -> Iterator[tuple[str, str]]:
         if leafnodes.users:
             yield "leafnodes", "operator mode does not allow specifying users in leafnode config"
         if any(not is_public(remote.account, "account") for remote in leafnodes.remotes):
-            yield "leafnodes", _KEYS_IN_REMOTES
+            yield "leafnodes", _REMOTE_WITHOUT_KEY
         return
-    known = {account.name for account in options.accounts} | {"", "$G", options.system_account or "$SYS"}
+    known = {account.name for account in options.accounts}
+    known |= {"", GLOBAL_ACCOUNT, options.system_account or SYSTEM_ACCOUNT}
     bound = [("authorization", leafnodes.account), *(("authorization", user.account) for user in leafnodes.users)]
     for where, account in (*bound, *(("remote", remote.account) for remote in leafnodes.remotes)):
         if account not in known:
             yield "leafnodes", f'cannot find local account "{account}" specified in leafnode {where}'
 
 
-def _about_no_auth_user(options: ServerOptions, about: str, name: str) -> Iterator[tuple[str, str]]:
+def _no_auth_user_faults(options: ServerOptions, key: str, name: str) -> Iterator[tuple[str, str]]:
     if name and not options.users:
-        yield about, f'no_auth_user: "{name}" present, but users/nkeys are not defined'
+        yield key, f'no_auth_user: "{name}" present, but users/nkeys are not defined'
     elif name and all(name not in (user.name, user.nkey) for user in options.users):
         yield (
-            "no_auth_user",
-            (f'no_auth_user: "{name}" not present as user or nkey in authorization block or account configuration'),
+            key,
+            f'no_auth_user: "{name}" not present as user or nkey in authorization block or account configuration',
         )
 
 
-def domain_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield faults of default domains, with nats-server's texts."""
+def domain_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    """Yield the faults of `default_js_domain`, with nats-server's texts."""
     accounts = {config.name: config for config in options.accounts}
     for name, domain in options.default_js_domain:
         config = accounts.get(name)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.conf.accounts import accounts_block, mappings_block
 from natsctl.server.conf.authorization import authorization_block
-from natsctl.server.conf.checks import complaints, with_defaults
+from natsctl.server.conf.checks import option_faults, with_defaults
 from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
 from natsctl.server.conf.operator import OPERATOR_KEYS
@@ -162,8 +162,8 @@ def _unknown(key: str, item: Item) -> ConfError:
 
 
 def _checked(options: ServerOptions, block: Block) -> ServerOptions:
-    for about, text in complaints(options):
-        item = next((item for key, item in block.items() if key.lower() == about), None)
+    for key, text in option_faults(options):
+        item = next((item for name, item in block.items() if name.lower() == key), None)
         raise item.fault(text) if item else ConfError(str(options.config_file or "nats.conf"), 1, text)
     return options
 

@@ -174,7 +174,7 @@ OPERATOR_KEYS: Final[dict[str, OptionSetter]] = {
 }
 
 
-def operator_complaints(options: ServerOptions) -> Iterator[tuple[str, str]]:
+def operator_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
     """Yield faults between operators and other options: the key of each, and nats-server's text."""
     operator = options.operator
     if operator is None:
@@ -229,13 +229,13 @@ def _about_keys(operator: OperatorOptions) -> Iterator[tuple[str, str]]:
         for key in (claims.sub, *claims.nats.signing_keys):
             if not is_public(key, "operator"):
                 yield "operator", f'trusted Keys "{key}" are required to be a valid public operator nkey'
-        yield from (("operator", text) for text in _version_complaints(claims))
+        yield from (("operator", text) for text in _version_faults(claims))
     for key in operator.pinned:
         if not is_public(key, "account"):
             yield "resolver_pinned_accounts", f'pinned account key "{key}" is not a valid public account nkey'
 
 
-def _version_complaints(claims: OperatorClaims) -> Iterator[str]:
+def _version_faults(claims: OperatorClaims) -> Iterator[str]:
     """Yield a fault where an operator requires a newer server."""
     wanted = claims.nats.assert_server_version
     if not wanted:

@@ -115,7 +115,7 @@ WEBSOCKET_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
 }
 
 
-def websocket_complaints(options: ServerOptions) -> Iterator[str]:
+def websocket_faults(options: ServerOptions) -> Iterator[str]:
     """Yield faults of a listener as a whole, with nats-server's texts."""
     websocket = options.websocket
     if websocket is None:

@@ -1,8 +1,8 @@
-"""JSON documents of the endpoints, indented as nats-server does, and their times and durations.
+"""JSON documents of the monitoring endpoints, indented as in nats-server, and their times and durations.
 
-Documents are written in pieces: a long list may be an iterator, which is asked for an element when the one before it
-has been written, so an answer about thousands of streams is never in memory as a whole. `whole` makes plain lists of
-them, for answers that are sent at once.
+Documents are written in pieces: a long list may be an iterator, which is advanced when the element before has been
+written, so an answer about thousands of streams is never in memory as a whole. `whole` turns iterators into lists, for
+answers that are sent at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
-    """Yield the text of a value; `margin` is a newline and the blanks that its first line stands behind."""
+    """Yield the text of a value; `margin` is a newline and the indentation of its first line."""
     inner = margin + b" " * step
     if isinstance(value, dict) and any(_is_long(item) for item in value.values()):
         opening = b"{"
@@ -46,14 +46,14 @@ def _is_long(value: Any) -> bool:
 
 
 def whole(value: Any) -> Any:
-    """Return a value with every iterator in it made a list."""
+    """Return a copy of a value with lists in place of iterators."""
     if isinstance(value, dict):
         return {key: whole(item) if _is_long(item) or isinstance(item, dict) else item for key, item in value.items()}
     return [whole(item) for item in value] if _is_long(value) else value
 
 
 def go_number(number: float) -> float | int:
-    """Return a number as Go writes it: one without fraction has no point."""
+    """Return a number that is encoded as Go does: without a decimal point if it is whole."""
     return int(number) if number.is_integer() else number
 
 
@@ -75,10 +75,10 @@ def uptime(age_ns: int) -> str:
 
 
 def round_trip(rtt_ns: int) -> str:
-    """Return a round trip; one below a millisecond has no fraction of a microsecond."""
+    """Return a round trip as nats-server spells it: from 1 µs to 1 ms in whole microseconds."""
     return format_duration(rtt_ns - rtt_ns % 1000 if 1000 < rtt_ns < 1_000_000 else rtt_ns)
 
 
 def wall_time(clock: Clock, monotonic_ns: int) -> int:
-    """Return when something happened, since the epoch, that was noted by the other clock."""
+    """Return the time since the epoch, in nanoseconds, of a reading of the monotonic clock."""
     return clock.now_ns() - (clock.monotonic_ns() - monotonic_ns)

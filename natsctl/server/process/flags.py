@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
-from natsctl.server.conf.checks import complaints
+from natsctl.server.conf.checks import option_faults
 from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
 from natsctl.server.process.provision import Documents
 
@@ -210,7 +210,7 @@ def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | Non
 
         base = read_config(config, base, environment or {})
     options = _options(given, base)
-    for _, text in complaints(options):
+    for _, text in option_faults(options):
         raise FlagError(text)
     action: Literal["check", "run"] = "check" if given.flag("check") and config is not None else "run"
     return CommandLine(action, options, config, documents=_documents(given, options))

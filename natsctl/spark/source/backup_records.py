@@ -1,18 +1,18 @@
-"""Version 2 of archives: its records as columns, and the places where an archive can be cut.
+"""Archives of version 2: their records as columns, and the places where an archive can be cut.
 
-Runs of records that look as most do are cut by Arrow. Such a record has a name below 128 bytes, a time between 1972 and
-2116, a sequence as long as the first one's, and sizes below 16 KiB. One loop adds up how long records are as if all
-were such; then columns of them show where that ended.
+Runs of *ordinary* records are cut by Arrow. An ordinary record has a subject below 128 bytes, a time between 1972 and
+2116, a sequence with as many bytes as the first one's, and header and payload below 16 KiB. One loop adds up the
+lengths as if every record were ordinary; the columns then show up to which one that was so.
 
-The archive is `NATSARC1`, then records until one of zeros only. A record is: name length, time (zigzag), sequence,
-header length, payload length, all as varints; then name, header and payload. First come `state.json` and, as often as
-that says, consumers; everything after is a message, whose name is its subject.
+The archive is `NATSARC1`, then records up to one of zeros only. A record is: name length, time (zigzag), sequence,
+header length, payload length, all as varints; then name, header and payload. The first record is `state.json`, the next
+ones are as many consumers as it counts, and all others are messages, whose name is the subject.
 
-Cuts. Nothing marks where records begin. From somewhere in the middle, every place that looks like the head of a record
-is tried: a chain of records that goes on to the end of a window, with sequences that ascend, is found from the first
-true record on, and by chance nowhere else. Chains that begin inside a payload which itself holds records end or join
-the true one where that payload does. So the window's last place that all chains have in common is where a record
-begins, unless one payload fills the whole window; then the task before, which has to end exactly there, finds it.
+Cuts. Nothing marks the beginning of a record. In a window somewhere in the middle, every place that looks like the head
+of a record is tried: a chain of records with ascending sequences up to the end of the window begins at the first true
+record, and by chance nowhere else. Chains that begin inside a payload which itself holds records break or join the true
+chain where that payload ends. So where all chains end, a record begins, unless one payload fills the whole window; the
+task before, which has to end exactly there, then reports it.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ from natsctl.spark.source.backup_content import Content, Mark
 from natsctl.spark.source.rows import Rows, RowShape
 
 MAX_HEAD_BYTES: Final = 5 * 10
-"""Five numbers of 64 bits."""
+"""Five varints of 64 bits."""
 _SEQ_AT: Final = 10
-"""Behind one byte for the length of the name, and nine of the time."""
+"""Place of the sequence in an ordinary record: after one byte of name length and nine of time."""
 _MAX_SEQ_BYTES: Final = 6
-_GOES_ON: Final = 0x80
-"""The bit of a byte that says that the number has more."""
-_SEVEN: Final = 0x7F
+_CONTINUES: Final = 0x80
+"""The bit of a varint's byte that is set if another byte follows."""
+_VALUE_BITS: Final = 0x7F
 
 
 class _Columns(NamedTuple):
-    """Numbers of each record, and where in the data it goes on behind them."""
+    """The numbers of each record, and the place of its body."""
 
-    named: pa.Int64Array
+    subject_bytes: pa.Int64Array
     times: pa.Int64Array
     seqs: pa.Int64Array
     header: pa.Int64Array
     body: pa.Int64Array
     fits: pa.BooleanArray
-    """Whether the record is such a one; nothing else counts where it is not."""
+    """Whether the record is ordinary; the other columns are meaningless if not."""
 
 
 def run_at(data: bytes, at: int, stop: int, seq: int, shape: RowShape) -> tuple[Rows, int] | None:
-    """Return the whole records from `at` on, the first of which has that sequence, and where the run of them ends.
+    """Return the ordinary records from `at` on as columns, and where their run ends; None if the first is not ordinary.
 
-    None where the first record is not such a one. The last one begins before `stop`.
+    `seq` is the sequence of the first record. The last one begins before `stop`.
     """
     seq_bytes = (seq.bit_length() + 6) // 7
     if not 0 < seq_bytes <= _MAX_SEQ_BYTES:
@@ -66,14 +66,14 @@ def run_at(data: bytes, at: int, stop: int, seq: int, shape: RowShape) -> tuple[
         return None
     places = int_array(found)
     columns = _columns(data, places[:-1], seq_bytes)
-    size = _fitting(columns.fits)
+    size = _leading(columns.fits)
     if not size:
         return None
     return _rows(data, _Columns(*(column[:size] for column in columns)), places[1 : size + 1], shape), found[size]
 
 
 def _starts(data: bytes, at: int, safe: int, sizes_at: int) -> list[int]:
-    """Return the begins of records up to the first behind `safe`; a header's length is `sizes_at` bytes behind each."""
+    """Return the places of ordinary records up to the first at or after `safe`; sizes are `sizes_at` bytes after each."""
     starts: list[int] = []
     while at < safe:
         starts.append(at)
@@ -102,51 +102,51 @@ def _columns(data: bytes, places: pa.Int64Array, seq_bytes: int) -> _Columns:
     sizes = int64_at(data, sizes_at)
     header, header_bytes, header_fits = _size(sizes)
     _, payload_bytes, payload_fits = _size(
-        pc.if_else(pc.equal(header_bytes, int_scalar(1)), _from(sizes, 1), _from(sizes, 2))
+        pc.if_else(pc.equal(header_bytes, int_scalar(1)), _tail(sizes, 1), _tail(sizes, 2))
     )
-    named = pc.bit_wise_and(first, int_scalar(0xFF))
+    subject_bytes = pc.bit_wise_and(first, int_scalar(0xFF))
     low = pc.bit_wise_or(
-        pc.bit_wise_and(_from(first, 1), int_scalar((1 << 56) - 1)), pc.shift_left(second, int_scalar(56))
+        pc.bit_wise_and(_tail(first, 1), int_scalar((1 << 56) - 1)), pc.shift_left(second, int_scalar(56))
     )
-    top = pc.bit_wise_and(_from(second, 1), int_scalar(_SEVEN))
-    spelled = pc.bit_wise_or(_sevens(low), pc.shift_left(top, int_scalar(56)))
-    seqs = _sevens(pc.bit_wise_and(_from(second, 2), int_scalar((1 << 8 * seq_bytes) - 1)))
+    top = pc.bit_wise_and(_tail(second, 1), int_scalar(_VALUE_BITS))
+    zigzag = pc.bit_wise_or(_varint_values(low), pc.shift_left(top, int_scalar(56)))
+    seqs = _varint_values(pc.bit_wise_and(_tail(second, 2), int_scalar((1 << 8 * seq_bytes) - 1)))
     fits = (
-        _goes_on(first, b"\0" + b"\x80" * 7),
-        _goes_on(second, b"\x80\0" + b"\x80" * (seq_bytes - 1) + b"\0"),
+        _has_continuations(first, b"\0" + b"\x80" * 7),
+        _has_continuations(second, b"\x80\0" + b"\x80" * (seq_bytes - 1) + b"\0"),
         header_fits,
         payload_fits,
-        pc.greater(named, int_scalar(0)),
+        pc.greater(subject_bytes, int_scalar(0)),
         pc.greater(seqs, int_scalar(0)),
     )
-    times = pc.bit_wise_xor(pc.shift_right(spelled, int_scalar(1)), pc.negate(pc.bit_wise_and(spelled, int_scalar(1))))
+    times = pc.bit_wise_xor(pc.shift_right(zigzag, int_scalar(1)), pc.negate(pc.bit_wise_and(zigzag, int_scalar(1))))
     body = pc.add(sizes_at, pc.add(header_bytes, payload_bytes))
-    return _Columns(named, times, seqs, header, body, reduce(pc.and_, fits))
+    return _Columns(subject_bytes, times, seqs, header, body, reduce(pc.and_, fits))
 
 
-def _size(spelled: pa.Int64Array) -> tuple[pa.Int64Array, pa.Int64Array, pa.BooleanArray]:
-    """Return the number that begins there, how many bytes it has, and whether it has no more than two."""
-    low, high = pc.bit_wise_and(spelled, int_scalar(0xFF)), pc.bit_wise_and(_from(spelled, 1), int_scalar(0xFF))
-    long = pc.greater_equal(low, int_scalar(_GOES_ON))
-    value = pc.add(pc.subtract(low, int_scalar(_GOES_ON)), pc.shift_left(high, int_scalar(7)))
-    fits = pc.or_(pc.invert(long), pc.less(high, int_scalar(_GOES_ON)))
+def _size(varint: pa.Int64Array) -> tuple[pa.Int64Array, pa.Int64Array, pa.BooleanArray]:
+    """Return the varint that begins each word, its length in bytes, and whether that is at most two."""
+    low, high = pc.bit_wise_and(varint, int_scalar(0xFF)), pc.bit_wise_and(_tail(varint, 1), int_scalar(0xFF))
+    long = pc.greater_equal(low, int_scalar(_CONTINUES))
+    value = pc.add(pc.subtract(low, int_scalar(_CONTINUES)), pc.shift_left(high, int_scalar(7)))
+    fits = pc.or_(pc.invert(long), pc.less(high, int_scalar(_CONTINUES)))
     return pc.if_else(long, value, low), pc.if_else(long, int_scalar(2), int_scalar(1)), fits
 
 
-def _from(word: pa.Int64Array, at: int) -> pa.Int64Array:
-    """Eight bytes without their first ones; what comes in behind them is not defined."""
+def _tail(word: pa.Int64Array, at: int) -> pa.Int64Array:
+    """Return eight bytes without the first `at`; the bytes that take their place at the end are undefined."""
     return pc.shift_right(word, int_scalar(8 * at))
 
 
-def _goes_on(word: pa.Int64Array, wanted: bytes) -> pa.BooleanArray:
-    """Return whether the bytes have the bits that say whether a number has more where `wanted` has them."""
-    mask = int.from_bytes(bytes((_GOES_ON,)) * len(wanted), "little", signed=len(wanted) == 8)
+def _has_continuations(word: pa.Int64Array, wanted: bytes) -> pa.BooleanArray:
+    """Return whether the continuation bits of the bytes are those of `wanted`."""
+    mask = int.from_bytes(bytes((_CONTINUES,)) * len(wanted), "little", signed=len(wanted) == 8)
     bits = int.from_bytes(wanted, "little", signed=len(wanted) == 8)
     return pc.equal(pc.bit_wise_and(word, int_scalar(mask)), int_scalar(bits))
 
 
-def _sevens(word: pa.Int64Array) -> pa.Int64Array:
-    """Numbers out of varints of up to eight bytes: of each byte seven bits, pushed together in three steps."""
+def _varint_values(word: pa.Int64Array) -> pa.Int64Array:
+    """Return the values of varints of up to eight bytes: seven bits of each byte, packed in three steps."""
     value = pc.bit_wise_and(word, int_scalar(0x7F7F7F7F7F7F7F7F))
     for low, high, shift in (
         (0x007F007F007F007F, 0x7F007F007F007F00, 1),
@@ -158,8 +158,8 @@ def _sevens(word: pa.Int64Array) -> pa.Int64Array:
     return value
 
 
-def _fitting(fits: pa.BooleanArray) -> int:
-    """Return the number of the first rows that fit."""
+def _leading(fits: pa.BooleanArray) -> int:
+    """Return the number of rows before the first that does not fit."""
     if pc.all(fits).as_py():
         return len(fits)
     others: int = pc.indices_nonzero(pc.invert(fits))[0].as_py()
@@ -167,8 +167,8 @@ def _fitting(fits: pa.BooleanArray) -> int:
 
 
 def _rows(data: bytes, columns: _Columns, ends: pa.Int64Array, shape: RowShape) -> Rows:
-    """Return the columns of messages, of which payloads and headers are only where they are wanted."""
-    subject_end = pc.add(columns.body, columns.named)
+    """Return the columns of messages; headers and payloads are empty if `shape` does not want them."""
+    subject_end = pc.add(columns.body, columns.subject_bytes)
     header_end = pc.add(subject_end, columns.header)
     headers = any_sliced(data, subject_end, header_end) if shape.wants_headers else []
     values = sliced(data, header_end, ends) if shape.wants_value else []
@@ -177,19 +177,19 @@ def _rows(data: bytes, columns: _Columns, ends: pa.Int64Array, shape: RowShape) 
 
 MAGIC: Final = b"NATSARC1"
 MAX_RECORD_BYTES: Final = 72 << 20
-"""A message of the largest payload, with room for its header."""
+"""A message with the largest payload, and room for its header."""
 _STATE: Final = b"state.json"
 _FIRST_BYTES: Final = 1 << 20
-"""The bytes that are read at once before the messages."""
+"""Bytes read at a time before the messages."""
 _PIECE_BYTES: Final = 4 << 20
-"""The bytes that are read at once: records enough that columns of them cost more than to begin each."""
+"""Bytes read at a time: so many that the fixed cost of making columns hardly counts."""
 _FEW: Final = 32
-"""Records that are hardly worth a run."""
+"""Records for which a run hardly pays."""
 _MAX_SINGLES: Final = 1024
 
 
 class Head(NamedTuple):
-    """The numbers of one record, and where it goes on behind them."""
+    """The numbers of one record, and the place of its body."""
 
     name: int
     ts_ns: int
@@ -205,7 +205,7 @@ class Head(NamedTuple):
 
 
 def head_at(data: bytes, at: int) -> Head | None:
-    """Return the head of the record at `at`; None where the data ends before it does. Raises ValueError."""
+    """Return the head of the record at `at`, None if the data ends within it. Raises ValueError if it is invalid."""
     numbers: list[int] = []
     for _ in range(5):
         value = shift = 0
@@ -228,7 +228,7 @@ def head_at(data: bytes, at: int) -> Head | None:
 
 
 def first_message(content: Content) -> int:
-    """Return the place of the first message, behind the state and the consumers; raises BackupError."""
+    """Return the place of the first message, after the state and the consumers. Raises BackupError."""
     data, at, left = b"", len(MAGIC), -1
     while left:
         head = _head(content, data, at)
@@ -255,13 +255,13 @@ def _longer(content: Content, data: bytes) -> bytes:
 
 
 def _consumers(content: Content, text: bytes) -> int:
-    """Return the number of consumers that a state gives."""
+    """Return the number of consumers that the text of `state.json` gives. Raises BackupError."""
     try:
         count = json.loads(text).get("consumer_count", 0)
     except (ValueError, AttributeError) as fault:
         raise content.fault(f"state.json cannot be read: {fault}") from fault
     if not isinstance(count, int) or count < 0:
-        raise content.fault("state.json tells no number of consumers")
+        raise content.fault("state.json has no number of consumers")
     return count
 
 
@@ -273,31 +273,32 @@ def _head(content: Content, data: bytes, at: int) -> Head | None:
 
 
 class RecordReader:
-    """Reads the messages from `at` to `stop`, where a record has to begin; None: to the end of the archive."""
+    """Reads messages from `at` to `stop`, where a record has to begin (None: to the end of the archive)."""
 
     def __init__(self, content: Content, at: int, stop: int | None, shape: RowShape) -> None:
         self._content = content
         self._data = b""
         self._at = at
-        """The place in the content where the data begins."""
+        """Place of `_data` in the content."""
         self._stop = stop
         self._shape = shape
         self._next = 0
-        """The place in the data where the next record begins."""
+        """Place of the next record in `_data`."""
         self._ended = False
         self._singles = 0
-        """Records that are taken one by one before the next run is tried."""
-        self._doubt = 1
+        """Records to read one by one before the next run is tried."""
+        self._next_singles = 1
+        """Value of `_singles` after the next run that does not pay; doubled each time."""
 
     def rows(self) -> Rows | None:
-        """Return the next messages, as many as a piece of the content has; None behind the last. Raises BackupError."""
+        """Return the next messages, at most about `_PIECE_BYTES`, None after the last. Raises BackupError."""
         head = self._head()
         if head is None:
             return None
         return self._run(head) or self._one_by_one(head)
 
     def _head(self) -> Head | None:
-        """Return the head of the next record, which then is in the data as a whole; None behind the last one."""
+        """Return the head of the next record and load all of the record, None after the last one."""
         while not self._ended:
             if self._stop is not None and self._at + self._next >= self._stop:
                 self._end_at_stop()
@@ -323,7 +324,7 @@ class RecordReader:
             )
 
     def _read_on(self) -> None:
-        """Read more data, from the next record on."""
+        """Load more content, from the next record on."""
         rest = self._data[self._next :]
         self._at += self._next
         self._data = self._content.read_some(self._at + len(rest), max(_PIECE_BYTES, len(rest)), rest)
@@ -332,24 +333,24 @@ class RecordReader:
             raise self._content.fault("it ends before its last record")
 
     def _run(self, head: Head) -> Rows | None:
-        """Return the records from that one on that are cut all at once; None where there are none.
+        """Return the run of ordinary records that begins with that of `head`, None if there is none.
 
-        Where that is tried in vain, or for few, it is tried again later and later.
+        After a run that is empty or short, the next one is tried after 2, 4, 8 … `_MAX_SINGLES` single records.
         """
         if self._singles:
             return None
         stop = len(self._data) if self._stop is None else min(len(self._data), self._stop - self._at)
         found = run_at(self._data, self._next, stop, head.seq, self._shape)
         few = found is None or len(found[0].seqs) < _FEW
-        self._doubt = min(2 * self._doubt, _MAX_SINGLES) if few else 1
-        self._singles = self._doubt if few else 0
+        self._next_singles = min(2 * self._next_singles, _MAX_SINGLES) if few else 1
+        self._singles = self._next_singles if few else 0
         if found is None:
             return None
         self._next = found[1]
         return found[0]
 
     def _one_by_one(self, head: Head | None) -> Rows:
-        """Return the records from that one on."""
+        """Return records from that of `head` on until the next run is due."""
         found = _Singles(self._shape)
         size = 0
         while head is not None and size < _PIECE_BYTES:
@@ -365,7 +366,7 @@ class RecordReader:
 
 
 class _Singles:
-    """Columns that are being filled."""
+    """Columns that are filled record by record."""
 
     def __init__(self, shape: RowShape) -> None:
         self._wants_value = shape.wants_value
@@ -377,7 +378,7 @@ class _Singles:
         self._values: list[bytes] = []
 
     def add(self, data: bytes, head: Head) -> None:
-        """Take one record in."""
+        """Append one record."""
         subject_end = head.body_at + head.name
         header_end = subject_end + head.header
         self._seqs.append(head.seq)
@@ -394,14 +395,16 @@ class _Singles:
 
 
 _WINDOWS_BYTES: Final = (256 << 10, 4 << 20)
+"""Sizes of the windows in which a cut is searched, in turn."""
 _MIN_RECORDS: Final = 8
+"""Records that make a chain."""
 _LIKE_A_HEAD: Final = re.compile(rb"(?=(?:[\x80-\xff][\x01-\x7f]|[\x01-\x7f])[\x80-\xff]{8}[\x01-\x7f])", re.DOTALL)
-"""A name, and a time between 1972 and 2116, which takes nine bytes."""
+"""A name length, and a time between 1972 and 2116, which takes nine bytes."""
 _NO_SUBJECT: Final = re.compile(rb"[\x00-\x20\x7f]")
 
 
 class Cut(NamedTuple):
-    """A place where a record begins: the frame to begin to read at, the place itself, and the sequence before it."""
+    """A place where a record begins: the frame at which reading begins, the place, and the sequence before it."""
 
     mark: Mark
     at: int
@@ -409,7 +412,7 @@ class Cut(NamedTuple):
 
 
 def cut_behind(content: Content, at: int) -> Cut | None:
-    """Return the places where the first records behind `at` certainly begin; None where that is not certain."""
+    """Return the first place after `at` where a record certainly begins, None if none is certain."""
     content.reach(at)
     mark = content.mark
     window = b""
@@ -422,7 +425,7 @@ def cut_behind(content: Content, at: int) -> Cut | None:
 
 
 def _common_end(window: bytes) -> tuple[int, int] | None:
-    """Return the place that all chains of records lead to, and the last sequence before it."""
+    """Return the place where all chains of records end, and the last sequence before it; None if they differ."""
     seen: set[int] = set()
     ends: set[tuple[int, int]] = set()
     for match in _LIKE_A_HEAD.finditer(window, 0, len(window) // 2):
@@ -434,7 +437,7 @@ def _common_end(window: bytes) -> tuple[int, int] | None:
 
 
 def _followed(window: bytes, at: int, seen: set[int]) -> tuple[int, int] | None:
-    """Return the end of a chain that begins there; None for one that breaks, is short, or joins a followed one."""
+    """Return where the chain from `at` ends and its last sequence; None if it breaks, is short or joins one in `seen`."""
     records = last = 0
     chain: list[int] = []
     while True:

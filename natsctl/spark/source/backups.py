@@ -1,15 +1,16 @@
 """Backups as tables, without a server: found, split into parts, and read into Arrow columns.
 
-What a task needs goes with it: this package is of the standard library and pyarrow, beside the rewriting of S2 blocks.
-The structure of frames, tar headers and records is checked, not the CRC of a frame nor the hash of a record, which
-nothing on an executor computes at a bearable price; where a backup has a manifest, a task of its own checks its sum.
+Executors need the standard library and pyarrow only, as for all of this package (`api.archive.s2_rewrite` is sent along
+with it). The structure of frames, tar headers
+and records is checked, but neither the CRC of a frame nor the hash of a record, which Python computes too slowly; if a
+backup has a manifest, a task of its own checks the SHA-256 of the data.
 
 A backup is a folder or a tar file (gzipped or not) of `backup.json`, `stream.tar.s2` or `stream.arc.s2` and, where
 natsctl made it, `manifest.json`; or a tar file of a server's own files, as backups of 2020 are. A folder of backups is
 an account's.
 
-A task reads one part: block files of version 1, records of version 2, or all of it for its sum. Options and columns are
-those of a read from a server.
+A task reads one part: block files of an archive of version 1, records of one of version 2, or all data for its SHA-256.
+Options and columns are those of a read from a server.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from natsctl.spark.source.spark_api import Filter
 _META: Final = "backup.json"
 _DATA: Final = "stream.tar.s2"
 _DATA_NAMES: Final = (_DATA, "stream.arc.s2")
-"""The second is what the `nats` tool calls the data of servers from 2.15 on."""
+"""The second is the name that the `nats` tool gives the data of servers from 2.15 on."""
 _MANIFEST: Final = "manifest.json"
 _SERVER_META: Final = "meta.inf"
 _FILE_ENDINGS: Final = (".tgz", ".tar.gz", ".tar")
@@ -67,13 +68,13 @@ class Backup:
 
     @property
     def whole(self) -> bool:
-        """Return whether no message between the first and the last is gone."""
+        """Whether no message between the first and the last is missing."""
         is_known = self.messages is not None and self.first_seq is not None and self.last_seq is not None
         return is_known and self.messages == self.last_seq - self.first_seq + 1  # type: ignore[operator]  # all three are numbers
 
 
 def backups_at(text: str) -> list[Backup]:
-    """Return the backup at a path, or those of the account whose folder it is; raises BackupError."""
+    """Return the backup at a path, or those in the folder of an account. Raises BackupError."""
     if "://" in text and not text.startswith(_SCHEME):
         raise BackupError(f"{text}: a backup is read from a folder or a file that all machines share, not from a URL")
     path = Path("/" + text.removeprefix(_SCHEME).lstrip("/") if text.startswith(_SCHEME) else text).absolute()
@@ -88,7 +89,7 @@ def backups_at(text: str) -> list[Backup]:
 
 
 def _may_be(path: Path) -> bool:
-    """Return whether an account's folder may have its backup of a stream there."""
+    """Return whether `path`, in the folder of an account, looks like the backup of a stream."""
     return (path / _META).is_file() or (path.is_file() and path.name.lower().endswith(_FILE_ENDINGS))
 
 
@@ -136,7 +137,7 @@ def _text(tar: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 def _backup_of(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Backup:
-    """Return the facts of `backup.json` and the manifest; the data has to be as long as that."""
+    """Return the backup that `backup.json` and the manifest describe. Raises BackupError for data of another length."""
     described = _json(path, _META, meta)
     config, state = described.get("config"), described.get("state")
     if not isinstance(config, dict) or not isinstance(state, dict) or not config.get("name"):
@@ -150,7 +151,7 @@ def _backup_of(path: Path, meta: bytes, manifest: bytes, data: DataFile) -> Back
 
 
 def _of_server_files(path: Path, meta: bytes, zipped: bool) -> Backup:
-    """Return a tar of a server's own files: it is not compressed, and gives its stream's name alone."""
+    """Return the backup in a tar of a server's own files, which names the stream and records no counts."""
     name = _json(path, _SERVER_META, meta).get("name")
     if not name:
         raise BackupError(f"{path} is no backup: its {_SERVER_META} names no stream")
@@ -177,8 +178,8 @@ def _json(path: Path, name: str, text: bytes) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class Sieve:
-    """Messages from `first` to `last`, `since_ns` to `until_ns` (all included, None: no bound), on any of `filters`."""
+class Conditions:
+    """Conditions on messages: sequences and times within bounds (included; None: no bound), subjects of `filters`."""
 
     first: int | None = None
     last: int | None = None
@@ -187,13 +188,13 @@ class Sieve:
     filters: tuple[str, ...] = ()
 
     def pattern(self) -> re.Pattern[bytes] | None:
-        """Return the pattern of the wanted subjects, None for all of them."""
+        """Return a regular expression for `filters`, None if all subjects match."""
         if not self.filters or ">" in self.filters:
             return None
-        return re.compile(b"|".join(map(_spelled, self.filters)), re.DOTALL)
+        return re.compile(b"|".join(map(_expression, self.filters)), re.DOTALL)
 
-    def sifted(self, rows: Rows, pattern: re.Pattern[bytes] | None, gone: pa.Int64Array) -> Rows:
-        """Return the wanted ones of rows whose sequences ascend and that have all columns; `gone` are none any more."""
+    def filtered(self, rows: Rows, pattern: re.Pattern[bytes] | None, gone: pa.Int64Array) -> Rows:
+        """Return the rows that meet the conditions and whose sequence is not among `gone`; their sequences ascend."""
         if not len(rows.seqs):
             return rows
         lowest, highest = rows.seqs[0].as_py(), rows.seqs[-1].as_py()
@@ -213,18 +214,18 @@ class Sieve:
         return rows if pc.all(keep).as_py() else _kept(rows, keep)
 
     def ends_with(self, rows: Rows) -> bool:
-        """Return whether nothing behind these rows is wanted: sequences ascend."""
+        """Return whether no row after these can meet the conditions, since sequences ascend."""
         return self.last is not None and bool(len(rows.seqs)) and rows.seqs[-1].as_py() >= self.last
 
 
 def _between(numbers: pa.Int64Array, least: int | None, most: int | None) -> list[pa.BooleanArray]:
-    """Return a mask of the numbers within the bounds that there are."""
+    """Return masks of the numbers that are within each bound; None is no bound."""
     bounds = ((pc.greater_equal, least), (pc.less_equal, most))
     return [test(numbers, int_scalar(bound)) for test, bound in bounds if bound is not None]
 
 
 def _matching(subjects: Sequence[bytes] | pa.Array, pattern: re.Pattern[bytes]) -> pa.BooleanArray:
-    """Return a mask of the subjects that the pattern matches; it is asked once for each that there is."""
+    """Return a mask of the subjects that the pattern matches, which is evaluated once for each distinct subject."""
     column = subjects if isinstance(subjects, pa.Array) else binary_array(subjects)
     coded = column.dictionary_encode()
     matches = [pattern.fullmatch(subject) is not None for subject in coded.dictionary.to_pylist()]
@@ -234,57 +235,57 @@ def _matching(subjects: Sequence[bytes] | pa.Array, pattern: re.Pattern[bytes]) 
 def _kept(rows: Rows, keep: pa.BooleanArray) -> Rows:
     times = None if rows.times_ns is None else rows.times_ns.filter(keep)
     return Rows(
-        rows.seqs.filter(keep), times, *(_of(keep, each) for each in (rows.subjects, rows.headers, rows.values))
+        rows.seqs.filter(keep), times, *(_selected(each, keep) for each in (rows.subjects, rows.headers, rows.values))
     )
 
 
-def _of(keep: pa.BooleanArray, column: Sequence[bytes] | pa.Array) -> Any:
-    """Return the kept ones of a column, which is empty where it is not wanted."""
+def _selected(column: Sequence[bytes] | pa.Array, keep: pa.BooleanArray) -> Any:
+    """Return the values of a column that `keep` selects; a column that was not requested is empty."""
     if isinstance(column, pa.Array):
         return column.filter(keep)
     return [*compress(column, keep.to_pylist())] if column else []
 
 
-def _spelled(wanted: str) -> bytes:
-    """Return the subjects of one filter as a regular expression."""
-    if wanted.endswith(".>"):
-        return _spelled(wanted[:-2]) + rb"\..+"
-    return rb"\.".join(rb"[^.]+" if token == "*" else re.escape(token.encode()) for token in wanted.split("."))
+def _expression(subject_filter: str) -> bytes:
+    """Return a regular expression that matches the subjects of one filter."""
+    if subject_filter.endswith(".>"):
+        return _expression(subject_filter[:-2]) + rb"\..+"
+    return rb"\.".join(rb"[^.]+" if token == "*" else re.escape(token.encode()) for token in subject_filter.split("."))
 
 
 MIN_PART_BYTES: Final = 2 << 20
-"""Data that makes a task of its own worth while."""
+"""Least data of a part: below this another task does not pay."""
 MAX_ZIPPED_PARTS: Final = 8
-"""Tasks for what is gzipped: each of them has to unpack all that stands before its part."""
+"""Parts of gzipped data: each task has to decompress all data before its part."""
 _PIECE_BYTES: Final = 1 << 20
 
 
 @dataclass(frozen=True)
 class BlocksPart(InputPartition):
-    """Block files that follow each other, and which of their messages are recorded as gone."""
+    """Consecutive block files of an archive of version 1, and the sequences of their messages that were deleted."""
 
     stream: str
     data: DataFile
     blocks: tuple[Block, ...]
-    sieve: Sieve
+    conditions: Conditions
     gone: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class RecordsPart(InputPartition):
-    """Records from `at` to `stop` (None: to the end), reached from the frame at `mark`."""
+    """Records of an archive of version 2 from `at` to `stop` (None: to the end); reading begins at the frame `mark`."""
 
     stream: str
     data: DataFile
     mark: Mark
     at: int
     stop: int | None
-    sieve: Sieve
+    conditions: Conditions
 
 
 @dataclass(frozen=True)
 class SumPart(InputPartition):
-    """Data whose SHA-256 is to be what a manifest says; it has no rows."""
+    """Data whose SHA-256 is compared with the manifest's; a part without rows."""
 
     data: DataFile
     sha256: str
@@ -293,28 +294,28 @@ class SumPart(InputPartition):
 ArchivePart = BlocksPart | RecordsPart | SumPart
 
 
-def archive_partitions(backup: Backup, sieve: Sieve, wanted: int) -> list[ArchivePart]:
-    """Return a backup in about so many parts, and one more that checks its sum; raises BackupError."""
+def archive_partitions(backup: Backup, conditions: Conditions, wanted: int) -> list[ArchivePart]:
+    """Return about `wanted` parts of a backup, and one that checks its SHA-256. Raises BackupError."""
     if backup.messages == 0:
         return []
-    number = max(min(wanted, backup.data.size // MIN_PART_BYTES, MAX_ZIPPED_PARTS if backup.data.zipped else wanted), 1)
+    count = max(min(wanted, backup.data.size // MIN_PART_BYTES, MAX_ZIPPED_PARTS if backup.data.zipped else wanted), 1)
     content = Content(backup.data)
     try:
-        second = content.read(0, len(MAGIC)) == MAGIC
+        is_version_2 = content.read(0, len(MAGIC)) == MAGIC
     finally:
         content.close()
     parts: Sequence[ArchivePart] = (
-        _records_parts(backup, sieve, number) if second else _blocks_parts(backup, sieve, number)
+        _records_parts(backup, conditions, count) if is_version_2 else _blocks_parts(backup, conditions, count)
     )
     return [*parts, SumPart(backup.data, backup.sha256)] if parts and backup.sha256 else [*parts]
 
 
 def read_archive(part: ArchivePart, shape: RowShape) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a part; raises BackupError, which says where the archive is damaged."""
+    """Yield the rows of a part. Raises BackupError, which names the place of damage."""
     if isinstance(part, SumPart):
         _check_sum(part)
         return
-    pattern = part.sieve.pattern()
+    pattern = part.conditions.pattern()
     gone = int_array(tuple(part.gone) if isinstance(part, BlocksPart) else ())
     content = Content(part.data, part.blocks[0].mark if isinstance(part, BlocksPart) else part.mark)
     try:
@@ -324,10 +325,10 @@ def read_archive(part: ArchivePart, shape: RowShape) -> Iterator[pa.RecordBatch]
         else:
             pieces = iter(RecordReader(content, part.at, part.stop, shape).rows, None)
         for rows in pieces:
-            kept = part.sieve.sifted(rows, pattern, gone)
+            kept = part.conditions.filtered(rows, pattern, gone)
             if len(kept.seqs):
                 yield shape.batch(part.stream, kept)
-            if part.sieve.ends_with(rows):
+            if part.conditions.ends_with(rows):
                 break
     finally:
         content.close()
@@ -344,15 +345,18 @@ def _check_sum(part: SumPart) -> None:
         raise BackupError(f"{part.data.path} is damaged: its SHA-256 is not the one in its manifest")
 
 
-def _blocks_parts(backup: Backup, sieve: Sieve, number: int) -> list[BlocksPart]:
-    """Version 1 by its block files; what says that messages are gone is looked for only where some are."""
+def _blocks_parts(backup: Backup, conditions: Conditions, count: int) -> list[BlocksPart]:
+    """Return parts of an archive of version 1, cut between block files.
+
+    Deletions are searched for only if messages are missing.
+    """
     content = Content(backup.data)
     try:
         blocks = list(blocks_in(content))
     finally:
         content.close()
     gone = frozenset[int]() if backup.whole else _gone(backup, blocks)
-    bounded = _from(sieve, backup.first_seq)
+    bounded = _from_first(conditions, backup.first_seq)
     ends = [*(block.first_seq for block in blocks[1:]), 0]
     kept = [
         block for block, end in zip(blocks, ends, strict=True) if not _outside(bounded, block.first_seq, end or None)
@@ -360,7 +364,7 @@ def _blocks_parts(backup: Backup, sieve: Sieve, number: int) -> list[BlocksPart]
     total, groups = sum(block.size for block in kept), list[list[Block]]()
     done = 0
     for block in kept:
-        if len(groups) * total <= done * number:
+        if len(groups) * total <= done * count:
             groups.append([])
         groups[-1].append(block)
         done += block.size
@@ -371,26 +375,26 @@ def _blocks_parts(backup: Backup, sieve: Sieve, number: int) -> list[BlocksPart]
 
 
 def _among(gone: frozenset[int], group: Sequence[Block], following: Sequence[Block]) -> frozenset[int]:
-    """Return those of the sequences that may lie in a group of blocks, all that a task has to know of."""
+    """Return the sequences of `gone` that may be in a group of blocks; `following` is the group after it."""
     first = group[0].first_seq
     end = following[0].first_seq if following else 0
     return frozenset(seq for seq in gone if first <= seq and (not end or seq < end))
 
 
-def _from(sieve: Sieve, first_seq: int | None) -> Sieve:
-    """Return the sieve without what limits had dropped already, which blocks still have."""
-    first = max(sieve.first or 0, first_seq or 0) or None
-    return Sieve(first, sieve.last, sieve.since_ns, sieve.until_ns, sieve.filters)
+def _from_first(conditions: Conditions, first_seq: int | None) -> Conditions:
+    """Return the conditions without messages before `first_seq`: limits removed them, but blocks still hold them."""
+    first = max(conditions.first or 0, first_seq or 0) or None
+    return Conditions(first, conditions.last, conditions.since_ns, conditions.until_ns, conditions.filters)
 
 
-def _outside(sieve: Sieve, first: int, end: int | None) -> bool:
-    """Return whether nothing from sequence `first` to before `end` is wanted; 0 and None stand for not known."""
-    above = bool(first) and sieve.last is not None and first > sieve.last
-    return above or (end is not None and sieve.first is not None and end <= sieve.first)
+def _outside(conditions: Conditions, first: int, end: int | None) -> bool:
+    """Return whether no sequence from `first` to before `end` meets the conditions; 0 and None are unknown bounds."""
+    above = bool(first) and conditions.last is not None and first > conditions.last
+    return above or (end is not None and conditions.first is not None and end <= conditions.first)
 
 
 def _gone(backup: Backup, blocks: Sequence[Block]) -> frozenset[int]:
-    """Return the sequences that any block says are gone; reads them all."""
+    """Return the sequences that blocks record as deleted. Reads all blocks."""
     content = Content(backup.data)
     try:
         return frozenset(seq for block in blocks for seq in gone_in(content, block) if seq >= (backup.first_seq or 0))
@@ -398,31 +402,31 @@ def _gone(backup: Backup, blocks: Sequence[Block]) -> frozenset[int]:
         content.close()
 
 
-def _records_parts(backup: Backup, sieve: Sieve, number: int) -> list[RecordsPart]:
-    """Version 2 by where it can be cut.
+def _records_parts(backup: Backup, conditions: Conditions, count: int) -> list[RecordsPart]:
+    """Return parts of an archive of version 2, cut where records are found to begin (`cut_behind`).
 
-    Only what lies behind the last wanted sequence is left out: a cut is proven by reading up to it.
+    Parts before the first wanted sequence are kept, since only reading up to a cut proves it.
     """
     cuts = [Cut(Mark(), _first_message(backup.data), 0)]
-    total = _content_bytes(backup.data) if number > 1 else 0
+    total = _content_bytes(backup.data) if count > 1 else 0
     content = Content(backup.data)
     try:
-        for part in range(1, number):
-            cut = cut_behind(content, max(part * total // number, content.mark.at))
+        for part in range(1, count):
+            cut = cut_behind(content, max(part * total // count, content.mark.at))
             if cut is not None and cut.at > cuts[-1].at:
                 cuts.append(cut)
     finally:
         content.close()
     stops = [*(cut.at for cut in cuts[1:]), None]
     return [
-        RecordsPart(backup.stream, backup.data, cut.mark, cut.at, stop, sieve)
+        RecordsPart(backup.stream, backup.data, cut.mark, cut.at, stop, conditions)
         for cut, stop in zip(cuts, stops, strict=True)
-        if sieve.last is None or cut.seq < sieve.last
+        if conditions.last is None or cut.seq < conditions.last
     ]
 
 
 def _first_message(data: DataFile) -> int:
-    """Return the place where the messages of version 2 begin."""
+    """Return the place where the messages of an archive of version 2 begin."""
     content = Content(data)
     try:
         return first_message(content)
@@ -431,7 +435,7 @@ def _first_message(data: DataFile) -> int:
 
 
 def _content_bytes(data: DataFile) -> int:
-    """Return the length of an archive when decoded, by the heads of its frames."""
+    """Return the decoded length of an archive, from the heads of its frames."""
     content = Content(data)
     try:
         return content.total()
@@ -440,10 +444,10 @@ def _content_bytes(data: DataFile) -> int:
 
 
 class BackupReader(DataSourceReader):
-    """Plans the reading of a backup on the driver, which has to find it as tasks do, and reads it in tasks."""
+    """Reads a backup: the driver plans parts, tasks read them; both need it under the same path."""
 
     def __init__(self, options: Options, shape: RowShape) -> None:
-        """Raise OptionError where options name the stream twice."""
+        """Read the options. Raises OptionError if they name the stream twice."""
         self._shape = shape
         self._path = str(options["backup"])
         self._streams = _stream_patterns(options)
@@ -459,7 +463,7 @@ class BackupReader(DataSourceReader):
         )
 
     def partitions(self) -> list[InputPartition]:
-        """Return the parts of all streams that are read; none where nothing is wanted."""
+        """Return the parts of all streams to read, none if the filters exclude everything."""
         found = backups_at(self._path)
         chosen = [each for each in found if self._streams is None or _fits(each.stream, self._streams)]
         if not chosen:
@@ -479,13 +483,13 @@ class BackupReader(DataSourceReader):
     def _parts_of(self, backup: Backup, share: int) -> list[ArchivePart]:
         first, last = self._bounds(backup)
         wanted = self._wanted
-        sieve = Sieve(first, last, wanted.since_ns, wanted.until_ns, wanted.subjects or ())
-        return [] if first > last else archive_partitions(backup, sieve, share)
+        conditions = Conditions(first, last, wanted.since_ns, wanted.until_ns, wanted.subjects or ())
+        return [] if first > last else archive_partitions(backup, conditions, share)
 
     def _bounds(self, backup: Backup) -> tuple[int, int]:
-        """Return the first and the last sequence wanted of a stream."""
+        """Return the first and the last sequence to read of a stream."""
         newest = (1 << 63) - 1 if backup.last_seq is None else backup.last_seq
-        first, last = _said(self._start, backup.stream, EARLIEST), _said(self._end, backup.stream, LATEST)
+        first, last = _offset_of(self._start, backup.stream, EARLIEST), _offset_of(self._end, backup.stream, LATEST)
         if first > newest + 1:
             check_said("startingOffsets", first, backup.stream, newest, fail=self._fail)
         check_said("endingOffsets", last, backup.stream, newest, fail=self._fail)
@@ -494,16 +498,16 @@ class BackupReader(DataSourceReader):
         return max(first, self._wanted.first or 1), min(last, last if self._wanted.last is None else self._wanted.last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part; Spark makes up one of its own where there are none, and it has no rows."""
+        """Yield the rows of a part; the part that Spark makes up if there are none has no rows."""
         if isinstance(partition, get_args(ArchivePart)):
             yield from read_archive(partition, self._shape)
 
 
 class BackupPushdownReader(BackupReader):
-    """The same, with the part of WHERE that can be applied before a message is a row."""
+    """Reader of a backup that applies some conditions of WHERE before it makes rows."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take filters over, and return those that Spark has to look at as well."""
+        """Keep the filters that this reader applies, and return those that Spark has to apply as well."""
         self._wanted, left = push(filters, self._wanted)
         return left
 
@@ -514,7 +518,7 @@ def backup_reader(options: Options, shape: RowShape) -> BackupReader:
 
 
 def _stream_patterns(options: Options) -> tuple[str, ...] | None:
-    """Return the names or the pattern of the streams to read, None for all that the backup has."""
+    """Return the names or the pattern of the streams to read, None for all streams of the backup."""
     said = [name for name in ("stream", "streamPattern") if options.given(name)]
     if len(said) + bool(options.path) > 1:
         raise OptionError("stream, streamPattern and load() each name what to read of a backup: give one of them")
@@ -527,8 +531,8 @@ def _fits(stream: str, patterns: Iterable[str]) -> bool:
     return any(stream == each or fnmatchcase(stream, each) for each in patterns)
 
 
-def _said(offsets: str | dict[str, int] | None, stream: str, default: int) -> int:
-    """Return the sequence that an option of offsets gives a stream, or EARLIEST or LATEST."""
+def _offset_of(offsets: str | dict[str, int] | None, stream: str, default: int) -> int:
+    """Return the sequence that an offset option gives for a stream, or EARLIEST or LATEST."""
     if isinstance(offsets, dict):
         return offsets.get(stream, default)
     return {"earliest": EARLIEST, "latest": LATEST}.get(offsets or "", default)

@@ -26,7 +26,8 @@ from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import ServerProcess, as_released, reference_binary
+from natsctl.testing.process import ServerProcess, reference_binary
+from tests.support.differential import as_released
 
 CONFIG: Final = """
 accounts {

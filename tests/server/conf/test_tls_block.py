@@ -177,6 +177,12 @@ def test_what_is_wrong_with_websocket_is_told(tmp_path: Path, clear: str, text: 
     assert complaint in str(caught.value)
 
 
+def test_an_unknown_user_of_websocket_is_reported_in_its_block(tmp_path: Path, clear: str) -> None:
+    users = "authorization { users: [{user: b, password: x}] }\nno_auth_user: b\n"
+    with pytest.raises(ConfError, match=r"nats.conf:3: .*\"a\" not present"):
+        read(tmp_path, f"{users}websocket {{ {clear}, no_auth_user: a }}")
+
+
 def test_own_logins_do_not_go_with_users(tmp_path: Path, clear: str) -> None:
     for given, what in (("user: a, password: b", "username"), ("token: t", "token")):
         users = "authorization { users: [ {user: a, password: b} ] }"

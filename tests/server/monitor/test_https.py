@@ -15,8 +15,9 @@ import pytest
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, ServerProcess, as_released, reference_binary
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support import patient_client
+from tests.support.differential import as_released
 
 from .test_reference import OF_BUILDS, PASSING, drop, monitoring_port, shape
 

@@ -15,8 +15,9 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ConsumerConfig, StreamSource
 
-from natsctl.testing.process import Kind, ServerProcess, as_released, reference_binary
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support import patient_client
+from tests.support.differential import as_released
 
 CONFIG = """
 http: 127.0.0.1:-1

@@ -18,7 +18,7 @@ from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.spark.source.backups import (
     ArchivePart,
     BackupReader,
-    Sieve,
+    Conditions,
     archive_partitions,
     backup_reader,
     read_archive,
@@ -27,7 +27,7 @@ from natsctl.spark.source.rows import default_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
 
 Row = dict[str, Any]
-EVERYTHING = Sieve()
+EVERYTHING = Conditions()
 
 
 def archive(messages: Sequence[MessageFields], version: int, name: str = "S", batch: int = 100) -> bytes:
@@ -76,11 +76,11 @@ def read_all(of: BackupReader) -> list[Row]:
     return [row for part in of.partitions() for batch in of.read(part) for row in batch.to_pylist()]
 
 
-def parts_of(path: Path, number: int, sieve: Sieve = EVERYTHING) -> list[ArchivePart]:
+def parts_of(path: Path, number: int, conditions: Conditions = EVERYTHING) -> list[ArchivePart]:
     """The parts of a backup of one stream."""
     from natsctl.spark.source.backups import backups_at
 
-    return archive_partitions(backups_at(str(path))[0], sieve, number)
+    return archive_partitions(backups_at(str(path))[0], conditions, number)
 
 
 def batches(parts: Sequence[ArchivePart]) -> list[pa.RecordBatch]:

@@ -25,7 +25,7 @@ from natsctl.client.backup.archives import read_messages
 from natsctl.client.backup.reader import open_backup
 from natsctl.spark.source import backup_records
 from natsctl.spark.source import backups as parts_module
-from natsctl.spark.source.backups import BlocksPart, RecordsPart, Sieve, SumPart
+from natsctl.spark.source.backups import BlocksPart, Conditions, RecordsPart, SumPart
 from natsctl.spark.source.errors import BackupError, OptionError, SequenceResetError, StreamNotFoundError
 from tests.spark.source.backups import (
     archive,
@@ -169,7 +169,7 @@ def _records(number: int, first_seq: int) -> list[bytes]:
 def test_only_what_may_have_wanted_sequences_is_read(version: int, tmp_path: Path, small_parts: None) -> None:
     path = written(tmp_path / "b", some(1_200, 300), version)
 
-    everything, beginning = parts_of(path, 4), parts_of(path, 4, Sieve(first=10, last=20))
+    everything, beginning = parts_of(path, 4), parts_of(path, 4, Conditions(first=10, last=20))
 
     assert len(beginning) < len(everything)
     assert seqs(beginning) == list(range(10, 21))
@@ -178,14 +178,14 @@ def test_only_what_may_have_wanted_sequences_is_read(version: int, tmp_path: Pat
 def test_a_part_ends_with_the_last_wanted_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_records, "_PIECE_BYTES", 4 << 10)
     path = written(tmp_path / "b", some(1_200, 300), 2)
-    (whole,) = parts_of(path, 1, Sieve(last=20))
+    (whole,) = parts_of(path, 1, Conditions(last=20))
     (data,) = [file for file in path.iterdir() if file.stat().st_size > 64 << 10]
     with data.open("r+b") as file:
         file.truncate(data.stat().st_size - 100)
 
     assert seqs([whole]) == list(range(1, 21))
     with pytest.raises(BackupError):
-        seqs(parts_of(path, 1, Sieve(last=1_200)))
+        seqs(parts_of(path, 1, Conditions(last=1_200)))
 
 
 @pytest.mark.parametrize("version", [1, 2])
