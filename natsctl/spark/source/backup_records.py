@@ -73,7 +73,7 @@ def run_at(data: bytes, at: int, stop: int, seq: int, shape: RowShape) -> tuple[
 
 
 def _starts(data: bytes, at: int, safe: int, sizes_at: int) -> list[int]:
-    """Return the places of ordinary records up to the first at or after `safe`; sizes are `sizes_at` bytes after each."""
+    """Return the places of ordinary records up to the first at or after `safe`; sizes are `sizes_at` bytes in."""
     starts: list[int] = []
     while at < safe:
         starts.append(at)
@@ -437,7 +437,7 @@ def _common_end(window: bytes) -> tuple[int, int] | None:
 
 
 def _followed(window: bytes, at: int, seen: set[int]) -> tuple[int, int] | None:
-    """Return where the chain from `at` ends and its last sequence; None if it breaks, is short or joins one in `seen`."""
+    """Return where the chain from `at` ends and its last sequence; None if it breaks, is short or joins a `seen` one."""
     records = last = 0
     chain: list[int] = []
     while True:
