@@ -173,7 +173,7 @@ _function_readers: Final[dict[str, Callable[[str, str, list[str]], Function]]] =
 }
 
 
-# What each makes of a token
+# The result of each function for a token
 
 
 def piece_of(function: Function, draw: Callable[[int], int]) -> Piece:

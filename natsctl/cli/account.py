@@ -300,7 +300,7 @@ REPORT_VERBS = (
 
 VERBS = (
     Verb("info, nfo, i", info, answer="cli.account:AccountOverview"),
-    Verb("report, rep", REPORT_VERBS, "Show the account's connections and what they move"),
+    Verb("report, rep", REPORT_VERBS, "Show the account's connections and their traffic"),
     Verb(
         "tls",
         tls,

@@ -94,7 +94,7 @@ CREATED = (
     *STORED,
     Flag("--dedup", ON, "dedup", "give every message an id for deduplication"),
     Flag("--dedupwindow", DURATION, "dedupwindow_ns", "duplicate window of a stream that is created", default="2m"),
-    Flag("--persistasync", ON, "persistasync", "let a stream that is created ack before it has written"),
+    Flag("--persistasync", ON, "persistasync", "a stream that is created may ack before it writes"),
 )
 BATCH = (Flag("--batch", WHOLE, "batch", "messages in a batch, or in flight at once", default="500"),)
 FLOW = (Flag("--max-outstanding-acks", WHOLE, "max_outstanding_acks", "most outstanding acks", default="1"),)
@@ -229,7 +229,7 @@ def _show(report: Report, json: bool) -> None:
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PACED, *STORED, *HISTORY, *PURGE))
 def put(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
-    """Put values into a bucket, which is made if it is not there."""
+    """Put values into a bucket, which is created if it does not exist."""
     bench(ctx, "kv put", given, reported, force=force)
 
 
@@ -279,9 +279,9 @@ def ordered(ctx: typer.Context, given: Given, reported: Reported, force: Force =
 
 @flagged((*READING, *CONSUMER, *BATCH, *FILTER, *PURGE))
 def consume(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
-    """Read through a durable consumer with pull requests that are renewed all the time; the clients share the messages.
+    """Read through a durable consumer with continuous pull requests; the clients share the messages.
 
-    A consumer that is made for it is removed at the end; one that exists is used as it is, and stays.
+    A consumer that it creates is removed at the end; one that exists is used as it is, and stays.
     """
     bench(ctx, "js consume", given, reported, force=force)
 
@@ -290,20 +290,20 @@ def consume(ctx: typer.Context, given: Given, reported: Reported, force: Force =
 def fetch(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
     """Read through a durable consumer, one batch after the other; the clients share the messages.
 
-    A consumer that is made for it is removed at the end; one that exists is used as it is, and stays.
+    A consumer that it creates is removed at the end; one that exists is used as it is, and stays.
     """
     bench(ctx, "js fetch", given, reported, force=force)
 
 
 @flagged(READING)
 def get_sync(ctx: typer.Context, given: Given, reported: Reported) -> None:
-    """Read messages with direct gets, each when the one before it has come."""
+    """Read messages with direct gets, one after the other."""
     bench(ctx, "js get sync", given, reported)
 
 
 @flagged((*READING, *BATCH, *FILTER))
 def get_batch(ctx: typer.Context, given: Given, reported: Reported) -> None:
-    """Read messages with direct gets of many at once."""
+    """Read messages with direct gets in batches."""
     bench(ctx, "js get batch", given, reported)
 
 
@@ -315,7 +315,7 @@ def sync(ctx: typer.Context, subject: Subject, given: Given, reported: Reported,
 
 @flagged((*STORING, *BATCH))
 def asynchronous(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
-    """Publish to a stream, a batch of messages before all their acks are waited for."""
+    """Publish to a stream in batches, each after the acks of the one before."""
     bench(ctx, "js pub async", given, reported, subject=subject, force=force)
 
 

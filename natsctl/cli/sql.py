@@ -320,7 +320,7 @@ def sql(
         bool, typer.Option("--explain", help="show how the query would be answered", show_default=False)
     ] = False,
     use_spark: Annotated[
-        bool, typer.Option("--spark", help="let Spark answer even what the server can", show_default=False)
+        bool, typer.Option("--spark", help="use Spark even if the server alone can answer", show_default=False)
     ] = False,
     watch: Watch = None,
     rounds: Rounds = 0,
@@ -332,7 +332,7 @@ def sql(
     text). Buckets have bucket, key, revision, operation, timestamp and value. How many messages there are, also by
     subject, and the first and last sequence come from the server; anything else is read and answered by Spark.
 
-    With --watch the query is asked anew each time, of all that is there then.
+    --watch runs the query again each time, on all messages that exist then.
     """
     every_s = watch_seconds(watch, rounds)
     shown = OutputOptions(json=json, csv=csv, every_s=every_s, rounds=rounds, limit=rows_shown(limit, json or csv))

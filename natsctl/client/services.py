@@ -167,14 +167,14 @@ async def _question(connection: Connection, verb: str, service: str, instance: s
     subject = ".".join(filter(None, (PREFIX, verb, service, instance)))
     if not is_valid_subject(subject) or "*" in subject or ">" in subject or subject.count(".") > 3:
         raise UsageError(f"{service!r} is not a service name")
-    awaited = ReplyLimits(limit=1 if instance else 0)
+    limits = ReplyLimits(limit=1 if instance else 0)
     found = []
     try:
-        async for message, rtt_ns in ask(connection, Outgoing(subject, b""), awaited):
+        async for message, rtt_ns in ask(connection, Outgoing(subject, b""), limits):
             raw = parse_object(message.body, subject)
             found.append(ServiceAnswer(raw, _typed(raw, verb, subject), rtt_ns))
     except UnreachableError as failure:
-        raise _nobody(failure, service, instance) from failure
+        raise _unanswered(failure, service, instance) from failure
     return found
 
 
@@ -187,7 +187,7 @@ def _typed(raw: dict[str, Any], verb: str, subject: str) -> Any:
         raise ProtocolError(f"the answer on {subject} is not understood: {failure}") from failure
 
 
-def _nobody(failure: UnreachableError, service: str, instance: str) -> UnreachableError:
+def _unanswered(failure: UnreachableError, service: str, instance: str) -> UnreachableError:
     if instance:
         text, hint = f"no instance {instance} of service {service} answered", f"natsctl service ls {service}"
     elif service:

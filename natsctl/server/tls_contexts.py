@@ -206,8 +206,8 @@ class TlsLayer:
             view = view[self.connection.write(view) :]
         return self._outgoing.read()
 
-    def farewell(self) -> bytes:
-        """Return the record that ends a connection."""
+    def closing_alert(self) -> bytes:
+        """Return the record that ends the connection (close_notify)."""
         if self.done:
             with suppress(ssl.SSLError, OSError):  # the other side has not answered, or an alert has cut it off
                 self.connection.unwrap()
@@ -238,7 +238,7 @@ class SecureTransport(asyncio.Transport):
     def close(self) -> None:
         """Send the closing alert and close after all output was written."""
         if not self._raw.is_closing():
-            self._raw.write(self._layer.farewell())
+            self._raw.write(self._layer.closing_alert())
         self._raw.close()
 
     def abort(self) -> None:

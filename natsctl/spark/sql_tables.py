@@ -285,7 +285,7 @@ class Catalogue:
             other = found.setdefault(name.lower(), table)
             if other.stream != table.stream:
                 raise UsageError(
-                    f"{other.stream} and {table.stream} cannot be in one query: Spark tells no case of letters apart"
+                    f"{other.stream} and {table.stream} cannot be in one query: Spark ignores the case of names"
                 )
         return list(found.values())
 

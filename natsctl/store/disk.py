@@ -1,4 +1,4 @@
-"""The only door to the file system: what the log asks of a disk, and the real one.
+"""The only access to the file system: the operations that the log needs, and the real disk.
 
 Paths are relative to the disk's root, with `/` between parts. Errors are OSError with its errno. A simulated disk
 implements the same two protocols.

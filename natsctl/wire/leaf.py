@@ -151,7 +151,7 @@ def _interest(fields: list[bytes]) -> Op:
     if len(fields) == 1:
         return (LEAF_SUB, fields[0], b"", 1)
     if len(fields) == 3:
-        # What is no weight counts as one member. Source: nats-server, processLeafSub.
+        # An invalid weight counts as one member. Source: nats-server, processLeafSub.
         return (LEAF_SUB, fields[0], fields[1], max(parse_size(fields[2]), 1))
     raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to LS+")
 

@@ -189,7 +189,7 @@ def _unsubscribe(fields: list[bytes]) -> Op:
     if len(fields) == 1:
         return (UNSUB, fields[0], 0)
     if len(fields) == 2:
-        # What is not a number counts as not given. Source: seen on nats-server.
+        # An invalid number counts as none. Source: seen on nats-server.
         return (UNSUB, fields[0], max(parse_size(fields[1]), 0))
     raise ProtocolViolationError(FaultKind.MALFORMED, f"{len(fields)} arguments to UNSUB")
 

@@ -190,7 +190,7 @@ class Login:
         first, self.connected = not self.connected, True
         session.apply(options)
         if first:
-            # The greeting went out and came back as CONNECT: a first guess until a ping tells.
+            # The time from INFO to CONNECT is a first estimate of the round trip, until a PING measures it.
             session.rtt_ns = max(session.broker.clock.now_ns() - session.start_ns, 0)
             session.on_connected()
         if session.verbose:

@@ -161,7 +161,7 @@ class SessionPermissions:
 
     def __init__(self, permissions: Permissions, clock: Clock) -> None:
         publish, subscribe, responses = permissions.publish, permissions.subscribe, permissions.responses
-        # Who may answer may do nothing else, unless it is said. An empty list to subscribe from is none.
+        # With allow_responses and no list, nothing but responses may be published. An empty subscribe list is no list.
         allow = () if responses is not None and publish.allow is None else publish.allow
         self._publish = None if allow is None else Patterns(pattern for pattern in allow if " " not in pattern)
         self._deny_publish = Patterns(pattern.split()[0] for pattern in publish.deny)

@@ -118,7 +118,7 @@ def _publish(exporter: Account, sample: Sample, metric: ServiceLatency) -> None:
     exporter.publish(sample.subject.encode(), b"", b"", encode(metric))
 
 
-# Which requests are measured
+# The choice of requests to measure
 
 
 def is_measured(exporter: Account, latency: Latency, header: bytes) -> tuple[bool, Trace | None]:

@@ -151,10 +151,10 @@ class AcceptedLink(LeafLink):
         return self._shown
 
     def still_holds(self) -> bool:
-        """Return whether the other side would be let in as the same now; asked after the users changed."""
+        """Return whether the login would get the same grant after users have changed."""
         auth = self._leafs.authenticator
         if auth is None or self._shown is None:
-            return auth is None and self.login.grant == self._leafs.anybody
+            return auth is None and self.login.grant == self._leafs.open_grant
         return auth.still_holds(self.login.grant, replace(self._shown, now_ns=self.broker.clock.now_ns()))
 
     def tick(self) -> None:

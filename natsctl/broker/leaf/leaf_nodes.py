@@ -83,28 +83,28 @@ class LeafLinks:
 
     @property
     def authenticator(self) -> Authenticator | None:
-        """Authenticator, None where every client is accepted."""
+        """Authenticator, None if every leaf node is accepted."""
         return self.options.auth or self.broker.options.auth
 
     @property
-    def anybody(self) -> Grant:
-        """Grant of every client where there are no users."""
+    def open_grant(self) -> Grant:
+        """Grant of every leaf node if no users are configured."""
         return Grant("", self.options.account or GLOBAL_ACCOUNT)
 
     def accepted(self) -> list[AcceptedLink]:
-        """Return the links that were made to us."""
+        """Return the links that other servers opened."""
         return [link for link in self.links.values() if isinstance(link, AcceptedLink)]
 
     def review(self) -> None:
-        """Close the links that were made to us and would not be let in as the same any more."""
+        """Close the accepted links whose login would no longer get the same grant."""
         for link in self.accepted():
             if link.registered and not link.still_holds():
                 link.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
-        """Return what who connects is let in as, or why not, or how that is found out."""
+        """Return the grant for a login, its refusal, or a comparison that is still pending."""
         auth = self.authenticator
-        return auth.authenticate(credentials) if auth is not None else self.anybody
+        return auth.authenticate(credentials) if auth is not None else self.open_grant
 
     def info(self, link: LeafLink) -> LeafInfo:
         """Return what this server says of itself."""

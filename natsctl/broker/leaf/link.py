@@ -275,7 +275,7 @@ class LeafLink(Session):
         at = reply.find(b"@") if reply.startswith(b"$JS.ACK.") else -1
         if at > 0 and at + 1 < len(reply) and reply.count(b".", 0, at) >= ACK_DOTS:
             reply, shown = reply[:at], reply[at + 1 :]
-        # A mapped message was not sent to anybody's group: those of where it goes are served.
+        # A message that is mapped here names no groups of its new subject, so each group there gets it.
         account.relay(to, shown, reply, header, payload, self, queues if queues or to == subject else None)
 
     # --- interest

@@ -204,9 +204,9 @@ def _egress(event: dict[str, Any]) -> str:
 
 
 def _stored(event: dict[str, Any]) -> str:
-    nobody = ", without interest" if event.get("nointerest") else ""
+    without = ", without interest" if event.get("nointerest") else ""
     stream = _word(event, "stream") or "a Stream"
-    return f"to JetStream: {stream} stores it as {_word(event, 'subject')}{nobody}"
+    return f"to JetStream: {stream} stores it as {_word(event, 'subject')}{without}"
 
 
 _EVENTS: dict[str, Callable[[dict[str, Any]], str]] = {

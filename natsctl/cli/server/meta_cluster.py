@@ -190,7 +190,7 @@ def rescue(
     ctx: typer.Context,
     quorum: Annotated[
         int | None,
-        typer.Option("--quorum", metavar="N", help="how many servers are to be enough", min=1, show_default=False),
+        typer.Option("--quorum", metavar="N", help="number of servers that form a quorum", min=1, show_default=False),
     ] = None,
     force: Force = False,
     json: Json = False,

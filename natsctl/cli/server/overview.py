@@ -117,7 +117,7 @@ def ls(
     names: Names = False,
     json: Json = False,
 ) -> None:
-    """List the servers that answer, and with EXPECT fail when they are fewer."""
+    """List the servers that answer; fail if they are fewer than EXPECT."""
     from natsctl.cli.output import console, width
     from natsctl.cli.render.server_reports import SERVERS, render_census
     from natsctl.cli.render.tables import sorted_rows
@@ -144,7 +144,7 @@ def ping(
     show_id: bool = typer.Option(False, "--id", help="also the servers' ids", show_default=False),
     json: Json = False,
 ) -> None:
-    """Show how quickly each server answers, and with EXPECT fail when they are fewer."""
+    """Show how quickly each server answers; fail if they are fewer than EXPECT."""
     from natsctl.client.system.system_account import System
 
     census = session_of(ctx).run(lambda manager: System(manager).ping(scope_of(given, expect)))
@@ -177,7 +177,7 @@ def suggesting_server() -> Iterator[None]:
 
 
 def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> None:
-    """Show one server: the one of that name or id, else the one connected to."""
+    """Show a server by name or id, else the one connected to."""
     from natsctl.client.system.system_account import System
 
     with suggesting_server():
@@ -192,7 +192,7 @@ def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> Non
 
 
 def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
-    """Make a server reload its configuration file."""
+    """Reload a server's configuration file."""
     from natsctl.client.system.system_account import System
 
     session = session_of(ctx)
@@ -287,7 +287,7 @@ def account_info(
     host: Annotated[str, typer.Option("--host", metavar="SERVER", help="the server to ask", show_default=False)] = "",
     json: Json = False,
 ) -> None:
-    """Show an account: what it may do, imports and exports."""
+    """Show an account: limits, imports and exports."""
     from natsctl.client.system.system_account import System
 
     session = session_of(ctx)

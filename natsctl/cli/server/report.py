@@ -301,7 +301,7 @@ def accounts(
     expect: Expect = 0,
     top_rows: Top = 1000,
 ) -> None:
-    """Show accounts with the connections that they have and what those have moved, or the connections of one."""
+    """Show accounts with their connections and traffic, or the connections of one."""
     if account and not view.json:
         _connections(ctx, {**given, "--account": account}, view, expect, top_rows)
         return

@@ -119,7 +119,7 @@ class BackupWriter:
             FileSum(name=name_of_data, bytes=self.data_bytes, sha256=self._digest.hexdigest()),
         ]
         try:
-            # What goes into a single file is synced there, once: three syncs less for each stream of an account.
+            # A single file is synced once, when it is complete: three syncs less for each stream of an account.
             settle: Callable[[IO[bytes]], None] = _flush if self._single else _sync
             settle(self._data)
             self._data.close()

@@ -103,13 +103,13 @@ async def service(client: Client) -> None:
 
     def judge(number: int, answer: Answer) -> int:
         if answer[0].startswith(b"NATS/1.0 "):
-            raise _nobody_serves(failed_status(client.load.subject, answer[0]))
+            raise _without_service(failed_status(client.load.subject, answer[0]))
         return len(make.body)
 
     await _each(client, asker, make.one, judge)
 
 
-def _nobody_serves(failure: NatsctlError) -> NatsctlError:
+def _without_service(failure: NatsctlError) -> NatsctlError:
     failure.hint = "start natsctl bench service serve with the same subject first"
     return failure
 

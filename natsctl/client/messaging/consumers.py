@@ -518,7 +518,7 @@ class OrderedReader:
             return
         await subscription.stop()
         prefix = self._manager.connection.target.api_prefix
-        # Who may make a consumer may not always delete one; the server removes it by itself later.
+        # A user that may create a consumer may not always delete it; the server removes it by itself later.
         with contextlib.suppress(NatsctlError):
             await self._manager.requests.exchange(
                 endpoints.CONSUMER_DELETE.subject(self._stream, self._name, prefix=prefix), b"", once=True

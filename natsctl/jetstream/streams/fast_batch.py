@@ -104,7 +104,7 @@ MAX_FLOW: Final = 500
 
 
 class Stored(NamedTuple):
-    """Messages of a batch, neighbours in it and in the stream, that are not durable yet."""
+    """Messages of a batch, consecutive in it and in the stream, that are not durable yet."""
 
     seq: int
     """Sequence of the last one."""

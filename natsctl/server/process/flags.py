@@ -382,7 +382,7 @@ JetStream Options:
         --sync <policy>              When messages are synced to disk: always (before every ack; default),
                                      a duration such as 1s, or never
         --archive_version <1|2>      Format of stream snapshots: 2, as nats-server 2.15 writes them (default),
-                                     or 1, which every nats-server restores; both are understood always
+                                     or 1, which every nats-server restores; both can be restored
         --apply <path>               Carry out these documents (files, folders; again for more) before clients can
                                      connect; `natsctl apply` does the same to a server that runs
         --apply_account <account>    The account that they are for, where more than one has JetStream
@@ -392,10 +392,10 @@ Logging Options:
     -l, --log <file>                 File to redirect log output
     -T, --logtime                    Timestamp log entries (default: true)
         --logtime_utc                Timestamps in UTC instead of the local time zone
-        --log_size_limit <bytes>     Size after which a log file is put aside
+        --log_size_limit <bytes>     Size at which a log file is renamed and a new one begun
         --max_traced_msg_len <len>   Bytes of a message that a trace shows
     -D, --debug                      Enable debugging output
-    -V, --trace                      Trace what connections send and receive
+    -V, --trace                      Trace the protocol of connections
     -DV, -VV, -DVV                   Debug and trace, trace, debug and trace
 
 Authorization Options:

@@ -93,7 +93,7 @@ def _found_format(place: Path) -> Format:
         return FORMATS[found.pop()] if found else PARQUET
     known = named_format(place.name)
     if known is None:
-        raise UsageError(f"{place} has no ending that tells its format", hint=f"give --format {'|'.join(FORMATS)}")
+        raise UsageError(f"{place} has no ending that names its format", hint=f"give --format {'|'.join(FORMATS)}")
     return known
 
 

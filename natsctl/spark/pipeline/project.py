@@ -465,7 +465,7 @@ libraries:
       include: transformations/**
 """
 _OWN: Final = """\
-# What natsctl adds: streams as views and as sinks. Every option of docs/spark.md goes below a name.
+# Additions of natsctl: streams as views and as sinks. Every option of docs/spark.md goes below a name.
 streams:
   {stream}: {{}}                # FROM STREAM {quoted}, from the first message on, unless startingOffsets says otherwise
 sinks:

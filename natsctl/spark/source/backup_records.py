@@ -437,7 +437,7 @@ def _common_end(window: bytes) -> tuple[int, int] | None:
 
 
 def _followed(window: bytes, at: int, seen: set[int]) -> tuple[int, int] | None:
-    """Return where the chain from `at` ends and its last sequence; None if it breaks, is short or joins a `seen` one."""
+    """Return where the chain from `at` ends and its last sequence; None if broken, short or joining a `seen` one."""
     records = last = 0
     chain: list[int] = []
     while True:

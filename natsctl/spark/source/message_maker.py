@@ -53,7 +53,7 @@ class Roles:
     order: tuple[str, ...]
     """Columns by which a task sorts its rows."""
     origin: tuple[str, ...] = ()
-    """The columns of stream and sequence that reading gave, which tell rows apart that are alike."""
+    """Columns of stream and sequence that reading gave, by which rows of equal content differ."""
 
 
 class _Columns:
@@ -196,7 +196,7 @@ def json_values(column: pa.Array) -> list[str]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value as JSON knows it; `kind` tells maps from lists of pairs, which pyarrow shows alike."""
+    """Return a value as JSON knows it; `kind` distinguishes maps from lists of pairs, which pyarrow returns alike."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if pa.types.is_struct(kind):

@@ -86,7 +86,7 @@ class Window:
 
         Rows that are alike may have any of the messages with their content, but those by which other rows of this task
         were acknowledged: a server that has forgotten an id stores a second message under it, so that ids alone do not
-        tell them apart.
+        distinguish them.
         """
         counted = frozenset[bytes]().union(*(part.counted for part in parts))
         taken = self._acknowledged.sequences(stored.stream) - counted if self._acknowledged else set[bytes]()

@@ -199,7 +199,7 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
 
 _QUERY = "sql.streaming.queryId"
 _BATCH = "streaming.sql.batchId"
-"""What Spark gives the tasks of a micro-batch; both are in the checkpoint, and the same after a restart."""
+"""Local properties of the tasks of a micro-batch; both are in the checkpoint, and the same after a restart."""
 
 
 class JetStreamStreamWriter(DataSourceStreamArrowWriter):
