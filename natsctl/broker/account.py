@@ -306,7 +306,7 @@ class Account:
         return recipients
 
     def run_recipient(self, subject: bytes, origin: Session, headed: bool) -> PublishBatchHandler | None:
-        """Return what takes runs of messages that `origin` publishes on `subject`, if it is the only recipient.
+        """Return the handler for runs of messages that `origin` publishes on `subject`, if it is the only recipient.
 
         Runs with headers (`headed`) are for handlers alone.
         """

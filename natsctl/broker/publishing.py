@@ -164,7 +164,7 @@ def _values(header: bytes) -> Values:
 
 
 def _rest_of_line(header: bytes) -> bytes:
-    """Return what stands after the colon of the destination."""
+    """Return the rest of the header line of the trace destination."""
     start = header.index(TRACE_DEST) + len(TRACE_DEST)
     return header[start : header.index(b"\r\n", start)]
 

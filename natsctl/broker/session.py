@@ -282,7 +282,7 @@ class Session:
         self.write(encode_info(self.broker.info_json(self, connect_info=connect_info, lame_duck=lame_duck)))
 
     def take_output(self) -> list[bytes]:
-        """Return what waits to be written, in order; it is no longer pending here."""
+        """Remove and return the output that waits to be written, in order."""
         out = self.out
         self.out = []
         self.pending_bytes = 0
@@ -500,7 +500,7 @@ class Session:
         return True
 
     def publisher(self) -> Callable[[bytes, bytes, bytes, bytes, Session | None], int]:
-        """Return what publishes; permissions are for where a mapping leads, so that it is asked once for both."""
+        """Return the account's method for publishing; the checked one applies mappings before permissions."""
         return self.account.publish_from if self.permit is None else self.account.publish_checked
 
     def _is_forbidden(self, subject: bytes) -> bool:

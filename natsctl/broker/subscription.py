@@ -162,7 +162,7 @@ class DeliveryFilter(Subscription):
 
 
 def delivery_filter_of(sub: Subscription, permit: SessionPermissions | None) -> DeliveryFilter | None:
-    """Return what has to stand for a client's subscription, None where messages may go to it directly."""
+    """Return the filter for a client's subscription, None if it needs none."""
     if permit is None or (permit.replies is None and not permit.must_filter(sub.subject, sub.queue)):
         return None
     return DeliveryFilter(sub, permit)
@@ -179,7 +179,7 @@ COPY_LIMIT: Final = 4096
 
 
 def plain_tail(reply: bytes, payload: bytes) -> bytes:
-    """Return what follows the sid of a message without headers."""
+    """Return the rest of MSG after the sid: reply, size and payload."""
     size = len(payload)
     tail = ((size < 8192 and SIZE_LINES[size]) or _size_line(size)) + payload + b"\r\n"
     return reply + b" " + tail if reply else tail
@@ -193,7 +193,7 @@ def _size_line(size: int) -> bytes:
 
 
 def header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
-    """Return what follows the sid of a message with headers."""
+    """Return the rest of HMSG after the sid: reply, sizes, header and payload."""
     size = len(header)
     tail = b"%d %d\r\n%b%b\r\n" % (size, size + len(payload), header, payload)
     return reply + b" " + tail if reply else tail

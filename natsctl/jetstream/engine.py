@@ -77,7 +77,7 @@ class AccountLifecycle:
             self.follow(account)
 
     def limits_of(self, account: Account) -> AccountLimits | None:
-        """Return what an account may use, None where it has no JetStream."""
+        """Return an account's limits, None if it has no JetStream."""
         named = self._engine.options.accounts
         if account is self._engine.broker.system_account or account.name not in self._engine.broker.accounts:
             return None

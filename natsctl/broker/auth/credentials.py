@@ -187,10 +187,10 @@ class Authenticator(Protocol):
         """Grant of a client without credentials."""
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
-        """Return what the client is let in as, or why not, or how that is found out where it takes long."""
+        """Return the client's grant, its refusal, or the comparison that decides, for another thread."""
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
-        """Return whether a client that was let in as `grant` would be let in as the same now; asked after a reload."""
+        """Return whether a client with `grant` would get the same grant now, after a reload."""
 
 
 class PeerCertificate(msgspec.Struct, frozen=True):

@@ -250,11 +250,11 @@ class Login:
         return self._auth.still_holds(self.grant, credentials)
 
     def follow_listener(self) -> None:
-        """Ask who knows the users now, from here on."""
+        """Use the authenticator that the listener has now."""
         self._auth = self._session.broker.options.auth_of(self._session.connection_type)
 
     def asked_again(self) -> Grant | Refusal:
-        """Return what the client would be let in as now."""
+        """Return the grant or refusal that the client would get now."""
         self.follow_listener()
         if self._auth is None:
             return Grant("", GLOBAL_ACCOUNT)

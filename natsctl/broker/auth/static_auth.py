@@ -178,7 +178,7 @@ class StaticAuthenticator:
         return _grant(user) if user else None
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
-        """Return what the client is let in as, or why not, or how that is found out."""
+        """Return the client's grant, its refusal, or the comparison that decides, for another thread."""
         return self._decide(credentials, self._cost)
 
     def _decide(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:

@@ -77,13 +77,13 @@ class StreamLine:
         self._mapping = PatternMapping(link.subject, link.destination) if link.destination else None
 
     def local(self, subject: bytes) -> bytes:
-        """Return what a message of the exporter is called here."""
+        """Return the subject in this account of a message of the exporter."""
         if self._mapping is not None:
             return self._mapping.apply(subject) or subject
         return subject if self._same else self._to
 
     def asked(self, subject: str) -> str:
-        """Return what a subscription to `subject` here is to take there, empty for nothing."""
+        """Return the exporter's subject for a subscription to `subject` here, "" if they have nothing in common."""
         link = self.link
         found = common(subject, link.local)
         if found is None:

@@ -114,9 +114,9 @@ def carried_back(subject: str, source: str, destination: str) -> str:
 
 
 def common(subject: str, local: str) -> tuple[str, bool] | None:
-    """Return what of a pattern `local` a subscription to `subject` may take, and whether that is only a part of it.
+    """Return the part of a pattern `local` for a subscription to `subject`, and whether `subject` narrows it.
 
-    None where they have nothing in common. What nats-server does not narrow is not narrowed here.
+    None if they have nothing in common. Patterns are narrowed only where nats-server does.
     """
     if subject == local:
         return local, False

@@ -107,7 +107,7 @@ class LeafLinks:
         return auth.authenticate(credentials) if auth is not None else self.open_grant
 
     def info(self, link: LeafLink) -> LeafInfo:
-        """Return what this server says of itself."""
+        """Return the INFO of this server for a link."""
         own, options = self.options, self.broker.options
         return LeafInfo(
             server_id=self.broker.server_id,

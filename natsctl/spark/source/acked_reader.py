@@ -223,7 +223,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._hold(())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return what the consumer has left: not delivered, delivered and not acknowledged, and how often again."""
+        """Return the consumer's backlog: messages not delivered, not acknowledged, and redelivered."""
         status = self._asking(self._durable.status)
         if status is None:
             return None
@@ -247,7 +247,7 @@ class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._receipts.hold(replies, self._seen().ack_wait_s)
 
     def _seen(self) -> About:
-        """Return what is known of the consumer, looked up once; it is made where that is asked for."""
+        """Return the consumer's facts, which are looked up once; `createConsumer` creates it."""
         if self._about is None:
             self._about = self._asking(self._durable.about)
         return self._about

@@ -86,7 +86,7 @@ class Durable:
     filters: tuple[str, ...] = ()
 
     def about(self, api: JetStreamApi) -> About:
-        """Return what is known of the consumer; raises ConsumerUnfitError for one that cannot be acknowledged to."""
+        """Return the consumer's facts. Raises ConsumerUnfitError for one that takes no acknowledgements."""
         try:
             found = api.ask(f"CONSUMER.INFO.{self.stream}.{self.name}")
         except (NotAuthorisedError, NoResponseError):

@@ -276,7 +276,7 @@ def _refuse(_: str) -> Any:
 
 
 def _fit(kind: pa.DataType, settings: JsonSettings) -> Fit:
-    """Return what makes values of a type."""
+    """Return the function that converts values to a type."""
     if pa.types.is_struct(kind):
         return _structs(kind, settings)
     if pa.types.is_list(kind):
@@ -370,7 +370,7 @@ def _structs(kind: pa.StructType, settings: JsonSettings) -> Fit:
 
 
 def _lists(item: Fit) -> Fit:
-    """Return what makes lists; what follows an item that does not fit is read by Spark as if it were outside."""
+    """Return the function that converts lists; Spark reads the rest of a list after a misfit as if it were outside."""
 
     def fit(found: list[Any], faults: _Faults) -> list[Value]:
         lists = _of_type(found, list, faults)
@@ -383,7 +383,7 @@ def _lists(item: Fit) -> Fit:
 
 
 def _maps(item: Fit) -> Fit:
-    """Return what makes maps; one with a value that does not fit is null."""
+    """Return the function that converts maps; a map with a value that does not fit is null."""
 
     def fit(found: list[Any], faults: _Faults) -> list[Value]:
         maps = _of_type(found, dict, faults)

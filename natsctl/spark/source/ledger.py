@@ -63,7 +63,7 @@ def forget(settings: ServerSettings, key: str) -> None:
 
 
 def look_up(settings: ServerSettings, target: str, key: str) -> Stored:
-    """Return what is stored under a key for which there is a note, over a connection of its own."""
+    """Return the messages stored under a key that has a note, over a connection of its own."""
     with Link.open(settings) as link:
         return Ledger(link, settings, target).stored(key)
 
@@ -99,7 +99,7 @@ class Ledger:
         return self._stored_from(earlier, info)
 
     def stored(self, key: str) -> Stored:
-        """Return what all runs have stored under a key for which there is a note."""
+        """Return the messages that all runs have stored under a key that has a note."""
         return self._stored_from(self._first_note(key)[1], self._api.stream_info(self._target))
 
     def _named(self, info: dict[str, Any]) -> dict[str, Any]:

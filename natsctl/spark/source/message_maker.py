@@ -79,18 +79,18 @@ class _Columns:
         return column
 
     def origin(self) -> tuple[str, ...]:
-        """Return the columns of stream and sequence, if both are there as reading gives them; none otherwise."""
+        """Return the columns of stream and sequence if both have the types that reading gives them, else none."""
         found = [self.kinds.get(name, ("", None)) for name in READ_ONLY[:2]]
         fits = isinstance(found[0][1], StringType) and isinstance(found[1][1], IntegralType)
         return tuple(column for column, _ in found) if fits else ()
 
     def left(self) -> tuple[str, ...]:
-        """Return what has no meaning of its own."""
+        """Return the columns without a role."""
         return tuple(name for name in self.names if name not in self.taken)
 
 
 def write_roles(schema: StructType, options: Options) -> Roles:
-    """Return what the columns of a frame mean; raises OptionError for what cannot be written, naming the column."""
+    """Return the roles of a frame's columns. Raises OptionError that names a column that cannot be written."""
     columns = _Columns(schema)
     whole = "value" not in columns.kinds and options["valueFormat"] == "json"
     fixed = options["subject"] or ""
