@@ -217,7 +217,7 @@ class Account:
     def publish_checked(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
     ) -> int:
-        """Deliver what a client publishes to where `mapped` has just said that it goes, and return the recipients."""
+        """Deliver a message to the subject that `mapped` returned for its permission check; return the recipients."""
         return self.publish(self.went_to(subject), reply, header, payload, origin)
 
     def _publish_mapped(

@@ -500,7 +500,7 @@ class Session:
         return True
 
     def publisher(self) -> Callable[[bytes, bytes, bytes, bytes, Session | None], int]:
-        """Return the account's method for publishing; the checked one applies mappings before permissions."""
+        """Return the account's method to publish with; after a permission check, mappings are not applied again."""
         return self.account.publish_from if self.permit is None else self.account.publish_checked
 
     def _is_forbidden(self, subject: bytes) -> bool:
