@@ -1,9 +1,8 @@
 """Backups as tables, without a server: found, split into parts, and read into Arrow columns.
 
 Executors need the standard library and pyarrow only, as for all of this package (`api.archive.s2_rewrite` is sent along
-with it). The structure of frames, tar headers
-and records is checked, but neither the CRC of a frame nor the hash of a record, which Python computes too slowly; if a
-backup has a manifest, a task of its own checks the SHA-256 of the data.
+with it). The structure of frames, tar headers and records is checked, but neither the CRC of a frame nor the hash of a
+record, which Python computes too slowly; if a backup has a manifest, a task of its own checks the SHA-256 of the data.
 
 A backup is a folder or a tar file (gzipped or not) of `backup.json`, `stream.tar.s2` or `stream.arc.s2` and, where
 natsctl made it, `manifest.json`; or a tar file of a server's own files, as backups of 2020 are. A folder of backups is
