@@ -18,7 +18,7 @@ from natsctl.testing.process import Kind, ServerProcess, reference_binary, refer
 from tests.support import forkserver
 
 SPARK = Path(__file__).parent / "spark"
-"""Its own tests share a session of Spark, which takes ten seconds to start and gets quicker with use."""
+"""Its own tests, and those below it that ask for it, share a session of Spark: a start takes 17 s of CPU."""
 
 # A shell that starts pytest in the background ignores Ctrl-C for it; commands that tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -32,7 +32,7 @@ settings.load_profile("natsctl")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Have one worker do what starts Spark; skip what needs the reference where it is not there."""
     # What comes first is done by the first worker before another one has nothing left to do and takes from its end.
-    items.sort(key=lambda item: item.path.parent != SPARK)
+    items.sort(key=_after_spark)
     if reference_binary() is None:
         for item in items:
             if item.get_closest_marker("reference"):
@@ -42,6 +42,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             if item.get_closest_marker("exact"):
                 item.add_marker(pytest.mark.skip(reason=why))
+
+
+def _after_spark(item: pytest.Item) -> int:
+    """Return 0 for tests in SPARK's own folder, 1 for those below it that share their session, 2 for all others."""
+    if item.path.parent == SPARK:
+        return 0
+    return 1 if SPARK in item.path.parents and "spark" in getattr(item, "fixturenames", ()) else 2
 
 
 @pytest.hookimpl(wrapper=True)

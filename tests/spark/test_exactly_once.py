@@ -4,7 +4,7 @@ The driver comes back with other cores each time, and so with other tasks; ids a
 NATSCTL_SPARK_MESSAGES scales it, NATSCTL_SPARK_MASTER=cluster has it on a cluster, whose Pythons
 cannot import natsctl: two minutes of CPU in place of one.
 
-A batch job of one name runs on other cores each time, on both kinds of server.
+A batch job of one name runs as other tasks each time, and at last in another driver, on both kinds of server.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import sys
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -23,6 +23,9 @@ pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 from natsctl.testing.process import ServerProcess, reference_binary
 from tests.support import spark_kills
 from tests.support.spark_kills import BatchRuns, SinkChecker, copied
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MESSAGES = int(os.environ.get("NATSCTL_SPARK_MESSAGES", "6000"))
 MASTER = os.environ.get("NATSCTL_SPARK_MASTER", "local[2]")
@@ -86,11 +89,12 @@ def test_each_message_is_there_once_after_kills_and_with_other_cores_after_each(
 
 
 @pytest.mark.timeout(LONG_S)
-def test_a_batch_job_run_again_on_other_cores_stores_each_row_once(tmp_path: Path) -> None:
+def test_a_batch_job_run_again_on_other_cores_stores_each_row_once(spark: SparkSession, tmp_path: Path) -> None:
     with ExitStack() as stack:
         servers = [stack.enter_context(ServerProcess(tmp_path / "natsctl"))]
         if reference_binary() is not None:
             servers.append(stack.enter_context(ServerProcess(tmp_path / "reference", "reference")))
-        for found in BatchRuns(tmp_path, MESSAGES, (1, 2, 4)).stored(*(server.url for server in servers)):
+        runs = BatchRuns(tmp_path, MESSAGES, (1, 2, 4), session=spark)
+        for found in runs.stored(*(server.url for server in servers)):
             assert (found["stored"], found["distinct"], found["alike"]) == (MESSAGES, MESSAGES, MESSAGES)
             assert not found["broken"], found

@@ -73,8 +73,8 @@ def copy_batch(spark: SparkSession, options: argparse.Namespace) -> None:
             writer.mode("append").save(sink)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run the job."""
+def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.spark_copy_job", description=__doc__)
     parser.add_argument("--server", required=True, action="append", help="with --write-id one or more, in turn")
     parser.add_argument("--master", required=True)
@@ -88,7 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")
     parser.add_argument("--consumer", default="", help="read through this durable consumer, with acknowledgements")
     parser.add_argument("--conf", action="append", default=[])
-    options = parser.parse_args(argv)
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Run the job."""
+    options = parsed()
     conf = tuple((key, value) for key, _, value in (pair.partition("=") for pair in options.conf))
     with open_session(SparkOptions(master=options.master, java=options.java, conf=conf)) as spark:
         if options.by_value:

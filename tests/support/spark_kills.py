@@ -34,13 +34,16 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.spark.session.spark_options import QUICK
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.local_spark_cluster import LocalCluster
 from tests.support.raw_client import RawClient
 from tests.support.servers import quiet_ports
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SOURCE: Final = "SPARK_IN"
 SINK: Final = "SPARK_OUT"
@@ -404,9 +407,12 @@ class KillRun:
 class BatchRuns:
     """Runs of one batch job on several servers, on other cores each time."""
 
-    def __init__(self, folder: Path, messages: int, cores: Sequence[int], java: str = "") -> None:
-        """Prepare the runs in an empty folder."""
+    def __init__(
+        self, folder: Path, messages: int, cores: Sequence[int], java: str = "", session: SparkSession | None = None
+    ) -> None:
+        """Prepare the runs in an empty folder; all but the last are in `session`, where that is given."""
         self._log = folder / "driver.log"
+        self._session = session
         self._messages = messages
         self._cores = cores
         self._java = java
@@ -422,12 +428,21 @@ class BatchRuns:
             words = ["--master", f"local[{cores}]", "--java", self._java, "--partitions", str(cores)]
             words += ["--per-batch", str(-(-self._messages // cores)), "--write-id", "day-7"]
             words += [word for url in urls for word in ("--server", url)]
-            with self._log.open("wb") as log:
-                command = [sys.executable, "-m", "tests.support.spark_copy_job", *words]
-                done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
-            if done.returncode:
-                raise RuntimeError(f"the run on {cores} cores failed:\n{self._log.read_text(errors='replace')[-6000:]}")
+            if self._session is None or cores == self._cores[-1]:
+                self._run(cores, words)
+            else:
+                from tests.support.spark_copy_job import copy_batch, parsed
+
+                copy_batch(self._session, parsed(words))
         return [asyncio.run(self._judged(url)) for url in urls]
+
+    def _run(self, cores: int, words: list[str]) -> None:
+        """Run the job in a process of its own."""
+        with self._log.open("wb") as log:
+            command = [sys.executable, "-m", "tests.support.spark_copy_job", *words]
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)
+        if done.returncode:
+            raise RuntimeError(f"the run on {cores} cores failed:\n{self._log.read_text(errors='replace')[-6000:]}")
 
     async def _fill(self, url: str) -> None:
         client = await RawClient.connect(url)
