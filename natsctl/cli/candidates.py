@@ -17,7 +17,6 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -133,23 +132,23 @@ class Command(NamedTuple):
     meaning: str
 
 
-@dataclass(slots=True)
 class Place:
     """Position on the command line, derived from the words before it."""
 
-    noun: str = ""
-    commands: list[Command] = field(default_factory=list)
-    """Nouns or verbs, while the command is not complete."""
-    flags: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Every flag by its spelling: metavar ("" for a switch) and meaning."""
-    arguments: list[str] = field(default_factory=list)
-    """Metavars of the arguments; one that ends in `...` takes all further words."""
-    given: list[str] = field(default_factory=list)
-    """The arguments that are there already."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """The global options that are there already."""
-    takes: str = ""
-    """The metavar of the preceding flag, if that needs a value."""
+    def __init__(self, flags: dict[str, tuple[str, str]]) -> None:
+        self.noun = ""
+        self.commands: list[Command] = []
+        """Nouns or verbs, while the command is not complete."""
+        self.flags = flags
+        """Every flag by its spelling: metavar ("" for a switch) and meaning."""
+        self.arguments: list[str] = []
+        """Metavars of the arguments; one that ends in `...` takes all further words."""
+        self.given: list[str] = []
+        """The arguments that are there already."""
+        self.options: dict[str, Any] = {}
+        """The global options that are there already."""
+        self.takes = ""
+        """The metavar of the preceding flag, if that needs a value."""
 
     def argument(self) -> str:
         """Return the metavar of the argument that comes next, or ""."""
@@ -168,7 +167,7 @@ class Place:
 
 def find(words: Sequence[str]) -> Place:
     """Return the position after these words; raises UsageError if they name no command."""
-    place = Place(flags={name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings})
+    place = Place({name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings})
     if _waits(place, words):
         return place
     place.options, rest = leading(words)

@@ -15,7 +15,6 @@ import re
 import time
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
@@ -41,8 +40,7 @@ LARGEST_MESSAGE_BYTES = 2**31 - 1
 """The largest `max_msg_size`: a signed number of 32 bits on the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """Kind of a flag: how its words become one wire value."""
 
     metavar: str
@@ -56,7 +54,7 @@ class Kind:
 
     def named(self, metavar: str) -> Kind:
         """Return the same kind with another metavar."""
-        return replace(self, metavar=metavar)
+        return self._replace(metavar=metavar)
 
 
 def _duration(text: str) -> int:
@@ -160,8 +158,7 @@ def choice(*words: str, **spelled: str) -> Kind:
 Place = Callable[[Config, Any], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(NamedTuple):
     """One row: the flag, what it sets (a dotted field, or a function that places it), and where it is offered."""
 
     name: str
@@ -210,7 +207,7 @@ class Flag:
 
 def without_defaults(table: Sequence[Flag]) -> tuple[Flag, ...]:
     """Return the table without defaults, for commands that change only what is given."""
-    return tuple(replace(flag, default="") for flag in table)
+    return tuple(flag._replace(default="") for flag in table)
 
 
 def put(config: Config, path: str, value: Any) -> None:
@@ -423,7 +420,7 @@ def _positive_seconds(text: str, flag: str) -> float:
     return seconds
 
 
-_LOCAL = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?")
+_LOCAL = r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?"
 FORMS = "a time (2026-01-31T12:00:00Z, or 2026-01-31 12:00 in local time) or a duration such as 1h"
 
 
@@ -435,7 +432,7 @@ def read_moment(text: str, *, back: bool = False) -> int:
     from natsctl.api.times import parse_time
 
     text = text.strip()
-    if _LOCAL.fullmatch(text):
+    if re.fullmatch(_LOCAL, text):
         return _local(text)
     if text[:4].isdigit() and text[4:5] == "-":
         return parse_time(text)

@@ -4,8 +4,6 @@ Typer does not parse them: root help must not import it, and it accepts the opti
 An option that a command declares itself under the same spelling is the command's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -116,8 +116,7 @@ def _terminate(number: int, frame: FrameType | None) -> None:
 
 
 def _options(given: dict[str, Any]) -> GlobalOptions:
-    known = GlobalOptions.__dataclass_fields__
-    return GlobalOptions(**{name: value for name, value in given.items() if name in known})
+    return GlobalOptions(**{name: value for name, value in given.items() if name in GlobalOptions._fields})
 
 
 def _flags_of(command: Any) -> dict[str, bool]:

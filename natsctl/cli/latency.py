@@ -60,14 +60,12 @@ def _size(text: str) -> int:
 
 
 async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet: bool) -> LatencyReport:
-    from dataclasses import replace
-
     from natsctl.cli.live import progress
     from natsctl.client.dial import connect
     from natsctl.client.latency import measure_latency
     from natsctl.client.servers import server_urls
 
-    target = replace(manager.connection.target, urls=server_urls(server_b, "--server-b"), origin="--server-b")
+    target = manager.connection.target._replace(urls=server_urls(server_b, "--server-b"), origin="--server-b")
     async with await connect(target, name="natsctl latency") as other:
         with progress("Measuring", test.messages, "messages", quiet=quiet) as tracker:
             return await measure_latency(manager.connection, other, test, tracker.at)

@@ -3,8 +3,6 @@
 The commands that they stand for are in `commands.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -30,7 +30,7 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
     from natsctl.cli.session import GlobalOptions
     from natsctl.client.servers import resolve
 
-    known = {name: value for name, value in place.options.items() if name in GlobalOptions.__dataclass_fields__}
+    known = {name: value for name, value in place.options.items() if name in GlobalOptions._fields}
     options = GlobalOptions(**known)
     target = resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
     server = open_one_shot(target, deadline_s)

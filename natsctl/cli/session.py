@@ -14,9 +14,8 @@ import os
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.output import COLOUR
@@ -37,8 +36,7 @@ UNSEEN_REST_S = 1.0
 """Idle time after which a connection is checked before it is used."""
 
 
-@dataclass(slots=True)
-class GlobalOptions:
+class GlobalOptions(NamedTuple):
     """Options of every command, before or after its name; None is "not given"."""
 
     server: str | None = None
@@ -99,22 +97,24 @@ class GlobalOptions:
         )
 
 
-@dataclass(slots=True)
 class Session:
     """Session of a command: `run` sends its requests, `interactive` is whether the user can be asked.
 
     With `json` a program reads stderr too, so that the session writes nothing but an error object there.
     """
 
-    options: GlobalOptions = field(default_factory=GlobalOptions)
-    json: bool = False
-    effect: dict[str, Any] = field(default_factory=dict)
-    """Effect that a command would have, for the end of a dry run."""
-    _runner: asyncio.Runner | None = None
-    _manager: Manager | None = None
-    _embedded: Any = None
-    _last_used_s: float = 0.0
-    _working: asyncio.Task[Any] | None = None
+    __slots__ = ("_embedded", "_last_used_s", "_manager", "_runner", "_working", "effect", "json", "options")
+
+    def __init__(self, options: GlobalOptions = GlobalOptions(), *, json: bool = False) -> None:
+        self.options = options
+        self.json = json
+        self.effect: dict[str, Any] = {}
+        """Effect that a command would have, for the end of a dry run."""
+        self._runner: asyncio.Runner | None = None
+        self._manager: Manager | None = None
+        self._embedded: Any = None
+        self._last_used_s = 0.0
+        self._working: asyncio.Task[Any] | None = None
 
     @property
     def interactive(self) -> bool:
@@ -197,7 +197,6 @@ class Session:
     async def _connect_embedded(self, target: Target, name: str) -> Connection:
         """Return a connection to the embedded server, which may be changing hands between two commands."""
         import asyncio
-        from dataclasses import replace
 
         from natsctl.api.errors import UnreachableError
         from natsctl.client.connection import TAKEOVER_ATTEMPTS, TAKEOVER_RETRY_S
@@ -212,7 +211,7 @@ class Session:
                 if time.monotonic() > until_s:
                     raise
             await asyncio.sleep(TAKEOVER_RETRY_S)
-            there = replace(there, urls=(self._embedded.url,))
+            there = there._replace(urls=(self._embedded.url,))
 
     def target(self) -> Target:
         """Return the server that options, environment and contexts choose.
@@ -241,7 +240,6 @@ class Session:
     async def _embed(self, target: Target) -> Target:
         """Return the target at the embedded server, started here unless another command runs one on the folder."""
         import asyncio
-        from dataclasses import replace
 
         from natsctl.cli.output import note
         from natsctl.client.settings import Settings
@@ -253,7 +251,7 @@ class Session:
         self._embedded = embedded
         say(f"using the embedded server on {data_folder()}")
         # Its URL has its login; a login for another server would be refused.
-        return replace(target, urls=(url,), origin="embedded", settings=Settings())
+        return target._replace(urls=(url,), origin="embedded", settings=Settings())
 
     async def _end(self, manager: Manager) -> None:
         """End the connection, after work that SIGTERM interrupted has cleaned up."""

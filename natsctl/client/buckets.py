@@ -6,7 +6,6 @@ Entries of key-value buckets: key, operation, time to live. Source: ADR-8, ADR-4
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 WRONG_LAST_SEQUENCE = frozenset((ErrCode.STREAM_WRONG_LAST_SEQUENCE, ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT))
 """Errors of a publish with another expected last sequence of its subject; replicated streams answer the second."""
-_BUCKET = re.compile(r"[A-Za-z0-9_-]+")
+_BUCKET = r"[A-Za-z0-9_-]+"
 
 
 class Kind(NamedTuple):
@@ -38,7 +37,7 @@ class Kind(NamedTuple):
 
     def stream_of(self, bucket: str) -> str:
         """Return the stream of a bucket. Raises UsageError for an invalid name."""
-        if not _BUCKET.fullmatch(bucket):
+        if not re.fullmatch(_BUCKET, bucket):
             raise UsageError(
                 f"{bucket!r} is not a valid bucket name",
                 hint="the name of a bucket consists of letters, digits, - and _",
@@ -51,7 +50,7 @@ class Kind(NamedTuple):
 
     def is_mine(self, stream: str) -> bool:
         """Return whether a stream is a bucket of this kind."""
-        return stream.startswith(self.prefix) and _BUCKET.fullmatch(stream.removeprefix(self.prefix)) is not None
+        return stream.startswith(self.prefix) and re.fullmatch(_BUCKET, stream.removeprefix(self.prefix)) is not None
 
 
 KV = Kind("kv", "Key-Value bucket", "KV_", "$KV.*.>")
@@ -140,12 +139,11 @@ ALL_KEYS = ">"
 SHORTEST_TTL_NS = SECOND
 
 _BY_REASON = {"MaxAge": PURGE, "Purge": PURGE, "Remove": DEL}
-_KEY = re.compile(r"[-/_=.a-zA-Z0-9]+")
-_PATTERN = re.compile(r"[-/_=.a-zA-Z0-9*]*>?")
+_KEY = r"[-/_=.a-zA-Z0-9]+"
+_PATTERN = r"[-/_=.a-zA-Z0-9*]*>?"
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One revision of a key; `created` is RFC 3339, `delta` the number of entries that are still to be read.
 
     `value` is None where only headers were read; `length` is known then too. `ttl_ns` is its time to live, 0 for that
@@ -170,7 +168,7 @@ class Entry:
 
 def check_key(key: str) -> None:
     """Raise UsageError for an invalid key."""
-    if not _KEY.fullmatch(key) or not all(key.split(".")):
+    if not re.fullmatch(_KEY, key) or not all(key.split(".")):
         raise UsageError(
             f"{key!r} is not a valid key",
             hint="a key consists of letters, digits and any of - / _ = . with no dot at an end or beside another",
@@ -181,7 +179,7 @@ def check_pattern(pattern: str) -> None:
     """Raise UsageError for an invalid pattern: `*` stands for one whole token, `>` for all that follow."""
     tokens = pattern.split(".")
     whole = all(token and (token in ("*", ">") or {"*", ">"}.isdisjoint(token)) for token in tokens)
-    if not _PATTERN.fullmatch(pattern) or not whole:
+    if not re.fullmatch(_PATTERN, pattern) or not whole:
         raise UsageError(
             f"{pattern!r} matches no key", hint="a filter is a key in which * may stand for a token and > for the rest"
         )

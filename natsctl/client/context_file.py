@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
-from dataclasses import fields
 from typing import Any
 
 from natsctl.api.errors import UsageError
@@ -80,8 +79,7 @@ def document_of(settings: Settings) -> Document:
 
 
 def _known(keys: Mapping[str, Any]) -> list[str]:
-    names = {field.name for field in fields(Settings)}
-    return [name for name in keys if name in names]
+    return [name for name in keys if name in Settings._fields]
 
 
 def complete(document: Mapping[str, Any]) -> Document:

@@ -11,7 +11,6 @@ import socket
 import struct
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -238,7 +237,7 @@ async def _addresses(target: Target, url: str) -> list[str]:
 async def _trip(target: Target, address: str, url: str, iterations: int) -> Trip:
     trip = Trip(time=format_time(time.time_ns()), address=without_login(address), url=url)
     try:
-        async with await connect(replace(target, urls=(address,)), name="natsctl rtt") as connection:
+        async with await connect(target._replace(urls=(address,)), name="natsctl rtt") as connection:
             taken = [int(await connection.rtt_s() * 1e9) for _ in range(iterations)]
     except NatsctlError as failure:
         trip.error = failure.text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 from natsctl.api import headers as blocks
@@ -15,7 +14,7 @@ Pairs: TypeAlias = Sequence[tuple[str, str]]
 HeaderLike: TypeAlias = Mapping[str, str] | Pairs
 """Headers of a message to be sent."""
 
-_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _TEXT_AS_BYTES = "surrogateescape"
 
 
@@ -57,23 +56,28 @@ class Headers(Mapping[str, str]):
 NO_HEADERS = Headers()
 
 
-@dataclass(slots=True)
 class Message:
     """One message; `status` is that of a status message (`NATS/1.0 404 …`), 0 on an ordinary one."""
 
-    subject: str
-    body: bytes
-    reply: str = ""
-    headers: Headers = NO_HEADERS
-    status: int = 0
-    description: str = ""
+    __slots__ = ("body", "description", "headers", "reply", "status", "subject")
+
+    def __init__(self, subject: str, body: bytes, reply: str = "", headers: Headers = NO_HEADERS) -> None:
+        self.subject = subject
+        self.body = body
+        self.reply = reply
+        self.headers = headers
+        self.status = 0
+        self.description = ""
+
+    def __repr__(self) -> str:
+        return f"Message({self.subject!r}, {self.body!r}, {self.reply!r}, {self.headers!r}, {self.status!r})"
 
 
 def encode_headers(given: HeaderLike) -> bytes:
     """Return the header block of a message. Raises UsageError for a name or value that cannot be written."""
     pairs = [(name.strip(), value.strip()) for name, value in pairs_of(given)]
     for name, _ in pairs:
-        if not _NAME.fullmatch(name):
+        if not re.fullmatch(_NAME, name):
             raise UsageError(f"header {name!r}: a name consists of letters, digits and any of !#$%&'*+-.^_`|~")
     try:
         return blocks.encode((_wire(name), _wire(value)) for name, value in pairs)

@@ -70,7 +70,10 @@ class OneShotClient:
         parts = urlsplit(self._target.urls[0])
         if parts.scheme not in ("nats", "tls") or settings.socks_proxy:
             raise ValueError(f"no glance through {parts.scheme}")
-        self._socket = socket.create_connection((parts.hostname or "", parts.port or 4222), self._left_s())
+        host: Any = parts.hostname or ""
+        if host.isascii():
+            host = host.encode()  # a str would be encoded as IDNA, whose tables take a fifth of the time
+        self._socket = socket.create_connection((host, parts.port or 4222), self._left_s())
         context = tls_context(settings, self._target.urls)
         if context and settings.tls_first:
             self._socket = context.wrap_socket(self._socket, server_hostname=parts.hostname)

@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UsageError
@@ -33,8 +32,7 @@ class TargetKind(enum.Enum):
     DEFAULT = "default"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """A server to connect to; `origin` is the source of its address, for error texts."""
 
     kind: TargetKind
@@ -99,7 +97,7 @@ def _expanded(settings: Settings) -> Settings:
     """Return the settings with `~` and `$VAR` in paths replaced."""
     paths = {name: getattr(settings, name) for name in ("creds", "nkey", "cert", "key", "ca")}
     expanded: dict[str, Any] = {name: expand_path(path) for name, path in paths.items() if path}
-    return replace(settings, **expanded)
+    return settings._replace(**expanded)
 
 
 def server_urls(text: str, origin: str) -> tuple[str, ...]:
@@ -126,8 +124,7 @@ def _url(text: str, origin: str) -> str:
     return url
 
 
-@dataclass(slots=True)
-class Checked:
+class Checked(NamedTuple):
     """Result of a check; `fault` is "" for a usable context, `server` the result of a connection."""
 
     name: str

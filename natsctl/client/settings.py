@@ -12,9 +12,8 @@ import binascii
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
 
@@ -44,8 +43,7 @@ _IDENTITY = ("user", "token", "creds", "nkey", "user_jwt")
 _COMPLETES = {"user": ("password",), "user_jwt": ("user_seed",)}
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(NamedTuple):
     """Values of one source, "" or None for those it does not set.
 
     Names are the keys of the context files of the `nats` tool; those below `color_scheme` come from flags only.
@@ -109,11 +107,11 @@ def combine(layers: Iterable[Settings]) -> Settings:
     """
     ordered = list(layers)
     values: dict[str, Any] = {
-        field.name: next((said for layer in ordered if (said := getattr(layer, field.name))), field.default)
-        for field in fields(Settings)
-        if field.name not in _LOGIN
+        name: next((said for layer in ordered if (said := getattr(layer, name))), default)
+        for name, default in Settings._field_defaults.items()
+        if name not in _LOGIN
     }
-    return replace(_login(ordered), **values)
+    return _login(ordered)._replace(**values)
 
 
 def _login(layers: list[Settings]) -> Settings:

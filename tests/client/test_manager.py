@@ -137,7 +137,8 @@ async def test_a_server_without_jetstream_is_told(fake: Any) -> None:
 async def test_an_account_without_jetstream_has_no_responders(server: Any) -> None:
     async with await _connect(server.url) as connection:
         manager = Manager(connection)
-        object.__setattr__(connection.target.settings, "jetstream_domain", "elsewhere")
+        elsewhere = connection.target.settings._replace(jetstream_domain="elsewhere")
+        connection.target = connection.target._replace(settings=elsewhere)
         with pytest.raises(JetStreamNotEnabledError) as raised:
             await manager.account_info()
         assert raised.value.exit_code == 5

@@ -71,7 +71,7 @@ def take_context(session: Session, project: Project) -> None:
     options = session.options
     named = options.server or options.context or os.environ.get("NATS_URL") or os.environ.get("NATS_CONTEXT")
     if project.own.context and not named:
-        options.context = project.own.context
+        session.options = options._replace(context=project.own.context)
 
 
 def init(

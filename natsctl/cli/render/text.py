@@ -143,13 +143,11 @@ def ago(moment: str | None, now_ns: int) -> str:
     return duration(max(0, now_ns - parse_time(moment)))
 
 
-_JOINTS: Final = tuple(
-    re.compile(joint)
-    for joint in (r"[,;]", r"(?<![:/])[/|&?](?!/)", r"[.=@](?!\d)", r"[_-]", r":(?!/)", r"(?<=[a-z])(?=[A-Z])")
-)
+# Patterns of this module are compiled when they are used: few commands use any.
+_JOINTS: Final = (r"[,;]", r"(?<![:/])[/|&?](?!/)", r"[.=@](?!\d)", r"[_-]", r":(?!/)", r"(?<=[a-z])(?=[A-Z])")
 """Characters after which a list, path, name or subject may be broken, the best first."""
 
-_WHOLE: Final = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?|\d (?:B|[KMGTPE]iB)\b")
+_WHOLE: Final = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?: [+-]\d\d:\d\d)?|\d (?:B|[KMGTPE]iB)\b"
 """Times and sizes, which are not broken."""
 _TIED: Final = "\0"
 """Placeholder for a blank at which a line is not broken; escaped text never has it."""
@@ -180,7 +178,7 @@ def hanging(text: str, width: int | None) -> str:
 
 def _folded_line(line: str, width: int) -> Iterator[str]:
     if length(line) > width:
-        whole = _WHOLE.sub(lambda found: found[0].replace(" ", _TIED), line)
+        whole = re.sub(_WHOLE, lambda found: found[0].replace(" ", _TIED), line)
         yield from (piece.replace(_TIED, " ") for piece in _pieces(whole, width))
     else:
         yield line
@@ -204,7 +202,7 @@ def _pieces(line: str, width: int) -> Iterator[str]:
 def _joint(line: str, most: int) -> int:
     """Return the position to break a word: the best separator that leaves at least half of the line filled."""
     for marks in _JOINTS:
-        at = max((found.end() for found in marks.finditer(line, 0, most)), default=0)
+        at = max((found.end() for found in re.compile(marks).finditer(line, 0, most)), default=0)
         if at * 2 >= most:
             return at
     return most

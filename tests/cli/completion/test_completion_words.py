@@ -146,7 +146,8 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_a_person_wai
 def test_nothing_slow_is_loaded() -> None:
     program = (
         "import sys; from natsctl.cli.main import run; run(['__complete', 'zsh', 'stream', 'add', 'X', '--st']);"
-        "print(sorted({'typer', 'nats', 'rich', 'asyncio', 'questionary', 'yaml'} & set(sys.modules)), file=sys.stderr)"
+        "print(sorted({'typer', 'nats', 'rich', 'asyncio', 'questionary', 'yaml', 'dataclasses', 'inspect'}"
+        " & set(sys.modules)), file=sys.stderr)"
     )
     environment = {**os.environ, "NATSCTL_COMPLETION_MS": "20000"}
     done = subprocess.run(

@@ -159,7 +159,7 @@ def test_a_selected_context_that_is_gone_is_told(ctx: Run, home: Path, capsys: p
 
 
 def test_the_keys_of_the_three_descriptions_are_the_same() -> None:
-    known = {name for name in Settings.__dataclass_fields__ if name not in ("timeout_s", "tls_insecure")}
+    known = {name for name in Settings._fields if name not in ("timeout_s", "tls_insecure")}
     assert known <= set(EMPTY)
     assert set(Keys.__struct_fields__) == set(EMPTY)
 
