@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 SLICE_NS: Final = 10_000_000
 """Time slice of one session before others have their turn."""
 CROWD_SLICE_NS: Final = 1_000_000
-"""The same while other sessions have deferred work."""
+"""Time slice of one session while others have deferred work."""
 LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
-"""And after each with a longer subject, which may take long to match,"""
+"""It is also looked at after each message with a longer subject, which may take long to match."""
 MANY_RECIPIENTS: Final = 64
-"""or with more recipients than these."""
+"""It is also looked at after each message with more recipients."""
 MAX_DEFERRED_BYTES: Final = 8 << 20
 """Bytes that may arrive after work was deferred: one read of the shell may be unpacked to much more."""
 MAX_FORCED: Final = 50

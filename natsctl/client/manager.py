@@ -290,7 +290,7 @@ STREAM_LEVELS: Final[dict[str, int]] = {
     "mirror.consumer": 4,
     "sources.consumer": 4,
 }
-"""The level that a field of a stream came with; fields of level 0 are left out.
+"""JetStream API levels that fields of streams require; fields of level 0 are left out.
 
 Source: docs/compatibility.md#flags-and-fields.
 """
@@ -301,7 +301,7 @@ CONSUMER_LEVELS: Final[dict[str, int]] = {
     "priority_groups": 1,
     "priority_timeout": 1,
 }
-"""The same for consumers."""
+"""JetStream API levels that fields of consumers require."""
 
 
 _UNSET: Final[tuple[Any, ...]] = (None, False, 0, "", "default", [], {})

@@ -77,7 +77,7 @@ SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"
 DIGEST_BYTES: Final = 32
 FILE_MODE: Final = 0o600
-"""Of the files that are written. Source: nats-server, defaultFilePerms."""
+"""Mode of the files that are written. Source: nats-server, defaultFilePerms."""
 
 
 class JwtDirectory:

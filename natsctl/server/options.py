@@ -167,7 +167,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     max_connections: int = 0
     """Clients at the same time; 0: as many as the process has file descriptors for, below 0: none."""
     max_subscriptions: int = 0
-    """Of one connection; 0: any number."""
+    """Most subscriptions of one connection; 0: any number."""
     max_subscription_tokens: int = 0
     """Tokens of a subscription's subject; 0: any number."""
     max_closed_clients: int = MAX_CLOSED_CLIENTS
@@ -178,7 +178,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     lame_duck_grace_s: float = LAME_DUCK_GRACE_S
     no_header_support: bool = False
     connect_error_reports: int = ERROR_REPORTS
-    """Of how many failed attempts of a remote to connect one is logged as an error."""
+    """Failed connection attempts of a remote for each one that is logged as an error."""
     reconnect_error_reports: int = RECONNECT_ERROR_REPORTS
     log_file: Path | None = None
     log_time: bool = True

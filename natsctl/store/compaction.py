@@ -202,7 +202,7 @@ class Compaction:
         self._retired: list[Segment] = []
         """Unused segments, whose files the next commit that removes files is to unlink."""
         self._leaving: list[Segment] = []
-        """Those whose files the commit in flight unlinks, after what it erases."""
+        """Segments whose files the commit in flight unlinks, after its erasures."""
         self.block_bytes = 0
         """Length of the blocks that files are compressed in when they are written anew; 0 leaves them plain."""
 

@@ -33,7 +33,7 @@ HEAD = struct.Struct("<8sI12sIQQQQQQQQIIIII")
 many messages, subjects, tombs and timed messages; flags."""
 UNMARKED_MAGIC = b"natsidx\x01"
 UNMARKED_HEAD = struct.Struct("<8sIIQQQQQQQQIIIII")
-"""The same without the identity, as beside segments that have none."""
+"""HEAD without the identity, for segments that have none."""
 CRC_FROM = 12
 SPARSE, DEAD, SEALED = 1, 2, 4
 SEAL_BYTES = frame.HEAD_BYTES + frame.SEAL_BODY.size

@@ -33,7 +33,7 @@ _LONGER: Final = 0x15
 _ONE_COPY: Final = tuple(_TAGS[length - 1 << 2 | 2] for length in range(4, 9))
 """The tags of copies with offsets of two bytes, by the length in the tag of a repeat."""
 _ONE_LONGER: Final = tuple(_TAGS[length - 1 << 2 | 2] if length <= _COPY_BYTES else b"" for length in range(8, 264))
-"""The same, by the byte behind the tag; what is more than one copy is empty."""
+"""The same tags by the byte behind `_LONGER`; empty where the repeat takes more than one copy."""
 _NEAR: Final = {bytes((tag, low)): bytes((low, tag >> 5)) for tag in range(1, 256, 4) for low in range(256)}
 """The offsets of copies that have a part of it in their tag, in two bytes."""
 _FAR: Final = 3

@@ -91,7 +91,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
     max_connections: int = UNLIMITED
     max_leafnodes: int = UNLIMITED
     max_subscriptions: int = UNLIMITED
-    """Of each connection."""
+    """Most subscriptions of each connection."""
     max_payload: int = UNLIMITED
 
 

@@ -42,7 +42,7 @@ class Carrier(Subscription):
         super().__init__(link.account, subject, handler=self._carry)
         self.link = link
         self.helper = helper
-        """It stands for a queue group alone."""
+        """Whether it is for a queue group only."""
 
     def _carry(
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None

@@ -184,7 +184,7 @@ class LeafLink(Session):
         self.solicited = False
         self.remote_server = self.remote_id = self.remote_cluster = self.remote_domain = self.remote_account = ""
         self.compression = "off"
-        """As it is shown: links are never compressed."""
+        """The compression that monitoring shows: links are never compressed."""
         self.reconnect_delay_ns = 0
         """Delay before the connecting side does so again, where longer than usual."""
         self.rules = LinkRules()

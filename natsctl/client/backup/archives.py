@@ -61,7 +61,7 @@ _IN_MEMORY_BYTES, _IN_FILE_BYTES, _HEADER_LENGTH_BYTES = 16, 30, 4
 memStoreMsgSizeRaw and filestore.go's fileStoreMsgSizeRaw."""
 _COMPRESSED_FRAME, _PLAIN_FRAME = 0x00, 0x01
 _OTHER_FRAMES = (0xFF, 0xFE, 0x99)
-"""Those without content: the stream's own, padding, an index."""
+"""Types of frames without content: stream identifier, padding, index."""
 
 OnRead = Callable[[int], None]
 """Takes how many bytes of the data have been read."""

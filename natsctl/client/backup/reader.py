@@ -137,7 +137,7 @@ def _check_gzip_end(path: Path, size: int) -> None:
 
 
 _MAX_EXTENDED_BYTES = 1 << 20
-"""Of the names and attributes that stand before a member of a tar file."""
+"""Most bytes of the names and attributes before a member of a tar file."""
 _EXTENDED_TYPES = (
     tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
 )  # fmt: skip
@@ -145,7 +145,7 @@ _PIECE_BYTES = 1 << 20
 _SERVER_META = "meta.inf"
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _COUNTS = ("messages", "bytes", "first_seq", "last_seq", "consumer_count", "num_subjects", "num_deleted")
-"""Of a stream's state."""
+"""The counts in a stream's state."""
 
 
 class Form(StrEnum):

@@ -193,7 +193,7 @@ MAX_DEPTH: Final = 64
 _HANDED_OVER: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 """Prefix of the path of a file descriptor that the process was started with."""
 MAX_BYTES: Final = 64 << 20
-"""Of one file."""
+"""Most bytes of one file."""
 
 _SPACE: Final = re.compile(r"\s*")
 _GAP: Final = re.compile(r"[ \t]*")

@@ -35,7 +35,7 @@ class Acked:
     consumer: str
     taken: int
     again: int
-    """Of these, the messages that had been delivered before."""
+    """Messages among `taken` that had been delivered before."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Progress:
     """When the last batch was finished, in nanoseconds since 1970; 0 before the first."""
     streams: dict[str, Position]
     consumers: tuple[Acked, ...] = ()
-    """Of sources with `ackMode`, by the last batch that was begun: their position is the server's to know."""
+    """Consumers of sources with `ackMode`, as of the last batch that began; the server keeps their positions."""
 
 
 def pipeline_progress(checkpoints: Path) -> list[Progress]:
@@ -168,7 +168,7 @@ class Behind:
     sequences: int
     messages: int
     bytes: int
-    """Of the stream's average message: servers report no more."""
+    """An estimate from the stream's average message size: servers report no more."""
     trouble: str = ""
     """Why it cannot be known, or the error that the query will meet when it continues."""
 

@@ -40,12 +40,12 @@ from natsctl.spark.source.stream_reader import Admission, lag_metrics
 
 MAX_MESSAGES: Final = 100_000
 MAX_BYTES: Final = 64 << 20
-"""Of a batch, unless the options say less or more: it is in the driver's memory, and again in that of its tasks."""
+"""Default limit of a batch: it is in the driver's memory, and again in that of its tasks."""
 PART_MESSAGES: Final = 5_000
 PART_BYTES: Final = 8 << 20
 """Beyond either a task has another one beside it; Spark sends no task of more than 128 MiB."""
 ROWS: Final = 10_000
-"""Of one Arrow batch."""
+"""Rows of one Arrow batch."""
 NO_INBOX: Final = b" "
 """No subject begins so: a part has no statuses among its deliveries."""
 NO_DELIVERY: Final = "a part holds something else than deliveries"

@@ -125,7 +125,7 @@ def _repeats(ordered: pa.Int64Array) -> pa.BooleanArray:
 
 
 ROOM_BYTES: Final = 1 << 20
-"""Of the report of one task, which Spark takes to the driver; beyond, the driver reads the stream."""
+"""Most bytes of the report of one task, which Spark sends to the driver; beyond, the driver reads the stream."""
 _ROW_BYTES: Final = 64
 _SEQ_BYTES: Final = 16
 
@@ -222,7 +222,7 @@ class Acknowledgement:
 
     streams: dict[str, Stands] = field(default_factory=dict)
     repeated: tuple[bytes, bytes] = (b"", b"")
-    """As `RowIds.repeated` has them."""
+    """The value of `RowIds.repeated`."""
     suspects: dict[bytes, Suspect] = field(default_factory=dict)
 
 

@@ -118,11 +118,11 @@ class AckParser:
         self._reply = rb"MSG " + re.escape(self._prefix) + rb"(p?\d+) \S+ \d+\r\n"
         self._ack = re.compile(self._reply + _ORIGIN + rb'(\d+)(, ?"duplicate": ?true)?\}\r\n')
         self._known = self._ack
-        """The same for the first stream that acknowledged, without duplicates."""
+        """An acknowledgement of the first stream that acknowledged, for a message that is not a duplicate."""
         self._wanted = stream
         self._origin = b""
         self._stream = ""
-        """The same in plain words."""
+        """The name that `_origin` gives the stream."""
         self._tails: dict[bytes, bool] = {_END: False}
         """The ends of acknowledgements behind their sequence, and whether they are of duplicates."""
         self._begin = b""

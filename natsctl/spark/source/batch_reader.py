@@ -51,7 +51,7 @@ class JetStreamBatchReader(DataSourceReader):
 
 
 class JetStreamPushdownReader(JetStreamBatchReader):
-    """The same with WHERE done by the server, as far as it can.
+    """A JetStreamBatchReader whose WHERE is applied by the server, as far as it can be.
 
     A class of its own because Spark refuses any reader that has `pushFilters` while
     `spark.sql.python.filterPushdown.enabled` is false.

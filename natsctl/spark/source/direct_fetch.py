@@ -36,7 +36,7 @@ from natsctl.wire.server_frames import LINE_END
 FIELDS: Final = (b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp")
 """The server's headers behind the stream's name, as far as they are looked at."""
 PLACE_LINES: Final = 1 + len(FIELDS) + 4
-"""Of the stream's name, the fields, how many messages are to come, the sequence before, and the end of the block."""
+"""Header lines of a message: stream, fields, pending messages, sequence before, and the end of the block."""
 NO_HEADERS: Final = b"NATS/1.0"
 PLACE_LINE: Final = b"\r\nNats-Stream: "
 """With which the server's own headers begin."""
@@ -228,7 +228,7 @@ def _some(column: Sequence[bytes] | pa.Array, places: pa.Int64Array, keep: list[
 
 
 MAX_BYTES: Final = 4 << 20
-"""Of one request: it holds the server's connection for as long as it takes."""
+"""Most bytes of one request: its answer occupies the server's connection until it ends."""
 END_OF_BATCH: Final = 204
 NOT_FOUND: Final = 404
 NO_RESPONDERS: Final = 503

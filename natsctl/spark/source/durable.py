@@ -45,7 +45,7 @@ CHUNK: Final = 2_000
 """Acknowledgements that are sent at once: about 200 KB."""
 NEW_ACK_WAIT_S: Final = 60
 NEW_MAX_ACK_PENDING: Final = 100_000
-"""Of a durable that the source makes; the server's default of 1,000 would be the size of each batch."""
+"""max_ack_pending of a durable that the source creates; the server's default of 1,000 would limit each batch."""
 _MARK: Final = {"natsctl.spark": "is read by queries"}
 TIMED_OUT: Final = 408
 _TOO_LARGE: Final = "Message Size Exceeds MaxBytes"

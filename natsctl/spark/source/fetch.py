@@ -58,7 +58,7 @@ CONFLICT: Final = 409
 SIZE_HEADER: Final = b"\r\nNats-Msg-Size: "
 TOO_LARGE: Final = "Message Size Exceeds MaxBytes"
 SERVED: Final = "Batch Completed"
-"""Of a pull that got all it asked for, and could have taken more bytes."""
+"""Status of a pull that received all messages it asked for before its byte limit."""
 
 
 class ConsumerReader:
@@ -193,9 +193,9 @@ class ConsumerReader:
 
 FORMAT: Final = b"1"
 MAX_BYTES: Final = 4 << 20
-"""Of one answer."""
+"""Most bytes of one answer."""
 HEADER_ROOM: Final = 1 << 10
-"""Of what the server that we are connected to lets through in one message, for the headers."""
+"""Bytes reserved for headers out of the connected server's max_payload."""
 _DEFAULT_PAYLOAD: Final = 1 << 20
 _COUNT_BYTES = _SIZE_BYTES = 4
 _OVER_SIZE: Final = 10
@@ -348,9 +348,9 @@ class FrameCutter:
 
 
 SMALL_RANGE: Final = 5_000
-"""So few messages are there sooner by direct get than a consumer is made."""
+"""Most messages that direct gets read faster than a consumer can be created."""
 LARGE_BYTES: Final = 4 << 10
-"""Of a message on average: blocks hold payloads, and where those are not wanted a consumer leaves them out."""
+"""Average bytes of a message from which on a consumer is used if payloads are not wanted: blocks hold them."""
 
 
 class Reader(Protocol):

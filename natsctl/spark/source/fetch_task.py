@@ -46,7 +46,7 @@ class FetchLimits:
 
 
 WINDOW_BYTES: Final = 2 << 20
-"""So much is taken apart at once: half of that costs a fifth more for each message, as columns cost something to begin;
+"""Bytes that are decoded at once. Half of it costs a fifth more for each message, as each column has a fixed cost;
 twice as much is more than two pulls bring, so that servers wait."""
 SHORT_WAIT_S: Final = 0.01
 """Time to wait for more while a window is not full. A server that sends little at once, or that shares the

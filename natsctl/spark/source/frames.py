@@ -54,7 +54,7 @@ class Cut(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Of the header blocks, None where no frame has one, and of the blocks with their payloads."""
+    """Sizes of the header blocks, None where no frame has one, and of the blocks with their payloads."""
 
     heads: pa.Int32Array | None
     totals: pa.Int32Array
@@ -195,9 +195,9 @@ class Window:
 
     rows: Rows | None
     first: Place | None
-    """Of the first row; None without rows."""
+    """The place of the first row; None without rows."""
     last: Place | None
-    """Of the last one."""
+    """The place of the last row; None without rows."""
     others: Sequence[Message | bytes]
     rest: bytes
 

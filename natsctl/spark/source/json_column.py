@@ -48,7 +48,7 @@ NONE: Final = type(None)
 NOTHING: Final[dict[str, Any]] = {}
 BLANKS: Final = " \t\r\n"
 CODES: Final = {pa.int8(): "b", pa.int16(): "h", pa.int32(): "i", pa.int64(): "q", pa.float32(): "f", pa.float64(): "d"}
-"""Of Python's module `struct`."""
+"""Format characters of Python's module `struct`."""
 ENDS_WITHIN: Final = re.compile(r"\{[^{}\[]*")
 """A text that begins an object, and ends before that does or another value with parts begins."""
 LONG_NUMBER: Final = re.compile(rf"[0-9.eE+-]{{{MAX_DIGITS}}}")
@@ -70,11 +70,11 @@ class _Faults:
     """Values that do not fit, by their places in a list."""
 
     odd: set[int] = field(default_factory=set)
-    """Those that are left to `RecordReader`."""
+    """Values that are left to `RecordReader`."""
     wholly: set[int] = field(default_factory=set)
-    """Those that are null instead."""
+    """Values that become null."""
     partly: set[int] = field(default_factory=set)
-    """Those with null in place of a part."""
+    """Values of which a part becomes null."""
 
 
 class _Repeated(dict[str, Any]):
@@ -102,7 +102,7 @@ class JsonColumn:
         self._plain = PlainRecords(pa.struct(self._fields), settings)
         constant = _Fraction if settings.grammar.non_numeric_numbers else _refuse
         self._repeats: list[_Repeated] = []
-        """Of the record that is being scanned."""
+        """Objects with repeated keys in the record that is being scanned."""
         decoder = json.JSONDecoder(object_pairs_hook=self._object, parse_float=_Fraction, parse_constant=constant)
         self._scan: Callable[[str, int], tuple[Any, int]] = vars(decoder)["scan_once"]
 

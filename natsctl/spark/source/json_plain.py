@@ -54,10 +54,10 @@ NUMBER: Final = r"-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,
 SCALAR: Final = f"(?:{TEXT}|{NUMBER}|true|false|null)"
 
 DAY: Final = "(?:(?:0[1-9]|1[0-2])-(?:0[1-9]|1[0-9]|2[0-8])|(?:0[13-9]|1[0-2])-(?:29|30)|(?:0[13578]|1[02])-31)"
-"""Of any year."""
+"""A day that exists in any year."""
 CLOCK: Final = r"[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 MOMENT: Final = f"(?:197[1-9]|19[89][0-9]|2[01][0-9]{{2}})-{DAY}{CLOCK}"
-"""Of a year whose nanoseconds fit into 64 bits, and are not negative in any zone."""
+"""A moment in a year whose nanoseconds fit into 64 bits, and are not negative in any zone."""
 ZONE: Final = "(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9])"
 SECONDS: Final = "(?:0|[1-9][0-9]{0,11}|[1-8][0-9]{12})"
 """Whose microseconds fit into 64 bits."""
@@ -82,7 +82,7 @@ OBJECT: Final = (r"\{", r"\}")
 ARRAY: Final = (r"\[", r"\]")
 ANY_OF_BOTH: Final = (r"[\[{]", r"[\]}]")
 UNKNOWN_DEPTH: Final = 4
-"""Of objects and arrays in fields that the schema does not have."""
+"""Deepest nesting of objects and arrays in fields that the schema does not have."""
 
 
 class PlainRecords:

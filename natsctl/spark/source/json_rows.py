@@ -32,7 +32,7 @@ NOT_FINITE: Final = frozenset({"NaN", "+INF", "+Infinity", "Infinity", "-INF", "
 SHORT: Final = 18
 """Digits of a whole number that fits into 64 bits in any case."""
 MAX_EXPONENT: Final = (1 << 31) - 1
-"""Of a decimal in Java."""
+"""Largest exponent of a decimal in Java."""
 
 BIG_DECIMAL: Final = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 SURROGATES: Final = re.compile("[\ud800-\udfff]")

@@ -28,7 +28,7 @@ CLOCK_ALONE: Final = re.compile(f"(?:T|(?=\\d\\d?:)){CLOCK}", re.ASCII | re.DOTA
 DATE: Final = re.compile(DAY % (7, "(?:[ T].*)?"), re.ASCII | re.DOTALL)
 RFC_3339: Final = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?(?:Z|([+-]\d\d:\d\d))", re.ASCII)
 MICROS: Final = (1_000_000, 100_000, 10_000, 1_000, 100, 10, 1)
-"""Of one in the last of so many digits behind the point."""
+"""Microseconds of a 1 in the last of as many fractional digits as the index."""
 OFFSET: Final = re.compile(r"([+-])(\d|\d\d(?:[0-5]\d){0,2}|\d\d(?::[0-5]\d){1,2})", re.ASCII)
 REGION: Final = re.compile(r"(?!posix|right|localtime$|Factory$)[A-Za-z][A-Za-z0-9~/._+-]+")
 WHOLE_NUMBER: Final = re.compile(r"[+-]?\d+")
@@ -92,7 +92,7 @@ class Zone(Protocol):
 
 @dataclass(frozen=True)
 class Fixed:
-    """The same offset at all times."""
+    """A zone with one offset at all times."""
 
     seconds: int
 

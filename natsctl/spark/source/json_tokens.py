@@ -23,9 +23,9 @@ WORDS: Final = {"t": "true", "f": "false", "n": "null"}
 CLOSED: Final = {"}": "{", "]": "["}
 
 MAX_DEPTH: Final = 1000
-"""Of objects and arrays in one another. Source: Jackson's StreamReadConstraints."""
+"""Deepest nesting of objects and arrays. Source: Jackson's StreamReadConstraints."""
 MAX_DIGITS: Final = 1000
-"""Of one number. Source: Jackson's StreamReadConstraints."""
+"""Most digits of one number. Source: Jackson's StreamReadConstraints."""
 MAX_WORD_CHARS: Final = 256
 """Characters of a malformed word that are passed over. Source: Jackson's ErrorReportConfiguration."""
 

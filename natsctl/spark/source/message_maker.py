@@ -233,7 +233,7 @@ def _simple(value: Any) -> Any:
 
 
 SLICE_BYTES = 64 << 20
-"""As much of a batch is made into messages at once; Arrow joins texts up to 2 GiB."""
+"""Bytes of a batch that are made into messages at once; Arrow joins texts up to 2 GiB."""
 _NO_SUBJECT = r"^$|[\s\x0b]|^\.|\.\.|\.$|(?:^|\.)[*>](?:\.|$)"
 """Texts that no server stores, or takes for the end of the subject; other control characters are letters to it."""
 _NO_TARGET = r"^\$(?:JS|SYS)\."

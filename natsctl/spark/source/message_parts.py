@@ -90,14 +90,14 @@ class NumberedPart:
     places: dict[int, Place] = field(default_factory=dict)
     """The places of the messages that are acknowledged, by their rows."""
     again: set[int] = field(default_factory=set)
-    """Those of them that were there already."""
+    """Rows of the acknowledged messages that were stored before."""
     counted: frozenset[bytes] = frozenset()
     """The sequences by which these messages were acknowledged while they were counted, each by one of them."""
     _pending: set[bytes] = field(init=False)
     _held: set[bytes] = field(init=False)
-    """Those of `_pending` that are not sent yet, or have to be sent again."""
+    """Messages of `_pending` that are not sent yet, or have to be sent again."""
     _refused: dict[bytes, Refusal] = field(default_factory=dict)
-    """Those of `_pending` that were sent and refused for a passing reason."""
+    """Messages of `_pending` that were sent and refused for a passing reason."""
 
     def __post_init__(self) -> None:
         self._pending = {b"%d" % number for number in range(self.first, self.first + len(self.messages))}

@@ -121,7 +121,7 @@ _DIGEST_BYTES = 12
 _ID_BYTES: Final = _DIGEST_BYTES // 3 * 4
 _OF_CONTENT: Final = re.compile(rb"[\w-]{%d}(?:\.\d+)?" % _ID_BYTES)
 _WRITER_BYTES = 9
-"""Of who writes, before numbers of rows: 72 bits for the millions of tasks that may write within a window."""
+"""Bytes before the row's number that identify the writer: 72 bits for millions of tasks within a window."""
 
 
 class RowIds:

@@ -20,7 +20,7 @@ from natsctl.spark.source.arrays import binary_array, int_array, int_scalar
 from natsctl.spark.source.errors import JetStreamSourceError
 
 MAX_BYTES: Final = 64 << 20
-"""Of one payload: a server takes 64 MiB at most, and a small payload may claim to be a thousand times larger."""
+"""Most bytes of one payload: a server takes 64 MiB at most, and a small payload may claim a thousand times its size."""
 ENCODING: Final = "content-encoding"
 IDENTITY: Final = "identity"
 

@@ -158,7 +158,7 @@ class Publisher:
         self._look = look
         self.messages = 0
         self.bytes = 0
-        """Of subjects, headers, ids and payloads, each message counted once."""
+        """Bytes of subjects, headers, ids and payloads, each message counted once."""
         self.retries = 0
         self.stream = ""
         """The last one that acknowledged."""

@@ -215,8 +215,8 @@ METADATA_FIELDS: Final = (
     StructField("pending", LongType()),
     StructField("reply", StringType()),
 )
-"""Of messages that a durable consumer delivered: its name, how often it delivered the message, how many were to come
-behind it, and the subject that acknowledges it."""
+"""Columns of messages that a durable consumer delivered: its name, the number of deliveries, the messages pending after
+it, and its ack subject."""
 
 
 class SchemaMismatchError(JetStreamSourceError):
@@ -251,7 +251,7 @@ class RowShape:
     """The columns that are wanted, in their order, and the conversion of payloads."""
 
     names: tuple[str, ...]
-    """Of `SCHEMA_FIELDS`, in the order of `arrow_schema`, which may spell them in another case."""
+    """Names from `SCHEMA_FIELDS`, in the order of `arrow_schema`, which may spell them in another case."""
     arrow_schema: pa.Schema
     value_format: str = "binary"
     mode: str = "permissive"
@@ -259,7 +259,7 @@ class RowShape:
     json: JsonSettings = field(default_factory=JsonSettings)
     include_headers: bool = True
     compression: str = "none"
-    """Of payloads, as `payloadCompression` names it."""
+    """Compression of payloads, as `payloadCompression` names it."""
 
     @property
     def wants_value(self) -> bool:

@@ -98,7 +98,7 @@ else:
     )
 
 RELEASE: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-"""Of PySpark: major and minor."""
+"""Major and minor version of PySpark."""
 FILTERS_SINCE: Final = (4, 1)
 ARROW_STREAM_WRITES_SINCE: Final = (4, 1)
 LIMITS_SINCE: Final = (4, 2)

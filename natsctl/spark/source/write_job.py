@@ -45,7 +45,7 @@ class Written(WriterCommitMessage):
 
     messages: int = 0
     duplicates: int = 0
-    """Of them, those that the server had already."""
+    """Messages among them that the server had stored before."""
     skipped: int = 0
     """Rows that the ledger showed to be stored; not among `messages`."""
     bytes: int = 0
