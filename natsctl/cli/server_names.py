@@ -40,7 +40,7 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
         found = (name for name in _READERS[kind](server, place, current) if name.startswith(current))
         return [name for _, name in zip(range(MAX_WORDS), dict.fromkeys(found), strict=False)]
     finally:
-        server.close()
+        server.shut()
 
 
 def _pages(server: OneShotClient, verb: str, key: str, body: dict[str, Any] | None = None) -> Iterator[str]:

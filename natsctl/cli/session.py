@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.output import COLOUR
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
+    from natsctl.client.one_shot import PlainConnection
     from natsctl.client.servers import Target
     from natsctl.client.settings import Settings
 
@@ -146,6 +147,42 @@ class Session:
         finally:
             self._last_used_s = time.monotonic()
 
+    def ask(self, work: Callable[[Manager], Awaitable[T]]) -> T:
+        """Return the result of `work(manager)`, which makes requests one after another and changes nothing.
+
+        A plain server is asked without asyncio and nats-py. What needs more is left to `run`, which does all of the
+        work again. Raises as `run`.
+        """
+        from natsctl.client.one_shot import NeedsMoreError, completed
+
+        plain = self._plain()
+        if plain is not None:
+            from natsctl.client.manager import Manager
+
+            _collect_again()
+            try:
+                return completed(work(Manager(cast("Connection", plain))))
+            except NeedsMoreError:
+                pass  # nats-py knows how to do it, or how to say why not
+            finally:
+                plain.shut()
+        return self.run(work)
+
+    def _plain(self) -> PlainConnection | None:
+        """Return a connection for requests alone; None where one is open already, or needs more."""
+        options = self.options
+        if self._manager or self._embedded or options.trace or options.tls_insecure:
+            return None
+        from natsctl.client.one_shot import open_plain
+
+        return open_plain(self.target(), self._name, dry_run=options.dry_run)
+
+    @property
+    def _name(self) -> str:
+        from natsctl import __version__
+
+        return self.options.connection_name or f"natsctl {__version__}"
+
     async def _work(self, work: Callable[[Manager], Awaitable[T]]) -> T:
         import asyncio
 
@@ -174,13 +211,11 @@ class Session:
         return rested_s <= MAX_REST_S
 
     async def _connect(self) -> Manager:
-        from natsctl import __version__
         from natsctl.client.dial import NotListeningError, connect
         from natsctl.client.manager import Manager
         from natsctl.client.servers import TargetKind
 
-        target, options = self.target(), self.options
-        name = options.connection_name or f"natsctl {__version__}"
+        target, options, name = self.target(), self.options, self._name
         try:
             connection = await connect(target, name=name, trace=options.trace)
         except NotListeningError:

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError, UsageError
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
-from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.settings import without_login
 from natsctl.client.system.reports import span_ns
 from natsctl.client.system.system_account import System

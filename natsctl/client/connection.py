@@ -183,7 +183,6 @@ class Tracer:
         self._stream.flush()
 
 
-NO_RESPONDERS = 503
 CLOSE_WAIT_S = 1.0
 """Seconds that a server gets to see the end of a connection, such as one whose TLS handshake failed."""
 TAKEOVER_RETRY_S = 0.05

@@ -50,7 +50,7 @@ async def _open(connection: Connection, options: dict[str, Any]) -> None:
                 f"{without_login(url)} needs the package aiohttp", hint="pip install aiohttp, or use a nats:// URL"
             ) from reason
         except (NatsctlError, failure_class(), OSError, ValueError) as reason:
-            failure = _explained(reason, url, target)
+            failure = explained(reason, url, target)
             continue
         if "tls" in options and not connection.tls:
             await connection.close()
@@ -61,7 +61,7 @@ async def _open(connection: Connection, options: dict[str, Any]) -> None:
     raise failure or UnreachableError(f"no server in {target.origin}")
 
 
-def _explained(reason: Exception, url: str, target: Target) -> NatsctlError:
+def explained(reason: Exception, url: str, target: Target) -> NatsctlError:
     """Return the failure of one address with a hint for the user."""
     where = without_login(url)
     named = f" (from {target.origin})" if target.origin not in ("default", "--server") else ""

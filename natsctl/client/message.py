@@ -16,6 +16,8 @@ HeaderLike: TypeAlias = Mapping[str, str] | Pairs
 
 _NAME = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _TEXT_AS_BYTES = "surrogateescape"
+NO_RESPONDERS = 503
+"""Status of the message that answers a request on a subject without subscribers."""
 
 
 def pairs_of(given: HeaderLike) -> tuple[tuple[str, str], ...]:

@@ -36,8 +36,7 @@ from natsctl.api.errors import (
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.atomic_file import atomic_write
 from natsctl.client.buckets import OBJECTS, bucket_info
-from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import Delivered, OrderedReader
 from natsctl.client.requests import api_error, parse_object

@@ -1,27 +1,40 @@
-"""One-shot client: a few API requests on a plain socket, for the completion of names.
+"""One-shot client: a few API requests on a plain socket, without nats-py and asyncio.
 
-nats-py and asyncio alone take longer to import than a person waits for a list of names. So this client speaks only the
-part of the protocol that a request needs: INFO, CONNECT, SUB, PUB, MSG and PING. It never waits longer than its
-deadline, and every failure is an `UnreachableError`.
+These alone take longer to import than a person waits for a list of names. So this client speaks only the part of the
+protocol that a request needs: INFO, CONNECT, SUB, PUB, MSG and PING. It never waits longer than its deadline.
+
+`OneShotClient` serves completion, for which every failure is an `UnreachableError`. `PlainConnection` serves commands
+that make single requests (`Session.ask`): it is that part of a Connection that `Requests` uses, and its `request`
+blocks in place of being suspended, so that `completed` gets the result of their coroutines without an event loop. It
+reports only silence itself. On any other failure it raises NeedsMoreError, and the work is done again by nats-py, which
+alone words what went wrong.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UnreachableError
-from natsctl.client.settings import login_options, tls_context
+from natsctl.client.message import Message, to_message
+from natsctl.client.settings import login_options, tls_context, wants_tls
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from natsctl.client.message import HeaderLike
     from natsctl.client.servers import Target
 
 
-MAX_ANSWER_BYTES = 8 * 1024 * 1024
-"""No page of names is near this."""
+T = TypeVar("T")
+
+MAX_ANSWER_BYTES = 64 * 1024 * 1024
+"""The largest `max_payload` of nats-server."""
 _INBOX = "_INBOX.natsctl.glance"
 _READ = 65_536
 
@@ -30,19 +43,26 @@ class OneShotClient:
     """A connection that asks one thing after the other."""
 
     def __init__(self, target: Target, deadline_s: float) -> None:
-        """Connect to the first address of the target; `deadline_s` is a moment of time.monotonic."""
-        self._target = target
+        """Take the target, whose first address `open` connects to; `deadline_s` is a moment of time.monotonic."""
+        self.target = target
         self._deadline_s = deadline_s
         self._buffer = b""
         self._requests = 0
-        try:
-            self._socket: socket.socket = self._opened()
-        except (OSError, ValueError) as failure:
-            raise UnreachableError(str(failure)) from failure
+        self._info: dict[str, Any] = {}
+        self._socket: Any = None
 
-    def close(self) -> None:
+    def open(self, name: str) -> None:
+        """Connect under this name; raises OSError or ValueError, and UsageError for unreadable secrets."""
+        try:
+            self._open(name)
+        except BaseException:
+            self.shut()
+            raise
+
+    def shut(self) -> None:
         """End the connection."""
-        self._socket.close()
+        if self._socket is not None:
+            self._socket.close()
 
     def ask(self, verb: str, body: Any = None) -> dict[str, Any]:
         """Return the answer of an API request such as `STREAM.NAMES`.
@@ -50,13 +70,13 @@ class OneShotClient:
         Raises UnreachableError, also for an error answer.
         """
         self._requests += 1
-        inbox = f"{self._target.settings.inbox_prefix.rstrip('.') or _INBOX}.{time.monotonic_ns()}.{self._requests}"
+        inbox = f"{self.target.settings.inbox_prefix.rstrip('.') or _INBOX}.{time.monotonic_ns()}.{self._requests}"
         payload = b"" if body is None else json.dumps(body).encode()
-        subject = f"{self._target.api_prefix}.{verb}"
+        subject = f"{self.target.api_prefix}.{verb}"
         head = f"SUB {inbox} {self._requests}\r\nPUB {subject} {inbox} {len(payload)}\r\n".encode()
         try:
             self._socket.sendall(head + payload + b"\r\n")
-            answer = json.loads(self._message())
+            answer = json.loads(self._message().body)
         except (OSError, ValueError) as failure:
             raise UnreachableError(str(failure)) from failure
         if not isinstance(answer, dict) or "error" in answer:
@@ -65,24 +85,21 @@ class OneShotClient:
 
     # -- the protocol
 
-    def _opened(self) -> socket.socket:
-        settings = self._target.settings
-        parts = urlsplit(self._target.urls[0])
+    def _open(self, name: str) -> None:
+        settings = self.target.settings
+        parts = urlsplit(self.target.urls[0])
         if parts.scheme not in ("nats", "tls") or settings.socks_proxy:
             raise ValueError(f"no glance through {parts.scheme}")
         host: Any = parts.hostname or ""
         if host.isascii():
             host = host.encode()  # a str would be encoded as IDNA, whose tables take a fifth of the time
         self._socket = socket.create_connection((host, parts.port or 4222), self._left_s())
-        context = tls_context(settings, self._target.urls)
+        context = tls_context(settings, self.target.urls)
         if context and settings.tls_first:
             self._socket = context.wrap_socket(self._socket, server_hostname=parts.hostname)
-        info = json.loads(self._line().partition(b" ")[2])
+        info = self._info = dict(json.loads(self._line().partition(b" ")[2]))
         if (context or info.get("tls_required")) and not settings.tls_first:
-            import ssl
-
-            wrapping = context or ssl.create_default_context()
-            self._socket = wrapping.wrap_socket(self._socket, server_hostname=parts.hostname)
+            self._encrypt(context, parts.hostname)
         connect = {
             "verbose": False,
             "pedantic": False,
@@ -91,16 +108,21 @@ class OneShotClient:
             "no_responders": True,
             "lang": "python",
             "version": "0",
-            "name": "natsctl completion",
+            "name": name,
             **self._login(str(info.get("nonce", "")), parts.username, parts.password),
         }
         self._socket.sendall(f"CONNECT {json.dumps(connect)}\r\nPING\r\n".encode())
         while (line := self._line()) != b"PONG":
             self._judge(line)
-        return self._socket
+
+    def _encrypt(self, context: SSLContext | None, hostname: str | None) -> None:
+        import ssl
+
+        wrapping = context or ssl.create_default_context()
+        self._socket = wrapping.wrap_socket(self._socket, server_hostname=hostname)
 
     def _login(self, nonce: str, user: str | None, password: str | None) -> dict[str, str]:
-        options = login_options(self._target.settings)
+        options = login_options(self.target.settings)
         said: dict[str, str] = {}
         if user:
             said = {"user": user, "pass": password} if password else {"auth_token": user}
@@ -113,16 +135,17 @@ class OneShotClient:
             said.update(_signed(options["nkeys_seed_str"], nonce))
         return said
 
-    def _message(self) -> bytes:
-        """Return the body of the next message; a status instead of one raises ValueError."""
+    def _message(self) -> Message:
+        """Return the next message."""
         while True:
-            words = self._line().split()
+            line = self._line()
+            words = line.split()
             if words[:1] == [b"MSG"]:
-                return self._exactly(int(words[-1]))
+                return to_message(words[1], b"", self._exactly(int(words[-1])), b"")
             if words[:1] == [b"HMSG"]:
-                headers, total = int(words[-2]), int(words[-1])
-                return self._exactly(total)[headers:]
-            self._judge(b" ".join(words))
+                length, whole = int(words[-2]), self._exactly(int(words[-1]))
+                return to_message(words[1], b"", whole[length:], whole[:length])
+            self._judge(line)
 
     def _judge(self, line: bytes) -> None:
         if line == b"PING":
@@ -154,8 +177,97 @@ class OneShotClient:
     def _left_s(self) -> float:
         left_s = self._deadline_s - time.monotonic()
         if left_s <= 0:
-            raise ValueError("the time is up")
+            raise TimeoutError("the time is up")
         return left_s
+
+
+class NeedsMoreError(Exception):
+    """The work needs more than this client does, such as TLS, or failed in a way that nats-py describes."""
+
+
+class PlainConnection(OneShotClient):
+    """The part of a Connection that single requests use, on one plain socket."""
+
+    several = lost = False
+    tracer = None
+
+    def __init__(self, target: Target, *, dry_run: bool) -> None:
+        """Take the target, which `open_plain` has found to be plain."""
+        super().__init__(target, time.monotonic() + target.timeout_s)
+        self.timeout_s = target.timeout_s
+        self.dry_run = dry_run
+        self._inbox = ""
+
+    def _encrypt(self, context: SSLContext | None, hostname: str | None) -> None:
+        raise NeedsMoreError
+
+    async def request(
+        self, subject: str, body: bytes = b"", *, headers: HeaderLike | None = None, timeout_s: float | None = None
+    ) -> Message:
+        """Return the answer; raises UnreachableError if none comes in time, NeedsMoreError for any other failure."""
+        if headers or not subject or len(subject.split()) != 1 or len(body) > int(self._info.get("max_payload", 0)):
+            raise NeedsMoreError
+        wait_s = timeout_s or self.timeout_s
+        self._deadline_s = time.monotonic() + wait_s
+        try:
+            return self._exchanged(subject, body)
+        except TimeoutError:
+            raise UnreachableError(f"no answer on {subject} within {wait_s:g}s") from None
+        except (OSError, ValueError) as failure:
+            raise NeedsMoreError from failure
+
+    def _exchanged(self, subject: str, body: bytes) -> Message:
+        begin = ""
+        if not self._inbox:
+            self._inbox = f"{self.target.settings.inbox_prefix.rstrip('.') or '_INBOX'}.{os.urandom(11).hex()}"
+            begin = f"SUB {self._inbox}.* 1\r\n"
+        self._requests += 1
+        reply = f"{self._inbox}.{self._requests:x}"
+        self._socket.settimeout(self._left_s())
+        self._socket.sendall(f"{begin}PUB {subject} {reply} {len(body)}\r\n".encode() + body + b"\r\n")
+        while (message := self._message()).subject != reply:
+            pass  # an answer that came too late for an earlier request
+        return message
+
+
+def open_plain(target: Target, name: str, *, dry_run: bool) -> PlainConnection | None:
+    """Return a connection to a target of one address without TLS, signatures and proxy; None where it needs more.
+
+    Secrets that lie elsewhere are left to nats-py too: another program is not to be asked for them twice. Raises
+    UnreachableError where the server is silent, and UsageError for unreadable secrets.
+    """
+    url, settings = urlsplit(target.urls[0]), target.settings
+    if url.scheme != "nats" or len(target.urls) > 1 or (url.username and (settings.user or settings.token)):
+        return None
+    if settings.creds or settings.nkey or settings.user_jwt or "://" in settings.password + settings.token:
+        return None
+    if settings.socks_proxy or wants_tls(settings, target.urls):
+        return None
+    connection = PlainConnection(target, dry_run=dry_run)
+    try:
+        connection.open(name)
+    except TimeoutError as failure:
+        _raise_silence(failure, target)
+    except (OSError, ValueError, NeedsMoreError):
+        return None
+    return connection
+
+
+def _raise_silence(failure: TimeoutError, target: Target) -> NoReturn:
+    from natsctl.client.dial import explained
+
+    raise explained(failure, target.urls[0], target) from failure
+
+
+def completed(work: Awaitable[T]) -> T:
+    """Return the result of a coroutine that is never suspended; raises RuntimeError if it is."""
+    steps = work.__await__()
+    try:
+        next(steps)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+    raise RuntimeError("only requests on a plain connection can be awaited here")
 
 
 _URL_SAFE = str.maketrans("+/", "-_")
@@ -177,7 +289,9 @@ def _signed(seed: str, nonce: str) -> dict[str, str]:
 
 def open_one_shot(target: Target, deadline_s: float) -> OneShotClient | None:
     """Return a connection to the target, or None where there is none in time."""
+    client = OneShotClient(target, deadline_s)
     try:
-        return OneShotClient(target, deadline_s)
-    except NatsctlError:
+        client.open("natsctl completion")
+    except (NatsctlError, OSError, ValueError):
         return None
+    return client

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from itertools import islice
@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, ProtocolError, UnreachableError
-from natsctl.client.connection import NO_RESPONDERS, Connection
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.catalogue import ApiError
+    from natsctl.client.connection import Connection
 
 
 T = TypeVar("T")
@@ -197,6 +197,8 @@ class Requests:
             payload = json.dumps({**(body or {}), "offset": offset}).encode()
             return await self.exchange(endpoint.subject(*tokens, prefix=prefix), payload)
 
+        import asyncio
+
         prefix = self.connection.target.api_prefix
         first = await page(0)
         yield first
@@ -272,18 +274,19 @@ async def patiently(
 
     What may not be repeated (`may_repeat`) is sent again only where the answer says that nothing was done.
     """
-    loop = asyncio.get_running_loop()
-    until_s = loop.time() + ELECTION_TIMEOUTS * (timeout_s or connection.timeout_s)
+    until_s = time.monotonic() + ELECTION_TIMEOUTS * (timeout_s or connection.timeout_s)
     while True:
         try:
             return await send()
         except (UnreachableError, ApiResponseError) as failure:
             again = connection.several and _may_help(failure, may_repeat)
-            if not again or loop.time() >= until_s:
+            if not again or time.monotonic() >= until_s:
                 raise
         if connection.lost:
             await connection.reopen()
         else:
+            import asyncio
+
             await asyncio.sleep(PAUSE_S)
 
 

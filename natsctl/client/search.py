@@ -11,7 +11,6 @@ and beside a number 0, as documents leave zeroes out; members are found in Go's 
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -429,6 +428,8 @@ def _moment(text: str | None) -> int:
 
 async def _last_deliveries(manager: Manager, streams: Sequence[Answer[StreamInfo]]) -> dict[str, int]:
     """Return the last delivery of each stream's consumers, ns since the epoch."""
+    import asyncio
+
     room = asyncio.Semaphore(STREAMS_AT_ONCE)
 
     async def last(stream: str) -> int:

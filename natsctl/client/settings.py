@@ -304,13 +304,18 @@ def _signed(jwt: str, seed: str) -> dict[str, Any]:
     return {"user_jwt_cb": show, "signature_cb": sign}
 
 
+def wants_tls(settings: Settings, urls: tuple[str, ...]) -> bool:
+    """Return whether the settings or a tls:// or wss:// URL ask for TLS."""
+    wanted = settings.ca or settings.cert or settings.key or settings.tls_first or settings.tls_insecure
+    return bool(wanted) or any(url.startswith(("tls://", "wss://")) for url in urls)
+
+
 def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | None:
     """Return the TLS context that the settings or a tls:// or wss:// URL ask for, or None.
 
     Raises UsageError for an unreadable file.
     """
-    wanted = settings.ca or settings.cert or settings.key or settings.tls_first or settings.tls_insecure
-    if not wanted and not any(url.startswith(("tls://", "wss://")) for url in urls):
+    if not wants_tls(settings, urls):
         return None
     import ssl
 

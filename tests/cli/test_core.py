@@ -259,6 +259,21 @@ def _cpu_s(*words: str) -> float:
     return min(spent)
 
 
+@pytest.mark.parametrize("asked", ["stream info ORDERS -j", "consumer info ORDERS NEW -j"])
+def test_a_plain_server_is_asked_without_what_is_slow_to_import(server: Any, asked: str) -> None:
+    _natsctl("-s", server.url, "str", "add", "ORDERS", "--defaults", "--subjects", "ORDERS.*")
+    _natsctl("-s", server.url, "con", "add", "ORDERS", "NEW", "--defaults", "--pull")
+    code = (
+        "import sys; from natsctl.cli.main import run; code = run(sys.argv[1:]);"
+        "print(*sorted({'asyncio', 'nats', 'ssl', 'msgspec', 'rich', 'yaml'} & set(sys.modules)), file=sys.stderr);"
+        "sys.exit(code)"
+    )
+    words = ["-s", server.url, *asked.split()]
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "\n")
+    assert json.loads(done.stdout)["config"]
+
+
 @pytest.mark.slow
 def test_help_and_info_stay_quick(server: Any) -> None:
     _natsctl("-s", server.url, "str", "add", "ORDERS", "--defaults", "--subjects", "ORDERS.*")

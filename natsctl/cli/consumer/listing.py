@@ -125,7 +125,10 @@ def _show(
     if no_select and not (stream and consumer):
         raise UsageError("a consumer is needed: give STREAM and CONSUMER")
     where = pick_stream(session, stream, all_streams=all_streams)
-    show_info(live_consumer(session, where, pick_consumer(session, where, consumer)), json, state_only)
+    name = pick_consumer(session, where, consumer)
+    with suggesting(session, where, name):
+        answer = session.ask(lambda manager: manager.consumer_info(where, name))
+    show_info(answer, json, state_only)
 
 
 def ls(

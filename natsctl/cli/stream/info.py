@@ -77,7 +77,7 @@ def info(
     session = session_of(ctx)
     name = _existing(session, stream, no_select)
     with suggesting(session, name):
-        answer = session.run(lambda manager: manager.stream_info(name))
+        answer = session.ask(lambda manager: manager.stream_info(name))
     if json or not state_only:
         show_info(answer, json)
         return

@@ -35,9 +35,8 @@ from natsctl.client.backup.transfer import (
     TransferTimeoutError,
     ignore_progress,
 )
-from natsctl.client.connection import NO_RESPONDERS
 from natsctl.client.manager import Manager
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.requests import Answer, api_error, parse_object
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, ProtocolError, UnreachableError
 from natsctl.client.bench.load import Load
-from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.message import NO_RESPONDERS
 from natsctl.client.requests import api_error, parse_object
 
 if TYPE_CHECKING:

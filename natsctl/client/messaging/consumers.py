@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from natsctl.api import acks, codec, endpoints
 from natsctl.api.acks import NAK
 from natsctl.api.errors import NatsctlError, ProtocolError, UnreachableError, UsageError
-from natsctl.client.connection import NO_RESPONDERS, ConnectionLostError
+from natsctl.client.connection import ConnectionLostError
+from natsctl.client.message import NO_RESPONDERS
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject

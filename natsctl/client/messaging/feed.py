@@ -11,7 +11,7 @@ from natsctl.api import acks, codec, endpoints
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time
-from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.message import NO_RESPONDERS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

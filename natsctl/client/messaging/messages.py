@@ -25,8 +25,7 @@ from natsctl.api.acks import parse
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, parse_duration
-from natsctl.client.connection import NO_RESPONDERS
-from natsctl.client.message import NO_HEADERS, DryRunError, Headers, Planned
+from natsctl.client.message import NO_HEADERS, NO_RESPONDERS, DryRunError, Headers, Planned
 from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, Answer, api_error, parse_object, patiently
 
 if TYPE_CHECKING:

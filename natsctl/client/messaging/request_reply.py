@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
-from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.message import NO_RESPONDERS
 from natsctl.client.messaging.messages import Outgoing
 
 if TYPE_CHECKING:

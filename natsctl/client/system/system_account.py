@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError, ProtocolError, UnreachableError
-from natsctl.client.connection import NO_RESPONDERS, Connection
-from natsctl.client.message import DryRunError, Planned
+from natsctl.client.connection import Connection
+from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.requests import parse_object
 
 if TYPE_CHECKING:

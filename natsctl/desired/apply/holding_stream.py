@@ -32,7 +32,7 @@ from natsctl.api.errors import (
     UsageError,
 )
 from natsctl.api.model import Model
-from natsctl.client.connection import NO_RESPONDERS
+from natsctl.client.message import NO_RESPONDERS
 from natsctl.client.messaging import messages
 
 if TYPE_CHECKING:

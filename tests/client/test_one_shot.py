@@ -1,0 +1,189 @@
+"""Requests on one plain socket: the same results as over nats-py, and nothing that nats-py should word."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
+from natsctl.client.dial import connect
+from natsctl.client.manager import Manager
+from natsctl.client.one_shot import NeedsMoreError, completed, open_plain
+from natsctl.client.servers import Target, resolve
+from natsctl.client.settings import Settings
+
+SUBJECT = "$JS.API.STREAM.INFO.ORDERS"
+
+
+def _target(url: str, timeout_s: float | None = None, **settings: Any) -> Target:
+    return resolve(Settings(url=url, timeout_s=timeout_s, **settings), {"HOME": "/nowhere"})
+
+
+@contextmanager
+def _serving(fake: Any) -> Iterator[str]:
+    """Run the fake server beside this thread, which blocks."""
+    loop, ready, end = asyncio.new_event_loop(), threading.Event(), asyncio.Event()
+
+    async def serve() -> None:
+        async with fake.running():
+            ready.set()
+            await end.wait()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield fake.url
+    finally:
+        loop.call_soon_threadsafe(end.set)
+        thread.join()
+
+
+@contextmanager
+def _plain(target: Target) -> Iterator[Any]:
+    connection = open_plain(target, "test", dry_run=False)
+    assert connection is not None
+    try:
+        yield connection
+    finally:
+        connection.shut()
+
+
+def _outcome(target: Target, *, plain: bool, wait_s: float | None = None) -> object:
+    """Return the answer of a request, or the failure it ends with, on either connection."""
+
+    async def over_nats_py() -> Any:
+        async with await connect(target, name="test") as connection:
+            connection.timeout_s = wait_s or connection.timeout_s
+            return (await Manager(connection).stream_info("ORDERS")).raw
+
+    try:
+        if not plain:
+            return asyncio.run(over_nats_py())
+        with _plain(target) as connection:
+            connection.timeout_s = wait_s or connection.timeout_s
+            return completed(Manager(connection).stream_info("ORDERS")).raw
+    except NatsctlError as failure:
+        return type(failure), str(failure), failure.hint, failure.subject, failure.exit_code
+
+
+@pytest.mark.both
+@pytest.mark.parametrize("domain", ["", "elsewhere"])
+def test_results_and_errors_of_a_server_are_those_over_nats_py(server: Any, domain: str) -> None:
+    target = _target(server.url, jetstream_domain=domain)
+    assert _outcome(target, plain=True) == _outcome(target, plain=False)
+
+
+@pytest.mark.parametrize(
+    "answer", [b'{"config": {"name": "ORDERS"}, "new": [1.5]}', b"+OK", b"[]", b'{"error": {"code": 404}}']
+)
+def test_an_answer_is_understood_as_over_nats_py(fake: Any, answer: bytes) -> None:
+    fake.answers[SUBJECT] = answer
+    with _serving(fake) as url:
+        assert _outcome(_target(url), plain=True) == _outcome(_target(url), plain=False)
+
+
+def test_no_answer_is_worded_as_over_nats_py(fake: Any) -> None:
+    with _serving(fake) as url:
+        ours, theirs = (_outcome(_target(url), plain=plain, wait_s=0.1) for plain in (True, False))
+    assert ours == theirs
+    assert "no answer on" in str(ours)
+
+
+def test_a_silent_server_is_unreachable_within_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        target = _target(f"127.0.0.1:{silent.getsockname()[1]}", 0.1)
+        with pytest.raises(UnreachableError, match=r"within 0\.1s"):
+            open_plain(target, "test", dry_run=False)
+
+
+@pytest.mark.parametrize("fault", ["refused", "fatal"])
+def test_a_refused_subject_and_a_lost_connection_are_left_to_nats_py(fake: Any, fault: str) -> None:
+    getattr(fake, fault).add(SUBJECT)
+    with _serving(fake) as url, _plain(_target(url)) as connection, pytest.raises(NeedsMoreError):
+        completed(connection.request(SUBJECT))
+
+
+@pytest.mark.parametrize("subject", ["", "a b", "a\udc80"])
+def test_what_cannot_be_sent_is_left_to_nats_py(fake: Any, subject: str) -> None:
+    with _serving(fake) as url, _plain(_target(url)) as connection:
+        with pytest.raises(NeedsMoreError):
+            completed(connection.request(subject))
+        with pytest.raises(NeedsMoreError):
+            completed(connection.request("a", bytes(2 * 1024 * 1024)))
+    assert fake.published == []
+
+
+def test_a_refused_login_is_left_to_nats_py(fake: Any) -> None:
+    fake.login_error = "Authorization Violation"
+    with _serving(fake) as url:
+        assert open_plain(_target(url), "test", dry_run=False) is None
+
+
+def test_encryption_that_the_server_wants_is_left_to_nats_py(fake: Any) -> None:
+    fake.info["tls_required"] = True
+    with _serving(fake) as url:
+        assert open_plain(_target(url), "test", dry_run=False) is None
+    assert fake.connects == []
+
+
+@pytest.mark.parametrize(
+    ("url", "settings"),
+    [
+        ("127.0.0.1:1", {}),
+        ("127.0.0.1:1,127.0.0.1:2", {}),
+        ("tls://127.0.0.1:1", {}),
+        ("ws://127.0.0.1:1", {}),
+        ("127.0.0.1:1", {"tls_first": True}),
+        ("127.0.0.1:1", {"socks_proxy": "127.0.0.1:2"}),
+        ("ann:secret@127.0.0.1:1", {"token": "t"}),
+        ("127.0.0.1:1", {"user": "ann", "password": "op://vault/nats/password"}),
+        ("127.0.0.1:1", {"token": "file:///nowhere"}),
+        ("127.0.0.1:1", {"creds": "/nowhere"}),
+    ],
+)
+def test_other_targets_are_left_to_nats_py(url: str, settings: dict[str, Any]) -> None:
+    assert open_plain(_target(url, **settings), "test", dry_run=False) is None
+
+
+def test_an_unreadable_secret_is_a_usage_error(fake: Any) -> None:
+    with _serving(fake) as url, pytest.raises(UsageError, match="token: not base64"):
+        open_plain(_target(url, token="data:;base64,?"), "test", dry_run=False)
+
+
+@pytest.mark.parametrize("required", [False, True])
+@pytest.mark.parametrize(
+    ("login", "settings"), [("ann:secret@", {}), ("s3cr3t@", {}), ("", {"user": "ann", "password": "p"})]
+)
+def test_a_login_is_sent_as_nats_py_sends_it(fake: Any, login: str, settings: dict[str, Any], required: bool) -> None:
+    fake.info["auth_required"] = required
+    fake.answers[SUBJECT] = b"{}"
+    with _serving(fake) as url:
+        target = _target(url.replace("://", f"://{login}"), **settings)
+        assert _outcome(target, plain=True) == _outcome(target, plain=False) == {}
+    keys = ("user", "pass", "auth_token", "name", "verbose", "headers", "no_responders")
+    ours, theirs = ({key: one.get(key) for key in keys} for one in fake.connects)
+    assert ours == theirs
+
+
+def test_several_requests_share_an_inbox(fake: Any) -> None:
+    fake.answers["a"] = b"1"
+    with _serving(fake) as url, _plain(_target(url, inbox_prefix="_MINE")) as connection:
+        assert [completed(connection.request("a")).body for _ in range(3)] == [b"1"] * 3
+    assert len(fake.subscribed) == 1
+    assert fake.subscribed[0].startswith("_MINE.")
+
+
+def test_a_coroutine_that_waits_is_a_fault_of_the_program() -> None:
+    with pytest.raises(RuntimeError, match="plain connection"):
+        completed(asyncio.sleep(0))
