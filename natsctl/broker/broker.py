@@ -191,7 +191,7 @@ class Broker:
         self.alarms: list[Callable[[], int]] = []
         """Return when something else is due that should be in time."""
         self.look_ns = NEVER_NS
-        """When the shell will call `tick`, monotonic clock."""
+        """Time at which the shell will call `tick`, monotonic clock."""
         self.hurry: Callable[[], None] = _do_nothing
         """Called when `look_ns` is earlier than the shell knows."""
         self.account(GLOBAL_ACCOUNT)

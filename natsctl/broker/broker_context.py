@@ -94,11 +94,11 @@ class LeafPeer(Protocol):
 
     @property
     def is_spoke(self) -> bool:
-        """Whether this server is the one that dialled."""
+        """Return whether this server is the one that dialled."""
 
     @property
     def is_isolated(self) -> bool:
-        """Whether the other end is kept apart from other leaf nodes."""
+        """Return whether the other end is kept apart from other leaf nodes."""
 
     @property
     def account(self) -> Account:
@@ -122,7 +122,7 @@ class LeafPeer(Protocol):
 
     @property
     def websocket(self) -> bool:
-        """Whether it runs over WebSocket."""
+        """Return whether it runs over WebSocket."""
 
     @property
     def compression(self) -> str:
@@ -130,11 +130,11 @@ class LeafPeer(Protocol):
 
     @property
     def start_ns(self) -> int:
-        """When it was made, wall clock."""
+        """Return when it was made, wall clock."""
 
     @property
     def last_data_ns(self) -> int:
-        """When something other than protocol chatter last went either way, monotonic clock."""
+        """Return when something other than protocol chatter last went either way, monotonic clock."""
 
     @property
     def rtt_ns(self) -> int:

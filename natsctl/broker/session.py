@@ -210,7 +210,7 @@ class Session:
         self.deferred: DeferredWork | None = None
         """Work that has arrived and is to be carried out later."""
         self.last_active_ns = self.last_data_ns = broker.clock.monotonic_ns()
-        """When anything was last received, and when something other than protocol chatter last went either way."""
+        """Times at which anything was last received, and at which something but protocol chatter went either way."""
         self._seen_out_msgs = 0
         self.timers = Timers(self)
         self.timers.start()
@@ -361,7 +361,7 @@ class Session:
 
     @property
     def greeted(self) -> bool:
-        """Whether the client has sent PING and has complete INFO about its connection."""
+        """Return whether the client has sent PING and has complete INFO about its connection."""
         return not self._info_again
 
     # --- input

@@ -32,7 +32,7 @@ class Timers:
         self.pings_out = 0
         """Pings since the client was last heard."""
         self.alarm_ns = NEVER_NS
-        """When the broker is to look at the latest; pings may be a little late."""
+        """Time at which the broker is to look at the latest; pings may be a little late."""
 
     def hold(self) -> None:
         """Suspend all deadlines until `start`."""

@@ -119,7 +119,7 @@ class Session:
 
     @property
     def interactive(self) -> bool:
-        """Whether questions may be asked.
+        """Return whether questions may be asked.
 
         Stdin and stderr are terminals and --no-input (NATSCTL_NO_INPUT) is not set.
         """
@@ -129,7 +129,7 @@ class Session:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing may be changed: the first changing request raises DryRunError instead of being sent."""
+        """Return whether nothing may be changed: a request that changes something raises DryRunError unsent."""
         return self.options.dry_run
 
     def run(self, work: Callable[[Manager], Awaitable[T]]) -> T:

@@ -79,7 +79,7 @@ class Verb(NamedTuple):
 
     @property
     def is_group(self) -> bool:
-        """Whether it has verbs."""
+        """Return whether it has verbs."""
         if isinstance(self.command, LazyReference):
             return self.command.name.endswith("VERBS")
         return isinstance(self.command, tuple)

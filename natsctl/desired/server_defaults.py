@@ -220,12 +220,12 @@ class ServerFeatures(NamedTuple):
 
     @property
     def keeps_metadata(self) -> bool:
-        """Whether the server stores labels."""
+        """Return whether the server stores labels."""
         return self.version >= SINCE["metadata"]
 
     @property
     def windows_for_sources(self) -> bool:
-        """Whether streams with sources are given a duplicate window."""
+        """Return whether streams with sources are given a duplicate window."""
         return self.version < (2, 14)
 
     def lacking(self, config: Mapping[str, Any], consumer: bool) -> str:

@@ -143,7 +143,7 @@ class Grant(Confidential, frozen=True):
     account: str
     permissions: Permissions | None = None
     expires_ns: int = 0
-    """When the connection is to be closed, wall clock; 0: never."""
+    """Time at which the connection is to be closed, wall clock; 0: never."""
     max_subscriptions: int = UNLIMITED
     max_payload: int = UNLIMITED
     nkey: str = ""

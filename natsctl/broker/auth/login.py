@@ -79,7 +79,7 @@ class Login:
 
     @property
     def required(self) -> bool:
-        """Whether INFO requires the client to authenticate."""
+        """Return whether INFO requires the client to authenticate."""
         return self._auth is not None and self._auth.required
 
     @property

@@ -78,7 +78,7 @@ class Sample(msgspec.Struct, frozen=True):
     """Subject of the metric."""
     requestor: ClientInfo
     start_ns: int
-    """When the request was passed on, wall clock."""
+    """Time at which the request was passed on, wall clock."""
     trace: Trace | None
 
 

@@ -138,7 +138,7 @@ class ActiveAccount:
         self.expired = 0 < claims.exp <= now_s
         self.config = account_config(claims, ())
         self.imports_end_s = 0
-        """When the first activation token of an import in effect expires; 0: never."""
+        """Time at which the first activation token of an import in effect expires; 0: never."""
 
     @property
     def name(self) -> str:
@@ -147,7 +147,7 @@ class ActiveAccount:
 
     @property
     def due_s(self) -> int:
-        """When something of it expires next, in seconds since the epoch."""
+        """Return when something of it expires next, in seconds since the epoch."""
         ends = (0 if self.expired else self.claims.exp, self.imports_end_s)
         return min((end for end in ends if end > 0), default=NEVER_S)
 
@@ -182,7 +182,7 @@ class AccountRegistry:
 
     @property
     def due_s(self) -> int:
-        """When `tick` has something to do, in seconds since the epoch."""
+        """Return when `tick` has something to do, in seconds since the epoch."""
         return self._due_s
 
     def get(self, name: str) -> ActiveAccount | None:

@@ -134,7 +134,7 @@ PENDING_FACTOR: Final = 4
 MAX_INTERESTS: Final = 1 << 20
 """Subscriptions that the other side of one link may have."""
 FIRST_PING_NS: Final = SECOND
-"""When the first PING goes out, which measures the round trip. Source: nats-server, firstPingInterval."""
+"""Time after which the first PING goes out, which measures the round trip. Source: nats-server, firstPingInterval."""
 DELAY_NS: Final = 30 * SECOND
 """Delay before connecting again after a loop, a violation, or a name that both sides have."""
 ACK_DOTS: Final = 8
@@ -176,7 +176,7 @@ class LeafLink(Session):
         self._registered = self.was_registered = False
         self._pings_out = self._ping_sent_ns = 0
         self.due_ns = NEVER_NS
-        """When `tick` has something to do, monotonic clock."""
+        """Time at which `tick` has something to do, monotonic clock."""
         self.max_pending *= PENDING_FACTOR
         self.echo = self.verbose = self.pedantic = False
         self.is_spoke = False
@@ -380,7 +380,7 @@ class LeafLink(Session):
 
     @property
     def alarm_ns(self) -> int:
-        """When the broker is to look at the latest; pings may be a little late."""
+        """Return when the broker is to look at the latest; pings may be a little late."""
         if self.close_reason is not None:
             return NEVER_NS
         expires_ns, clock = self.login.grant.expires_ns, self.broker.clock

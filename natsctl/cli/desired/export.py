@@ -77,7 +77,7 @@ class Destination:
 
     @property
     def is_json(self) -> bool:
-        """Whether documents are written as JSON, which -j means if they go to stdout."""
+        """Return whether documents are written as JSON, which -j means if they go to stdout."""
         return self.format == "json" or (not self.format and (self.path.endswith(".json") or self._json_answer))
 
     @property

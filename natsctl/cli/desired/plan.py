@@ -261,5 +261,5 @@ class Drift(Model, kw_only=True, omit_defaults=False):
 
     @property
     def is_any(self) -> bool:
-        """Whether there is any drift."""
+        """Return whether there is any drift."""
         return bool(self.different or self.missing or self.extra)

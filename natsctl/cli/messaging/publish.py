@@ -202,7 +202,7 @@ class Publishing:
 
     @property
     def many(self) -> bool:
-        """Whether there are too many messages to report each one."""
+        """Return whether there are too many messages to report each one."""
         return self.total is None or self.total > MANY
 
     def messages(self) -> Iterator[Outgoing]:

@@ -120,12 +120,12 @@ class SubscribeFlags:
 
     @property
     def stored(self) -> bool:
-        """Whether a stream is read."""
+        """Return whether a stream is read."""
         return bool(self.stream or self.start or self.to_end or self.durable or self.direct)
 
     @property
     def reported(self) -> bool:
-        """Whether messages are counted instead of shown."""
+        """Return whether messages are counted instead of shown."""
         return self.report_subjects or self.report_subscriptions or self.graph
 
     def check(self, subjects: list[str]) -> None:

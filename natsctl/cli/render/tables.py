@@ -152,7 +152,7 @@ class Column(Generic[T]):
 
     @property
     def right(self) -> bool:
-        """Whether it is aligned to the right, as columns with a sort key of their own are."""
+        """Return whether it is aligned to the right, as columns with a sort key of their own are."""
         return self.order is not None
 
     def key(self, row: T) -> Any:

@@ -50,7 +50,7 @@ class Progress:
     begun: int
     """The last batch that was begun; beyond `batch` while it is in flight."""
     done_ns: int
-    """When the last batch was finished, in nanoseconds since 1970; 0 before the first."""
+    """Time at which the last batch was finished, in nanoseconds since 1970; 0 before the first."""
     streams: dict[str, Position]
     consumers: tuple[Acked, ...] = ()
     """Consumers of sources with `ackMode`, as of the last batch that began; the server keeps their positions."""

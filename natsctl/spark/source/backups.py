@@ -67,7 +67,7 @@ class Backup:
 
     @property
     def whole(self) -> bool:
-        """Whether no message between the first and the last is missing."""
+        """Return whether no message between the first and the last is missing."""
         is_known = self.messages is not None and self.first_seq is not None and self.last_seq is not None
         return is_known and self.messages == self.last_seq - self.first_seq + 1  # type: ignore[operator]  # all three are numbers
 

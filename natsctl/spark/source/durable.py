@@ -38,7 +38,7 @@ WORKING: Final = b"+WPI"
 WAIT_S: Final = 1.0
 """The time for which a pull is valid: an empty server is asked once a second, a busy one has time to answer."""
 ASSUMED_ACK_WAIT_S: Final = 15.0
-"""Where the consumer's configuration is not to be seen; the server's default is 30 s."""
+"""Ack wait assumed of a consumer whose configuration cannot be read; the server's default is 30 s."""
 BEATS: Final = 3
 """The number of times within an ack wait that a batch is reported as in progress."""
 CHUNK: Final = 2_000

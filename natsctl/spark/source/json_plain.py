@@ -60,7 +60,7 @@ MOMENT: Final = f"(?:197[1-9]|19[89][0-9]|2[01][0-9]{{2}})-{DAY}{CLOCK}"
 """A moment in a year whose nanoseconds fit into 64 bits, and are not negative in any zone."""
 ZONE: Final = "(?:Z|[+-](?:0[0-9]|1[0-7]):[0-5][0-9])"
 SECONDS: Final = "(?:0|[1-9][0-9]{0,11}|[1-8][0-9]{12})"
-"""Whose microseconds fit into 64 bits."""
+"""A number of seconds whose microseconds fit into 64 bits."""
 SPELLED: Final = (
     r"(?:0|-?[1-9][0-9]{0,37}|-?[1-9][0-9]{0,6}\.(?:0|[0-9]{0,7}[1-9])|-?0\.(?:0|0{0,2}[1-9](?:[0-9]{0,5}[1-9])?)|"
     "true|false)"
