@@ -268,7 +268,7 @@ class Option:
     parse: Callable[[str], Any]
     meaning: str
     idle: tuple[str, ...] = ()
-    """Places at which it is accepted and changes nothing, as Spark's Kafka source does with limits of triggers in a batch."""
+    """Places that accept it without effect, as Spark's Kafka source does with limits of triggers in a batch."""
     otherwise: str = ""
     """The meaning of its absence, for readers of the table, where that is no text of its own."""
 
