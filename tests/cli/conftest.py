@@ -178,20 +178,13 @@ def command(
     return on
 
 
-@pytest.fixture(scope="session")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One cluster of three for all tests of commands."""
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of three for all tests of a module; idle ones of whole runs would take a fortieth of a core each."""
     if reference_binary() is None:
         pytest.skip("nats-server is not on PATH")
-    with Cluster(tmp_path_factory.mktemp("cluster")) as three:
-        yield three
-
-
-@pytest.fixture(scope="module")
-def three(shared_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, without streams before and after the tests of a module."""
-    yield shared_cluster
-    shared_cluster.clear()
+    with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
 
 
 @pytest.fixture
