@@ -153,18 +153,28 @@ async def test_what_a_flush_has_answered_is_seen_by_another_client(tmp_path: Pat
         await client.close()
 
 
-async def test_a_stop_answers_what_was_read(tmp_path: Path) -> None:
+async def test_a_stop_answers_what_was_read(tmp_path: Path, disk: SlowDisk) -> None:
     async with ServerInstance(options(tmp_path)) as server:
         client = await RawClient.connect(server.url)
         await add(client, "S")
+        await client.request(b"S.first", b"")
+        disk.held = {log_file(server, "S")}
+        disk.open.clear()
         acks = Acks(client, b"s")
         for _ in range(500):
             acks.publish(b"S.x", b"payload")
-        await asyncio.sleep(0.05)
-        await server.stop()
+        stream = server.store.streams["$G/S"] if server.store else None
+        assert stream is not None
+        async with asyncio.timeout(PATIENCE_S):
+            while stream.last_seq < 501:
+                await asyncio.sleep(0)
+        assert acks.seqs == []
+        stopped = asyncio.create_task(server.stop())
+        await asyncio.sleep(0)
+        disk.open.set()
+        await stopped
         await asyncio.wait_for(client.closed.wait(), PATIENCE_S)
-        acked = len(acks.seqs)
-        assert acked == 500
+        assert acks.seqs == list(range(2, 502))
 
 
 async def test_a_second_server_on_the_same_store_is_refused(tmp_path: Path) -> None:
