@@ -60,10 +60,10 @@ class BrokerHarness:
 
 
 @pytest.fixture
-def house() -> BrokerHarness:
+def harness() -> BrokerHarness:
     return BrokerHarness()
 
 
 @pytest.fixture
-def new_house() -> Callable[[BrokerOptions | None], BrokerHarness]:
+def new_harness() -> Callable[[BrokerOptions | None], BrokerHarness]:
     return BrokerHarness

@@ -27,9 +27,9 @@ def listen(account: Any, subject: bytes, queue: bytes = b"", answer: bool | None
     return seen
 
 
-def test_random_subscriptions_and_subjects_agree_with_the_rules(house: Any) -> None:
+def test_random_subscriptions_and_subjects_agree_with_the_rules(harness: Any) -> None:
     rng = random.Random(3)
-    account = house.account
+    account = harness.account
     words = [b"a", b"b", b"c"]
     live: dict[Subscription, list[bytes]] = {}
 
@@ -64,16 +64,16 @@ def test_random_subscriptions_and_subjects_agree_with_the_rules(house: Any) -> N
     ("pattern", "subject"),
     [(b"$JS.ACK.S.C.>", b"$JS.ACK.S.C.1.%d.3.4.5"), (b"_INBOX.x.*", b"_INBOX.x.%d"), (b"_INBOX.x.>", b"_INBOX.x.%d")],
 )
-def test_subjects_that_are_used_once_do_not_grow_the_cache(house: Any, pattern: bytes, subject: bytes) -> None:
-    seen = listen(house.account, pattern)
-    listen(house.account, b"orders.new")
+def test_subjects_that_are_used_once_do_not_grow_the_cache(harness: Any, pattern: bytes, subject: bytes) -> None:
+    seen = listen(harness.account, pattern)
+    listen(harness.account, b"orders.new")
     for number in range(1000):
-        assert house.account.publish(subject % number, b"", b"", b"") == 1
-    assert len(seen) == 1000 and house.account.routes.cached <= 4
+        assert harness.account.publish(subject % number, b"", b"", b"") == 1
+    assert len(seen) == 1000 and harness.account.routes.cached <= 4
 
 
-def test_a_literal_beside_a_prefix_is_seen_before_and_after_caching(house: Any) -> None:
-    account = house.account
+def test_a_literal_beside_a_prefix_is_seen_before_and_after_caching(harness: Any) -> None:
+    account = harness.account
     wide = listen(account, b"_INBOX.x.*")
     assert account.publish(b"_INBOX.x.1", b"", b"", b"") == 1
     assert account.publish(b"_INBOX.x.2", b"", b"", b"") == 1
@@ -87,18 +87,18 @@ def test_a_literal_beside_a_prefix_is_seen_before_and_after_caching(house: Any) 
     assert len(wide) == 5
 
 
-def test_the_cache_is_bounded_by_recipients(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded_by_recipients(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "MAX_CACHED_RECIPIENTS", 300)
     for index in range(20):
-        listen(house.account, b"*.%d.*" % index)
-    listen(house.account, b"*.*.x")
+        listen(harness.account, b"*.%d.*" % index)
+    listen(harness.account, b"*.*.x")
     for index in range(2_000):
-        assert house.account.publish(b"s%d.%d.x" % (index, index % 20), b"", b"", b"") == 2
-        assert house.account.routes.cached <= 300
+        assert harness.account.publish(b"s%d.%d.x" % (index, index % 20), b"", b"", b"") == 2
+        assert harness.account.routes.cached <= 300
 
 
-def test_each_queue_group_gets_one_copy_and_shares_the_work(house: Any) -> None:
-    account = house.account
+def test_each_queue_group_gets_one_copy_and_shares_the_work(harness: Any) -> None:
+    account = harness.account
     groups = [listen(account, b"a.*", b"q"), listen(account, b"a.b", b"q"), listen(account, b">", b"q")]
     other, plain = listen(account, b"a.>", b"r"), listen(account, b"a.b")
     for _ in range(600):
@@ -107,46 +107,46 @@ def test_each_queue_group_gets_one_copy_and_shares_the_work(house: Any) -> None:
     assert min(map(len, groups)) > 100
 
 
-def test_queue_members_of_clients_and_server_share(house: Any) -> None:
-    clients = [house.client() for _ in range(3)]
+def test_queue_members_of_clients_and_server_share(harness: Any) -> None:
+    clients = [harness.client() for _ in range(3)]
     for client in clients:
         client.say(b"SUB a q 1\r\n")
-    inside = listen(house.account, b"a", b"q")
+    inside = listen(harness.account, b"a", b"q")
     for _ in range(400):
-        assert house.account.publish(b"a", b"", b"", b"") == 1
+        assert harness.account.publish(b"a", b"", b"", b"") == 1
     heard = Counter(client.heard().count(b"MSG") for client in clients)
     assert sum(count * times for count, times in heard.items()) + len(inside) == 400
     assert inside and all(heard)
 
 
-def test_a_handler_that_refuses_lets_another_member_serve(house: Any) -> None:
-    refusing, serving = listen(house.account, b"a", b"q", answer=False), listen(house.account, b"a", b"q")
+def test_a_handler_that_refuses_lets_another_member_serve(harness: Any) -> None:
+    refusing, serving = listen(harness.account, b"a", b"q", answer=False), listen(harness.account, b"a", b"q")
     for _ in range(50):
-        assert house.account.publish(b"a", b"", b"", b"") == 1
+        assert harness.account.publish(b"a", b"", b"", b"") == 1
     assert len(serving) == 50 and refusing
 
 
-def test_send_routes_by_one_subject_and_shows_another(house: Any) -> None:
-    client, member = house.client(), house.client()
+def test_send_routes_by_one_subject_and_shows_another(harness: Any) -> None:
+    client, member = harness.client(), harness.client()
     client.say(b"SUB inbox.* 1\r\n")
     member.say(b"SUB inbox.x q 2\r\n")
-    seen = listen(house.account, b"inbox.x")
-    recipients = house.account.send(b"inbox.x", b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")
+    seen = listen(harness.account, b"inbox.x")
+    recipients = harness.account.send(b"inbox.x", b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")
     tail = b"$JS.ACK.1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
     assert recipients == 3
     assert client.heard() == b"HMSG orders.new 1 " + tail and member.heard() == b"HMSG orders.new 2 " + tail
     assert seen == [(b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")]
-    assert house.account.send(b"nobody", b"orders.new", b"", b"", b"") == 0
+    assert harness.account.send(b"nobody", b"orders.new", b"", b"", b"") == 0
 
 
-def test_accounts_do_not_hear_each_other(house: Any) -> None:
-    seen = listen(house.broker.system_account, b">")
-    assert house.account.publish(b"a", b"", b"", b"") == 0 and not seen
+def test_accounts_do_not_hear_each_other(harness: Any) -> None:
+    seen = listen(harness.broker.system_account, b">")
+    assert harness.account.publish(b"a", b"", b"", b"") == 0 and not seen
 
 
-def test_interest_is_per_queue_where_asked(house: Any) -> None:
-    account = house.account
-    client = house.client()
+def test_interest_is_per_queue_where_asked(harness: Any) -> None:
+    account = harness.account
+    client = harness.client()
     assert not account.has_interest(b"d")
     client.say(b"SUB d q 1\r\n")
     assert account.has_interest(b"d") and account.has_interest(b"d", b"q") and not account.has_interest(b"d", b"r")
@@ -154,11 +154,11 @@ def test_interest_is_per_queue_where_asked(house: Any) -> None:
     assert account.has_interest(b"d") and not account.has_interest(b"d", b"q")
 
 
-def test_a_watch_hears_of_every_change_that_touches_its_subject(house: Any) -> None:
-    account = house.account
+def test_a_watch_hears_of_every_change_that_touches_its_subject(harness: Any) -> None:
+    account = harness.account
     states: list[bool] = []
     watch = account.watch_interest(b"deliver.x", lambda: states.append(account.has_interest(b"deliver.x")))
-    client = house.client()
+    client = harness.client()
     client.say(b"SUB other 1\r\nSUB deliver.y 2\r\n")
     assert states == []
     client.say(b"SUB deliver.* 3\r\n")
@@ -173,8 +173,8 @@ def test_a_watch_hears_of_every_change_that_touches_its_subject(house: Any) -> N
     assert states == [True, False, True, False]
 
 
-def test_a_handler_may_change_subscriptions_and_publish(house: Any) -> None:
-    account = house.account
+def test_a_handler_may_change_subscriptions_and_publish(harness: Any) -> None:
+    account = harness.account
     later: list[bytes] = []
     subs: list[Subscription] = []
 
@@ -190,24 +190,24 @@ def test_a_handler_may_change_subscriptions_and_publish(house: Any) -> None:
     assert later == [b"b"]
 
 
-def test_a_client_is_not_served_beyond_its_end_within_one_message(house: Any) -> None:
-    client = house.client()
+def test_a_client_is_not_served_beyond_its_end_within_one_message(harness: Any) -> None:
+    client = harness.client()
     client.say(b"SUB a 1\r\nSUB a 2\r\nUNSUB 1 1\r\n")
     assert client.say(b"PUB a 0\r\n\r\nPUB a 0\r\n\r\n").count(b"MSG a 1") == 1
 
 
-def test_many_recipients_of_one_subject_all_get_their_own_sid(house: Any) -> None:
-    clients = [house.client() for _ in range(30)]
+def test_many_recipients_of_one_subject_all_get_their_own_sid(harness: Any) -> None:
+    clients = [harness.client() for _ in range(30)]
     for number, client in enumerate(clients):
         client.say(b"SUB a.b %d\r\n" % number)
-    assert house.account.publish(b"a.b", b"r", b"", b"hi") == 30
+    assert harness.account.publish(b"a.b", b"r", b"", b"hi") == 30
     assert [client.heard() for client in clients] == [b"MSG a.b %d r 2\r\nhi\r\n" % n for n in range(30)]
 
 
 @pytest.mark.parametrize(
     "patterns", [("in.*",), ("in.*", "in.1.2"), ("in.>",), ("in.*", "in.2"), ("in.1", "other"), ()]
 )
-def test_answers_reach_whom_the_same_messages_would_reach_one_by_one(house: Any, patterns: tuple[str, ...]) -> None:
+def test_answers_reach_whom_the_same_messages_would_reach_one_by_one(harness: Any, patterns: tuple[str, ...]) -> None:
     answers = [
         (subject, b"%d" % at)
         for at, subject in enumerate(
@@ -215,8 +215,11 @@ def test_answers_reach_whom_the_same_messages_would_reach_one_by_one(house: Any,
         )
     ]
     heard = []
-    for deliver in (house.account.answer_all, lambda found: [house.account.publish(s, b"", b"", p) for s, p in found]):
-        client = house.client()
+    for deliver in (
+        harness.account.answer_all,
+        lambda found: [harness.account.publish(s, b"", b"", p) for s, p in found],
+    ):
+        client = harness.client()
         for sid, pattern in enumerate(patterns):
             client.say(b"SUB %b %d\r\n" % (pattern.encode(), sid))
         deliver(answers)
@@ -226,8 +229,8 @@ def test_answers_reach_whom_the_same_messages_would_reach_one_by_one(house: Any,
     assert heard[0] == heard[1]
 
 
-def test_a_literal_subscription_is_three_objects(house: Any) -> None:
-    talker = house.client()
+def test_a_literal_subscription_is_three_objects(harness: Any) -> None:
+    talker = harness.client()
     lines = b"".join(b"SUB t_%d q %d\r\n" % (n, n) for n in range(1000))
     gc.collect()
     before = len(gc.get_objects())
@@ -238,20 +241,20 @@ def test_a_literal_subscription_is_three_objects(house: Any) -> None:
     assert made <= 3_100, "subscription, node of the trie, and the tuple in it: memory and collections count by objects"
 
 
-def test_a_subject_with_one_recipient_has_one_cached_route(house: Any) -> None:
-    talker = house.client()
+def test_a_subject_with_one_recipient_has_one_cached_route(harness: Any) -> None:
+    talker = harness.client()
     talker.say(b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(1000)))
     said = talker.say(b"".join(b"PUB t.%d 0\r\n\r\n" % n for n in range(1000)))
     assert said.count(b"MSG ") == 1000
-    assert house.account.routes.cached == 1000
+    assert harness.account.routes.cached == 1000
 
 
-def test_a_long_route_stays_beside_many_others(house: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_route_stays_beside_many_others(harness: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes, "MAX_CACHED_RECIPIENTS", 600)
     monkeypatch.setattr(routes, "MAX_ROUTE_COST", 300, raising=False)
     for _ in range(1000):
-        listen(house.account, b"work", b"q")
-    listen(house.account, b"other.*.x")
+        listen(harness.account, b"work", b"q")
+    listen(harness.account, b"other.*.x")
     made = Counter[bytes]()
     make = routes.Routes._make
 
@@ -261,17 +264,19 @@ def test_a_long_route_stays_beside_many_others(house: Any, monkeypatch: pytest.M
 
     monkeypatch.setattr(routes.Routes, "_make", counted)
     for number in range(1000):
-        assert house.account.publish(b"work", b"", b"", b"") == 1
-        assert house.account.publish(b"other.%d.x" % number, b"", b"", b"") == 1
+        assert harness.account.publish(b"work", b"", b"", b"") == 1
+        assert harness.account.publish(b"other.%d.x" % number, b"", b"", b"") == 1
     assert made[b"work"] <= 20, "not once for each other subject"
 
 
-def test_groups_of_one_and_of_several_get_one_copy_each(house: Any) -> None:
-    one, other = house.client(), house.client()
+def test_groups_of_one_and_of_several_get_one_copy_each(harness: Any) -> None:
+    one, other = harness.client(), harness.client()
     one.say(b"SUB a q 1\r\n")
     assert one.say(b"PUB a 0\r\n\r\n").count(b"MSG a 1") == 1
     other.say(b"SUB a q 1\r\nSUB a r 2\r\n")
     heard = one.say(b"PUB a 0\r\n\r\n" * 100).count(b"MSG a 1"), other.heard()
     assert heard[0] + heard[1].count(b"MSG a 1") == 100 and heard[1].count(b"MSG a 2") == 100
-    quiet = house.client(b'CONNECT {"verbose":false,"echo":false,"headers":true,"no_responders":true,"protocol":1}\r\n')
+    quiet = harness.client(
+        b'CONNECT {"verbose":false,"echo":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
+    )
     assert b"503" in quiet.say(b"SUB mine q 1\r\nSUB back 2\r\nPUB mine back 0\r\n\r\n"), "no echo in a group of one"

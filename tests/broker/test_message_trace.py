@@ -31,14 +31,14 @@ def events(listener: SessionClient) -> list[dict[str, Any]]:
     return list(found)
 
 
-def listening(house: BrokerHarness) -> SessionClient:
-    listener = house.client()
+def listening(harness: BrokerHarness) -> SessionClient:
+    listener = harness.client()
     listener.say(b"SUB traces 1\r\n")
     return listener
 
 
-def test_the_message_and_who_it_went_to_are_told(house: BrokerHarness) -> None:
-    listener, recipient, publisher = listening(house), house.client(), house.client()
+def test_the_message_and_who_it_went_to_are_told(harness: BrokerHarness) -> None:
+    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
     recipient.say(b"SUB foo 1\r\nSUB foo q 2\r\n")
     traced(publisher, b"foo", DEST + b"A: b\r\nA: c\r\n")
     assert recipient.heard().count(b"HMSG foo ") == 2
@@ -52,43 +52,43 @@ def test_the_message_and_who_it_went_to_are_told(house: BrokerHarness) -> None:
     ]
 
 
-def test_a_message_that_is_only_traced_reaches_nobody(house: BrokerHarness) -> None:
-    listener, recipient, publisher = listening(house), house.client(), house.client()
+def test_a_message_that_is_only_traced_reaches_nobody(harness: BrokerHarness) -> None:
+    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
     taken: list[bytes] = []
-    house.account.subscribe(b"foo", lambda subject, *rest: taken.append(subject)).stream = "S"
+    harness.account.subscribe(b"foo", lambda subject, *rest: taken.append(subject)).stream = "S"
     recipient.say(b"SUB foo 1\r\n")
     assert traced(publisher, b"foo", DEST + ONLY, b"r") == b""
     assert (recipient.heard(), taken) == (b"", [])
     assert [event["type"] for event in events(listener)] == ["in", "eg", "js"]
 
 
-def test_a_stream_is_told_and_stores_that_the_trace_is_over(house: BrokerHarness) -> None:
-    listener, publisher = listening(house), house.client()
+def test_a_stream_is_told_and_stores_that_the_trace_is_over(harness: BrokerHarness) -> None:
+    listener, publisher = listening(harness), harness.client()
     headers: list[bytes] = []
-    house.account.subscribe(b"foo", lambda subject, reply, header, *rest: headers.append(header)).stream = "S"
+    harness.account.subscribe(b"foo", lambda subject, reply, header, *rest: headers.append(header)).stream = "S"
     traced(publisher, b"foo")
     assert events(listener)[1:] == [{"type": "js", "stream": "S", "subject": "foo"}]
     assert headers == [b"NATS/1.0\r\nNats-Trace-Dest: trace disabled\r\n\r\n"]
 
 
-def test_a_mapped_subject_is_told(house: BrokerHarness) -> None:
-    listener, recipient, publisher = listening(house), house.client(), house.client()
-    house.broker.configure([AccountConfig("$G", mappings=(SubjectMap("a", (Destination("b", 100),)),))])
+def test_a_mapped_subject_is_told(harness: BrokerHarness) -> None:
+    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
+    harness.broker.configure([AccountConfig("$G", mappings=(SubjectMap("a", (Destination("b", 100),)),))])
     recipient.say(b"SUB b 1\r\n")
     traced(publisher, b"a")
     assert recipient.heard().startswith(b"HMSG b 1 ")
     assert [event.get("to") or event.get("subj") for event in events(listener)[:2]] == ["a", "b"]
 
 
-def test_why_a_client_was_not_given_the_message_is_told(house: BrokerHarness) -> None:
-    listener, recipient = listening(house), house.client()
-    publisher = house.client(b'CONNECT {"verbose":false,"headers":true,"echo":false}\r\n')
+def test_why_a_client_was_not_given_the_message_is_told(harness: BrokerHarness) -> None:
+    listener, recipient = listening(harness), harness.client()
+    publisher = harness.client(b'CONNECT {"verbose":false,"headers":true,"echo":false}\r\n')
     publisher.say(b"SUB foo 1\r\n")
     recipient.session.apply_permissions(
         recipient.session.login.grant.__class__(
             "", "$G", permissions=Permissions(subscribe=SubjectRules(deny=("foo",)))
         ),
-        house.account,
+        harness.account,
     )
     recipient.say(b"SUB > 2\r\n")
     traced(publisher, b"foo")
@@ -99,13 +99,13 @@ def test_why_a_client_was_not_given_the_message_is_told(house: BrokerHarness) ->
     }
 
 
-def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: BrokerHarness) -> None:
-    listener, recipient, publisher = listening(house), house.client(), house.client()
+def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(harness: BrokerHarness) -> None:
+    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
     recipient.say(b"SUB foo 1\r\n")
     grant = publisher.session.login.grant.__class__(
         "", "$G", permissions=Permissions(publish=SubjectRules(allow=("foo",)))
     )
-    publisher.session.apply_permissions(grant, house.account)
+    publisher.session.apply_permissions(grant, harness.account)
     assert traced(publisher, b"foo") == b"-ERR 'Permissions Violation for Publish to \"traces\"'\r\n"
     assert (recipient.heard(), listener.heard()) == (b"", b"")
 
@@ -122,8 +122,8 @@ def test_a_client_can_not_have_a_trace_sent_where_it_may_not_publish(house: Brok
         (b"nats-trace-dest: traces\r\n", True),
     ],
 )
-def test_what_asks_for_no_trace_gets_none(house: BrokerHarness, lines: bytes, delivered: bool) -> None:
-    listener, recipient, publisher = listening(house), house.client(), house.client()
+def test_what_asks_for_no_trace_gets_none(harness: BrokerHarness, lines: bytes, delivered: bool) -> None:
+    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
     recipient.say(b"SUB foo 1\r\n")
     traced(publisher, b"foo", lines)
     assert (bool(recipient.heard()), listener.heard()) == (delivered, b"")

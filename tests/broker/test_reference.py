@@ -137,12 +137,12 @@ def ask(server: ServerProcess, talk: bytes, expected: tuple[list[bytes], bool]) 
 
 
 @pytest.mark.reference
-def test_talks_sound_the_same(server: ServerProcess, house: Any) -> None:
+def test_talks_sound_the_same(server: ServerProcess, harness: Any) -> None:
     differences = []
     for talk in TALKS:
         # A talk that ends in the middle of an operation cannot be asked for a last word.
         asked = talk + b"SUB PONG 99\r\nPUB PONG 0\r\n\r\n" if talk.endswith(b"\n") else talk
-        client = house.client(b"")
+        client = harness.client(b"")
         heard = told(client.info + client.say(asked)), client.session.close_reason is not None
         client.session.closed()
         theirs = ask(server, asked, heard)

@@ -11,8 +11,8 @@ PLAIN = b'CONNECT {"verbose":false,"headers":true,"protocol":1}\r\n'
 
 
 def test_a_server_without_headers_says_so_and_takes_none() -> None:
-    house = BrokerHarness(BrokerOptions(headers=False))
-    client = house.client(PLAIN)
+    harness = BrokerHarness(BrokerOptions(headers=False))
+    client = harness.client(PLAIN)
     assert json.loads(client.info[5:])["headers"] is False
     assert client.say(b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\nPING\r\n") == b""
     assert client.session.close_reason is not None
@@ -25,11 +25,11 @@ def test_a_client_can_not_ask_for_no_responders_where_there_are_no_headers() -> 
 
 
 def test_a_short_ping_interval_holds_from_the_first_ping_on() -> None:
-    house = BrokerHarness(BrokerOptions(ping_interval_ns=SECOND // 5, ping_max=1))
-    client = house.client(PLAIN)
-    house.wait(0.3)
+    harness = BrokerHarness(BrokerOptions(ping_interval_ns=SECOND // 5, ping_max=1))
+    client = harness.client(PLAIN)
+    harness.wait(0.3)
     assert client.heard() == b"PING\r\n"
-    house.wait(0.3)
+    harness.wait(0.3)
     assert client.heard() == b"-ERR 'Stale Connection'\r\n"
 
 
@@ -40,44 +40,44 @@ def test_a_control_line_is_as_long_as_the_server_allows() -> None:
 
 
 def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:
-    house = BrokerHarness()
-    clients = [house.client(PLAIN) for _ in range(3)]
-    house.broker.options.max_connections = 2
-    assert house.broker.close_excess() == 1
+    harness = BrokerHarness()
+    clients = [harness.client(PLAIN) for _ in range(3)]
+    harness.broker.options.max_connections = 2
+    assert harness.broker.close_excess() == 1
     assert [client.session.close_reason is None for client in clients] == [False, True, True]
-    assert house.broker.close_excess() == 0
+    assert harness.broker.close_excess() == 0
 
 
 def test_connections_that_have_ended_are_remembered_with_a_bounded_number_of_subscriptions() -> None:
-    house = BrokerHarness()
+    harness = BrokerHarness()
     sessions = []
     for _ in range(MAX_SUBS // 1000 + 5):
-        client = house.client()
+        client = harness.client()
         client.say(b"".join(b"SUB a %d\r\n" % sid for sid in range(1000)))
         client.session.closed()
         sessions.append(client.session)
     kept = [len(session.left_subs) for session in sessions]
     assert kept == [0] * 5 + [1000] * (MAX_SUBS // 1000)
     assert [session.left_count for session in sessions] == [1000] * len(sessions)
-    assert list(house.broker.closed) == sessions
+    assert list(harness.broker.closed) == sessions
 
 
 def test_the_oldest_of_too_many_ended_connections_are_forgotten_with_their_subscriptions() -> None:
-    house = BrokerHarness()
-    house.broker.closed = ClosedSessions(most=2)
+    harness = BrokerHarness()
+    harness.broker.closed = ClosedSessions(most=2)
     for number in range(4):
-        client = house.client()
+        client = harness.client()
         client.say(b"SUB a.%d 1\r\n" % number)
         client.session.closed()
         if number == 0:
             first = client.session
-    assert [sub.subject for session in house.broker.closed for sub in session.left_subs] == [b"a.2", b"a.3"]
+    assert [sub.subject for session in harness.broker.closed for sub in session.left_subs] == [b"a.2", b"a.3"]
     assert first.left_subs == ()
 
 
 def test_nothing_secret_is_kept_of_a_connection_that_has_ended() -> None:
-    house = BrokerHarness()
-    client = house.client(b'CONNECT {"user":"u","pass":"secret","jwt":"secret","verbose":false}\r\n')
+    harness = BrokerHarness()
+    client = harness.client(b'CONNECT {"user":"u","pass":"secret","jwt":"secret","verbose":false}\r\n')
     client.session.closed()
     login = client.session.login
     assert login.credentials is None

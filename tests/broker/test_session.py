@@ -24,8 +24,8 @@ def info_of(line: bytes) -> dict[str, Any]:
     return json.loads(line[5:])
 
 
-def test_info_comes_first_with_the_reference_s_keys_in_order(house: Any) -> None:
-    info = info_of(house.client(BARE).info)
+def test_info_comes_first_with_the_reference_s_keys_in_order(harness: Any) -> None:
+    info = info_of(harness.client(BARE).info)
     assert list(info) == [
         "server_id",
         "server_name",
@@ -41,17 +41,17 @@ def test_info_comes_first_with_the_reference_s_keys_in_order(house: Any) -> None
         "api_lvl",
     ]
     assert info["server_id"].startswith("N") and len(info["server_id"]) == 56
-    assert info["client_id"] + 1 == info_of(house.client(BARE).info)["client_id"]
+    assert info["client_id"] + 1 == info_of(harness.client(BARE).info)["client_id"]
 
 
-def test_info_tells_auth_tls_and_jetstream_when_they_are_on(new_house: Callable[..., Any]) -> None:
+def test_info_tells_auth_tls_and_jetstream_when_they_are_on(new_harness: Callable[..., Any]) -> None:
     options = BrokerOptions(auth=StaticAuthenticator(token="t"), tls_required=True, jetstream=True, domain="hub")
-    info = info_of(new_house(options).client(BARE).info)
+    info = info_of(new_harness(options).client(BARE).info)
     assert info["auth_required"] and info["tls_required"] and info["jetstream"] and info["domain"] == "hub"
 
 
-def test_the_first_ping_is_followed_by_one_more_info(house: Any) -> None:
-    client = house.client()
+def test_the_first_ping_is_followed_by_one_more_info(harness: Any) -> None:
+    client = harness.client()
     pong, info = client.say(b"PING\r\n").split(b"\r\n", 1)
     assert pong == b"PONG"
     assert info_of(info)["connect_info"] is True and info_of(info)["remote_account"] == "$G"
@@ -81,8 +81,8 @@ HEADER_PUB = b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\n"
         (b"SUB " + b"a" * 5000 + b" 1\r\n", b"maximum control line exceeded", "Maximum Control Line Exceeded"),
     ],
 )
-def test_faults_close_with_their_text_or_silently(house: Any, said: bytes, heard: bytes, reason: str) -> None:
-    client = house.client(BARE)
+def test_faults_close_with_their_text_or_silently(harness: Any, said: bytes, heard: bytes, reason: str) -> None:
+    client = harness.client(BARE)
     assert client.say(said) == (b"-ERR '%b'\r\n" % heard if heard else b"")
     assert client.session.close_reason is CloseReason(reason)
 
@@ -96,21 +96,21 @@ def test_faults_close_with_their_text_or_silently(house: Any, said: bytes, heard
         (b"CONNECT {}\r\nPONG\r\nSUB a 1\r\nUNSUB 1\r\nUNSUB 9\r\n", b"+OK\r\n" * 4),
     ],
 )
-def test_verbose_clients_hear_ok(house: Any, said: bytes, heard: bytes) -> None:
-    client = house.client(BARE)
+def test_verbose_clients_hear_ok(harness: Any, said: bytes, heard: bytes) -> None:
+    client = harness.client(BARE)
     assert client.say(said) == heard
     assert client.session.close_reason is None
 
 
-def test_nothing_is_done_after_a_close(house: Any) -> None:
-    client = house.client()
+def test_nothing_is_done_after_a_close(harness: Any) -> None:
+    client = harness.client()
     client.say(b"SUB a 1\r\nPUB a\r\n")
     assert client.say(b"PUB a 0\r\n\r\nPING\r\n") == b""
-    assert house.account.publish(b"a", b"", b"", b"") == 0
+    assert harness.account.publish(b"a", b"", b"", b"") == 0
 
 
-def test_pedantic_clients_are_told_and_served(house: Any) -> None:
-    client = house.client(BARE)
+def test_pedantic_clients_are_told_and_served(harness: Any) -> None:
+    client = harness.client(BARE)
     client.say(b'CONNECT {"verbose":true,"pedantic":true}\r\nSUB foo.> 1\r\n')
     refused = b"-ERR 'Invalid Publish Subject'\r\n"
     assert client.say(b"PUB foo.* 2\r\nhi\r\n") == refused + b"+OK\r\nMSG foo.* 1 2\r\nhi\r\n"
@@ -119,28 +119,28 @@ def test_pedantic_clients_are_told_and_served(house: Any) -> None:
 
 
 @pytest.mark.parametrize("subject", [b"a\vb", b"a\f", b"\0", b"a\x01\x7f\x85\xa0\xff"])
-def test_what_parts_no_words_is_part_of_a_subject(house: Any, subject: bytes) -> None:
-    client = house.client(BARE)
+def test_what_parts_no_words_is_part_of_a_subject(harness: Any, subject: bytes) -> None:
+    client = harness.client(BARE)
     client.say(b'CONNECT {"verbose":false,"pedantic":true}\r\n')
     assert client.say(b"SUB %b 1\r\nPUB %b 2\r\nhi\r\n" % (subject, subject)) == b"MSG %b 1 2\r\nhi\r\n" % subject
 
 
 @pytest.mark.parametrize("subject", [b"foo..a", b".foo", b"foo.", b"a.>.b"])
-def test_bad_subscriptions_are_refused_and_the_connection_lives(house: Any, subject: bytes) -> None:
-    client = house.client()
+def test_bad_subscriptions_are_refused_and_the_connection_lives(harness: Any, subject: bytes) -> None:
+    client = harness.client()
     assert client.say(b"SUB %b 1\r\n" % subject) == b"-ERR 'Invalid Subject'\r\n"
     assert client.session.close_reason is None
 
 
-def test_a_wildcard_in_a_published_subject_is_a_plain_star(house: Any) -> None:
-    client = house.client()
+def test_a_wildcard_in_a_published_subject_is_a_plain_star(harness: Any) -> None:
+    client = harness.client()
     client.say(b"SUB foo.* 1\r\nSUB foo.a 2\r\nSUB a*b 3\r\n")
     assert client.say(b"PUB foo.* 2\r\nhi\r\n") == b"MSG foo.* 1 2\r\nhi\r\n"
     assert client.say(b"PUB a*b 2\r\nhi\r\n") == b"MSG a*b 3 2\r\nhi\r\n"
 
 
-def test_a_second_sub_on_a_live_sid_is_ignored(house: Any) -> None:
-    client = house.client()
+def test_a_second_sub_on_a_live_sid_is_ignored(harness: Any) -> None:
+    client = harness.client()
     client.say(b"SUB a 1\r\nSUB b 1\r\n")
     assert client.say(b"PUB a 0\r\n\r\nPUB b 0\r\n\r\n") == b"MSG a 1 0\r\n\r\n"
 
@@ -153,23 +153,23 @@ def test_a_second_sub_on_a_live_sid_is_ignored(house: Any) -> None:
         b"PUB a 0\r\n\r\nUNSUB 1 2\r\nPUB a 0\r\n\r\nPUB a 0\r\n\r\n",
     ],
 )
-def test_unsub_max_counts_from_the_creation(house: Any, said: bytes) -> None:
-    client = house.client()
+def test_unsub_max_counts_from_the_creation(harness: Any, said: bytes) -> None:
+    client = harness.client()
     client.say(b"SUB a 1\r\n")
     assert client.say(said) == b"MSG a 1 0\r\n\r\n" * 2
-    assert not client.session.subs and not house.account.has_interest(b"a")
+    assert not client.session.subs and not harness.account.has_interest(b"a")
 
 
 @pytest.mark.parametrize("said", [b"UNSUB 1\r\n", b"UNSUB 1 0\r\n", b"UNSUB 1 x\r\n"])
-def test_unsub_ends_at_once(house: Any, said: bytes) -> None:
-    client = house.client()
+def test_unsub_ends_at_once(harness: Any, said: bytes) -> None:
+    client = harness.client()
     client.say(b"SUB a 1\r\n" + said)
     assert client.say(b"PUB a 0\r\n\r\n") == b""
 
 
-def test_echo_off_spares_the_publisher_only(house: Any) -> None:
-    deaf = house.client(b'CONNECT {"verbose":false,"echo":false}\r\n')
-    other = house.client()
+def test_echo_off_spares_the_publisher_only(harness: Any) -> None:
+    deaf = harness.client(b'CONNECT {"verbose":false,"echo":false}\r\n')
+    other = harness.client()
     deaf.say(b"SUB a 1\r\nSUB a q 2\r\n")
     other.say(b"SUB a q 9\r\n")
     assert deaf.say(b"PUB a 1\r\nx\r\n" * 20) == b""
@@ -178,9 +178,9 @@ def test_echo_off_spares_the_publisher_only(house: Any) -> None:
     assert deaf.heard().startswith(b"MSG a 1 1\r\nx\r\n")
 
 
-def test_headers_are_cut_off_for_clients_without_them(house: Any) -> None:
-    old = house.client(b'CONNECT {"verbose":false}\r\n')
-    new = house.client()
+def test_headers_are_cut_off_for_clients_without_them(harness: Any) -> None:
+    old = harness.client(b'CONNECT {"verbose":false}\r\n')
+    new = harness.client()
     old.say(b"SUB a 1\r\n")
     new.say(b"SUB a 2\r\n")
     heard = new.say(b"HPUB a r 12 14\r\nNATS/1.0\r\n\r\nhi\r\n")
@@ -188,20 +188,20 @@ def test_headers_are_cut_off_for_clients_without_them(house: Any) -> None:
     assert old.heard() == b"MSG a 1 r 2\r\nhi\r\n"
 
 
-def test_no_responders_are_told_on_the_reply(house: Any) -> None:
-    client = house.client()
+def test_no_responders_are_told_on_the_reply(harness: Any) -> None:
+    client = harness.client()
     answer = b"HMSG inb.x 9 38 38\r\nNATS/1.0 503\r\nNats-Subject: nobody\r\n\r\n\r\n"
     assert client.say(b"PUB nobody inb.x 1\r\nx\r\n") == b""
     assert client.say(b"SUB inb.* 9\r\nPUB nobody inb.x 1\r\nx\r\n") == answer
     assert client.say(b"UNSUB 9\r\nSUB inb.* q 9\r\nPUB nobody inb.x 1\r\nx\r\n") == b""
-    house.account.subscribe(b"nobody", lambda *_: False)
+    harness.account.subscribe(b"nobody", lambda *_: False)
     assert client.say(b"SUB inb.* 10\r\nPUB nobody inb.x 0\r\n\r\n") == answer.replace(b" 9 ", b" 10 ")
-    house.account.subscribe(b"nobody", lambda *_: None)
+    harness.account.subscribe(b"nobody", lambda *_: None)
     assert client.say(b"PUB nobody inb.x 0\r\n\r\n") == b""
 
 
-def test_reserved_replies_are_refused_and_not_delivered(house: Any) -> None:
-    client = house.client()
+def test_reserved_replies_are_refused_and_not_delivered(harness: Any) -> None:
+    client = harness.client()
     client.say(b"SUB foo 1\r\n")
     for reply in (b"_R_.x", b"_GR_.x"):
         text = b"-ERR 'Permissions Violation for Publish with Reply of \"%b\"'\r\n" % reply
@@ -209,49 +209,49 @@ def test_reserved_replies_are_refused_and_not_delivered(house: Any) -> None:
     assert client.say(b"SUB _R_.x 2\r\nPUB _R_.x 1\r\nx\r\n") == b"MSG _R_.x 2 1\r\nx\r\n"
 
 
-def test_user_info_is_answered_in_every_account(house: Any) -> None:
-    client = house.client()
+def test_user_info_is_answered_in_every_account(harness: Any) -> None:
+    client = harness.client()
     heard = client.say(b"SUB i 1\r\nPUB $SYS.REQ.USER.INFO i 0\r\n\r\n")
     body = json.loads(heard.split(b"\r\n")[1])
     assert list(body) == ["server", "data"] and body["data"] == {"user": "", "account": "$G", "account_name": "$G"}
-    assert body["server"]["id"] == house.broker.server_id and body["server"]["time"].endswith("Z")
+    assert body["server"]["id"] == harness.broker.server_id and body["server"]["time"].endswith("Z")
     names = ["name", "host", "id", "ver", "feature_flags", "jetstream", "flags", "seq", "time"]
     assert list(body["server"]) == names and body["server"]["feature_flags"]["js_raft_delete_range"]
 
 
-def test_max_subscriptions_refuses_and_keeps_the_connection(new_house: Callable[..., Any]) -> None:
-    client = new_house(BrokerOptions(max_subscriptions=1)).client()
+def test_max_subscriptions_refuses_and_keeps_the_connection(new_harness: Callable[..., Any]) -> None:
+    client = new_harness(BrokerOptions(max_subscriptions=1)).client()
     assert client.say(b"SUB a 1\r\nSUB b 2\r\n") == b"-ERR 'maximum subscriptions exceeded'\r\n"
     assert client.session.close_reason is None
     assert client.say(b"UNSUB 1\r\nSUB b 2\r\nPUB b 0\r\n\r\n") == b"MSG b 2 0\r\n\r\n"
 
 
-def test_max_connections_refuses_after_info(new_house: Callable[..., Any]) -> None:
-    house = new_house(BrokerOptions(max_connections=1))
-    first, second = house.client(), house.client(BARE)
+def test_max_connections_refuses_after_info(new_harness: Callable[..., Any]) -> None:
+    harness = new_harness(BrokerOptions(max_connections=1))
+    first, second = harness.client(), harness.client(BARE)
     assert second.info.endswith(b"-ERR 'maximum connections exceeded'\r\n")
     assert second.session.close_reason is CloseReason.MAX_CONNECTIONS_EXCEEDED
     second.session.closed()
     first.session.closed()
-    assert house.client().session.close_reason is None
+    assert harness.client().session.close_reason is None
 
 
-def test_a_slow_consumer_is_cut_off_by_pending_bytes(new_house: Callable[..., Any]) -> None:
-    house = new_house(BrokerOptions(max_pending=10_000, limits=Limits()))
-    slow, fast = house.client(), house.client()
+def test_a_slow_consumer_is_cut_off_by_pending_bytes(new_harness: Callable[..., Any]) -> None:
+    harness = new_harness(BrokerOptions(max_pending=10_000, limits=Limits()))
+    slow, fast = harness.client(), harness.client()
     slow.say(b"SUB a 1\r\n")
-    house.broker.take_dirty()
+    harness.broker.take_dirty()
     for _ in range(12):
         fast.say(b"PUB a 1000\r\n" + b"x" * 1000 + b"\r\n")
         assert slow.session.pending_bytes <= 10_000
     assert slow.session.close_reason is CloseReason.SLOW_CONSUMER_PENDING_BYTES
-    assert slow.session in house.broker.take_dirty()
+    assert slow.session in harness.broker.take_dirty()
     assert slow.heard() == b"-ERR 'Slow Consumer'\r\n"
-    assert house.broker.slow_consumers == 1 and not house.account.has_interest(b"a")
+    assert harness.broker.slow_consumers == 1 and not harness.account.has_interest(b"a")
 
 
-def test_large_messages_count_and_arrive_whole(house: Any) -> None:
-    client = house.client()
+def test_large_messages_count_and_arrive_whole(harness: Any) -> None:
+    client = harness.client()
     client.say(b"SUB a 1\r\n")
     body = b"x" * 100_000
     client.session.receive(b"PUB a r 100000\r\n" + body + b"\r\n")
@@ -260,43 +260,43 @@ def test_large_messages_count_and_arrive_whole(house: Any) -> None:
     assert client.heard() == expected
 
 
-def test_counters_count_messages_and_their_bytes(house: Any) -> None:
-    a, b = house.client(), house.client()
+def test_counters_count_messages_and_their_bytes(harness: Any) -> None:
+    a, b = harness.client(), harness.client()
     b.say(b"SUB x 1\r\n")
     a.say(b"PUB x 3\r\nabc\r\nHPUB x 12 14\r\nNATS/1.0\r\n\r\nhi\r\n")
     assert (a.session.in_msgs, a.session.in_bytes) == (2, 17)
     assert (b.session.out_msgs, b.session.out_bytes) == (2, 17)
     b.session.closed()
-    broker = house.broker
+    broker = harness.broker
     assert (broker.in_msgs, broker.in_bytes, broker.out_msgs, broker.out_bytes) == (2, 17, 2, 17)
     assert broker.closed[0].close_reason is CloseReason.CLIENT_CLOSED
 
 
-def test_a_silent_client_is_pinged_and_then_stale(house: Any) -> None:
-    client = house.client()
-    house.wait(1)
+def test_a_silent_client_is_pinged_and_then_stale(harness: Any) -> None:
+    client = harness.client()
+    harness.wait(1)
     assert client.heard() == b""
-    house.wait(1)
+    harness.wait(1)
     assert client.heard() == b"PING\r\n"
-    house.wait(120)
+    harness.wait(120)
     assert client.heard() == b"PING\r\n"
-    house.wait(120)
+    harness.wait(120)
     assert client.heard() == b"-ERR 'Stale Connection'\r\n"
     assert client.session.close_reason is CloseReason.STALE_CONNECTION
 
 
-def test_traffic_delays_pings(house: Any) -> None:
-    client = house.client()
-    house.wait(2)
-    house.clock.ns += 5_000
+def test_traffic_delays_pings(harness: Any) -> None:
+    client = harness.client()
+    harness.wait(2)
+    harness.clock.ns += 5_000
     assert client.heard() == b"PING\r\n" and client.say(b"PONG\r\n") == b""
     assert client.session.rtt_ns == 5_000
     for _ in range(10):
-        house.wait(100)
+        harness.wait(100)
         assert client.say(b"PUB a 0\r\n\r\n") == b""
-    house.wait(119)
+    harness.wait(119)
     assert client.heard() == b""
-    house.wait(1)
+    harness.wait(1)
     assert client.heard() == b"PING\r\n"
 
 
@@ -307,10 +307,10 @@ def connect(**options: object) -> bytes:
     return b"CONNECT " + json.dumps({"verbose": False, **options}).encode() + b"\r\n"
 
 
-def test_users_get_in_and_land_in_their_account(new_house: Callable[..., Any]) -> None:
-    house = new_house(BrokerOptions(auth=USERS))
-    client = house.client(connect(user="a", **{"pass": "b"}))
-    system = house.client(connect(user="sys", protocol=1, **{"pass": "s"}))
+def test_users_get_in_and_land_in_their_account(new_harness: Callable[..., Any]) -> None:
+    harness = new_harness(BrokerOptions(auth=USERS))
+    client = harness.client(connect(user="a", **{"pass": "b"}))
+    system = harness.client(connect(user="sys", protocol=1, **{"pass": "s"}))
     client.say(b"SUB > 1\r\n")
     assert system.say(b"SUB x 2\r\nPUB x 0\r\n\r\n") == b"MSG x 2 0\r\n\r\n" and client.heard() == b""
     assert b'"remote_account":"$SYS","acc_is_sys":true' in system.say(b"PING\r\n")
@@ -332,53 +332,53 @@ def test_users_get_in_and_land_in_their_account(new_house: Callable[..., Any]) -
         b"CX",
     ],
 )
-def test_others_are_refused_whatever_they_say(new_house: Callable[..., Any], said: bytes) -> None:
-    client = new_house(BrokerOptions(auth=USERS)).client(BARE)
+def test_others_are_refused_whatever_they_say(new_harness: Callable[..., Any], said: bytes) -> None:
+    client = new_harness(BrokerOptions(auth=USERS)).client(BARE)
     assert client.say(said) == b"-ERR 'Authorization Violation'\r\n"
     assert client.session.close_reason is CloseReason.AUTHENTICATION_VIOLATION
 
 
-def test_silence_is_an_authentication_timeout(new_house: Callable[..., Any]) -> None:
-    house = new_house(BrokerOptions(auth=USERS))
-    client = house.client(BARE)
-    house.wait(1.9)
+def test_silence_is_an_authentication_timeout(new_harness: Callable[..., Any]) -> None:
+    harness = new_harness(BrokerOptions(auth=USERS))
+    client = harness.client(BARE)
+    harness.wait(1.9)
     assert client.heard() == b""
-    house.wait(0.1)
+    harness.wait(0.1)
     assert client.heard() == b"-ERR 'Authentication Timeout'\r\n"
     assert client.session.close_reason is CloseReason.AUTHENTICATION_TIMEOUT
 
 
-def test_lame_duck_is_announced(house: Any) -> None:
-    client = house.client()
-    house.broker.enter_lame_duck()
+def test_lame_duck_is_announced(harness: Any) -> None:
+    client = harness.client()
+    harness.broker.enter_lame_duck()
     assert info_of(client.heard())["ldm"] is True
 
 
-def test_a_closed_session_leaves_nothing_behind(house: Any) -> None:
-    before = house.account.subscriptions
-    client = house.client()
+def test_a_closed_session_leaves_nothing_behind(harness: Any) -> None:
+    before = harness.account.subscriptions
+    client = harness.client()
     client.say(b"SUB a 1\r\nSUB a.* q 2\r\n")
     client.session.closed()
     client.session.closed()
-    assert house.account.subscriptions == before and not house.account.sessions and not house.broker.sessions
+    assert harness.account.subscriptions == before and not harness.account.sessions and not harness.broker.sessions
 
 
-def test_whatever_has_output_is_dirty(house: Any) -> None:
-    client = house.client()
-    house.broker.take_dirty()
+def test_whatever_has_output_is_dirty(harness: Any) -> None:
+    client = harness.client()
+    harness.broker.take_dirty()
     client.session.receive(b"PING\r\nPING\r\n")
-    assert house.broker.take_dirty() == [client.session]
+    assert harness.broker.take_dirty() == [client.session]
     client.session.take_output()
     client.session.receive(b"PUB a\r\n")
-    assert client.session in house.broker.take_dirty()
+    assert client.session in harness.broker.take_dirty()
 
 
 @pytest.mark.parametrize("reply", [b"", b" in.1"])
 @pytest.mark.parametrize(
     "watch", [b"SUB a 7\r\n", b"SUB a 7\r\nUNSUB 7 3\r\n", b"SUB a g 7\r\n", b"SUB a 7\r\nSUB * 8\r\n"]
 )
-def test_a_run_of_messages_reads_as_each_by_itself(house: Any, watch: bytes, reply: bytes) -> None:
-    publisher, at_once, one_by_one = house.client(), house.client(), house.client()
+def test_a_run_of_messages_reads_as_each_by_itself(harness: Any, watch: bytes, reply: bytes) -> None:
+    publisher, at_once, one_by_one = harness.client(), harness.client(), harness.client()
     small = b"PUB a%b 5\r\nhello\r\n" % reply
     large = b"PUB a%b 9000\r\n%b\r\n" % (reply, b"x" * 9000)
     run = [small, small, large, small, small]
@@ -394,24 +394,24 @@ def test_a_run_of_messages_reads_as_each_by_itself(house: Any, watch: bytes, rep
     assert b"MSG a 7%b 5\r\nhello\r\n" % reply in together
 
 
-def test_a_publisher_without_echo_does_not_hear_its_own_run(house: Any) -> None:
-    client = house.client(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"echo":false}\r\n')
+def test_a_publisher_without_echo_does_not_hear_its_own_run(harness: Any) -> None:
+    client = harness.client(b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"echo":false}\r\n')
     client.say(b"SUB a 1\r\n")
     assert client.say(b"PUB a 1\r\nx\r\n" * 9) == b""
 
 
 @pytest.mark.parametrize("watch", [b"a.>", b"a.*", b"a.*.*", b">"])
-def test_a_run_on_one_route_ends_where_a_subject_may_take_another(house: Any, watch: bytes) -> None:
+def test_a_run_on_one_route_ends_where_a_subject_may_take_another(harness: Any, watch: bytes) -> None:
     taken: list[tuple[bytes, list[bytes]]] = []
     alone: list[bytes] = []
-    house.account.subscribe(
+    harness.account.subscribe(
         watch, lambda subject, *_: alone.append(subject), run=lambda subject, ops: taken.append((subject, ops))
     )
-    literal = house.client()
+    literal = harness.client()
     literal.say(b"SUB a.b.c 1\r\n")
     subjects = [b"a.%d" % n for n in range(6)] + [b"a.b.%d" % n for n in range(6)]
     subjects += [b"a.b.c", b"a.x..y", b"a.x.", b"b.1", *(b"a.%d.%d" % (n, n) for n in range(6)), b"a"]
-    publisher = house.client()
+    publisher = harness.client()
     for _ in range(2):
         publisher.say(b"".join(b"PUB %b 1\r\nx\r\n" % subject for subject in subjects))
     runs = [op[1] for _, run in taken for op in run]
@@ -421,19 +421,19 @@ def test_a_run_on_one_route_ends_where_a_subject_may_take_another(house: Any, wa
     assert publisher.session.in_msgs == 2 * len(subjects) == publisher.session.in_bytes
 
 
-def test_subjects_below_one_stem_make_one_run(house: Any) -> None:
+def test_subjects_below_one_stem_make_one_run(harness: Any) -> None:
     taken: list[tuple[bytes, list[bytes]]] = []
-    house.account.subscribe(b"a.>", lambda *_: None, run=lambda subject, ops: taken.append((subject, ops)))
-    publisher = house.client()
+    harness.account.subscribe(b"a.>", lambda *_: None, run=lambda subject, ops: taken.append((subject, ops)))
+    publisher = harness.client()
     publisher.say(b"".join(b"PUB a.%d.x 1\r\nx\r\n" % number for number in range(10)))
     publisher.say(b"PUB a.1 1\r\nx\r\n" * 5 + b"PUB a.2 1\r\nx\r\n" * 5)
     assert [(subject, len(ops)) for subject, ops in taken] == [(b"", 10), (b"a.1", 5), (b"a.2", 5)]
 
 
-def test_messages_on_new_subjects_are_mapped_one_by_one(house: Any) -> None:
-    house.account.map_subject(SubjectMapping.compile("a.*.x", "b.$1"))
+def test_messages_on_new_subjects_are_mapped_one_by_one(harness: Any) -> None:
+    harness.account.map_subject(SubjectMapping.compile("a.*.x", "b.$1"))
     seen: list[bytes] = []
-    house.account.subscribe(b"a.>", lambda subject, *_: seen.append(subject), run=lambda *_: seen.append(b"run"))
-    house.account.subscribe(b"b.>", lambda subject, *_: seen.append(subject))
-    house.client().say(b"".join(b"PUB a.%d.x 1\r\nx\r\n" % number for number in range(5)))
+    harness.account.subscribe(b"a.>", lambda subject, *_: seen.append(subject), run=lambda *_: seen.append(b"run"))
+    harness.account.subscribe(b"b.>", lambda subject, *_: seen.append(subject))
+    harness.client().say(b"".join(b"PUB a.%d.x 1\r\nx\r\n" % number for number in range(5)))
     assert seen == [b"b.%d" % number for number in range(5)]

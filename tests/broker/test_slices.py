@@ -77,28 +77,28 @@ def work(count: int) -> tuple[bytes, bytes]:
 
 
 def test_quick_work_is_done_at_once() -> None:
-    house = broker()
-    session = client(house)
+    harness = broker()
+    session = client(harness)
     sent, echoed = work(1000)
     session.receive(b"SUB > 1\r\n" + sent)
     assert heard(session) == echoed
-    assert not house.unfinished
+    assert not harness.unfinished
 
 
 def test_slow_work_is_put_off_and_goes_on_in_order_with_what_comes_later() -> None:
-    house = broker(SLICE_NS)
-    session = client(house)
+    harness = broker(SLICE_NS)
+    session = client(harness)
     sent, echoed = work(100)
     session.receive(b"SUB > 1\r\n")
     session.receive(sent)
     first = heard(session)
     assert echoed.startswith(first)
     assert first.count(b"MSG") <= 2 * (LOOK_MASK + 1)
-    assert list(house.unfinished) == [session]
+    assert list(harness.unfinished) == [session]
     session.receive(b"PI")
     session.receive(b"NG\r\nPUB a.last 0\r\n\r\n")
     assert heard(session) == b""
-    assert finish(house) > 3
+    assert finish(harness) > 3
     rest = heard(session)
     assert (first + rest).startswith(echoed + b"PONG\r\n")
     assert rest.endswith(b"MSG a.last 1 0\r\n\r\n")
@@ -106,81 +106,81 @@ def test_slow_work_is_put_off_and_goes_on_in_order_with_what_comes_later() -> No
 
 
 def test_each_long_subject_is_looked_at() -> None:
-    house = broker(SLICE_NS)
-    session = client(house)
+    harness = broker(SLICE_NS)
+    session = client(harness)
     session.receive(b"PUB %b 0\r\n\r\n" % (b"a" * 200) * 10)
     assert session.in_msgs == 2
 
 
 def test_refused_messages_and_other_operations_are_put_off_too() -> None:
-    house = broker(SLICE_NS)
-    session = client(house)
+    harness = broker(SLICE_NS)
+    session = client(harness)
     session.receive(b"SUB a 1\r\nUNSUB 1\r\n" * 20)
-    assert house.unfinished
-    finish(house)
-    other = client(house)
+    assert harness.unfinished
+    finish(harness)
+    other = client(harness)
     other.receive(b"PUB $GR.x 0\r\n\r\n" * 50)
-    assert house.unfinished
-    finish(house)
+    assert harness.unfinished
+    finish(harness)
     assert heard(other).count(b"-ERR") == 50
 
 
 def test_a_fault_is_told_after_what_came_before_it() -> None:
-    house = broker(SLICE_NS)
-    session = client(house)
+    harness = broker(SLICE_NS)
+    session = client(harness)
     sent, echoed = work(50)
     session.receive(b"SUB > 1\r\n")
     session.receive(sent + b"WHAT\r\n")
     assert session.close_reason is None
-    finish(house)
+    finish(harness)
     assert heard(session) == echoed + b"-ERR 'Unknown Protocol Operation'\r\n"
     assert session.close_reason is CloseReason.PROTOCOL_VIOLATION
 
 
 def test_sessions_take_turns() -> None:
-    house = broker(SLICE_NS)
-    one, two = client(house), client(house)
+    harness = broker(SLICE_NS)
+    one, two = client(harness), client(harness)
     sent, _ = work(200)
     one.receive(sent)
     two.receive(sent)
-    resume_work(house.unfinished.popleft())
-    assert list(house.unfinished) == [two, one]
-    finish(house)
+    resume_work(harness.unfinished.popleft())
+    assert list(harness.unfinished) == [two, one]
+    finish(harness)
     assert one.in_msgs == two.in_msgs == 200
 
 
 def test_who_leaves_leaves_nothing_to_do() -> None:
-    house = broker(SLICE_NS)
-    session, listener = client(house), client(house)
+    harness = broker(SLICE_NS)
+    session, listener = client(harness), client(harness)
     listener.receive(b"SUB a.* 1\r\n")
     session.receive(work(100)[0])
     session.closed()
     assert session.deferred is None
     heard(listener)
-    finish(house)
+    finish(harness)
     assert heard(listener) == b""
 
 
 def test_a_login_in_the_middle_of_what_was_put_off_is_waited_for() -> None:
     hashed = "$2a$04$igRjN11Z3BPB1hnNNL88YeQOqI52IWeyoa6itve8ho4ksh1AyBrVa"
     users = (User("plain", "x"), User("hashed", hashed))
-    house = broker(SLICE_NS, BrokerOptions(auth=StaticAuthenticator(users=users)))
-    session = client(house, b'CONNECT {"verbose":false,"pedantic":false,"user":"plain","pass":"x"}\r\n')
+    harness = broker(SLICE_NS, BrokerOptions(auth=StaticAuthenticator(users=users)))
+    session = client(harness, b'CONNECT {"verbose":false,"pedantic":false,"user":"plain","pass":"x"}\r\n')
     sent, _ = work(20)
     session.receive(sent + b'CONNECT {"user":"hashed","pass":"wrong"}\r\n' + sent)
     while session.login.pending is None:
-        resume_work(house.unfinished.popleft())
+        resume_work(harness.unfinished.popleft())
     assert session.in_msgs == 20
     session.login.decide(session.login.pending.work())
-    finish(house)
+    finish(harness)
     assert session.in_msgs == 20
     assert session.close_reason is CloseReason.AUTHENTICATION_VIOLATION
 
 
 @pytest.mark.parametrize("endless", [False, True])
 def test_too_much_is_done_at_once_as_long_as_that_is_bounded(endless: bool) -> None:
-    house = broker(SLICE_NS)
-    session = client(house)
+    harness = broker(SLICE_NS)
+    session = client(harness)
     session.receive(work(2000 if endless else 100)[0])
     chunk = b"PUB big 1000000\r\n%b\r\n" % (b"x" * 1_000_000)
     for _ in range(MAX_DEFERRED_BYTES // len(chunk) + 2):
@@ -188,50 +188,50 @@ def test_too_much_is_done_at_once_as_long_as_that_is_bounded(endless: bool) -> N
     if endless:
         assert session.close_reason is CloseReason.PROTOCOL_VIOLATION
     else:
-        finish(house)
+        finish(harness)
         assert session.close_reason is None
         assert session.in_msgs == 100 + MAX_DEFERRED_BYTES // len(chunk) + 2
 
 
 def test_what_another_server_sends_is_put_off_too() -> None:
-    house = broker()
-    leafs = LeafLinks(house, LeafOptions(host="h", port=1), Lines())
+    harness = broker()
+    leafs = LeafLinks(harness, LeafOptions(host="h", port=1), Lines())
     link = leafs.accept("h", 1)
     link.receive(b'CONNECT {"name":"x","server_id":"NX","headers":true,"version":"2.15.2","protocol":1}\r\n')
-    listener = client(house)
+    listener = client(harness)
     listener.receive(b"SUB > 1\r\n")
-    assert isinstance(house.clock, SlowClock)
-    house.clock.step_ns = SLICE_NS
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns = SLICE_NS
     link.receive(b"".join(b"LMSG a.%d 1\r\nx\r\n" % number for number in range(20)) + b"PI")
-    assert list(house.unfinished) == [link]
+    assert list(harness.unfinished) == [link]
     link.receive(b"NG\r\nLMSG a.last 1\r\nx\r\n")
-    assert finish(house) > 5
+    assert finish(harness) > 5
     assert heard(listener) == work(20)[1] + b"MSG a.last 1 1\r\nx\r\n"
     assert heard(link).endswith(b"PONG\r\n")
 
 
-def crowd(house: Broker, count: int) -> Session:
+def crowd(harness: Broker, count: int) -> Session:
     """Return a client with a subscription in a queue group for each of `count` subjects, and one for a shared one."""
-    session = client(house)
+    session = client(harness)
     session.receive(b"SUB shared all q\r\n" + b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(count)))
-    finish(house)
+    finish(harness)
     assert len(session.subs) == count + 1
     return session
 
 
 def test_what_a_client_with_many_subscriptions_leaves_is_removed_in_slices() -> None:
-    house = broker()
-    session = crowd(house, 4 * MANY_SUBS)
-    before = house.subscriptions
+    harness = broker()
+    session = crowd(harness, 4 * MANY_SUBS)
+    before = harness.subscriptions
     session.closed()
-    assert house.subscriptions == before, "nothing is removed inside the call"
-    assert isinstance(house.clock, SlowClock)
-    house.clock.step_ns = 1
+    assert harness.subscriptions == before, "nothing is removed inside the call"
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns = 1
     removed = []
-    while house.long_work:
-        held = house.subscriptions
-        house.do_long_work(0)
-        removed.append(held - house.subscriptions)
+    while harness.long_work:
+        held = harness.subscriptions
+        harness.do_long_work(0)
+        removed.append(held - harness.subscriptions)
         assert len(removed) < 10_000, "no end"
     assert max(removed) == SUBS_STEP, "the clock is looked at after every few"
     assert sum(removed) == 4 * MANY_SUBS + 1
@@ -239,97 +239,97 @@ def test_what_a_client_with_many_subscriptions_leaves_is_removed_in_slices() -> 
 
 
 def test_a_client_that_has_left_receives_nothing_while_its_subscriptions_are_removed() -> None:
-    house = broker()
-    session, other, requester = crowd(house, 2 * MANY_SUBS), client(house), client(house)
+    harness = broker()
+    session, other, requester = crowd(harness, 2 * MANY_SUBS), client(harness), client(harness)
     other.receive(b"SUB shared all 1\r\nPUB t.5 0\r\n\r\nPUB shared 0\r\n\r\n" * 2)
     heard(other)
     session.closed()
-    house.do_long_work(0)
-    assert house.long_work
+    harness.do_long_work(0)
+    assert harness.long_work
     requester.receive(b"SUB inbox 1\r\nPUB t.5 inbox 0\r\n\r\n")
     assert b"NATS/1.0 503" in heard(requester), "nobody is left on t.5"
     requester.receive(b"PUB shared 0\r\n\r\n" * 50)
     assert heard(other).count(b"MSG shared 1 0\r\n") == 50, "the group goes on with who is left"
-    assert not house.account("$G").has_interest(b"t.7")
+    assert not harness.account("$G").has_interest(b"t.7")
     assert session.out == []
-    house.tick()
-    while house.long_work:
-        house.tick()
-    assert house.account("$G").routes.subs.matching(b"t.5") == []
+    harness.tick()
+    while harness.long_work:
+        harness.tick()
+    assert harness.account("$G").routes.subs.matching(b"t.5") == []
 
 
 def test_who_comes_back_is_served_while_the_old_subscriptions_are_removed() -> None:
-    house = broker()
-    first = crowd(house, 2 * MANY_SUBS)
+    harness = broker()
+    first = crowd(harness, 2 * MANY_SUBS)
     first.closed()
-    again = crowd(house, 2 * MANY_SUBS)
-    publisher = client(house)
+    again = crowd(harness, 2 * MANY_SUBS)
+    publisher = client(harness)
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
-    while house.long_work:
-        house.do_long_work(0)
+    while harness.long_work:
+        harness.do_long_work(0)
     publisher.receive(b"PUB t.9 0\r\n\r\nPUB shared 0\r\n\r\n" * 20)
     assert heard(again).count(b"MSG ") == 40
-    assert house.subscriptions == len(again.subs) + 2, "and who a user is, asked in two accounts"
+    assert harness.subscriptions == len(again.subs) + 2, "and who a user is, asked in two accounts"
 
 
 def test_many_subscriptions_sent_at_once_are_put_off() -> None:
-    house = broker(SLICE_NS)
-    session = client(house)
+    harness = broker(SLICE_NS)
+    session = client(harness)
     session.receive(b"".join(b"SUB t.%d q %d\r\n" % (n, n) for n in range(100)))
     assert len(session.subs) <= 2 * (LOOK_MASK + 1)
-    finish(house)
+    finish(harness)
     assert len(session.subs) == 100
 
 
-def removed_in_turns(house: Broker) -> list[int]:
+def removed_in_turns(harness: Broker) -> list[int]:
     """Return how many subscriptions went in each step of the long work."""
-    assert isinstance(house.clock, SlowClock)
-    house.clock.step_ns, removed = 1, []
-    while house.long_work:
-        held = house.subscriptions
-        house.do_long_work(0)
-        removed.append(held - house.subscriptions)
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns, removed = 1, []
+    while harness.long_work:
+        held = harness.subscriptions
+        harness.do_long_work(0)
+        removed.append(held - harness.subscriptions)
         assert len(removed) < 10_000, "no end"
     return removed
 
 
 def test_a_second_connect_lets_go_many_subscriptions_in_slices() -> None:
-    house = broker()
-    session, publisher = crowd(house, 2 * MANY_SUBS), client(house)
-    before = house.subscriptions
+    harness = broker()
+    session, publisher = crowd(harness, 2 * MANY_SUBS), client(harness)
+    before = harness.subscriptions
     session.receive(HELLO + b"SUB t.5 new\r\nPING\r\n")
     assert b"PONG\r\n" in heard(session)
-    assert house.subscriptions == before + 1, "nothing is removed inside the call"
+    assert harness.subscriptions == before + 1, "nothing is removed inside the call"
     publisher.receive(b"PUB t.5 0\r\n\r\nPUB t.7 0\r\n\r\nPUB shared 0\r\n\r\n")
     assert heard(session) == b"MSG t.5 new 0\r\n\r\n", "what was let go receives nothing"
-    removed = removed_in_turns(house)
+    removed = removed_in_turns(harness)
     assert (max(removed), sum(removed)) == (SUBS_STEP, 2 * MANY_SUBS + 1)
     publisher.receive(b"PUB t.5 0\r\n\r\n")
     assert heard(session) == b"MSG t.5 new 0\r\n\r\n"
 
 
 def test_the_first_connect_leaves_what_was_subscribed_in_its_place() -> None:
-    house = broker()
-    session = client(house, b"")
+    harness = broker()
+    session = client(harness, b"")
     session.receive(b"SUB a 1\r\n")
-    changes = house.account("$G").routes.walks
+    changes = harness.account("$G").routes.walks
     session.receive(HELLO + b"PUB a 0\r\n\r\n")
     assert heard(session).endswith(b"MSG a 1 0\r\n\r\n")
-    assert session in house.account("$G").sessions
-    assert house.account("$G").routes.walks == changes + 1
+    assert session in harness.account("$G").sessions
+    assert harness.account("$G").routes.walks == changes + 1
 
 
 def test_permissions_that_changed_are_held_against_many_subscriptions_in_slices() -> None:
-    house = broker()
-    session, done = crowd(house, 2 * MANY_SUBS), []
-    account = house.account("$G")
+    harness = broker()
+    session, done = crowd(harness, 2 * MANY_SUBS), []
+    account = harness.account("$G")
     permissions = Permissions(subscribe=SubjectRules(allow=("shared", "t.5", "t.7")))
     session.apply_permissions(Grant("u", "$G", permissions=permissions), account)
     session.review_subscriptions(lambda: done.append(len(session.subs)))
     assert len(session.subs) == 2 * MANY_SUBS + 1 and not done
     session.receive(b"UNSUB 7\r\nSUB shared more\r\n")
-    removed = removed_in_turns(house)
+    removed = removed_in_turns(harness)
     assert max(removed) == SUBS_STEP
     assert {sub.subject for sub in session.subs.values()} == {b"shared", b"t.5"} and b"more" in session.subs
     assert done == [len(session.subs)] == [3]

@@ -17,7 +17,7 @@ other values that differ from run to run are taken out; key order, header lines 
 
     @pytest.mark.reference
     @pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-    def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+    def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
         assert_all_same(runs, tmp_path)
 
 Every conversation starts with the empty stream S on `s.>`, or with what `prepare` makes (`Scenarios(prepare)`).

@@ -20,7 +20,7 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.testing.clock import VirtualClock
 
 VIOLATION = b"-ERR 'Authorization Violation'\r\n"
-NewHouse = Callable[[BrokerOptions | None], Any]
+NewHarness = Callable[[BrokerOptions | None], Any]
 
 
 def hashed() -> str:
@@ -48,66 +48,66 @@ def hello(**fields: str) -> bytes:
     return b'CONNECT {"verbose":false,"pedantic":false,"headers":true' + text.encode() + b"}\r\n"
 
 
-def house_with(new_house: NewHouse, *users: User, **options: Any) -> Any:
-    house = new_house(BrokerOptions(auth=StaticAuthenticator(users=users, **options)))
-    house.told = []
-    house.broker.notice = lambda session, text: house.told.append(text)
-    return house
+def harness_with(new_harness: NewHarness, *users: User, **options: Any) -> Any:
+    harness = new_harness(BrokerOptions(auth=StaticAuthenticator(users=users, **options)))
+    harness.told = []
+    harness.broker.notice = lambda session, text: harness.told.append(text)
+    return harness
 
 
-def test_what_follows_a_slow_login_waits_in_its_order(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("slow", hashed()), User("quick", "x"))
-    slow = house.client(b"")
+def test_what_follows_a_slow_login_waits_in_its_order(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("slow", hashed()), User("quick", "x"))
+    slow = harness.client(b"")
     assert slow.say(hello(user="slow", **{"pass": "x"}) + b"SUB a 1\r\nPUB a 1\r\n") == b""
     assert slow.say(b"1\r\nPUB a 1\r\n2\r\nPI") == b"" == slow.say(b"NG\r\n")
-    assert house.client(hello(user="quick", **{"pass": "x"})).say(b"PING\r\n") == b"PONG\r\n"
-    (session,) = house.broker.pending_logins
+    assert harness.client(hello(user="quick", **{"pass": "x"})).say(b"PING\r\n") == b"PONG\r\n"
+    (session,) = harness.broker.pending_logins
     session.login.decide(session.login.pending.work())
     assert slow.heard() == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPONG\r\n"
 
 
-def test_a_slow_login_that_fails_carries_nothing_out(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("slow", hashed()))
-    client = house.client(b"")
+def test_a_slow_login_that_fails_carries_nothing_out(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("slow", hashed()))
+    client = harness.client(b"")
     client.say(hello(user="slow", **{"pass": "wrong"}) + b"SUB a 1\r\nPING\r\n")
     session = client.session
     session.login.decide(session.login.pending.work())
     assert client.heard() == VIOLATION and session.close_reason is CloseReason.AUTHENTICATION_VIOLATION
-    assert house.told == ['authentication error - User "slow"'] and not session.subs
+    assert harness.told == ['authentication error - User "slow"'] and not session.subs
 
 
-def test_the_wait_for_an_answer_is_not_the_clients_delay(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("slow", hashed()))
-    client = house.client(b"")
+def test_the_wait_for_an_answer_is_not_the_clients_delay(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("slow", hashed()))
+    client = harness.client(b"")
     client.say(hello(user="slow", **{"pass": "x"}))
-    house.wait(30)
+    harness.wait(30)
     assert client.heard() == b"" and client.session.close_reason is None
     client.session.login.decide(client.session.login.pending.work())
     assert client.say(b"PING\r\n") == b"PONG\r\n"
 
 
-def test_a_connection_that_ended_meanwhile_is_not_let_in(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("slow", hashed()))
-    client = house.client(b"")
+def test_a_connection_that_ended_meanwhile_is_not_let_in(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("slow", hashed()))
+    client = harness.client(b"")
     client.say(hello(user="slow", **{"pass": "x"}) + b"SUB a 1\r\n")
     pending = client.session.login.pending
     client.session.closed()
     client.session.login.decide(pending.work())
-    assert not house.account.sessions and house.account.has_interest(b"a") is False
+    assert not harness.account.sessions and harness.account.has_interest(b"a") is False
 
 
-def test_what_waits_for_an_answer_is_bounded(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("slow", hashed()))
-    client = house.client(b"")
+def test_what_waits_for_an_answer_is_bounded(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("slow", hashed()))
+    client = harness.client(b"")
     client.say(hello(user="slow", **{"pass": "x"}))
     for _ in range(9):
         client.say(b"x" * (1 << 20))
     assert client.session.close_reason is CloseReason.AUTHENTICATION_VIOLATION
 
 
-def test_a_second_slow_connect_holds_what_came_with_it(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("quick", "x"), User("slow", hashed()))
-    client = house.client(hello(user="quick", **{"pass": "x"}))
+def test_a_second_slow_connect_holds_what_came_with_it(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("quick", "x"), User("slow", hashed()))
+    client = harness.client(hello(user="quick", **{"pass": "x"}))
     assert client.say(b"SUB a 1\r\n" + hello(user="slow") + b"SUB b 2\r\nPING\r\n") == b""
     assert client.say(b"PING\r\n") == b""
     client.session.login.decide(client.session.login.pending.work())
@@ -115,14 +115,14 @@ def test_a_second_slow_connect_holds_what_came_with_it(new_house: NewHouse) -> N
     assert list(client.session.subs) == [b"2"] and client.session.user == "slow"
 
 
-def test_a_password_that_was_right_costs_nothing_again(new_house: NewHouse) -> None:
+def test_a_password_that_was_right_costs_nothing_again(new_harness: NewHarness) -> None:
     secret = bcrypt.hashpw(b"p", bcrypt.gensalt(4)).decode()
-    house = house_with(new_house, User("a", secret))
-    client = house.client(b"")
+    harness = harness_with(new_harness, User("a", secret))
+    client = harness.client(b"")
     client.say(hello(user="a", **{"pass": "p"}))
     client.session.login.decide(client.session.login.pending.work())
-    assert house.client(hello(user="a", **{"pass": "p"})).say(b"PING\r\n") == b"PONG\r\n"
-    again = house.client(b"")
+    assert harness.client(hello(user="a", **{"pass": "p"})).say(b"PING\r\n") == b"PONG\r\n"
+    again = harness.client(b"")
     again.say(hello(user="a", **{"pass": "q"}))
     assert again.session.login.pending is not None
 
@@ -133,24 +133,24 @@ def test_an_unknown_user_takes_as_long_as_a_known_one() -> None:
     assert isinstance(answer, Pending) and isinstance(answer.work(), Refusal)
 
 
-def test_credentials_end_when_the_grant_says(new_house: NewHouse) -> None:
-    house = new_house(None)
-    house.broker.options.auth = Door(Grant("a", "$G", expires_ns=house.clock.now_ns() + 90_500_000_000))
-    client = house.client(hello())
+def test_credentials_end_when_the_grant_says(new_harness: NewHarness) -> None:
+    harness = new_harness(None)
+    harness.broker.options.auth = Door(Grant("a", "$G", expires_ns=harness.clock.now_ns() + 90_500_000_000))
+    client = harness.client(hello())
     client.say(b"SUB i 1\r\nPUB $SYS.REQ.USER.INFO i 0\r\n\r\n")
-    assert b'"expires":90000000000' in user_info_json(house.broker, client.session)
-    house.wait(90)
+    assert b'"expires":90000000000' in user_info_json(harness.broker, client.session)
+    harness.wait(90)
     assert b"Expired" not in client.heard()
-    house.wait(1)
+    harness.wait(1)
     assert b"-ERR 'User Authentication Expired'\r\n" in client.heard()
     assert client.session.close_reason is CloseReason.AUTHENTICATION_EXPIRED
 
 
-def test_an_expired_grant_ends_at_once(new_house: NewHouse) -> None:
-    house = new_house(None)
-    house.broker.options.auth = Door(Grant("a", "$G", expires_ns=house.clock.now_ns() - 1))
-    client = house.client(hello())
-    house.wait(0)
+def test_an_expired_grant_ends_at_once(new_harness: NewHarness) -> None:
+    harness = new_harness(None)
+    harness.broker.options.auth = Door(Grant("a", "$G", expires_ns=harness.clock.now_ns() - 1))
+    client = harness.client(hello())
+    harness.wait(0)
     assert client.heard() == b"-ERR 'User Authentication Expired'\r\n"
 
 
@@ -159,112 +159,112 @@ def test_an_expired_grant_ends_at_once(new_house: NewHouse) -> None:
     [(3, -1, 0, 3), (-1, 2, 0, 2), (-1, -1, 4, 4), (5, 4, 3, 3), (0, -1, 9, 0)],
 )
 def test_the_least_limit_of_subscriptions_counts(
-    new_house: NewHouse, grant: int, limits: int, ours: int, least: int
+    new_harness: NewHarness, grant: int, limits: int, ours: int, least: int
 ) -> None:
-    house = new_house(BrokerOptions(max_subscriptions=ours, auth=Door(Grant("a", "A", max_subscriptions=grant))))
-    house.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_subscriptions=limits))])
-    client = house.client(hello())
+    harness = new_harness(BrokerOptions(max_subscriptions=ours, auth=Door(Grant("a", "A", max_subscriptions=grant))))
+    harness.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_subscriptions=limits))])
+    client = harness.client(hello())
     heard = client.say(b"".join(b"SUB a %d\r\n" % number for number in range(7)))
     assert heard == b"-ERR 'maximum subscriptions exceeded'\r\n" * (7 - least)
 
 
-def test_the_least_limit_of_payloads_counts_from_the_first_message_on(new_house: NewHouse) -> None:
-    house = new_house(BrokerOptions(auth=Door(Grant("a", "A", max_payload=100))))
-    house.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_payload=5))])
-    client = house.client(b"")
+def test_the_least_limit_of_payloads_counts_from_the_first_message_on(new_harness: NewHarness) -> None:
+    harness = new_harness(BrokerOptions(auth=Door(Grant("a", "A", max_payload=100))))
+    harness.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_payload=5))])
+    client = harness.client(b"")
     assert b'"max_payload":1048576' in client.info
     assert client.say(hello() + b"PUB a 5\r\n12345\r\nPING\r\n") == b"PONG\r\n"
     assert client.session.max_payload == 5
-    late = house.client(b"")
+    late = harness.client(b"")
     assert late.say(hello() + b"PUB a 6\r\n123456\r\nPING\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"
 
 
-def test_an_account_that_is_full_lets_nobody_in(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("a", "x", "A"))
-    house.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_connections=1))])
-    first = house.client(hello(user="a", **{"pass": "x"}))
-    second = house.client(b"")
+def test_an_account_that_is_full_lets_nobody_in(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("a", "x", "A"))
+    harness.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_connections=1))])
+    first = harness.client(hello(user="a", **{"pass": "x"}))
+    second = harness.client(b"")
     assert second.say(hello(user="a", **{"pass": "x"})) == b"-ERR 'maximum account active connections exceeded'\r\n"
     assert second.session.close_reason is CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED
     first.session.closed()
-    assert house.client(hello(user="a", **{"pass": "x"})).say(b"PING\r\n") == b"PONG\r\n"
+    assert harness.client(hello(user="a", **{"pass": "x"})).say(b"PING\r\n") == b"PONG\r\n"
 
 
-def test_who_says_nothing_is_somebody_only_when_it_speaks(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("guest", "x", "B"), no_auth_user="guest")
-    client = house.client(b"")
+def test_who_says_nothing_is_somebody_only_when_it_speaks(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("guest", "x", "B"), no_auth_user="guest")
+    client = harness.client(b"")
     assert b"auth_required" not in client.info and client.session.user == ""
     assert client.say(b"SUB a 1\r\n") == b"+OK\r\n" and client.session.account.name == "B"
-    mute = house.client(b"")
-    house.wait(3)
+    mute = harness.client(b"")
+    harness.wait(3)
     assert mute.heard() == b"-ERR 'Authentication Timeout'\r\n"
 
 
-def test_connection_types_and_cookies(new_house: NewHouse) -> None:
+def test_connection_types_and_cookies(new_harness: NewHarness) -> None:
     users = (User("ws", "x", connection_types=frozenset({"WEBSOCKET"})),)
-    house = house_with(new_house, *users)
-    assert house.client(b"").say(hello(user="ws", **{"pass": "x"})) == VIOLATION
-    session = house.broker.connect("h", 1, "websocket")
+    harness = harness_with(new_harness, *users)
+    assert harness.client(b"").say(hello(user="ws", **{"pass": "x"})) == VIOLATION
+    session = harness.broker.connect("h", 1, "websocket")
     session.login.cookies = {"user": "ws", "password": "x"}
     session.receive(hello() + b"PING\r\n")
     assert b"PONG" in b"".join(session.take_output())
 
 
-def test_a_users_permissions_are_told_to_it(new_house: NewHouse) -> None:
+def test_a_users_permissions_are_told_to_it(new_harness: NewHarness) -> None:
     permissions = Permissions(SubjectRules(("a",)), SubjectRules(None, ("b q",)), ResponseRule(2, 3))
-    house = house_with(new_house, User("u", "x", permissions=permissions))
-    client = house.client(hello(user="u", **{"pass": "x"}))
-    assert user_info_json(house.broker, client.session).endswith(
+    harness = harness_with(new_harness, User("u", "x", permissions=permissions))
+    client = harness.client(hello(user="u", **{"pass": "x"}))
+    assert user_info_json(harness.broker, client.session).endswith(
         b'"permissions":{"publish":{"allow":["a"]},"subscribe":{"deny":["b q"]},"responses":{"max":2,"ttl":3}}}}'
     )
 
 
-def test_a_guarded_request_without_responders_is_told_so(new_house: NewHouse) -> None:
+def test_a_guarded_request_without_responders_is_told_so(new_harness: NewHarness) -> None:
     permissions = Permissions(subscribe=SubjectRules(None, ("inbox.no",)))
-    house = house_with(new_house, User("u", "x", permissions=permissions))
+    harness = harness_with(new_harness, User("u", "x", permissions=permissions))
     connect = (
         b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"user":"u","pass":"x"}\r\n'
     )
-    client = house.client(connect)
+    client = harness.client(connect)
     heard = client.say(b"SUB inbox.* 1\r\nPUB nobody inbox.a 0\r\n\r\n")
     assert heard.startswith(b"HMSG inbox.a 1 ") and b"503" in heard
 
 
-def test_a_guard_ends_with_its_subscription(new_house: NewHouse) -> None:
+def test_a_guard_ends_with_its_subscription(new_harness: NewHarness) -> None:
     permissions = Permissions(subscribe=SubjectRules(None, ("a.no",)))
-    house = house_with(new_house, User("u", "x", permissions=permissions))
-    client = house.client(hello(user="u", **{"pass": "x"}))
-    before = house.account.subscriptions
+    harness = harness_with(new_harness, User("u", "x", permissions=permissions))
+    client = harness.client(hello(user="u", **{"pass": "x"}))
+    before = harness.account.subscriptions
     client.say(b"SUB a.* 1\r\nSUB a.* q 2\r\n")
-    assert house.account.subscriptions == before + 2
+    assert harness.account.subscriptions == before + 2
     client.say(b"UNSUB 1\r\n")
     client.session.closed()
-    assert house.account.subscriptions == before and not house.account.has_interest(b"a.b")
+    assert harness.account.subscriptions == before and not harness.account.has_interest(b"a.b")
 
 
-def test_others_pay_nothing_for_a_guard(new_house: NewHouse) -> None:
+def test_others_pay_nothing_for_a_guard(new_harness: NewHarness) -> None:
     permissions = Permissions(subscribe=SubjectRules(None, ("a.no",)))
-    house = house_with(new_house, User("u", "x", permissions=permissions), User("v", "x"))
-    house.client(hello(user="u", **{"pass": "x"})).say(b"SUB a.* 1\r\n")
-    house.client(hello(user="v", **{"pass": "x"})).say(b"SUB b.* 1\r\n")
-    clients, _, handlers = house.account.routes.find(b"b.x")
+    harness = harness_with(new_harness, User("u", "x", permissions=permissions), User("v", "x"))
+    harness.client(hello(user="u", **{"pass": "x"})).say(b"SUB a.* 1\r\n")
+    harness.client(hello(user="v", **{"pass": "x"})).say(b"SUB b.* 1\r\n")
+    clients, _, handlers = harness.account.routes.find(b"b.x")
     assert len(clients) == 1 and not handlers
 
 
-def test_a_name_can_not_write_lines_of_its_own_into_the_log(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("a", "x"))
-    house.client(b"").say(b'CONNECT {"user":"a\\n[1] [INF] \\"b\\u001b","pass":"y"}\r\n')
-    assert house.told == ['authentication error - User "a\\n[1] [INF] \\"b\\x1b"']
+def test_a_name_can_not_write_lines_of_its_own_into_the_log(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("a", "x"))
+    harness.client(b"").say(b'CONNECT {"user":"a\\n[1] [INF] \\"b\\u001b","pass":"y"}\r\n')
+    assert harness.told == ['authentication error - User "a\\n[1] [INF] \\"b\\x1b"']
 
 
-def test_a_subscription_that_is_forbidden_later_ends(new_house: NewHouse) -> None:
-    house = house_with(new_house, User("u", "x", permissions=Permissions()))
+def test_a_subscription_that_is_forbidden_later_ends(new_harness: NewHarness) -> None:
+    harness = harness_with(new_harness, User("u", "x", permissions=Permissions()))
     lines: list[str] = []
-    house.broker.log_info = lines.append
-    client = house.client(hello(user="u", **{"pass": "x"}))
+    harness.broker.log_info = lines.append
+    client = harness.client(hello(user="u", **{"pass": "x"}))
     client.say(b"SUB a 1\r\nSUB a.* q 2\r\nSUB b 3\r\n")
     permissions = Permissions(subscribe=SubjectRules(None, ("a", "a.no")))
-    client.session.apply_permissions(Grant("u", "$G", permissions), house.account)
+    client.session.apply_permissions(Grant("u", "$G", permissions), harness.account)
     client.session.review_subscriptions()
     assert client.heard() == b'-ERR \'Permissions Violation for Subscription to "a" (sid "1")\'\r\n'
     assert lines == ['Removed sub "a" (sid "1") for User "u" - not authorized']

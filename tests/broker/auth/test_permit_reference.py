@@ -104,18 +104,18 @@ def over_tcp(url: str, number: int, lines: list[bytes]) -> list[list[bytes]]:
 
 @pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_random_permissions_are_the_references(seed: int, tmp_path: Path, new_house: Any) -> None:
+def test_random_permissions_are_the_references(seed: int, tmp_path: Path, new_harness: Any) -> None:
     chance = Chance(seed)
     text = "authorization { users: [\n" + "\n".join(chance.user(number) for number in range(USERS)) + "\n] }"
     talks = [chance.talk() for _ in range(USERS)]
     path = tmp_path / "nats.conf"
     path.write_text(text)
     users = apply(load_text(text, {}), ServerOptions()).users
-    house = new_house(BrokerOptions(auth=StaticAuthenticator(users=users)))
+    harness = new_harness(BrokerOptions(auth=StaticAuthenticator(users=users)))
     differing = []
     with ServerProcess(tmp_path / "store", "reference", "-c", str(path)) as process:
         for number, lines in enumerate(talks):
-            client = house.client(b"CONNECT " + (CONNECT % number).encode() + b"\r\n")
+            client = harness.client(b"CONNECT " + (CONNECT % number).encode() + b"\r\n")
             assert isinstance(client.session.login.grant, Grant)
             lines = [line for line in lines if not is_wider(line, client.session.permit)]
             ours = [chunks(client.say(line)) for line in lines]

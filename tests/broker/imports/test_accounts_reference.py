@@ -292,12 +292,12 @@ def messages(data: bytes) -> int:
 Note = tuple[str, str, bytes]
 
 
-def notes(street: AccountNetwork, talk: list[Step], expected: Sequence[Note] = ()) -> list[Note]:
+def notes(network: AccountNetwork, talk: list[Step], expected: Sequence[Note] = ()) -> list[Note]:
     """Return what each step made each client hear; `expected` is what it is to be."""
     found, reply = list[Note](), b""
     for who, what in talk:
         wanted = {name: messages(data) for step, name, data in expected if step == f"{who}: {what}"}
-        heard = street.say(who, what.encode().replace(b"{reply}", reply) + b"\r\n", wanted)
+        heard = network.say(who, what.encode().replace(b"{reply}", reply) + b"\r\n", wanted)
         for name, data in heard.items():
             replies = re.findall(rb"MSG \S+ \S+ (_R_\.\S+) ", data)
             reply = replies[-1] if replies else reply
@@ -325,7 +325,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProces
 
 
 @pytest.mark.parametrize("talk", TALKS.values(), ids=list(TALKS))
-def test_both_tell_the_same(talk: list[Step], reference: ServerProcess) -> None:
+def test_both_answer_the_same(talk: list[Step], reference: ServerProcess) -> None:
     ours = notes(InMemory(), talk)
     theirs = OverTcp(reference.url)
     try:

@@ -29,8 +29,8 @@ class AccountNetwork:
     """Three accounts with a client each: `a`, `b` and `c`."""
 
     def __init__(self, *configs: AccountConfig) -> None:
-        self.house = BrokerHarness(BrokerOptions(auth=StaticAuthenticator(users=USERS)))
-        self.broker: Broker = self.house.broker
+        self.harness = BrokerHarness(BrokerOptions(auth=StaticAuthenticator(users=USERS)))
+        self.broker: Broker = self.harness.broker
         self.configure(*configs)
         self.a, self.b, self.c = (self.client(name) for name in "abc")
 
@@ -83,177 +83,177 @@ def reply_of(heard: bytes) -> bytes:
     ],
 )
 def test_a_stream_is_seen_under_its_local_subject(to: str, asked: str, local: str, taken: bool) -> None:
-    street = AccountNetwork(*streams(StreamImport("A", "s.>", to)))
-    street.b.say(f"SUB {asked} 1\r\n".encode())
-    street.a.say(b"PUB s.x.1 back 2\r\nhi\r\n")
-    assert street.b.heard() == (f"MSG {local} 1 back 2\r\nhi\r\n".encode() if taken else b"")
+    network = AccountNetwork(*streams(StreamImport("A", "s.>", to)))
+    network.b.say(f"SUB {asked} 1\r\n".encode())
+    network.a.say(b"PUB s.x.1 back 2\r\nhi\r\n")
+    assert network.b.heard() == (f"MSG {local} 1 back 2\r\nhi\r\n".encode() if taken else b"")
 
 
 def test_tokens_change_places_where_the_import_says_so() -> None:
-    street = AccountNetwork(*streams(StreamImport("A", "s.*.*", "r.$2.$1"), export="s.*.*"))
-    street.b.say(b"SUB r.2.* 1\r\n")
-    street.a.say(b"PUB s.1.2 1\r\nx\r\nPUB s.2.1 1\r\ny\r\n")
-    assert street.b.heard() == b"MSG r.2.1 1 1\r\nx\r\n"
+    network = AccountNetwork(*streams(StreamImport("A", "s.*.*", "r.$2.$1"), export="s.*.*"))
+    network.b.say(b"SUB r.2.* 1\r\n")
+    network.a.say(b"PUB s.1.2 1\r\nx\r\nPUB s.2.1 1\r\ny\r\n")
+    assert network.b.heard() == b"MSG r.2.1 1 1\r\nx\r\n"
 
 
 def test_a_literal_stream_may_be_called_anything() -> None:
-    street = AccountNetwork(*streams(StreamImport("A", "s.x", "other")))
-    street.b.say(b"SUB other 1\r\nSUB s.x 2\r\n")
-    street.a.say(b"PUB s.x 1\r\nx\r\n")
-    assert street.b.heard() == b"MSG other 1 1\r\nx\r\n"
+    network = AccountNetwork(*streams(StreamImport("A", "s.x", "other")))
+    network.b.say(b"SUB other 1\r\nSUB s.x 2\r\n")
+    network.a.say(b"PUB s.x 1\r\nx\r\n")
+    assert network.b.heard() == b"MSG other 1 1\r\nx\r\n"
 
 
 def test_nothing_stands_in_the_exporting_account_before_somebody_listens_and_after() -> None:
-    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
-    exporter = street.broker.accounts["A"]
+    network = AccountNetwork(*streams(StreamImport("A", "s.>")))
+    exporter = network.broker.accounts["A"]
     before = exporter.subscriptions
-    street.b.say(b"SUB s.> 1\r\nSUB other 2\r\n")
+    network.b.say(b"SUB s.> 1\r\nSUB other 2\r\n")
     assert exporter.subscriptions == before + 1
-    street.b.say(b"UNSUB 1\r\n")
+    network.b.say(b"UNSUB 1\r\n")
     assert exporter.subscriptions == before
-    street.b.say(b"SUB s.1 3\r\n")
-    street.b.session.closed()
+    network.b.say(b"SUB s.1 3\r\n")
+    network.b.session.closed()
     assert exporter.subscriptions == before
 
 
 def test_a_group_is_one_across_accounts() -> None:
-    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
-    street.a.say(b"SUB s.1 g 1\r\n")
-    street.b.say(b"SUB s.1 g 1\r\n")
-    publisher = street.client("a")
+    network = AccountNetwork(*streams(StreamImport("A", "s.>")))
+    network.a.say(b"SUB s.1 g 1\r\n")
+    network.b.say(b"SUB s.1 g 1\r\n")
+    publisher = network.client("a")
     publisher.say(b"PUB s.1 1\r\nx\r\n" * 50)
-    here, there = street.a.heard().count(b"MSG"), street.b.heard().count(b"MSG")
+    here, there = network.a.heard().count(b"MSG"), network.b.heard().count(b"MSG")
     assert here + there == 50 and here and there
 
 
 def test_what_is_imported_is_not_exported_again() -> None:
-    street = AccountNetwork(
+    network = AccountNetwork(
         AccountConfig("A", exports=(StreamExport("s.>"),)),
         AccountConfig("B", exports=(StreamExport("i.s.>"),), imports=(StreamImport("A", "s.>", "i.s.>"),)),
         AccountConfig("C", imports=(StreamImport("B", "i.s.>"),)),
     )
-    street.c.say(b"SUB i.> 1\r\n")
-    street.a.say(b"PUB s.1 1\r\nx\r\n")
-    street.b.say(b"PUB i.s.1 1\r\ny\r\n")
-    assert street.c.heard() == b"MSG i.s.1 1 1\r\ny\r\n"
+    network.c.say(b"SUB i.> 1\r\n")
+    network.a.say(b"PUB s.1 1\r\nx\r\n")
+    network.b.say(b"PUB i.s.1 1\r\ny\r\n")
+    assert network.c.heard() == b"MSG i.s.1 1 1\r\ny\r\n"
 
 
 def test_a_subscription_with_a_maximum_counts_what_is_imported() -> None:
-    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
-    street.b.say(b"SUB s.1 1\r\nUNSUB 1 2\r\n")
-    street.a.say(b"PUB s.1 1\r\nx\r\n" * 3)
-    assert street.b.heard().count(b"MSG") == 2
-    assert not street.b.session.subs
+    network = AccountNetwork(*streams(StreamImport("A", "s.>")))
+    network.b.say(b"SUB s.1 1\r\nUNSUB 1 2\r\n")
+    network.a.say(b"PUB s.1 1\r\nx\r\n" * 3)
+    assert network.b.heard().count(b"MSG") == 2
+    assert not network.b.session.subs
 
 
 def test_what_waits_for_a_client_of_another_account_is_known() -> None:
-    street = AccountNetwork(*streams(StreamImport("A", "s.>")))
-    street.b.say(b"SUB s.1 1\r\n")
-    exporter = street.broker.accounts["A"]
-    street.a.session.receive(b"PUB s.1 100\r\n%b\r\n" % (b"x" * 100))
-    assert exporter.unwritten_bytes(b"s.1") == street.b.session.pending_bytes > 100
+    network = AccountNetwork(*streams(StreamImport("A", "s.>")))
+    network.b.say(b"SUB s.1 1\r\n")
+    exporter = network.broker.accounts["A"]
+    network.a.session.receive(b"PUB s.1 100\r\n%b\r\n" % (b"x" * 100))
+    assert exporter.unwritten_bytes(b"s.1") == network.b.session.pending_bytes > 100
 
 
 # --- services
 
 
 def test_a_request_goes_over_and_its_response_comes_back_once() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>", "ask.>")))
-    street.a.say(b"SUB q.> 1\r\n")
-    street.b.say(b"SUB in 1\r\nPUB ask.1 in 3\r\nreq\r\n")
-    heard = street.a.heard()
+    network = AccountNetwork(*services(ServiceImport("A", "q.>", "ask.>")))
+    network.a.say(b"SUB q.> 1\r\n")
+    network.b.say(b"SUB in 1\r\nPUB ask.1 in 3\r\nreq\r\n")
+    heard = network.a.heard()
     reply = reply_of(heard)
     info = b'NATS/1.0\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n'
     assert heard == b"HMSG q.1 1 %b %d %d\r\n%breq\r\n" % (reply, len(info), len(info) + 3, info)
-    assert street.a.say(b"PUB %b 2\r\nok\r\n" % reply) == b""
-    assert street.b.heard() == b"MSG in 1 2\r\nok\r\n"
-    assert street.a.say(b"PUB %b 4\r\nmore\r\n" % reply) == b"" and street.b.heard() == b""
+    assert network.a.say(b"PUB %b 2\r\nok\r\n" % reply) == b""
+    assert network.b.heard() == b"MSG in 1 2\r\nok\r\n"
+    assert network.a.say(b"PUB %b 4\r\nmore\r\n" % reply) == b"" and network.b.heard() == b""
 
 
 def test_who_asks_in_vain_is_told_at_once() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
-    heard = street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    network = AccountNetwork(*services(ServiceImport("A", "q.>")))
+    heard = network.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
     assert b"503\r\nNats-Subject: q.1\r\n" in heard
-    assert street.broker.accounts["A"].imports.owed == 0
+    assert network.broker.accounts["A"].imports.owed == 0
 
 
 def test_a_chain_tells_who_asked_first() -> None:
-    street = AccountNetwork(
+    network = AccountNetwork(
         AccountConfig("A", exports=(ServiceExport("q.>"),)),
         AccountConfig("B", exports=(ServiceExport("m.>"),), imports=(ServiceImport("A", "q.>", "m.>"),)),
         AccountConfig("C", imports=(ServiceImport("B", "m.x", "ask"),)),
     )
-    street.a.say(b"SUB q.x 1\r\nSUB back 2\r\n")
-    street.c.say(b"SUB in 1\r\nPUB ask in 3\r\nreq\r\n")
-    heard = street.a.heard()
+    network.a.say(b"SUB q.x 1\r\nSUB back 2\r\n")
+    network.c.say(b"SUB in 1\r\nPUB ask in 3\r\nreq\r\n")
+    heard = network.a.heard()
     assert b'{"acc":"C","svc":"B"}' in heard
-    street.a.say(b"PUB %b back 2\r\nok\r\n" % reply_of(heard))
-    answer = street.c.heard()
-    street.c.say(b"PUB %b 5\r\nagain\r\n" % reply_of(answer))
-    assert street.a.heard() == b"MSG back 2 5\r\nagain\r\n"
+    network.a.say(b"PUB %b back 2\r\nok\r\n" % reply_of(heard))
+    answer = network.c.heard()
+    network.c.say(b"PUB %b 5\r\nagain\r\n" % reply_of(answer))
+    assert network.a.heard() == b"MSG back 2 5\r\nagain\r\n"
 
 
 def test_a_service_of_many_responses_ends_with_an_empty_one() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>"), ServiceExport("q.>", response="stream")))
-    street.a.say(b"SUB q.> 1\r\n")
-    street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
-    reply = reply_of(street.a.heard())
-    street.a.say(b"PUB %b 1\r\n1\r\nPUB %b 1\r\n2\r\nPUB %b 0\r\n\r\nPUB %b 1\r\n3\r\n" % (reply, reply, reply, reply))
-    assert street.b.heard() == b"MSG in 1 1\r\n1\r\nMSG in 1 1\r\n2\r\nMSG in 1 0\r\n\r\n"
-    assert street.broker.accounts["A"].imports.owed == 0
+    network = AccountNetwork(*services(ServiceImport("A", "q.>"), ServiceExport("q.>", response="stream")))
+    network.a.say(b"SUB q.> 1\r\n")
+    network.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    reply = reply_of(network.a.heard())
+    network.a.say(b"PUB %b 1\r\n1\r\nPUB %b 1\r\n2\r\nPUB %b 0\r\n\r\nPUB %b 1\r\n3\r\n" % (reply, reply, reply, reply))
+    assert network.b.heard() == b"MSG in 1 1\r\n1\r\nMSG in 1 1\r\n2\r\nMSG in 1 0\r\n\r\n"
+    assert network.broker.accounts["A"].imports.owed == 0
 
 
 def test_who_shares_tells_everything() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>", share=True)))
-    street.a.say(b"SUB q.> 1\r\n")
-    street.b.say(b"PUB q.1 3\r\nreq\r\n")
-    info = json.loads(street.a.heard().split(b"Nats-Request-Info: ")[1].split(b"\r\n")[0])
+    network = AccountNetwork(*services(ServiceImport("A", "q.>", share=True)))
+    network.a.say(b"SUB q.> 1\r\n")
+    network.b.say(b"PUB q.1 3\r\nreq\r\n")
+    info = json.loads(network.a.heard().split(b"Nats-Request-Info: ")[1].split(b"\r\n")[0])
     assert list(info) == ["start", "host", "id", "acc", "user", "server", "kind", "client_type"]
     assert (info["acc"], info["user"], info["kind"]) == ("B", "b", "Client")
 
 
 def test_what_a_client_claims_of_itself_is_replaced() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
-    street.a.say(b"SUB q.> 1\r\n")
+    network = AccountNetwork(*services(ServiceImport("A", "q.>")))
+    network.a.say(b"SUB q.> 1\r\n")
     header = b'NATS/1.0\r\nNats-Request-Info: {"acc":"X"}\r\nK: v\r\n\r\n'
-    street.b.say(b"HPUB q.1 %d %d\r\n%b\r\n" % (len(header), len(header), header))
-    assert b'NATS/1.0\r\nK: v\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n' in street.a.heard()
+    network.b.say(b"HPUB q.1 %d %d\r\n%b\r\n" % (len(header), len(header), header))
+    assert b'NATS/1.0\r\nK: v\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n' in network.a.heard()
 
 
 def test_nobody_waits_longer_than_the_threshold_allows() -> None:
     export = ServiceExport("q.>", response_threshold_ns=5 * SECOND)
-    street = AccountNetwork(*services(ServiceImport("A", "q.>"), export))
-    street.a.say(b"SUB q.> 1\r\n")
-    street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
-    street.house.wait(4)
-    assert street.broker.accounts["A"].imports.owed == 1
-    street.house.wait(1)
-    assert street.broker.accounts["A"].imports.owed == 0
-    assert b"MSG" not in street.b.heard()
+    network = AccountNetwork(*services(ServiceImport("A", "q.>"), export))
+    network.a.say(b"SUB q.> 1\r\n")
+    network.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    network.harness.wait(4)
+    assert network.broker.accounts["A"].imports.owed == 1
+    network.harness.wait(1)
+    assert network.broker.accounts["A"].imports.owed == 0
+    assert b"MSG" not in network.b.heard()
 
 
 def test_nobody_waits_for_who_has_gone() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
-    street.a.say(b"SUB q.> 1\r\n")
-    street.b.say(b"SUB in.* 1\r\nPUB q.1 in.1 3\r\nreq\r\n")
-    exporter = street.broker.accounts["A"]
+    network = AccountNetwork(*services(ServiceImport("A", "q.>")))
+    network.a.say(b"SUB q.> 1\r\n")
+    network.b.say(b"SUB in.* 1\r\nPUB q.1 in.1 3\r\nreq\r\n")
+    exporter = network.broker.accounts["A"]
     assert exporter.imports.owed == 1
-    assert exporter.has_interest(reply_of(street.a.heard()))
-    street.b.session.closed()
+    assert exporter.has_interest(reply_of(network.a.heard()))
+    network.b.session.closed()
     assert exporter.imports.owed == 0
 
 
 def test_a_request_is_no_message_of_a_stream() -> None:
-    street = AccountNetwork(
+    network = AccountNetwork(
         AccountConfig("A", exports=(ServiceExport("q.>"), StreamExport("q.>"))),
         AccountConfig("B", imports=(ServiceImport("A", "q.>"),)),
         AccountConfig("C", imports=(StreamImport("A", "q.>"),)),
     )
-    street.c.say(b"SUB q.> 1\r\n")
-    heard = street.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
-    assert b"503" in heard and street.c.heard() == b""
-    street.a.say(b"PUB q.1 1\r\nx\r\n")
-    assert street.c.heard() == b"MSG q.1 1 1\r\nx\r\n"
+    network.c.say(b"SUB q.> 1\r\n")
+    heard = network.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
+    assert b"503" in heard and network.c.heard() == b""
+    network.a.say(b"PUB q.1 1\r\nx\r\n")
+    assert network.c.heard() == b"MSG q.1 1 1\r\nx\r\n"
 
 
 # --- latency
@@ -269,39 +269,39 @@ LATENT = ServiceExport("q", latency=Latency("lat"), response_threshold_ns=SECOND
 
 
 def latent() -> AccountNetwork:
-    street = AccountNetwork(*services(ServiceImport("A", "q"), LATENT))
-    street.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
-    street.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")
-    return street
+    network = AccountNetwork(*services(ServiceImport("A", "q"), LATENT))
+    network.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
+    network.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")
+    return network
 
 
 def test_a_measured_request_tells_how_long_it_took() -> None:
-    street = latent()
-    street.b.session.rtt_ns, street.a.session.rtt_ns = 1000, 500
-    reply = reply_of(street.a.heard())
+    network = latent()
+    network.b.session.rtt_ns, network.a.session.rtt_ns = 1000, 500
+    reply = reply_of(network.a.heard())
     assert reply.endswith(b".T")
-    street.house.clock.ns += 2000
-    told = metric(street.a.say(b"PUB %b 2\r\nok\r\n" % reply))
+    network.harness.clock.ns += 2000
+    told = metric(network.a.say(b"PUB %b 2\r\nok\r\n" % reply))
     assert list(told) == [
         "type", "id", "timestamp", "status", "requestor", "responder", "start", "service", "system", "total",
     ]  # fmt: skip
     assert (told["status"], told["service"], told["total"]) == (200, 1500, 2000)
-    assert b"ok" in street.b.heard()
+    assert b"ok" in network.b.heard()
 
 
 def test_a_measured_request_that_fails_tells_why() -> None:
-    street = latent()
-    street.b.say(b"PUB q 3\r\nreq\r\n")
-    assert (metric(street.a.heard())["status"], street.broker.accounts["A"].imports.owed) == (400, 1)
-    street.b.say(b"UNSUB 1\r\n")
-    assert metric(street.a.heard())["status"] == 408
-    street.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")
-    street.a.heard()
-    street.house.wait(1)
-    assert metric(street.a.heard())["status"] == 504
-    street.a.say(b"UNSUB 1\r\n")
-    street.b.say(b"PUB q in 3\r\nreq\r\n")
-    assert metric(street.a.heard())["status"] == 503
+    network = latent()
+    network.b.say(b"PUB q 3\r\nreq\r\n")
+    assert (metric(network.a.heard())["status"], network.broker.accounts["A"].imports.owed) == (400, 1)
+    network.b.say(b"UNSUB 1\r\n")
+    assert metric(network.a.heard())["status"] == 408
+    network.b.say(b"SUB in 1\r\nPUB q in 3\r\nreq\r\n")
+    network.a.heard()
+    network.harness.wait(1)
+    assert metric(network.a.heard())["status"] == 504
+    network.a.say(b"UNSUB 1\r\n")
+    network.b.say(b"PUB q in 3\r\nreq\r\n")
+    assert metric(network.a.heard())["status"] == 503
 
 
 @pytest.mark.parametrize(
@@ -320,37 +320,37 @@ def test_a_measured_request_that_fails_tells_why() -> None:
     ],
 )
 def test_headers_ask_for_a_measurement(header: str, measured: bool) -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q"), ServiceExport("q", latency=Latency("lat", 0))))
-    street.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
+    network = AccountNetwork(*services(ServiceImport("A", "q"), ServiceExport("q", latency=Latency("lat", 0))))
+    network.a.say(b"SUB q 1\r\nSUB lat 2\r\n")
     block = f"NATS/1.0\r\n{header}\r\n\r\n".encode()
-    street.b.say(b"SUB in 1\r\nHPUB q in %d %d\r\n%b\r\n" % (len(block), len(block), block))
-    assert reply_of(street.a.heard()).endswith(b".T") is measured
+    network.b.say(b"SUB in 1\r\nHPUB q in %d %d\r\n%b\r\n" % (len(block), len(block), block))
+    assert reply_of(network.a.heard()).endswith(b".T") is measured
 
 
 # --- configuration
 
 
 def test_a_change_leaves_clients_and_what_goes_on_alone() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
-    street.a.say(b"SUB q.> 1\r\nSUB s.1 2\r\n")
-    street.b.say(b"SUB in 1\r\nSUB s.1 5\r\nPUB q.1 in 3\r\nreq\r\n")
-    reply = reply_of(street.a.heard())
-    street.configure(*streams(StreamImport("A", "s.>")))
-    assert b"503" in street.b.say(b"PUB q.1 in 3\r\nreq\r\n")
-    street.client("a").say(b"PUB s.1 1\r\nx\r\n")
-    assert street.b.heard() == b"MSG s.1 5 1\r\nx\r\n"
-    street.a.say(b"PUB %b 2\r\nok\r\n" % reply)
-    assert street.b.heard() == b"MSG in 1 2\r\nok\r\n"
-    street.configure()
-    street.client("a").say(b"PUB s.1 1\r\nx\r\n")
-    assert street.b.heard() == b"" and street.b.session.close_reason is None
+    network = AccountNetwork(*services(ServiceImport("A", "q.>")))
+    network.a.say(b"SUB q.> 1\r\nSUB s.1 2\r\n")
+    network.b.say(b"SUB in 1\r\nSUB s.1 5\r\nPUB q.1 in 3\r\nreq\r\n")
+    reply = reply_of(network.a.heard())
+    network.configure(*streams(StreamImport("A", "s.>")))
+    assert b"503" in network.b.say(b"PUB q.1 in 3\r\nreq\r\n")
+    network.client("a").say(b"PUB s.1 1\r\nx\r\n")
+    assert network.b.heard() == b"MSG s.1 5 1\r\nx\r\n"
+    network.a.say(b"PUB %b 2\r\nok\r\n" % reply)
+    assert network.b.heard() == b"MSG in 1 2\r\nok\r\n"
+    network.configure()
+    network.client("a").say(b"PUB s.1 1\r\nx\r\n")
+    assert network.b.heard() == b"" and network.b.session.close_reason is None
 
 
 def test_an_account_that_is_not_named_any_more_is_gone() -> None:
-    street = AccountNetwork(*services(ServiceImport("A", "q.>")))
-    (gone,) = street.broker.configure([AccountConfig("B"), AccountConfig("C")])
-    assert (gone.name, gone.sessions) == ("A", {street.a.session})
-    assert sorted(street.broker.accounts) == ["$G", "$SYS", "B", "C"]
+    network = AccountNetwork(*services(ServiceImport("A", "q.>")))
+    (gone,) = network.broker.configure([AccountConfig("B"), AccountConfig("C")])
+    assert (gone.name, gone.sessions) == ("A", {network.a.session})
+    assert sorted(network.broker.accounts) == ["$G", "$SYS", "B", "C"]
 
 
 Case = tuple[AccountConfig, ...]
@@ -394,22 +394,22 @@ def test_what_can_not_be_is_told_and_left_out(text: str, configs: Case) -> None:
 
 def test_a_token_of_the_subject_may_name_who_imports() -> None:
     exports = (ServiceExport("q.*", account_token_position=2), StreamExport("s.*", account_token_position=2))
-    street = AccountNetwork(
+    network = AccountNetwork(
         AccountConfig("A", exports=exports),
         AccountConfig("B", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.B"))),
         AccountConfig("C", imports=(ServiceImport("A", "q.B", "q"), StreamImport("A", "s.*"))),
     )
-    assert street.texts() == [
+    assert network.texts() == [
         'Error adding stream import "s.*": stream import not authorized',
         'Error adding service import "q.B": service import not authorized',
     ]
-    street.a.say(b"SUB q.* 1\r\n")
-    street.b.say(b"PUB q 1\r\nx\r\n")
-    assert street.a.heard().startswith(b"HMSG q.B 1 ")
+    network.a.say(b"SUB q.* 1\r\n")
+    network.b.say(b"PUB q 1\r\nx\r\n")
+    assert network.a.heard().startswith(b"HMSG q.B 1 ")
 
 
 def test_a_message_that_comes_through_a_service_again_ends() -> None:
-    street = AccountNetwork(
+    network = AccountNetwork(
         AccountConfig(
             "A",
             exports=(ServiceExport("q.>"),),
@@ -423,5 +423,5 @@ def test_a_message_that_comes_through_a_service_again_ends() -> None:
             mappings=(SubjectMap("r.>", (Destination("y.>"),)),),
         ),
     )
-    assert street.texts() == []
-    assert b"503" in street.a.say(b"SUB in 1\r\nPUB z.1 in 1\r\nx\r\n")
+    assert network.texts() == []
+    assert b"503" in network.a.say(b"SUB in 1\r\nPUB z.1 in 1\r\nx\r\n")

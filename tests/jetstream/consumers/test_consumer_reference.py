@@ -385,5 +385,5 @@ def last_per_subject_with_replacement(t: Talk) -> None:
 
 @pytest.mark.reference
 @pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
     assert_all_same(runs, tmp_path)

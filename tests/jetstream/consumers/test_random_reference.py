@@ -90,5 +90,5 @@ def life_of(seed: int) -> Scenario:
 
 
 @pytest.mark.reference
-def test_both_tell_the_same(tmp_path: Path) -> None:
+def test_both_answer_the_same(tmp_path: Path) -> None:
     assert_all_same([life_of(seed) for seed in range(8)], tmp_path)

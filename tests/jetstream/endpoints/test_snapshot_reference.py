@@ -110,5 +110,5 @@ def a_stream_in_memory_leaves_and_comes_back(t: Talk) -> None:
 
 @pytest.mark.reference
 @pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
     assert_all_same(runs, tmp_path)

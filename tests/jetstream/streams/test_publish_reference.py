@@ -857,5 +857,5 @@ def nobody_waits_for_an_answer(t: Talk) -> None:
 
 @pytest.mark.reference
 @pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_tell_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
+def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
     assert_all_same(runs, tmp_path)

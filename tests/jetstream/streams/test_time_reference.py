@@ -498,7 +498,7 @@ def theirs(conversation: Conversation, number: int, url: str) -> list[Any]:
 
 
 @pytest.mark.reference
-def test_both_tell_the_same(server: ServerProcess) -> None:
+def test_both_answer_the_same(server: ServerProcess) -> None:
     numbered = list(enumerate(TALKS, 1))
     with ThreadPoolExecutor(len(TALKS)) as pool:
         running = [pool.submit(theirs, conversation, number, server.url) for number, conversation in numbered]
