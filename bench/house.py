@@ -156,8 +156,7 @@ def main() -> None:
     """Print the figures of this clone, or of another."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--source", type=Path, default=Path(__file__).resolve().parents[1])
-    for name, value in figures(parser.parse_args().source):
-        print(f"{name:<52} {value}")
+    print("\n".join(f"{name:<52} {value}" for name, value in figures(parser.parse_args().source)))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ SERVER_VERSION: Final = "2.15.2"
 API_LEVEL: Final = 5
 """The JetStream API level of that version: what a request or a stored configuration may ask for at most."""
 
+SERVER_METADATA: Final = "_nats."
+"""Prefix of metadata keys that the server writes; they are not part of a requested configuration."""
 REQUIRED_LEVEL_KEY: Final = "_nats.req.level"
 """Metadata of streams and consumers: the level that their features need, stored with them."""
 VERSION_KEY: Final = "_nats.ver"

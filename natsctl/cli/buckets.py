@@ -14,6 +14,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageErr
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
 from natsctl.api.update_losses import stream_losses
+from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, confirmed_edit
 from natsctl.cli.editing import check_given, part_of, preview_edit, show_differences, unset, warn_unless_taken
@@ -198,7 +199,7 @@ def shared_fields(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
         "storage": config.storage.value,
         "replicas": config.num_replicas,
         "compressed": config.compression.value != "none",
-        "metadata": {key: text for key, text in config.metadata.items() if not key.startswith("_nats.")},
+        "metadata": {key: text for key, text in config.metadata.items() if not key.startswith(SERVER_METADATA)},
         "stream_info": answer.raw,
     }
 

@@ -14,7 +14,7 @@ import msgspec
 from natsctl.api import codec
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
-from natsctl.cli.render.change import SERVER_OWNED
+from natsctl.api.versions import SERVER_METADATA
 
 _SET_KEYS = frozenset(
     {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
@@ -87,7 +87,7 @@ def config_in(document: Mapping[str, Any], path: str, model: type[Model]) -> dic
 
 def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     """Return the metadata without the keys that the server keeps there."""
-    return {key: value for key, value in metadata.items() if not key.startswith(SERVER_OWNED)}
+    return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA)}
 
 
 def write_config(config: Mapping[str, Any], model: type[Model], path: str | None) -> None:
@@ -133,7 +133,7 @@ def _read(path: str) -> str:
 
 def parse_document(path: str, text: str) -> Any:
     """Return the content of a text, JSON or YAML; `path` names it. Raises UsageError by path and line."""
-    from natsctl.desired.documents.json_text import values_of
+    from natsctl.api.json_text import values_of
 
     documents = values_of(text, path)
     return _Several(documents) if len(documents) > 1 else documents[0] if documents else None

@@ -21,9 +21,10 @@ import typer
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.units import format_duration
+from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli import output
 from natsctl.cli.flags import ConfigFile
-from natsctl.cli.render.change import DURATIONS, SERVER_OWNED, SIZES, Change, render_change
+from natsctl.cli.render.change import DURATIONS, SIZES, Change, render_change
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 
@@ -85,7 +86,7 @@ def merged(live: Config, patch: Config) -> Config:
     """Return the live configuration with a patch over it; metadata of the server stays."""
     wanted = {**live, **patch}
     if "metadata" in patch:
-        owned = {key: value for key, value in (live.get("metadata") or {}).items() if key.startswith(SERVER_OWNED)}
+        owned = {key: value for key, value in (live.get("metadata") or {}).items() if key.startswith(SERVER_METADATA)}
         wanted["metadata"] = {**patch["metadata"], **owned}
     return wanted
 
@@ -215,7 +216,7 @@ def _document(config: Config) -> Config:
     """Return the configuration with durations and sizes as words, without the server's own metadata."""
     document = {key: _words(key, value) for key, value in config.items()}
     if isinstance(document.get("metadata"), dict):
-        document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_OWNED)}
+        document["metadata"] = {k: v for k, v in document["metadata"].items() if not k.startswith(SERVER_METADATA)}
         if not document["metadata"]:
             del document["metadata"]
     return document
@@ -270,7 +271,7 @@ def _read(text: str, original: Config, config: Config, model: type[Model]) -> Co
     changed = {key: value for key, value in document.items() if key not in original or original[key] != value}
     wanted = {key: config[key] for key in config if key in document and key not in changed}
     wanted |= config_in(changed, "the edited text", model) if changed else {}
-    owned = {k: v for k, v in (config.get("metadata") or {}).items() if k.startswith(SERVER_OWNED)}
+    owned = {k: v for k, v in (config.get("metadata") or {}).items() if k.startswith(SERVER_METADATA)}
     if owned:
         wanted["metadata"] = {**(wanted.get("metadata") or {}), **owned}
     return wanted

@@ -444,8 +444,6 @@ async def _last_deliveries(manager: Manager, streams: Sequence[Answer[StreamInfo
 Info = Mapping[str, Any]
 ConsumerTest = Callable[[Info], bool]
 
-REQUIRED_LEVEL = "_nats.req.level"
-
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
@@ -520,7 +518,7 @@ def copies(info: Info) -> int:
 
 def api_level(info: Info) -> int:
     """Return the API level that the consumer's configuration needs."""
-    text = ((info.get("config") or {}).get("metadata") or {}).get(REQUIRED_LEVEL, "")
+    text = ((info.get("config") or {}).get("metadata") or {}).get(REQUIRED_LEVEL_KEY, "")
     return int(text) if str(text).isdigit() else 0
 
 

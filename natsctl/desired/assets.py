@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
+from natsctl.api.locations import Location
 from natsctl.client.buckets import KV, OBJECTS
 
 
@@ -51,18 +52,6 @@ class AssetKey(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"
-
-
-class Location(NamedTuple):
-    """A location in a document; `path` is `$.streams[0].max_age`, `line` counts from 1, 0 is unknown."""
-
-    file: str
-    line: int = 0
-    path: str = "$"
-
-    def __str__(self) -> str:
-        line = f":{self.line}" if self.line else ""
-        return f"{self.file}{line}: {self.path}"
 
 
 DEFAULT_OWNER = "default"

@@ -11,9 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.locations import Location
 from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import DAY, MINUTE, YEAR, format_duration, parse_duration, parse_size
+from natsctl.api.yaml_text import escaped
 from natsctl.client.asset_config import CREATED, new_stream
 from natsctl.desired.assets import (
     DEFAULT_OWNER,
@@ -21,7 +23,6 @@ from natsctl.desired.assets import (
     DesiredAsset,
     DocumentSet,
     Kind,
-    Location,
     is_protected,
     owner_of,
     without_labels,
@@ -29,7 +30,6 @@ from natsctl.desired.assets import (
 )
 from natsctl.desired.documents.asset_documents import EXTRA, known_of, unknown_of
 from natsctl.desired.documents.bucket_fields import WORDS, bucket_words, stream_fields
-from natsctl.desired.documents.yaml_text import escaped
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import (
     ConfigRefusedError,

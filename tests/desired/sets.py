@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.desired.assets import AssetKey, DesiredAsset, DocumentSet, Location, with_labels
+from natsctl.api.locations import Location
+from natsctl.desired.assets import AssetKey, DesiredAsset, DocumentSet, with_labels
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.plan import Change, Plan
 from natsctl.desired.server_defaults import normalised

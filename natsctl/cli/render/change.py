@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size
+from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli.render.text import duration, safe
 
 DURATIONS = frozenset(
@@ -29,9 +30,6 @@ DURATIONS = frozenset(
 
 SIZES = frozenset(("max_bytes", "max_msg_size"))
 """Fields whose numbers are bytes."""
-
-SERVER_OWNED = "_nats."
-"""Prefix of metadata keys that the server writes; they are not part of a requested configuration."""
 
 
 class Change(NamedTuple):
@@ -54,7 +52,7 @@ def _changes(prefix: str, old: Mapping[str, object], new: Mapping[str, object]) 
     for key in [*old, *(key for key in new if key not in old)]:
         before, after = old.get(key), new.get(key)
         path = f"{prefix}{key}"
-        if prefix == "metadata." and key.startswith(SERVER_OWNED):
+        if prefix == "metadata." and key.startswith(SERVER_METADATA):
             continue
         if isinstance(before or after, Mapping) and isinstance(after or before, Mapping):
             yield from _changes(f"{path}.", _mapping(before), _mapping(after))
@@ -78,7 +76,7 @@ def _not_taken(prefix: str, asked: Mapping[str, object], got: Mapping[str, objec
     for key, wanted in asked.items():
         has = got.get(key)
         path = f"{prefix}{key}"
-        if prefix == "metadata." and key.startswith(SERVER_OWNED):
+        if prefix == "metadata." and key.startswith(SERVER_METADATA):
             continue
         if isinstance(wanted, Mapping):
             yield from _not_taken(f"{path}.", wanted, _mapping(has), emptied)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.times import ZERO_NS, parse_time
 from natsctl.api.units import format_size, plural
+from natsctl.api.versions import REQUIRED_LEVEL_KEY
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata, render_version
 from natsctl.cli.render.tables import Column, render_columns, render_table
@@ -167,7 +168,6 @@ def _position(at: SequenceInfo, event: str, now_ns: int) -> str:
 
 BAR = "*"
 LONGEST_BAR = 20
-REQUIRED_LEVEL = "_nats.req.level"
 
 
 Row = Any
@@ -272,7 +272,7 @@ def filters(info: ConsumerInfo) -> list[str]:
 
 def level(info: ConsumerInfo) -> str:
     """Return the API level that its configuration needs."""
-    return (info.config.metadata or {}).get(REQUIRED_LEVEL, "")
+    return (info.config.metadata or {}).get(REQUIRED_LEVEL_KEY, "")
 
 
 def servers(info: ConsumerInfo) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
-from natsctl.cli.render.change import SERVER_OWNED
+from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, SERVER_METADATA, VERSION_KEY
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import Column, render_columns, render_table
 from natsctl.cli.render.text import (
@@ -147,7 +147,7 @@ def render_metadata(page: Page, metadata: Mapping[str, str] | None) -> None:
     """Add the metadata of a stream or consumer, without the server's own keys."""
     section = page.section("Metadata")
     for key, value in sorted((metadata or {}).items()):
-        if not key.startswith(SERVER_OWNED):
+        if not key.startswith(SERVER_METADATA):
             section.row(safe(key), safe(value))
 
 
@@ -200,8 +200,8 @@ def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "", group:
 
 def render_version(section: Section, metadata: Mapping[str, str]) -> None:
     """Add the server's version and the API level that a configuration needs, as the server notes them in metadata."""
-    section.maybe("Host Version", safe(metadata.get("_nats.ver", "")))
-    level, hosted = metadata.get("_nats.req.level"), metadata.get("_nats.level")
+    section.maybe("Host Version", safe(metadata.get(VERSION_KEY, "")))
+    level, hosted = metadata.get(REQUIRED_LEVEL_KEY), metadata.get(LEVEL_KEY)
     if level is not None:
         section.row("Required API Level", safe(level) + (f" hosted at level {safe(hosted)}" if hosted else ""))
 

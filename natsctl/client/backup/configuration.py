@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, StorageError, UsageError
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
+from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, VERSION_KEY
 from natsctl.client.backup.archives import is_since
 from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, checked_name, small_file
 from natsctl.client.backup.restore import StreamExistsError
@@ -42,7 +43,6 @@ Transfer = Callable[[], AbstractContextManager[OnProgress]]
 NO_TEMPLATES_SINCE = (2, 14)
 OUR_RUNTIME = "natsctl"
 """Value in the INFO of natsctl's server where nats-server has Go's version; it has templates in every version."""
-_SERVER_METADATA = ("_nats.ver", "_nats.level", "_nats.req.level")
 
 
 def _unseen() -> AbstractContextManager[OnProgress]:
@@ -140,7 +140,7 @@ def _without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
     metadata = config.get("metadata")
     if not isinstance(metadata, dict):
         return config
-    own = {key: value for key, value in metadata.items() if key not in _SERVER_METADATA}
+    own = {key: value for key, value in metadata.items() if key not in (VERSION_KEY, LEVEL_KEY, REQUIRED_LEVEL_KEY)}
     kept = {key: value for key, value in config.items() if key != "metadata"}
     return {**kept, "metadata": own} if own else kept
 

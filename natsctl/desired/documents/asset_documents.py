@@ -7,12 +7,12 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.documents import REPORTED, DocumentFault, Untyped, did_you_mean, is_info, read_document
+from natsctl.api.locations import DocumentNode, LocatedDict, LocatedList
 from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import AssetKey, DesiredAsset, Kind, is_protected, without_labels, without_server_made
 from natsctl.desired.documents.bucket_fields import ALIASES, WORD_OF, WORDS, BucketFieldError, stream_fields
 from natsctl.desired.documents.collector import Collector, items
-from natsctl.desired.documents.locations import DocumentNode, LocatedDict, LocatedList
 
 IGNORE: Final = "ignore"
 """The key of a document, or of an asset in it, that lists fields to leave unchanged where the asset exists."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from natsctl.api.documents import REPORTED
-from natsctl.desired.assets import DEFAULT_OWNER, AssetKey, DesiredAsset, DocumentSet, Fault, Location
-from natsctl.desired.documents.locations import DocumentNode, LocatedDict, LocatedList
-from natsctl.desired.documents.yaml_text import has_references
+from natsctl.api.locations import DocumentNode, LocatedDict, LocatedList, Location
+from natsctl.api.yaml_text import has_references
+from natsctl.desired.assets import DEFAULT_OWNER, AssetKey, DesiredAsset, DocumentSet, Fault
 
 
 @dataclass(slots=True)

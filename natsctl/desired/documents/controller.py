@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
 from natsctl.api.documents import did_you_mean
+from natsctl.api.locations import DocumentNode, LocatedDict, LocatedList
 from natsctl.desired.assets import Kind
 from natsctl.desired.documents.asset_documents import (
     CREATE_ONLY,
@@ -16,7 +17,6 @@ from natsctl.desired.documents.asset_documents import (
     read_stream,
 )
 from natsctl.desired.documents.collector import Collector
-from natsctl.desired.documents.locations import DocumentNode, LocatedDict, LocatedList
 
 
 class Field(NamedTuple):

@@ -18,9 +18,9 @@ from urllib.parse import quote, unquote
 from msgspec import field
 
 from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.locations import MAX_FILE_BYTES, MAX_FILES, TextError
 from natsctl.api.model import Model
 from natsctl.client.atomic_file import atomic_write, is_special
-from natsctl.desired.documents.locations import MAX_FILE_BYTES, MAX_FILES, TextError
 
 STDIN: Final = "-"
 SUFFIXES: Final = (".yaml", ".yml", ".json")

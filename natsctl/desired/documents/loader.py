@@ -11,9 +11,22 @@ from typing import Any, Final
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.documents import REPORTED, did_you_mean
 from natsctl.api.errors import UsageError
+from natsctl.api.json_text import read_json
+from natsctl.api.locations import (
+    MAX_FILES,
+    MAX_INCLUDE_DEPTH,
+    DocumentNode,
+    LocatedDict,
+    LocatedList,
+    Location,
+    Step,
+    TextError,
+    spelled,
+)
 from natsctl.api.stream import StreamConfig
+from natsctl.api.yaml_text import expanded, has_references, read_yaml
 from natsctl.client.buckets import OBJECTS
-from natsctl.desired.assets import Fault, Kind, Location
+from natsctl.desired.assets import Fault, Kind
 from natsctl.desired.documents.asset_documents import (
     IGNORE,
     Read,
@@ -28,18 +41,6 @@ from natsctl.desired.documents.bucket_fields import KeyValueWords, ObjectStoreWo
 from natsctl.desired.documents.collector import Collector, items
 from natsctl.desired.documents.controller import read_manifest
 from natsctl.desired.documents.files import STDIN, FileId, files_at, identity, read_text
-from natsctl.desired.documents.json_text import read_json
-from natsctl.desired.documents.locations import (
-    MAX_FILES,
-    MAX_INCLUDE_DEPTH,
-    DocumentNode,
-    LocatedDict,
-    LocatedList,
-    Step,
-    TextError,
-    spelled,
-)
-from natsctl.desired.documents.yaml_text import expanded, has_references, read_yaml
 
 READERS: Final[dict[Kind, Read]] = {
     Kind.STREAM: read_stream,

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.desired.assets import Fault, Location
+from natsctl.api.locations import Location
+from natsctl.desired.assets import Fault
 from natsctl.desired.terraform.expressions import (
     Evaluator,
     ExpressionError,

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.api.errors import UsageError
+from natsctl.api.locations import Location
 from natsctl.api.units import SECOND
 from natsctl.client import asset_config
 from natsctl.desired.assets import (
@@ -20,7 +21,6 @@ from natsctl.desired.assets import (
     DocumentSet,
     Fault,
     Kind,
-    Location,
     without_labels,
     without_server_made,
 )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, runtime_checkable
 
-from natsctl.desired.assets import Location
+from natsctl.api.locations import Location
 from natsctl.desired.terraform.hcl import line_of, text_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from natsctl.desired.assets import Fault, Location
+from natsctl.api.locations import Location
+from natsctl.desired.assets import Fault
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from natsctl.api.documents import did_you_mean
+from natsctl.api.locations import Location
 from natsctl.api.times import canonical_time, parse_time
 from natsctl.api.units import SECOND
-from natsctl.desired.assets import Fault, Location
+from natsctl.desired.assets import Fault
 from natsctl.desired.terraform.expressions import (
     ExpressionError,
     list_of,

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from natsctl.api.yaml_text import InterpolationError, escaped, expanded
 from natsctl.desired.assets import AssetKey
 from natsctl.desired.documents import load_documents
-from natsctl.desired.documents.yaml_text import InterpolationError, escaped, expanded
 
 STREAM = AssetKey("A")
 

@@ -8,13 +8,14 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from natsctl.api import json_text, yaml_text
+from natsctl.api import locations as limits
 from natsctl.api.errors import UsageError
+from natsctl.api.json_text import read_json, values_of
+from natsctl.api.locations import DocumentNode
+from natsctl.api.yaml_text import plain_value, read_yaml
 from natsctl.desired.assets import DocumentError
-from natsctl.desired.documents import json_text, load_documents, read_documents, yaml_text
-from natsctl.desired.documents import locations as limits
-from natsctl.desired.documents.json_text import read_json, values_of
-from natsctl.desired.documents.locations import DocumentNode
-from natsctl.desired.documents.yaml_text import plain_value, read_yaml
+from natsctl.desired.documents import load_documents, read_documents
 
 
 def never(line: int, path: object, reason: str) -> None:

@@ -14,6 +14,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import parse_duration, parse_size
+from natsctl.api.yaml_text import expanded, read_yaml
 from natsctl.desired.documents.asset_documents import known_of, merged, unknown_of
 from natsctl.desired.documents.files import (
     file_names,
@@ -24,7 +25,6 @@ from natsctl.desired.documents.files import (
     write_files,
     yaml_text,
 )
-from natsctl.desired.documents.yaml_text import expanded, read_yaml
 from natsctl.desired.export import duration_words, size_words, worded
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from natsctl.api.documents import REPORTED, Untyped
 from natsctl.api.errors import UsageError
-from natsctl.desired.documents.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
-from natsctl.desired.documents.yaml_text import Expand, Report, plain_value, read_yaml
+from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
+from natsctl.api.yaml_text import Expand, Report, plain_value, read_yaml
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
 _ATOM: Final = re.compile(

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
-
-from natsctl.desired.assets import Location
+from typing import Any, Final, NamedTuple
 
 Step = str | int
+
+
+class Location(NamedTuple):
+    """A location in a document; `path` is `$.streams[0].max_age`, `line` counts from 1, 0 is unknown."""
+
+    file: str
+    line: int = 0
+    path: str = "$"
+
+    def __str__(self) -> str:
+        line = f":{self.line}" if self.line else ""
+        return f"{self.file}{line}: {self.path}"
 
 
 class LocatedDict(dict[str, Any]):
