@@ -2,9 +2,7 @@
 
 `nats.aio.client` imports `nats.js` for two constructors that natsctl never calls and for the names of two headers,
 which is nearly half of the CPU time of the import. So `nats.js` is registered as a module that runs its code at the
-first access: a message with a status header, or a call of `jetstream()`, gets the real one. nats-py also looks up its
-own version in the metadata of installed distributions, which costs more than all the rest; the name of the folder that
-holds them has it too.
+first access: a message with a status header, or a call of `jetstream()`, gets the real one.
 
 For a SOCKS proxy nats-py's transport is replaced by one over python-socks.
 """
@@ -12,14 +10,11 @@ For a SOCKS proxy nats-py's transport is replaced by one over python-socks.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import importlib
 import importlib.util
-import os
 import sys
 import types
-from collections.abc import Iterator
 from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +26,6 @@ if TYPE_CHECKING:
 
 _PACKAGE = "nats"
 _LAZY = "nats.js"
-_METADATA = "importlib.metadata"
 
 
 class _OnFirstUse(types.ModuleType):
@@ -50,7 +44,7 @@ class _OnFirstUse(types.ModuleType):
 
 @functools.cache
 def client_class() -> type[ShortClient]:
-    """nats-py's `Client` with the short way."""
+    """Return nats-py's `Client` with the shorter ways of client/nats_client.py."""
     if _PACKAGE not in sys.modules:
         _import_with_lazy_jetstream()
     short: type[ShortClient] = importlib.import_module("natsctl.client.nats_client").ShortClient
@@ -73,36 +67,9 @@ def _import_with_lazy_jetstream() -> None:
     module = importlib.util.module_from_spec(found)
     module.__class__ = _OnFirstUse
     sys.modules[_LAZY] = module
-    with _versions_by_folder():
-        package_module = importlib.import_module(_PACKAGE)
+    package_module = importlib.import_module(_PACKAGE)
     # An import statement that finds the module ready does not bind it in its package, so that is done here.
     package_module.js = module  # type: ignore[attr-defined]  # bound by a plain import
-
-
-@contextlib.contextmanager
-def _versions_by_folder() -> Iterator[None]:
-    """Put a module with `version` alone in place of importlib.metadata, unless that is loaded already."""
-    if _METADATA in sys.modules:
-        yield
-        return
-    module = types.ModuleType(_METADATA)
-    module.version = installed_version  # type: ignore[attr-defined]  # all that nats-py takes of it
-    sys.modules[_METADATA] = module
-    try:
-        yield
-    finally:
-        del sys.modules[_METADATA]
-
-
-def installed_version(name: str) -> str:
-    """Return the version of a distribution, by the folder of its metadata; raises LookupError."""
-    start, end = f"{name.replace('-', '_')}-", ".dist-info"
-    for folder in sys.path:
-        with contextlib.suppress(OSError):
-            for entry in os.listdir(folder or "."):  # noqa: PTH208  # a Path for each name is the cost that is saved
-                if entry.startswith(start) and entry.endswith(end):
-                    return entry[len(start) : -len(end)]
-    raise LookupError(name)
 
 
 def socks_transport(proxy_url: str) -> Any:
