@@ -86,6 +86,15 @@ def prompt_name(text: str, names: Sequence[str]) -> str:
     return str(prompt(Question(text, choices=tuple((safe(name), name) for name in names))))
 
 
+def asset_name(text: str) -> str:
+    """Return a valid name of a stream or consumer; raises ValueError for any other text."""
+    from natsctl.api.subjects import MAX_NAME_BYTES, is_valid_name
+
+    if not is_valid_name(text):
+        raise ValueError(f"a name has 1 to {MAX_NAME_BYTES} bytes, none of them blank or one of . * > \\ /")
+    return text
+
+
 def _write(question: Question) -> str:
     import questionary
 

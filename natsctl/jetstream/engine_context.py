@@ -17,6 +17,7 @@ import msgspec
 from natsctl.api.account import AccountLimits
 from natsctl.api.stream import StorageType
 from natsctl.api.times import Clock
+from natsctl.broker import broker_options
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -87,14 +88,8 @@ class OpenBatches:
         self.staged_bytes = 0
 
 
-class Rng(Protocol):
+class Rng(broker_options.Rng, Protocol):
     """The part of random.Random that JetStream draws from."""
-
-    def random(self) -> float:
-        """Return a number from 0 up to, not including, 1."""
-
-    def getrandbits(self, k: int, /) -> int:
-        """Return a number of `k` random bits."""
 
     def choices(self, population: Sequence[str], *, k: int) -> list[str]:
         """Return `k` of `population`, each time any of them."""

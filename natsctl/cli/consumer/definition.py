@@ -11,7 +11,7 @@ import typer
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
-from natsctl.api.subjects import MAX_NAME_BYTES, is_valid_name, is_valid_subject
+from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
@@ -62,7 +62,7 @@ from natsctl.cli.flags import (
     session_of,
     without_defaults,
 )
-from natsctl.cli.prompts import Question, prompt, prompt_confirm
+from natsctl.cli.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import is_zero
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
@@ -537,16 +537,10 @@ REPLAY_CHOICES = (("instant", "instant"), ("original", "original"))
 BACKOFF_CHOICES = (("linear", "linear"), ("none", "none"))
 
 
-def _name(text: str) -> str:
-    if not is_valid_name(text):
-        raise ValueError(f"a name has 1 to {MAX_NAME_BYTES} bytes, none of them blank or one of . * > \\ /")
-    return text
-
-
 def prompt_consumer_name() -> str:
     """Return the name for a new consumer."""
     help = "The name that the durable consumer will have. Settable as the second argument"
-    return str(prompt(Question("Consumer name", help, required=True, read=_name)))
+    return str(prompt(Question("Consumer name", help, required=True, read=asset_name)))
 
 
 def prompt_consumer(config: Config, given: Given) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from natsctl.api.subjects import MAX_NAME_BYTES, is_valid_name, is_valid_subject
+from natsctl.api.subjects import is_valid_name, is_valid_subject
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_duration
 from natsctl.cli.flags import WHOLE, Config, Flag, Given
-from natsctl.cli.prompts import Question, prompt, prompt_confirm
+from natsctl.cli.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.stream.create import STREAM_FLAGS
 from natsctl.client.asset_config import window_of
 
@@ -238,16 +238,10 @@ SWITCHES: tuple[Switch, ...] = (
 )
 
 
-def _name(text: str) -> str:
-    if not is_valid_name(text):
-        raise ValueError(f"a name has 1 to {MAX_NAME_BYTES} bytes, none of them blank or one of . * > \\ /")
-    return text
-
-
 def prompt_stream_name() -> str:
     """Return the name for a new stream."""
     help = "The name that the stream will have. Settable as the first argument"
-    return str(prompt(Question("Stream Name", help, required=True, read=_name)))
+    return str(prompt(Question("Stream Name", help, required=True, read=asset_name)))
 
 
 def prompt_stream(config: Config, given: Given, max_bytes_required: bool) -> None:

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from natsctl.api import endpoints, headers
+from natsctl.api.acks import ACK
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, ProtocolError, UnreachableError
 from natsctl.client.bench.client import (
     Client,
@@ -33,7 +34,6 @@ from natsctl.client.bench.client import (
     failed_status,
     refusal,
 )
-from natsctl.client.messaging.messages import ACK
 from natsctl.client.requests import api_error
 
 Answer = tuple[bytes, bytes]

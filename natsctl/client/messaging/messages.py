@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import codec, endpoints
 from natsctl.api import headers as blocks
-from natsctl.api.acks import parse
+from natsctl.api.acks import ACK, parse
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, parse_duration
@@ -207,12 +207,6 @@ def _flag(field: str) -> str:
     return "--" + field.replace("_", "-")
 
 
-ACK = b"+ACK"
-NAK = b"-NAK"
-PROGRESS = b"+WPI"
-TERM = b"+TERM"
-
-
 class NoStreamResponseError(UnreachableError):
     """No stream stores messages on that subject."""
 
@@ -269,7 +263,7 @@ def refused_by(message: Message, subject: str) -> dict[str, Any]:
 
 
 async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, wait: bool = True) -> None:
-    """Acknowledge a delivered message, or answer with another `kind`; with `wait` return once that is stored.
+    """Acknowledge a delivered message, or answer with another `kind` of `natsctl.api.acks`; with `wait` await storage.
 
     Raises UnreachableError if the consumer was removed meanwhile.
     """

@@ -35,8 +35,9 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_position import finding_first_state, preparing
 from natsctl.jetstream.consumers.priority_groups import is_group_name
 from natsctl.jetstream.consumers.pull import PullDelivery
-from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, settled, storage_error
+from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, settled
 from natsctl.jetstream.streams.origin import identity
+from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps
 
@@ -126,7 +127,7 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRe
             return error(ErrCode.CONSUMER_DOES_NOT_EXIST)
         return _make(js, stream, request, config, name, state)
     except StoreError as fault:
-        return storage_error(fault)
+        return storage_fault(fault)
 
 
 def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig) -> ApiError | None:
@@ -315,7 +316,7 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     try:
         js.streams[request.tokens[0]].consumer_set.delete(consumer)
     except StoreError as fault:
-        return storage_error(fault)
+        return storage_fault(fault)
     return request.answer_when_durable(consumer.stream.store, answer) if consumer.number else answer
 
 
@@ -331,7 +332,7 @@ def pause(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     try:
         js.streams[request.tokens[0]].consumer_set.update(consumer, config)
     except StoreError as fault:
-        return storage_error(fault)
+        return storage_fault(fault)
     answer = answers.ConsumerPauseAnswer(paused=consumer.lifetime.paused, pause_until=ZERO_TIME)
     if config.pause_until is not None:
         answer.pause_until = config.pause_until

@@ -42,8 +42,8 @@ from natsctl.jetstream.endpoints.requests import (
     is_absent,
     is_structured,
     read_body,
-    storage_error,
 )
+from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps, finish
 
@@ -221,7 +221,7 @@ class SystemApi:
         try:
             leaving = self._engine.remove_streams(name)
         except StoreError as fault:
-            request.answer(storage_error(fault))
+            request.answer(storage_fault(fault))
             return
         request.answer_when_all_durable(leaving, AccountPurgeAnswer(initiated=True))
 
@@ -324,7 +324,7 @@ class Dispatcher:
             else:
                 outcome = refused or error(ErrCode.CLUSTER_REQUIRED)
         except StoreError as fault:
-            outcome = storage_error(fault)
+            outcome = storage_fault(fault)
         self.complete(request, outcome)
 
     def _work(self, request: ApiRequest, steps: Steps[Outcome]) -> None:
@@ -334,7 +334,7 @@ class Dispatcher:
             try:
                 return (yield from steps)
             except StoreError as fault:
-                return storage_error(fault)
+                return storage_fault(fault)
 
         stream = self._stream_of(request)
         if stream is None:

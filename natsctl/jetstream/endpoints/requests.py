@@ -16,7 +16,8 @@ from natsctl.api.model import Model
 from natsctl.api.times import format_time
 from natsctl.broker.info import requester_info
 from natsctl.jetstream.advisories import nuid
-from natsctl.store.errors import StoreError, StoreFullError
+from natsctl.jetstream.streams.pending_message import storage_fault
+from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -119,7 +120,7 @@ class ApiRequest:
                 return
             if failed is not None:
                 failed()
-            self.answer(storage_error(fault))
+            self.answer(storage_fault(fault))
 
         store.on_durable(settled)
         return PENDING
@@ -137,7 +138,7 @@ class ApiRequest:
             left -= 1
             first = first or fault
             if not left:
-                self.answer(answer if first is None else storage_error(first))
+                self.answer(answer if first is None else storage_fault(first))
 
         for one in settling:
             one.on_durable(settled)
@@ -163,7 +164,7 @@ class ApiRequest:
             try:
                 outcome = look(kept)
             except StoreError as damage:
-                outcome = storage_error(damage)
+                outcome = storage_fault(damage)
             self._complete(self, outcome)
 
         for store in waiting:
@@ -195,15 +196,6 @@ def read_body(body: bytes, wanted: type[T], *, plain: bool = False) -> T | ApiEr
         return decode_plain(body, wanted) if plain else decode(body, wanted, strict=True)
     except InvalidJSONError as fault:
         return error(ErrCode.INVALID_JSON, err=fault.text)
-
-
-def storage_error(fault: StoreError) -> ApiError:
-    """Return the error of an answer whose change could not be made durable."""
-    return (
-        error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
-        if isinstance(fault, StoreFullError)
-        else error(ErrCode.STREAM_STORE_FAILED, err=str(fault))
-    )
 
 
 def is_absent(body: bytes) -> bool:

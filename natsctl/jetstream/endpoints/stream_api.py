@@ -68,9 +68,9 @@ from natsctl.jetstream.endpoints.requests import (
     Outcome,
     Uncounted,
     settled,
-    storage_error,
 )
 from natsctl.jetstream.streams.origin import identity
+from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StreamExistsError
 from natsctl.store.file_log import FrameRun
 from natsctl.store.filters import Filters
@@ -191,7 +191,7 @@ def _updating(stream: Stream, request: ApiRequest, config: StreamConfig) -> Step
     before = stream.config
     fault = yield from stream.reconfiguring(config)
     if fault is not None:
-        return storage_error(fault)
+        return storage_fault(fault)
     answer = recast(_with_levels(stream), StreamUpdateAnswer)
     advise = partial(stream.advise, ActionType.MODIFY)
     return request.answer_when_durable(stream.store, answer, partial(stream.revert, config, before), advise)

@@ -168,7 +168,7 @@ class PublishAcks:
 
 
 def storage_fault(fault: StoreError) -> ApiError:
-    """Return the error for a publisher whose message the store refused."""
+    """Return the error for a message or a change that the store could not keep."""
     return (
         error(ErrCode.STORAGE_RESOURCES_EXCEEDED)
         if isinstance(fault, StoreFullError)
