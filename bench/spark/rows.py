@@ -68,7 +68,7 @@ def batches(stream: str, number: int, first: int = 1) -> Iterator[pa.RecordBatch
 
 
 class MemoryReader(DataSourceReader):
-    """Yields rows that it has, as Python has them."""
+    """A reader of rows that are in memory as Python's objects."""
 
     def __init__(self, number: int, parts: int) -> None:
         self._number, self._count = number, parts
@@ -88,7 +88,7 @@ class MemoryReader(DataSourceReader):
 
 
 class ArrowReader(MemoryReader):
-    """Yields batches that it has: nothing is made, nothing is converted."""
+    """A reader of batches that are in memory: nothing is made, nothing is converted."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one part."""

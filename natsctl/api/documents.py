@@ -22,18 +22,18 @@ _RANGES: Final[dict[str, tuple[int, int]]] = {"int32": (-(2**31), 2**31 - 1), "u
 _NOUNS: Final = {"int": "a whole number", "bool": "true or false", "str": "a text", "bytes": "base64 text"}
 _WORDS: Final[dict[str, Callable[[str], int]]] = {"duration": parse_duration, "size": parse_size}
 MAX_FAULTS: Final = 1000
-"""Mistakes reported of one configuration; more would not be read, and suggestions for each take time."""
+"""Mistakes reported of one configuration: a person reads no more, and each suggestion takes time."""
 REPORTED: Final = object()
 """Placeholder of a wrong value that was reported already."""
 
 
 class Untyped(str):
-    """A text that may mean a number or a switch where one is wanted, as `${NAME}` in JSON does."""
+    """A text that counts as a number or a switch where one is wanted: the replacement of `${NAME}` in JSON."""
 
     __slots__ = ("meant",)
 
     meant: Any
-    """Value where no text is wanted."""
+    """The value where no text is wanted."""
 
 
 class DocumentFault(NamedTuple):
@@ -45,7 +45,7 @@ class DocumentFault(NamedTuple):
 
 
 def load_document(document: Any, model: type[M], origin: str) -> M:
-    """Return the model a document describes; raises UsageError `ORIGIN: $.path: expected …, got …`."""
+    """Return the model that a document describes. Raises UsageError `ORIGIN: $.path: expected …, got …`."""
     base: tuple[Step, ...] = ()
     if isinstance(document, dict) and is_info(document):
         document, base = document["config"], ("config",)
@@ -63,10 +63,10 @@ def is_info(document: Mapping[str, Any]) -> bool:
 def read_document(
     document: Any, model: type[Model], *, lenient: bool = False
 ) -> tuple[dict[str, Any], list[DocumentFault]]:
-    """Return the wire's values of a document's fields, and all its faults, in its order.
+    """Return the fields of a document with values as on the wire, and its faults in their order.
 
-    Faulty fields are left out of the values, as is null. A fault that is REPORTED already has no reason. `lenient`
-    keeps the values of unknown keys as they are.
+    Fields with a fault or null are left out. The fault of a value that is REPORTED has no reason. `lenient` keeps
+    unknown keys with their values.
     """
     reader = _DocumentReader(lenient)
     values = reader.read(document, shape_of(model), ())
@@ -79,7 +79,7 @@ def path_text(path: Sequence[Step]) -> str:
 
 
 class _DocumentReader:
-    """Reader of a document by its shape, which collects the mistakes."""
+    """A reader of values by their shape that collects the mistakes."""
 
     def __init__(self, lenient: bool) -> None:
         self.faults: list[DocumentFault] = []
@@ -91,7 +91,7 @@ class _DocumentReader:
         return REPORTED
 
     def read(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
-        """Return the builtins `msgspec.convert` takes for `shape`, or REPORTED."""
+        """Return the builtins that `msgspec.convert` takes for `shape`, or REPORTED."""
         if value is REPORTED:
             return self._fail(path, "")
         if shape.kind == "struct":
@@ -108,19 +108,19 @@ class _DocumentReader:
 
     def _list(self, value: Any, item: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, list):
-            return self._fail(path, f"expected a list, got {_say(value)}")
+            return self._fail(path, f"expected a list, got {_shown(value)}")
         read = [self.read(one, item, (*path, index)) for index, one in enumerate(value)]
         return [one for one in read if one is not REPORTED]
 
     def _dict(self, value: Any, item: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
-            return self._fail(path, f"expected an object, got {_say(value)}")
+            return self._fail(path, f"expected an object, got {_shown(value)}")
         read = {str(key): self.read(one, item, (*path, str(key))) for key, one in value.items() if one is not None}
         return {key: one for key, one in read.items() if one is not REPORTED}
 
     def _struct(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, dict):
-            return self._fail(path, f"expected an object, got {_say(value)}")
+            return self._fail(path, f"expected an object, got {_shown(value)}")
         result = {}
         for key, item in value.items():
             known = shape.fields.get(key)
@@ -140,7 +140,7 @@ class _DocumentReader:
         text = value.lower().replace(" ", "_") if isinstance(value, str) else value
         if not isinstance(text, str) or text not in shape.python._value2member_map_:
             choices = [member.value for member in shape.python if member.value]
-            return self._fail(path, f"expected one of {', '.join(choices)}, got {_say(value)}")
+            return self._fail(path, f"expected one of {', '.join(choices)}, got {_shown(value)}")
         return text
 
     def _words(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
@@ -158,7 +158,7 @@ class _DocumentReader:
 
     def _time(self, value: Any, path: tuple[Step, ...]) -> Any:
         if not isinstance(value, str):
-            return self._fail(path, f"expected a time such as 2026-01-31T12:00:00Z, got {_say(value)}")
+            return self._fail(path, f"expected a time such as 2026-01-31T12:00:00Z, got {_shown(value)}")
         try:
             parse_time(value)
         except ValueError as error:
@@ -172,13 +172,13 @@ class _DocumentReader:
         if shape.kind == "int":
             return self._int(value, shape, path, noun)
         if not isinstance(value, bool if shape.kind == "bool" else str):
-            return self._fail(path, f"expected {noun}, got {_say(value)}")
+            return self._fail(path, f"expected {noun}, got {_shown(value)}")
         return str(value) if isinstance(value, Untyped) else value
 
     def _int(self, value: Any, shape: Shape, path: tuple[Step, ...], noun: str) -> Any:
         whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
         if not whole or isinstance(value, bool):
-            return self._fail(path, f"expected {noun}, got {_say(value)}")
+            return self._fail(path, f"expected {noun}, got {_shown(value)}")
         low, high = _RANGES.get(shape.go, (INT64_MIN, INT64_MAX))
         if not low <= value <= high:
             return self._fail(path, f"expected {noun} from {low} to {high}, got {value}")
@@ -186,13 +186,13 @@ class _DocumentReader:
 
 
 def did_you_mean(key: str, known: Iterable[str]) -> str:
-    """Return the suggestion for an unknown key, or nothing."""
+    """Return the suggestion for an unknown key, "" if none is similar."""
     near = closest(key, known)
     return f", did you mean {near[0]}?" if near else ""
 
 
-def _say(value: Any) -> str:
-    """Return a value as a person wrote it, cut to a readable length."""
+def _shown(value: Any) -> str:
+    """Return a value as messages show it: scalars as JSON, at most 60 characters."""
     if value is None:
         return "nothing"
     if isinstance(value, dict):

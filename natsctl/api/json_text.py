@@ -1,4 +1,4 @@
-"""JSON with lines."""
+"""JSON parsed with the line of each value, for documents whose faults are reported by line."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from json import JSONDecodeError
 from json.decoder import scanstring  # type: ignore[attr-defined]  # json's own reader of strings, not in its types
 from typing import Any, Final
 
-from natsctl.api.documents import REPORTED, Untyped
+from natsctl.api.documents import REPORTED, Step, Untyped
 from natsctl.api.errors import UsageError
-from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
+from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, TextError
 from natsctl.api.yaml_text import Expand, Report, plain_value, read_yaml
 
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
@@ -26,14 +26,14 @@ _WORDS: Final = {"true": True, "false": False, "null": None}
 
 
 def read_json(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
-    """Return each value of a text with its line. Raises TextError where the text is no JSON."""
+    """Yield the line and the value of each document in a text. Raises TextError where the text is no JSON."""
     reader = _Reader(text, report, expand)
     while not reader.at_end():
         yield reader.line(), reader.value(0)
 
 
 class _Reader:
-    """Reader of one text; `_at` is the position, `_line` the line of `_counted`, up to which lines were counted."""
+    """A parser of one text; `_at` is its position, `_line` the line of the position `_counted`."""
 
     def __init__(self, text: str, report: Report, expand: Expand | None) -> None:
         self._text = text
@@ -46,17 +46,17 @@ class _Reader:
         self._path: list[Step] = []
 
     def line(self) -> int:
-        """Return the line of what is read next."""
+        """Return the line of the current position."""
         self._line += self._text.count("\n", self._counted, self._at)
         self._counted = self._at
         return self._line
 
     def at_end(self) -> bool:
-        """Return whether nothing but blanks is left."""
+        """Skip blanks and return whether the text ends there."""
         return self._next() == ""
 
     def _next(self) -> str:
-        """Return the next character that is no blank, without consuming it."""
+        """Skip blanks and return the character there without consuming it, "" at the end."""
         found = _BLANK.match(self._text, self._at)
         self._at = found.end() if found else self._at
         return self._text[self._at : self._at + 1]
@@ -66,7 +66,7 @@ class _Reader:
         return TextError(self.line(), f"not JSON: {reason}{f', got {near}' if near else ', got the end'}")
 
     def value(self, depth: int) -> Any:
-        """Return the value that begins here."""
+        """Consume and return the value that begins here."""
         first = self._next()
         self._values += 1
         if depth > MAX_DEPTH or self._values > MAX_VALUES:
@@ -114,7 +114,7 @@ class _Reader:
         if self._next() == "}":
             self._at += 1
             return result
-        while not self._members(result):
+        while not self._simple_members(result):
             if self._next() != '"':
                 raise self._fail("expected a key in quotes")
             line, key = self.line(), self._string()
@@ -128,8 +128,8 @@ class _Reader:
                 break
         return result
 
-    def _members(self, result: LocatedDict) -> bool:
-        """Read the following members with simple values (texts, integers, words); return whether the object ends."""
+    def _simple_members(self, result: LocatedDict) -> bool:
+        """Consume members with simple values (texts, integers, words); return whether the object ends behind them."""
         text, plain = self._text, self._expand is None
         while self._values < MAX_VALUES and (found := _MEMBER.match(text, self._at)) is not None:
             key, string, number, word, end = found.groups()
@@ -173,7 +173,7 @@ class _Reader:
                 return result
 
     def _ends(self, close: str) -> bool:
-        """Return whether a container ends here; else the comma is read."""
+        """Consume a comma or `close`, and return whether it was `close`."""
         found = self._next()
         if found not in (",", close) or not found:
             raise self._fail(f"expected , or {close}")
@@ -182,9 +182,9 @@ class _Reader:
 
 
 def values_of(text: str, name: str) -> list[Any]:
-    """Return the value of each document of a text that is called `name`.
+    """Return the value of each document in JSON or YAML text; the ending of `name` decides where both would do.
 
-    Raises UsageError with the first fault's line.
+    Raises UsageError with `name` and the first fault's line.
     """
     try:
         if text.lstrip().startswith(("{", "[")):

@@ -1,11 +1,11 @@
-"""Values of documents with the lines that they were read from, and the limits of hostile documents."""
+"""Values of documents with the lines that they were read from, and limits against hostile documents."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-Step = str | int
+from natsctl.api.documents import Step
 
 
 class Location(NamedTuple):
@@ -69,7 +69,7 @@ class DocumentNode:
     path: str = "$"
 
     def at(self, *steps: Step) -> DocumentNode:
-        """Return the spot below that the steps lead to, as far as they do."""
+        """Return the node below that the steps lead to; its value is None where they lead to nothing."""
         value, line, path = self.value, self.line, self.path
         for step in steps:
             words: tuple[Step, ...] = (step,)
@@ -94,7 +94,7 @@ class DocumentNode:
 
 
 def spelled(step: Step) -> str:
-    """Return a step in the notation of paths."""
+    """Return a step as paths spell it: `.name`, `["other name"]` or `[0]`."""
     if isinstance(step, int):
         return f"[{step}]"
     return f".{step}" if step.replace("_", "").replace("-", "").isalnum() else f'["{step}"]'
@@ -103,17 +103,17 @@ def spelled(step: Step) -> str:
 MAX_FILE_BYTES: Final = 32 * 1024 * 1024
 """Bytes of a file; a set of ten thousand streams has a third of it."""
 MAX_DEPTH: Final = 64
-"""Levels of mappings and lists in each other; a configuration has seven."""
+"""Levels of nested mappings and lists; a configuration has seven."""
 MAX_VALUES: Final = 2_000_000
-"""Values of one file, aliases counted as what they stand for."""
+"""Values of one file, those of an alias of YAML counted at each of its uses."""
 MAX_INCLUDE_DEPTH: Final = 16
-"""Files that include each other, one below the other."""
+"""Levels of files that include further files."""
 MAX_FILES: Final = 10_000
 """Files of one set."""
 
 
 class TextError(Exception):
-    """A text cannot be read further: the line, and the reason."""
+    """A text is malformed, or exceeds a limit, from this line on."""
 
     def __init__(self, line: int, reason: str) -> None:
         super().__init__(reason)

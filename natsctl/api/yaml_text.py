@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from natsctl.api.documents import REPORTED, Untyped
-from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, Step, TextError
+from natsctl.api.documents import REPORTED, Step, Untyped
+from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, TextError
 
 _OPEN: Final = "${"
 _REFERENCE: Final = re.compile(r"(?P<literal>\$\$\{)|\$\{(?P<body>[^}]*)(?P<close>\}?)")

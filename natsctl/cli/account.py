@@ -163,7 +163,7 @@ NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
 def info(ctx: typer.Context, json: Json = False) -> None:
     """Show the account's connection, and its use and limits of JetStream.
 
-    With -j the server's answer to $JS.API.INFO, with `user` and `server` beside its own fields.
+    The output of -j is the server's answer to $JS.API.INFO, with the fields `user` and `server` added.
     """
     from natsctl.client.account import overview
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class EventPrinter:
-    """Shows the events that pass a filter; with `json` each on one line, as the server sent it."""
+    """The output of the events that pass a filter; with `json` each on one line, as the server sent it."""
 
     def __init__(
         self, json: bool, *, cloudevent: bool = False, short: bool = False, wanted: Filter | None = None

@@ -20,7 +20,7 @@ import msgspec
 import typer
 from msgspec import field
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.commands import every_command
@@ -389,7 +389,11 @@ def request(
         from natsctl.client.message import DryRunError, Planned
 
         raise DryRunError(Planned(subject, body.encode()))
+    from natsctl.client.message import NO_RESPONDERS
+
     message = session.run(lambda manager: manager.connection.request(subject, body.encode()))
+    if message.status == NO_RESPONDERS:
+        raise UnreachableError(f"no responders on {subject}")
     answer = _parsed(message.body, f"the answer on {subject}")
     said = str(answer.get("type", "")) if isinstance(answer, dict) else ""
     if not schema and said not in kinds():

@@ -329,8 +329,8 @@ def sql(
     """Query streams with SQL: each stream is a table, each bucket too, and STREAM$subjects has its subjects.
 
     Streams have the columns stream, seq, subject, timestamp, headers and value (binary; cast(value as string) is its
-    text). Buckets have bucket, key, revision, operation, timestamp and value. How many messages there are, also by
-    subject, and the first and last sequence come from the server; anything else is read and answered by Spark.
+    text). Buckets have bucket, key, revision, operation, timestamp and value. Counts of messages, also
+    by subject, and the first and last sequence come from the server; Spark reads and answers everything else.
 
     --watch runs the query again each time, on all messages that exist then.
     """

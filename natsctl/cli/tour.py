@@ -278,7 +278,7 @@ class _Running:
 
 
 class Tour:
-    """Runs the scenario in `folder` against the server at `url`, and prints each step."""
+    """The scenario, run in `folder` against the server at `url`, with each step printed."""
 
     def __init__(self, url: str, folder: Path, included: bool) -> None:
         self._folder = folder
@@ -369,10 +369,10 @@ def tour(
         Path | None, typer.Option("--keep", metavar="DIR", help="run in this folder and keep it, including the store")
     ] = None,
 ) -> None:
-    """Run the ORDERS scenario from start to end: each command line, then its real output. Any failing step fails it.
+    """Run the ORDERS scenario from start to end: each command line, then its real output.
 
-    On a temporary embedded server, or on the server that -s, NATS_URL or --context names; there the streams ORDERS
-    and ARCHIVE must not exist.
+    It ends at the first step that fails. It runs on a temporary embedded server, or on the server that -s, NATS_URL or
+    --context names; there the streams ORDERS and ARCHIVE must not exist.
     """
     options = session_of(ctx).options
     named = options.server or os.environ.get("NATS_URL")

@@ -159,7 +159,7 @@ MAX_SHOWN_BYTES = 64 * 1024
 
 
 class Tracer:
-    """Writes requests as `>>> subject`, answers as `<<< subject`, each followed by its body."""
+    """A log of requests as `>>> subject` and answers as `<<< subject`, each followed by its body."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr

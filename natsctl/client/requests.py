@@ -94,7 +94,7 @@ class JetStreamNotEnabledError(UnreachableError):
 
 
 class Requests:
-    """Sends API requests on a connection."""
+    """API requests on one connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

@@ -13,7 +13,7 @@ from natsctl.desired.dependencies import is_beyond, origins, refuse_clashes, sub
 from natsctl.desired.differ import Differ, refuse_removal, removal_of
 from natsctl.desired.live import REQUESTS_AT_ONCE, LiveState, read_live_state
 from natsctl.desired.plan import Action, Change, Plan
-from natsctl.desired.server_defaults import doubtful, read_caps
+from natsctl.desired.server_defaults import capped_differences, read_caps
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -266,8 +266,8 @@ async def plan_for(
     if named is not None and (others := await _rivals(manager, plan) - named):
         live_state = await read_live_state(manager, named | others)
         plan = make_plan(documents, live_state, options)
-    if doubts := doubtful(documents, plan):
-        caps = await read_caps(manager, doubts, live_state)
+    if capped := capped_differences(documents, plan):
+        caps = await read_caps(manager, capped, live_state)
         return (
             make_plan(documents, replace(live_state, limits={**live_state.limits, **caps}), options) if caps else plan
         )

@@ -1,4 +1,4 @@
-"""The server's part in a configuration: defaults that it fills in, caps of its own configuration, and its API level."""
+"""Configurations as a server keeps them: its defaults, the caps in its own configuration, and its features."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ M = TypeVar("M", bound=Model)
 MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
 MAX_REQUEST_BATCH: Final = "max_request_batch"
 SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
-"""The caps of a server's own configuration: no request returns them; `read_caps` finds them out where they matter."""
+"""Limits in a server's own configuration, which no request returns; `read_caps` finds those that matter."""
 
 
 class ConfigRefusedError(NatsctlError):
-    """The server would refuse the configuration."""
+    """A server would refuse the configuration, with this error of the API."""
 
     def __init__(self, error: ApiError) -> None:
         super().__init__(error.description)
@@ -46,17 +46,17 @@ class ConfigRefusedError(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """The context in which a configuration is checked: the other streams of the account, and the server's limits."""
+    """The streams of an account and the limits of its server, by which configurations are normalised and checked."""
 
     stream: Callable[[str], StreamConfig | None] = no_origin
-    """The normalised configuration of a stream of the account."""
+    """Return the normalised configuration of a stream of the account, None where there is none."""
     limits: Mapping[str, Any] = field(default_factory=dict)
-    """As in `LiveState.limits`, with known limits of the server itself under the names of this module."""
+    """As in `LiveState.limits`, with the caps that are known under the names above."""
     windows_for_sources: bool = False
     """Whether the server gives a duplicate window to streams with sources, as those before 2.14 do."""
 
     def bounds(self, replicas: int) -> ConsumerBounds:
-        """Return the limits for consumers of a stream with so many replicas."""
+        """Return the limits for consumers of a stream with this number of replicas."""
         tier = ((self.limits.get("tiers") or {}).get(f"R{max(replicas, 1)}") or {}).get("limits") or self.limits
         return ConsumerBounds(
             int(tier.get("max_ack_pending") or 0),
@@ -80,21 +80,21 @@ def normalised(key: AssetKey, config: Mapping[str, Any], around: ServerContext =
 def normalised_leniently(
     key: AssetKey, config: Mapping[str, Any], around: ServerContext = ALONE
 ) -> tuple[Config, ApiError | None]:
-    """Return the same, also for configurations that current servers refuse, with the reason.
+    """Return the configuration as a server would keep it, and the error with which a current one refuses it, if any.
 
-    Raises ConfigRefusedError for a value that is no configuration.
+    Raises ConfigRefusedError for a field of the wrong type.
     """
     raw = without_nulls(config)
     if key.consumer:
-        consumer, refusal = _consumer_anyway(key, raw, around)
+        consumer, refusal = _consumer_leniently(key, raw, around)
         return _written(consumer, raw, ConsumerConfig), refusal
-    stream, refusal = _stream_anyway(key, raw, around)
+    stream, refusal = _stream_leniently(key, raw, around)
     return _written(stream, raw, StreamConfig), refusal
 
 
 def normalised_stream(key: AssetKey, raw: Config, around: ServerContext) -> StreamConfig:
     """Return the configuration of a stream as a server would keep it. Raises ConfigRefusedError."""
-    model, refusal = _stream_anyway(key, raw, around)
+    model, refusal = _stream_leniently(key, raw, around)
     if refusal is not None:
         raise ConfigRefusedError(refusal)
     return model
@@ -102,13 +102,13 @@ def normalised_stream(key: AssetKey, raw: Config, around: ServerContext) -> Stre
 
 def normalised_consumer(key: AssetKey, raw: Config, around: ServerContext) -> ConsumerConfig:
     """Return the configuration of a consumer as a server would keep it. Raises ConfigRefusedError."""
-    model, refusal = _consumer_anyway(key, raw, around)
+    model, refusal = _consumer_leniently(key, raw, around)
     if refusal is not None:
         raise ConfigRefusedError(refusal)
     return model
 
 
-def _stream_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple[StreamConfig, ApiError | None]:
+def _stream_leniently(key: AssetKey, raw: Config, around: ServerContext) -> tuple[StreamConfig, ApiError | None]:
     """Return the stream as a server would keep it, and the first refusal; later checks still run."""
     model = _model(raw | {"name": key.stream}, StreamConfig)
     window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
@@ -121,7 +121,8 @@ def _stream_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple[S
     return model, next((refusal for refusal in refusals if refusal is not None), None)
 
 
-def _consumer_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple[ConsumerConfig, ApiError | None]:
+def _consumer_leniently(key: AssetKey, raw: Config, around: ServerContext) -> tuple[ConsumerConfig, ApiError | None]:
+    """Return the consumer as a server would keep it, and the first refusal."""
     named = {"name": key.consumer} if raw.get("durable_name") or raw.get("name") else {"durable_name": key.consumer}
     model = _model(raw | {"name": key.consumer} | named, ConsumerConfig)
     stream = around.stream(key.stream) or StreamConfig(name=key.stream, num_replicas=1)
@@ -132,12 +133,12 @@ def _consumer_anyway(key: AssetKey, raw: Config, around: ServerContext) -> tuple
 
 
 def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
-    """Return the duplicate window of a stream that gives none."""
+    """Return the duplicate window of a stream whose configuration has none."""
     return min(ns for ns in (stream_rules.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
 
 
 def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
-    """Return a live configuration in normalised form, defaults that a server leaves out included."""
+    """Return a live configuration with the defaults that its server leaves out."""
     raw = without_nulls(config)
     try:
         if key.consumer:
@@ -146,7 +147,7 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
             return _written(consumer, raw, ConsumerConfig)
         stream = _model(raw, StreamConfig)
     except ConfigRefusedError:
-        return raw  # of a server so new that a field has another type
+        return raw  # of a newer server
     draft = Draft(config=stream)
     for correct in (stream_rules.settle_replicas, stream_rules.settle_limits, stream_rules.check_persistence):
         correct(draft)
@@ -154,7 +155,7 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
 
 
 def without_nulls(config: Mapping[str, Any]) -> Config:
-    """Return the configuration without null fields, which request nothing."""
+    """Return the configuration without fields that are null, at any depth: they ask for the default."""
     return {key: _value(value) for key, value in config.items() if value is not None}
 
 
@@ -198,7 +199,7 @@ SINCE: Final[dict[str, tuple[int, int]]] = {
     "consumer_limits": (2, 10),
     "filter_subjects": (2, 10),
 }
-"""The version that a field came with, for those older than API levels. Earlier servers drop it silently."""
+"""The version that a field came with, for fields older than API levels. Earlier servers drop them silently."""
 _EMPTY: Final[tuple[Any, ...]] = (None, False, 0, "", "none", [], {})
 
 
@@ -244,15 +245,16 @@ CAPPED: Final = {
     "max_batch": MAX_REQUEST_BATCH,
     "max_ack_pending": SERVER_MAX_ACK_PENDING,
 }
-"""Fields that servers fill in by their caps."""
-MUCH: Final = INT64_MAX // 4
+"""Fields that a server fills in with a cap where a request has none, each with the name of the cap."""
+ABOVE_ANY_CAP: Final = INT64_MAX // 4
+"""A value that every cap refuses, also as nanoseconds."""
 _WINDOW: Final = re.compile(r"larger then server limit of (\S+)")
 _BATCH: Final = re.compile(r"max request batch exceeds server limit of (\d+)")
 _PENDING: Final = re.compile(r"max ack pending exceeds system limit of (\d+)")
 
 
-def doubtful(wanted: DocumentSet, plan: Plan) -> dict[str, AssetKey]:
-    """Return the fields that differ, that no document gives and that a cap may explain; each with an asset."""
+def capped_differences(wanted: DocumentSet, plan: Plan) -> dict[str, AssetKey]:
+    """Return the fields whose difference a cap may explain, since no document gives a value; each with one asset."""
     found: dict[str, AssetKey] = {}
     for change in plan.changes:
         one = wanted.wanted.get(change.key)
@@ -272,7 +274,7 @@ async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], live_state
             found = await _window_ns(manager)
         else:
             pattern = _BATCH if name == "max_batch" else _PENDING
-            text = await _refused_consumer(manager, key.stream, {name: MUCH})
+            text = await _refused_consumer(manager, key.stream, {name: ABOVE_ANY_CAP})
             match = pattern.search(text)
             found = int(match[1]) if match else 0
             limits = (live_state.assets[key.origin].config if key.origin in live_state.assets else {}).get(
@@ -287,14 +289,14 @@ async def read_caps(manager: Manager, fields: Mapping[str, AssetKey], live_state
 
 async def _window_ns(manager: Manager) -> int:
     name = _unused("NATSCTL")
-    config = {"name": name, "subjects": [f"natsctl.{name}"], "duplicate_window": MUCH}
+    config = {"name": name, "subjects": [f"natsctl.{name}"], "duplicate_window": ABOVE_ANY_CAP}
     match = _WINDOW.search(await _refusal(manager, endpoints.STREAM_UPDATE, (name,), config))
     return parse_duration(match[1]) if match else 0
 
 
 async def _refused_consumer(manager: Manager, stream: str, fields: dict[str, Any]) -> str:
     name = _unused("natsctl")
-    # Without the sequence to begin at, servers of all versions refuse it; newer ones check the action as well.
+    # No version makes this consumer: its start sequence is missing, and newer servers also check the action.
     start = {"deliver_policy": "by_start_sequence", "ack_policy": "explicit"}
     body = {"stream_name": stream, "config": {"durable_name": name, **start, **fields}, "action": "update"}
     return await _refusal(manager, endpoints.CONSUMER_CREATE, (stream, name), body)
@@ -302,13 +304,13 @@ async def _refused_consumer(manager: Manager, stream: str, fields: dict[str, Any
 
 def _unused(prefix: str) -> str:
     """Return a name that is not in use."""
-    import secrets  # of no use to a plan without doubts, and slow to import
+    import secrets  # slow to import, and most plans need no caps
 
     return f"{prefix}_{secrets.token_hex(8)}"
 
 
 async def _refusal(manager: Manager, endpoint: endpoints.Endpoint, tokens: tuple[str, ...], body: Any) -> str:
-    """Return why the server refuses a request; "" where it gives no reason."""
+    """Return the text with which the server refuses a request, "" where permissions forbid the request."""
     subject = endpoint.subject(*tokens, prefix=manager.connection.target.api_prefix)
     try:
         await manager.requests.exchange(subject, codec.encode(body))

@@ -25,6 +25,7 @@ from natsctl.api.advisories import (
 from natsctl.api.codec import encode
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
 from natsctl.api.times import ZERO_TIME, format_time
+from natsctl.api.units import MINUTE
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
@@ -97,7 +98,7 @@ class ConsumerAdvisories:
         self._publish(event, event.subject().encode())
 
     def sample(self, sseq: int, cseq: int, deliveries: int, ack_time_ns: int) -> None:
-        """Publish the metric of one ack, on today's subject and on that of 2020."""
+        """Publish the metric of an ack `ack_time_ns` after the delivery, on the subjects of today and of 2020."""
         event = ConsumerAckMetric(stream=self._consumer.stream.name, consumer=self._consumer.name)
         event.stream_seq, event.consumer_seq = sseq, cseq
         event.deliveries, event.ack_time = deliveries, ack_time_ns
@@ -107,28 +108,28 @@ class ConsumerAdvisories:
         """Publish `event` on those of `subjects` that have a subscriber."""
         consumer = self._consumer
         account = consumer.account
-        listened = [subject for subject in subjects if account.has_interest(subject)]
-        if not listened:
+        wanted = [subject for subject in subjects if account.has_interest(subject)]
+        if not wanted:
             return
         event.id = nuid(consumer.engine.rng)
         event.timestamp = format_time(consumer.engine.clock.now_ns())
         event.domain = consumer.engine.options.domain
         body = encode(event)
-        for subject in listened:
+        for subject in wanted:
             account.publish(subject, b"", b"", body)
 
 
 def nuid(rng: Rng, length: int = _NUID_LENGTH) -> str:
-    """Return a random name of base62 digits."""
+    """Return a random name of `length` base62 digits."""
     return "".join(rng.choices(_DIGITS, k=length))
 
 
-QUIET_NS: Final = 60 * 1_000_000_000
-"""Time between two advisories, however many publishes are refused meanwhile."""
+QUIET_NS: Final = MINUTE
+"""Time between two advisories about the disk, however many publishes are refused meanwhile."""
 
 
-class DiskFull:
-    """One server's advisories about its disk."""
+class DiskFullAdvisories:
+    """The advisories of one server about a full disk."""
 
     __slots__ = ("_engine", "_quiet_until_ns")
 
@@ -137,7 +138,7 @@ class DiskFull:
         self._quiet_until_ns = 0
 
     def report(self, stream: str) -> None:
-        """Record that a stream could not be written for lack of room."""
+        """Publish that there was no room to write a stream, once in `QUIET_NS` and only to subscribers."""
         engine, now_ns = self._engine, self._engine.clock.monotonic_ns()
         event = ServerOutOfSpace(stream=stream, domain=engine.options.domain)
         subject, system = event.subject().encode(), engine.broker.system_account

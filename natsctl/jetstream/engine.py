@@ -24,7 +24,7 @@ from natsctl.api.subjects import API_PREFIX, is_subset
 from natsctl.api.times import Clock
 from natsctl.broker.broker import Broker
 from natsctl.jetstream.account import JetStreamAccount
-from natsctl.jetstream.advisories import DiskFull
+from natsctl.jetstream.advisories import DiskFullAdvisories
 from natsctl.jetstream.api_level import unmet
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.domain import map_domain
@@ -154,7 +154,7 @@ class Engine:
         self.clock_watch = ClockWatch(clock, notice)
         self.accounts: dict[str, JetStreamAccount] = {}
         self.unreadable: dict[str, str] = {}
-        self.disk_full = DiskFull(self)
+        self.disk_full = DiskFullAdvisories(self)
         self.open_batches = OpenBatches(self.options.batches)
         self._ready: dict[Runnable, None] = {}
         self.closed: dict[StreamStore, None] = {}

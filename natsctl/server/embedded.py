@@ -204,7 +204,7 @@ def default_data_dir() -> Path:
 
 
 class EmbeddedServer:
-    """Owns the server of a data folder, or is a guest of the command that owns it; thread-safe."""
+    """The server of a data folder, owned by this command or shared by the one that owns it; thread-safe."""
 
     def __init__(self, data_dir: Path | None = None, notify: Callable[[str], None] | None = None) -> None:
         """Prepare; `notify` receives a sentence for the user when the end is delayed or the server handed over."""

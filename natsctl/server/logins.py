@@ -30,7 +30,7 @@ Answer = Grant | Refusal
 
 
 class Logins:
-    """Computes the answers that sessions wait for, in the order of their CONNECT."""
+    """The comparisons of hashed passwords that sessions wait for, in the order of their CONNECT."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, decided: Callable[[Session], None]) -> None:
         """Call `decided` on the loop after each session has its answer."""

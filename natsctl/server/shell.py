@@ -104,7 +104,7 @@ MIN_TICK_S: Final = 0.02
 
 
 class Shell:
-    """Binds connections, broker, engine and committer to one event loop."""
+    """Connections, broker, engine and committer on one event loop."""
 
     def __init__(
         self,

@@ -286,7 +286,7 @@ FAILED: Final = 500
 
 
 class ResponseWriter:
-    """Writes the responses of one broker."""
+    """A writer of one broker's responses."""
 
     __slots__ = ("_broker",)
 

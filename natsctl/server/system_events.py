@@ -207,7 +207,7 @@ STATSZ_RATE_LIMIT_NS: Final = 1_000_000_000
 
 
 class Heartbeat:
-    """Publishes `$SYS.SERVER.<id>.STATSZ` of one broker."""
+    """The event `$SYS.SERVER.<id>.STATSZ` of one broker, published from time to time."""
 
     __slots__ = ("_body", "_broker", "_due_ns", "_interval_ns", "_last_ns", "_subject")
 

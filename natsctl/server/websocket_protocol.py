@@ -167,7 +167,7 @@ class FrameReader:
 
 
 class Deflater:
-    """Compresses messages one by one; many connections share one, whose quarter of a megabyte is made once.
+    """A compressor of single messages, shared by many connections because each takes a quarter of a megabyte.
 
     A full flush after each message lets nothing of it be referred to by the next.
     """

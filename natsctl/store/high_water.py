@@ -179,7 +179,7 @@ class WitnessCommit(Commit):
 
 
 class Witness:
-    """Keeps the file; committed like a stream."""
+    """The WITNESS file; committed like a stream."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ SyncPolicy = Literal["always", "never"] | int
 
 
 class StoreOptions(msgspec.Struct, frozen=True):
-    """Sizes are bytes; counts are per store."""
+    """The options of one store; counts are over all of its streams."""
 
     sync: SyncPolicy = "always"
     segment_bytes: int = 8 * 1024 * 1024
@@ -20,9 +20,9 @@ class StoreOptions(msgspec.Struct, frozen=True):
     max_open_streams: int = 256
     """Streams whose files stay open; others are opened again when they commit."""
     max_frame_bytes: int = 72 * 1024 * 1024
-    """Largest frame recovery believes: the largest max_payload (64 MiB) plus headers."""
+    """Largest frame that a scan takes for one: the largest max_payload (64 MiB) plus headers."""
     tail_index_bytes: int = 256 * 1024
-    """A last segment of this length gets an index file at a clean stop; a shorter one is as quickly scanned."""
+    """A last segment of this length gets an index file at a clean stop; a shorter one is scanned as quickly."""
     block_bytes: int = 64 * 1024
     """Bytes that are compressed, and read, in one piece, where a stream asks for compression."""
     reserve_bytes: int = 1024 * 1024

@@ -456,7 +456,7 @@ _MASK, _HEAD_BYTES, _HAS_HEADER = frame.MASK, frame.HEAD_BYTES, frame.HAS_HEADER
 
 
 class SegmentReader:
-    """Turns places in the index into messages."""
+    """A reader of the messages at places of the index."""
 
     __slots__ = ("_cache", "_key", "_report")
 

@@ -1,7 +1,7 @@
 """The bytes of one segment: where they are on disk, and those kept in memory for reads.
 
-Only settled bytes (up to `settled`) are ever read. Kept bytes are runs ("blobs") at ascending offsets; what this
-process wrote itself is trusted, what came back from the disk is checked frame by frame when it is read.
+Only bytes up to `settled` are ever read. Kept bytes are one run of adjacent pieces ("blobs") at ascending offsets; a
+piece that this process wrote is trusted, one that was read from the disk is checked frame by frame.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from natsctl.store.frame import FileHead
 from natsctl.store.packed import Readable, open_segment
 
 MAX_BLOBS = 256
-"""Runs per segment before small ones are joined."""
+"""Pieces kept of a segment; when there are more they are joined."""
 LOAD_AFTER_MISSES = 8
 """Single reads that go forward in one segment before all of it is loaded."""
 NEAR_BYTES = 256 * 1024
@@ -95,7 +95,7 @@ class SegmentFile:
         return [self.index_path] if indexed else []
 
     def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
-        """Keep bytes that follow what is kept, or begin anew when they do not."""
+        """Keep a piece; what was kept before is released unless the piece follows it."""
         if self.blobs and self.starts[-1] + len(self.blobs[-1]) != offset:
             self.forget()
         self.starts.append(offset)
@@ -106,6 +106,7 @@ class SegmentFile:
             self._join()
 
     def _join(self) -> None:
+        """Join the trusted pieces; an untrusted one, which can only be the first, stays apart."""
         first = 0 if self.trusted[0] else 1
         joined = b"".join(self.blobs[first:])
         del self.starts[first + 1 :], self.blobs[first:], self.trusted[first + 1 :]
@@ -116,23 +117,24 @@ class SegmentFile:
         self.starts, self.blobs, self.trusted, self.kept = [], [], [], 0
 
     def find(self, offset: int) -> tuple[int, bytes, bool] | None:
-        """Return (start, blob, trusted) of the kept run that holds `offset`."""
+        """Return (start, blob, trusted) of the kept piece that holds `offset`."""
         at = bisect_right(self.starts, offset) - 1
         if at < 0 or offset >= self.starts[at] + len(self.blobs[at]):
             return None
         return self.starts[at], self.blobs[at], self.trusted[at]
 
     def close(self) -> None:
-        """Give the write descriptor back."""
+        """Close the write descriptor."""
         if self.writer is not None:
             self.writer.close()
             self.writer = None
 
 
 class SegmentCache:
-    """Kept bytes and read descriptors over all streams, both bounded, least recently used out first."""
+    """The kept bytes and read descriptors of all streams; beyond a limit the least recently used are released."""
 
     READERS = 64
+    """Read descriptors that stay open."""
 
     def __init__(self, disk: Disk, limit_bytes: int) -> None:
         self._disk = disk
@@ -142,7 +144,7 @@ class SegmentCache:
         self.bytes = 0
 
     def touch(self, file: SegmentFile) -> None:
-        """Note a use of `file`, account what it keeps, and let others go when there is too much."""
+        """Count what `file` keeps as used now, and release the bytes of others above the limit."""
         self.bytes += file.kept - self._files.pop(file, 0)
         self._files[file] = file.kept
         while self.bytes > self._limit and len(self._files) > 1:
@@ -158,7 +160,7 @@ class SegmentCache:
             reader.close()
 
     def reader(self, file: SegmentFile) -> Readable:
-        """Return a descriptor to read `file` from."""
+        """Return an open read descriptor of `file`."""
         found = self._readers.pop(file, None)
         if found is None:
             while len(self._readers) >= self.READERS:
@@ -176,7 +178,7 @@ class SegmentCache:
         self.touch(file)
 
     def fetch(self, file: SegmentFile, offset: int, length: int) -> tuple[int, bytes, bool]:
-        """Return (start, blob, trusted) with at least the frame at `offset`, at most `length` bytes read."""
+        """Return (start, blob, trusted) of a piece that holds `offset`: a kept one, or `length` bytes that are read."""
         found = file.find(offset)
         if found is not None:
             return found

@@ -62,7 +62,7 @@ class Summary:
 
 
 class CrashChecker:
-    """Takes the stored messages in their order, one range after another, and counts broken promises."""
+    """A count of broken promises over the stored messages, which come in order, one range after another."""
 
     def __init__(
         self,
@@ -190,7 +190,7 @@ class FlowSummary:
 
 
 class FlowChecker:
-    """Counts broken promises into a summary."""
+    """A count of broken promises, added to a summary."""
 
     def __init__(
         self, summary: FlowSummary, publishers: Sequence[Publisher], workers: Mapping[tuple[bytes, bytes], Worker]

@@ -101,7 +101,7 @@ REPEAT_WITHIN_NS: Final = 3_600_000_000_000
 
 
 class Publisher:
-    """Publishes numbered messages over one connection after another and journals their acks."""
+    """A publisher of numbered messages over one connection after another, with a journal of their acks."""
 
     def __init__(self, number: int, journal: Journal, subject: bytes = b"", repeats: bool | None = None) -> None:
         """Prepare publisher `number`; the odd ones send with message ids and repeat what was not acked."""
@@ -158,7 +158,7 @@ class Publisher:
 
 
 class Worker:
-    """Takes messages from a durable pull consumer, double-acks each, and watches for the return of confirmed ones."""
+    """A reader of a durable pull consumer that double-acks each message, and records confirmed ones that return."""
 
     def __init__(self, journal: Journal, stream: bytes = STREAM, consumer: bytes = WORKER) -> None:
         """Prepare; `returned` gathers confirmed sequences that were delivered again."""
@@ -204,7 +204,7 @@ class Worker:
 
 
 class Eraser:
-    """Writes keys of a compressed stream that keeps one message of each, and erases some of them again.
+    """A writer of keys in a compressed stream that keeps one message of each; it erases some of them again.
 
     Both go on at the same time, so that segments are written anew, compressed and unlinked under the erasures.
     """

@@ -76,7 +76,7 @@ def copied(number: int) -> tuple[bytes, bytes, bytes]:
 
 @dataclass
 class SinkChecker:
-    """Compares what is in the sink with what has to be there, message by message."""
+    """A comparison of the sink with what has to be there, message by message."""
 
     messages: int
     explicit: bool = True

@@ -82,7 +82,7 @@ PAUSE: Final[Item] = ()
 
 
 class ArchiveWriter(Protocol):
-    """Turns a stream into the bytes of one format, before compression."""
+    """A writer of streams in one format, before compression."""
 
     def begin(self, stream: ArchivedStream, consumers: Sequence[ArchivedConsumer]) -> bytes:
         """Return the bytes before the messages."""

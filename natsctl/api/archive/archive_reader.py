@@ -12,7 +12,7 @@ from natsctl.api.archive.tar import MAX_FILL_BYTES
 
 
 class ArchiveReader:
-    """Yields items as bytes arrive; holds at most one frame and one record."""
+    """A reader of items as their bytes arrive; it holds at most one frame and one record."""
 
     def __init__(self) -> None:
         self._frames = FrameReader()

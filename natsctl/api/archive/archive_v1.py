@@ -84,7 +84,7 @@ def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None,
 
 
 class BlockWriter:
-    """Gathers the records of one block file after the other."""
+    """A writer of block files, one after the other."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
@@ -258,7 +258,7 @@ def _sum(key: str, data: bytes) -> bytes:
 
 
 class WriterV1:
-    """Writes version 1."""
+    """The writer of version 1."""
 
     def __init__(self) -> None:
         self._name = ""

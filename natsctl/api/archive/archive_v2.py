@@ -83,7 +83,7 @@ def _record(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) ->
 
 
 class _Varints:
-    """Writes numbers as varints, those of one archive quickly: most are small, or near the one before."""
+    """An encoder of varints, quick for those of one archive: most are small, or near the one before."""
 
     __slots__ = ("_high", "_high_text")
 
@@ -103,7 +103,7 @@ class _Varints:
 
 
 class WriterV2:
-    """Writes version 2."""
+    """The writer of version 2."""
 
     def __init__(self) -> None:
         self._times = _Varints()

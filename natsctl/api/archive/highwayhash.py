@@ -33,7 +33,7 @@ STEP_BYTES: Final = 16 << 10
 
 
 class HighwayHash64:
-    """Hashes messages with one key of 32 bytes."""
+    """A hash function with one key of 32 bytes."""
 
     __slots__ = ("key", "start")
 

@@ -58,7 +58,7 @@ class S2FrameError(Exception):
 
 
 class FrameWriter:
-    """Compresses a stream of bytes piece by piece."""
+    """A compressor of bytes that come piece by piece."""
 
     __slots__ = ("_compressor",)
 
@@ -76,7 +76,7 @@ class FrameWriter:
 
 
 class FrameReader:
-    """Decodes frames as they arrive; keeps less than one of them."""
+    """A decoder of frames as they arrive; it keeps less than one of them."""
 
     __slots__ = ("_buffer", "_started", "content_only")
 

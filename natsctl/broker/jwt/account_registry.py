@@ -23,7 +23,7 @@ from natsctl.broker.jwt.validation import account_faults, time_faults
 
 
 class Resolver(Protocol):
-    """Knows account JWTs by the accounts' public keys."""
+    """A source of account JWTs by the accounts' public keys."""
 
     def fetch(self, account: str) -> str | None:
         """Return the JWT of an account, None where there is none."""

@@ -107,7 +107,7 @@ class JwtAuthenticator:
 
 
 class BrokerAccountSink:
-    """Binds the accounts of an authenticator to a broker."""
+    """The accounts of a broker, as an authenticator changes them."""
 
     def __init__(self, broker: Broker, auth: JwtAuthenticator) -> None:
         """Begin to keep accounts, and to look at the clock for them."""

@@ -278,7 +278,7 @@ def _nak(delay_ns: int) -> bytes:
 
 
 class DeliveryPrinter:
-    """Shows delivered messages as text, as payloads (`raw`) or as JSON lines."""
+    """The output of delivered messages: as text, as payloads (`raw`) or as JSON lines."""
 
     def __init__(self, raw: bool, json: bool) -> None:
         self.raw = raw

@@ -162,7 +162,7 @@ def _action(text: str, at: int) -> tuple[list[Token] | None, int, bool]:
 
 
 class _Parser:
-    """Turns the pieces of a template into nodes."""
+    """A parser of the pieces of a template into nodes."""
 
     def __init__(self, text: str, functions: frozenset[str]) -> None:
         self._pieces = _pieces(text)

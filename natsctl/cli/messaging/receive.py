@@ -170,7 +170,7 @@ class DisplayOptions:
 
 
 class MessagePrinter:
-    """Shows messages; `ack` acknowledges those of a consumer, `requests` pairs requests with answers."""
+    """The output of messages; `ack` acknowledges those of a consumer, `requests` pairs requests with answers."""
 
     def __init__(
         self,
@@ -282,7 +282,7 @@ STDOUT = "-"
 
 
 class Dump:
-    """Writes messages to `N.json` in the folder, as the nats tool does and reads."""
+    """A folder of messages as `N.json`, as the nats tool writes and reads them."""
 
     def __init__(self, where: str) -> None:
         self._folder = None if where == STDOUT else Path(where)

@@ -69,7 +69,7 @@ def run(
 ) -> None:
     """Update the tables and streams of a pipeline: every flow reads what is new, once or repeatedly.
 
-    How far each flow has read is kept in its checkpoint, and goes on from there however the run ends.
+    Each flow has its position in its checkpoint, and the next run continues there however this one ends.
     """
     if once and interval:
         raise UsageError("--once and --interval exclude each other")

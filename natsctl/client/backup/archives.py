@@ -296,8 +296,8 @@ def state_of(backup: OpenBackup) -> dict[str, Any]:
 T = TypeVar("T")
 
 
-class ReadCancelledError(Exception):  # the result is not awaited any more
-    """Ends a reading whose result is not needed any more."""
+class ReadCancelledError(Exception):
+    """The result of a reading is not awaited any more: the reading ends."""
 
 
 async def run_in_thread(work: Callable[[OnRead], T], on_read: OnRead) -> T:

@@ -467,7 +467,7 @@ ORDERED_INACTIVE_NS = 60_000_000_000
 
 
 class Reader:
-    """Reads a client's share from a consumer, acknowledging as it is asked for.
+    """A reader of one client's share of a consumer's messages, with the acknowledgements that are asked for.
 
     With double acks a message counts once the server has confirmed its ack.
     """

@@ -300,7 +300,7 @@ class Delivered(NamedTuple):
 
 
 class OrderedReader:
-    """Reads the messages of `stream` on `subject`; an asynchronous context manager.
+    """A reader of the messages of `stream` on `subject`; an asynchronous context manager.
 
     `deliver` is a deliver policy's name, with `start_seq` for `by_start_sequence`. After entering, `pending` is how
     many messages there were to begin with.

@@ -1,4 +1,4 @@
-"""Plans and documents applied to accounts."""
+"""Plans and documents applied to an account."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
 from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.changes import Steps
-from natsctl.desired.apply.execution import Execution, OnResult, unheard
+from natsctl.desired.apply.execution import Execution, OnResult, ignore_result
 from natsctl.desired.apply.results import Outcome
 from natsctl.desired.plan import Change, Plan
 from natsctl.desired.planner import PlanOptions, plan_for
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class PlanRefusedError(NatsctlError):
-    """A plan has changes that are not allowed; `faults` lists them with reasons; nothing was sent."""
+    """A plan has changes that are not allowed, listed in `faults` with reasons; nothing was sent."""
 
     exit_code = ExitCode.CONFLICT
     headline = "nothing was changed: the plan has what may not be done"
@@ -50,7 +50,7 @@ class TooManyRemovalsError(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class ApplyOptions:
-    """Options of applying a plan; messages that it keeps pass through `backup_folder`."""
+    """Options of applying a plan; with `keep_backup` the backups of replaced streams go to `backup_folder`."""
 
     concurrency: int = CONCURRENCY
     stop_on_failure: bool = False
@@ -62,12 +62,12 @@ async def apply_plan(
     manager_or_retrying: Manager | RetryingManager,
     plan: Plan,
     options: ApplyOptions = ApplyOptions(),
-    on_result: OnResult = unheard,
+    on_result: OnResult = ignore_result,
 ) -> Outcome:
     """Apply all changes, and return the result of each.
 
-    Failures are results. If it is cancelled (Ctrl-C), it ends early and returns an outcome that records this instead of
-    raising. Raises PlanRefusedError before anything is sent.
+    Failed changes are results too. When cancelled (Ctrl-C) it returns early, with the reason in `Outcome.ended`.
+    Raises PlanRefusedError or TooManyRemovalsError before anything is sent.
     """
     check_allowed(plan)
     retrying = manager_or_retrying
@@ -99,10 +99,7 @@ async def preview(manager: Manager, plan: Plan, options: ApplyOptions = ApplyOpt
 
 
 def check_allowed(plan: Plan) -> None:
-    """Raise PlanRefusedError with every change of the plan that is not allowed.
-
-    Raises TooManyRemovalsError above its limit.
-    """
+    """Raise PlanRefusedError if changes are not allowed, TooManyRemovalsError above the plan's limit."""
     if refused := plan.refused:
         raise PlanRefusedError(refused)
     if plan.max_removals is not None and plan.removals > plan.max_removals:
@@ -119,22 +116,25 @@ def _steps(retrying: RetryingManager, plan: Plan, options: ApplyOptions) -> Step
 
 
 class ProvisionError(NatsctlError):
-    """An account does not match its documents: a change failed or was not started."""
+    """An account does not match its documents: changes failed or were not started."""
 
     def __init__(self, text: str, exit_code: ExitCode, *, hint: str = "") -> None:
         super().__init__(text, hint=hint)
         self.code = exit_code
 
     @property
-    def exit_code(self) -> int:  # type: ignore[override]  # by what happened, where the others are by class
+    def exit_code(self) -> int:  # type: ignore[override]  # of the instance, where other errors have one of the class
         """The exit code of the command."""
         return int(self.code)
 
 
 async def provide(
-    manager: Manager, documents: DocumentSet, *, prune: bool = False, on_result: OnResult = unheard
+    manager: Manager, documents: DocumentSet, *, prune: bool = False, on_result: OnResult = ignore_result
 ) -> Outcome:
-    """Make the account match the documents, without replacing anything. Raises PlanRefusedError, ProvisionError."""
+    """Make the account match the documents, without replacing anything.
+
+    Raises PlanRefusedError, TooManyRemovalsError, or ProvisionError once changes have failed.
+    """
     plan = await plan_for(manager, documents, PlanOptions(prune=prune))
     outcome = await apply_plan(manager, plan, on_result=on_result)
     failed = [(one.key, one.error) for one in outcome.results if one.error is not None]

@@ -100,7 +100,7 @@ Step = Callable[[Change], Awaitable[Done]]
 """Makes one change; raises NatsctlError."""
 
 
-def unheard(result: Result) -> None:
+def ignore_result(result: Result) -> None:
     """Ignore a result (the default callback)."""
 
 
@@ -114,7 +114,7 @@ class Execution:
         *,
         concurrency: int = CONCURRENCY,
         stop_on_failure: bool = False,
-        on_result: OnResult = unheard,
+        on_result: OnResult = ignore_result,
         is_lost: Callable[[], bool] = lambda: False,
         grace_s: float = GRACE_S,
         clock_ns: Callable[[], int] = time.monotonic_ns,

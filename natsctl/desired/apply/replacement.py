@@ -32,7 +32,7 @@ from natsctl.desired.plan import Change
 
 
 class Replacement:
-    """Replaces streams one at a time or concurrently; backups that are to be kept go to `parent`."""
+    """The replacement of streams, also several at once; backups that are to be kept go to `parent`."""
 
     def __init__(self, retrying: RetryingManager, parent: Path, *, keep_backup: bool = False) -> None:
         self._retrying, self._parent, self._keep_backup = retrying, parent, keep_backup

@@ -174,7 +174,7 @@ def _plain(value: Any) -> Any:
 
 
 Read: TypeAlias = "Callable[[DocumentNode, Kind, Collector], None]"
-"""Reads the asset at a spot."""
+"""Reader of the asset at a node."""
 
 PROTECT: Final = "protect"
 """Neither removed nor replaced."""
@@ -225,11 +225,17 @@ def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str 
 
 
 def keep(
-    key: AssetKey, kind: Kind, said: Described, node: DocumentNode, where: DocumentNode, found: Collector, good: bool
+    key: AssetKey,
+    kind: Kind,
+    said: Described,
+    node: DocumentNode,
+    where: DocumentNode,
+    found: Collector,
+    complete: bool,
 ) -> None:
     """Add an asset without the metadata that servers and plans write.
 
-    `node` is its document, `where` its configuration in that; `good`: no part of it is missing because of a fault.
+    `node` is its document, `where` its configuration in that; `complete`: no part of it is missing because of a fault.
     """
     config = said.config
     protect = _switched(node, PROTECT, is_protected(config), found)
@@ -238,7 +244,7 @@ def keep(
         config = without_server_made(without_labels(config))
     at_creation = said.at_creation | ignored_fields(key, kind, node.at(IGNORE), found)
     asset = DesiredAsset(key, kind, config, where.place, protect, create_only, said.nulls, at_creation)
-    found.add(asset, where, good)
+    found.add(asset, where, complete)
 
 
 def _stream_of(node: DocumentNode, above: str, found: Collector) -> str:
@@ -274,7 +280,7 @@ def _unnamed(node: DocumentNode, reason: str, found: Collector) -> None:
 
 
 def config_node(node: DocumentNode, own_keys: tuple[str, ...]) -> DocumentNode:
-    """Return the spot of the configuration: below `config` in a server's answer, else the document itself."""
+    """Return the node of the configuration: below `config` in a server's answer, else the document itself."""
     if isinstance(node.value.get("config"), LocatedDict):
         return node.at("config")
     return node.holding(node.value.without(*own_keys)) if own_keys else node
@@ -295,7 +301,7 @@ def _config(
 
 
 def report_faults(where: DocumentNode, faults: Sequence[DocumentFault], found: Collector) -> bool:
-    """Report the faults below a spot, and return whether all known fields are there nevertheless."""
+    """Report the faults below a node, and return whether all known fields are there nevertheless."""
     for fault in faults:
         if fault.reason:
             node = where.at(*fault.path)

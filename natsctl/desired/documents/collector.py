@@ -13,7 +13,7 @@ from natsctl.desired.assets import DEFAULT_OWNER, AssetKey, DesiredAsset, Docume
 
 @dataclass(slots=True)
 class Collector:
-    """Collector of all documents of a set; `finished` returns the set."""
+    """The parts of a set of documents as they are read; `finished` returns the set."""
 
     wanted: dict[AssetKey, DesiredAsset] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
@@ -21,8 +21,9 @@ class Collector:
     owners: list[tuple[str, Location]] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
     nodes: dict[AssetKey, DocumentNode] = field(default_factory=dict)
-    """The spot of each asset's configuration: faults in its fields are reported by their locations."""
-    broken: set[AssetKey] = field(default_factory=set)
+    """The node of each asset's configuration, for the locations of faults in its fields."""
+    incomplete: set[AssetKey] = field(default_factory=set)
+    """Assets that could be read in part only; rules are not checked for them."""
     ignored: frozenset[str] = frozenset()
     """Fields that the current document ignores in all of its assets, as the document spells them."""
 
@@ -34,25 +35,22 @@ class Collector:
         """Record a note on valid documents."""
         self.notes.append((node.place, text))
 
-    def add(self, asset: DesiredAsset, node: DocumentNode, good: bool) -> None:
-        """Add an asset; a duplicate is a fault that names both locations.
-
-        One that is not `good` is not checked: a part of it is missing.
-        """
+    def add(self, asset: DesiredAsset, node: DocumentNode, complete: bool) -> None:
+        """Add an asset; a duplicate is a fault that names both locations."""
         first = self.wanted.setdefault(asset.key, asset)
         if first is asset:
             self.nodes[asset.key] = node
-            if not good:
-                self.broken.add(asset.key)
+            if not complete:
+                self.incomplete.add(asset.key)
         else:
             self.fault(node, f"{asset.key} stands twice, first at {first.place}")
 
-    def _judge(self) -> None:
-        """Check the assets against the rules of servers."""
+    def _check_assets(self) -> None:
+        """Record each asset that a server would refuse as a fault, and warnings as notes."""
         from natsctl.desired.documents.bucket_fields import WORD_OF
         from natsctl.desired.documents.rules import check_rules
 
-        for one in check_rules({key: asset for key, asset in self.wanted.items() if key not in self.broken}):
+        for one in check_rules({key: asset for key, asset in self.wanted.items() if key not in self.incomplete}):
             node = self.nodes[one.key]
             fields = (name for field in one.fields for name in (field, WORD_OF.get(field, field)))
             field = next((name for name in fields if isinstance(node.value, LocatedDict) and name in node.value), "")
@@ -64,16 +62,17 @@ class Collector:
 
     def finished(self, owner: str) -> tuple[DocumentSet, list[Fault]]:
         """Return the set as far as it could be read, and all faults in order; `owner` wins over those in documents."""
-        self._judge()
+        self._check_assets()
         if not owner:
-            self._agree_on_owner()
+            self._check_owner()
         order = {name: at for at, name in enumerate(self.files)}
         self.faults.sort(key=lambda one: (order.get(one.place.file, len(order)), one.place.line))
         named = owner or (self.owners[0][0] if self.owners else DEFAULT_OWNER)
         owned = bool(owner or self.owners)
         return DocumentSet(self.wanted, named, tuple(self.files), tuple(_folded(self.notes)), owned), self.faults
 
-    def _agree_on_owner(self) -> None:
+    def _check_owner(self) -> None:
+        """Record each document with another owner than the first as a fault."""
         for name, place in self.owners[1:]:
             first, at = self.owners[0]
             if name != first:
@@ -81,7 +80,7 @@ class Collector:
 
 
 def _folded(notes: Sequence[tuple[Location, str]]) -> Iterator[str]:
-    """Return notes as texts, with equal ones folded into one."""
+    """Yield each different note once, with its first location and the number of the others."""
     places: dict[str, list[Location]] = {}
     for place, text in notes:
         places.setdefault(text, []).append(place)
@@ -111,11 +110,11 @@ def items(node: DocumentNode, name: str, found: Collector) -> Iterator[DocumentN
 
 
 def named(node: DocumentNode, name: str, key: str, found: Collector) -> DocumentNode:
-    """Return the spot of a mapping below its name, with the name in it."""
-    said = node.value.get(name)
-    if said is not None and said != key:
-        found.fault(node.at(name), f"expected {key}, as it stands below that name, got {said}")
-    if said is not None:
+    """Return the node of an asset that stands in a mapping below `key`, with `key` as its field `name`."""
+    given = node.value.get(name)
+    if given is not None and given != key:
+        found.fault(node.at(name), f"expected {key}, as it stands below that name, got {given}")
+    if given is not None:
         return node
     value = node.value.without()
     value.lines = dict(value.lines)

@@ -261,7 +261,7 @@ def _dumper() -> Any:
     base: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
     class Dumper(base):  # type: ignore[misc]  # one of two classes, chosen at run time
-        """Writes ambiguous texts in quotes, and texts of several lines as blocks."""
+        """A dumper that puts ambiguous texts in quotes, and texts of several lines in blocks."""
 
         def ignore_aliases(self, data: Any) -> bool:
             return True

@@ -24,7 +24,10 @@ from natsctl.desired.documents.controller import (
 from natsctl.desired.documents.loader import COLLECTIONS, CONSUMER_ONLY, KEY_VALUE_ONLY, NAMES, SETTINGS
 
 _NAMED: Final = {"description": "A text for people", "metadata": "Keys and values of your own"}
-_PLACED: Final = {"placement": "Where in a cluster it shall live", "num_replicas": "Copies in a cluster, 1 to 5"}
+_PLACED: Final = {
+    "placement": "The cluster and the servers that hold it",
+    "num_replicas": "Copies in a cluster, 1 to 5",
+}
 
 TEXTS: Final[dict[str, dict[str, str]]] = {
     "StreamConfig": {
@@ -39,11 +42,11 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "max_age": "Longest time that messages are kept; 0 for ever",
         "max_msgs_per_subject": "Most messages kept of one subject; -1 for no limit",
         "max_msg_size": "Largest message that is taken; -1 for no limit",
-        "discard": "What gives way at a limit: the oldest message, or the new one",
+        "discard": "The message to drop at a limit: the oldest, or the new one",
         "discard_new_per_subject": "Refuse new messages at the limit of their subject; needs discard: new",
-        "storage": "Where messages are kept; cannot be changed later",
+        "storage": "Storage of messages; cannot be changed later",
         "no_ack": "Do not acknowledge published messages",
-        "duplicate_window": "How long message ids are remembered. Default: 2m, or max_age where that is less",
+        "duplicate_window": "Time that message ids are remembered. Default: 2m, or max_age where that is less",
         "template_owner": "The template that made it, on servers of 2020",
         "mirror": "Copy this stream, and nothing else",
         "sources": "Copy messages of these streams too",
@@ -51,16 +54,16 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "first_seq": "Sequence of the first message",
         "subject_transform": "Store messages under other subjects",
         "republish": "Publish what was stored on other subjects again",
-        "allow_direct": "Let every replica answer gets of single messages",
-        "mirror_direct": "Let a mirror answer direct gets of its origin",
-        "sealed": "Take no more messages, and lose none",
+        "allow_direct": "Answer direct gets of single messages on every replica",
+        "mirror_direct": "Answer direct gets of the origin on the mirror too",
+        "sealed": "Accept no more messages, and remove none",
         "deny_delete": "Refuse to delete single messages; cannot be taken back",
         "deny_purge": "Refuse to purge; cannot be taken back",
         "allow_rollup_hdrs": "Allow messages that replace the ones before them",
         "consumer_limits": "Defaults and limits of its consumers",
         "allow_msg_ttl": "Allow a time to live on each message; cannot be taken back",
         "subject_delete_marker_ttl": "Keep markers of subjects whose last message aged out, for so long",
-        "allow_msg_counter": "Let subjects be counters",
+        "allow_msg_counter": "Use each subject as a counter",
         "allow_atomic": "Allow atomic batches of publishes",
         "allow_msg_schedules": "Allow scheduled messages",
         "persist_mode": "Acknowledge before (async) or after (default) messages are on disk",
@@ -70,16 +73,16 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         **_NAMED,
         "name": "The consumer's name; it is durable, unless it has an inactive_threshold",
         "durable_name": "The name of a consumer that outlives its clients",
-        "deliver_policy": "Where in the stream to start",
+        "deliver_policy": "The first message to deliver",
         "opt_start_seq": "The sequence to start at; needs deliver_policy: by_start_sequence",
         "opt_start_time": "The time to start at; needs deliver_policy: by_start_time",
-        "ack_policy": "Which acknowledgements are asked for",
-        "ack_wait": "How long to wait for an ack before delivering again. Default: 30s",
+        "ack_policy": "The acknowledgements that are needed",
+        "ack_wait": "Time to wait for an ack before delivering again. Default: 30s",
         "max_deliver": "Most deliveries of one message; -1 for no limit",
         "backoff": "Waits before each further delivery, in place of ack_wait",
         "filter_subject": "Only messages of this subject",
         "filter_subjects": "Only messages of these subjects",
-        "replay_policy": "As fast as possible, or in the rhythm in which they were stored",
+        "replay_policy": "As fast as possible, or at the pace at which they were stored",
         "rate_limit_bps": "Most bits a second that are pushed",
         "sample_freq": "Percentage of acks that are sampled",
         "max_waiting": "Most pull requests that wait. Default: 512",
@@ -99,18 +102,18 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "sourcing": "For mirrors and sources of servers",
         "pause_until": "Deliver nothing until then",
         "priority_groups": "Groups of clients that compete for messages",
-        "priority_policy": "How clients of a priority group compete",
-        "priority_timeout": "How long a pinned client may rest",
+        "priority_policy": "The rule by which clients of a priority group compete",
+        "priority_timeout": "Time after which a silent client is no longer pinned",
     },
     "KeyValueWords": {
         **_NAMED,
         "bucket": "The bucket's name",
         "history": "Values kept of each key, 1 to 64",
-        "ttl": "How long values are kept; 0 for ever",
-        "limit_marker_ttl": "Let keys have a time to live, and keep markers of those whose time is over, for so long",
+        "ttl": "Time that values are kept; 0 for ever",
+        "limit_marker_ttl": "Allow a time to live on each key, and keep markers of expired keys for so long",
         "max_value_size": "Largest value that is taken; -1 for no limit",
         "max_bucket_size": "Most bytes that the bucket takes; -1 for no limit",
-        "storage": "Where values are kept; cannot be changed later",
+        "storage": "Storage of values; cannot be changed later",
         "replicas": "Copies in a cluster, 1 to 5",
         "placement": _PLACED["placement"],
         "compression": "Compress what is stored",
@@ -121,12 +124,12 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
     "Placement": {
         "cluster": "The cluster",
         "tags": "Only servers with these tags",
-        "preferred": "The server that shall lead; for moves only",
+        "preferred": "The server to become the leader; for moves only",
     },
-    "SubjectTransform": {"src": "Subjects to map", "dest": "What they become"},
+    "SubjectTransform": {"src": "Subjects to map", "dest": "Subjects that they become"},
     "RePublish": {
         "src": "Subjects to publish again",
-        "dest": "Where they are published",
+        "dest": "Subjects to publish them on",
         "headers_only": "Publish again without bodies",
     },
     "ExternalStream": {
@@ -140,25 +143,25 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "opt_start_time": "The time to start at",
         "filter_subject": "Only messages of this subject",
         "subject_transforms": "Only messages of these subjects, under other ones",
-        "external": "Where the stream is, if not in this account and domain",
+        "external": "Place of a stream in another account or domain",
         "consumer": "A durable consumer to use instead of one of its own",
     },
     "StreamConsumerLimits": {
-        "inactive_threshold": "Default and most of inactive_threshold",
-        "max_ack_pending": "Default and most of max_ack_pending",
+        "inactive_threshold": "Default and upper limit of inactive_threshold",
+        "max_ack_pending": "Default and upper limit of max_ack_pending",
     },
 }
-TEXTS["ObjectStoreWords"] = {**TEXTS["KeyValueWords"], "storage": "Where objects are kept; cannot be changed later"}
-OWN: Final = {
+TEXTS["ObjectStoreWords"] = {**TEXTS["KeyValueWords"], "storage": "Storage of objects; cannot be changed later"}
+DOCUMENT_KEYS: Final = {
     "protect": "Never remove or replace it",
-    "create_only": "Make it where it is absent, and leave it as it is where it exists",
-    "ignore": "Fields that are set when it is made, and left as they are afterwards",
+    "create_only": "Create it where it is absent, and leave it as it is where it exists",
+    "ignore": "Fields that are set when it is created, and left as they are afterwards",
     "extra": "Fields of newer servers, as the wire has them",
     "consumers": "The stream's consumers: a list, or a mapping by name",
     "stream": "The consumer's stream",
     "stream_name": "The consumer's stream",
-    "kind": "What the document describes",
-    "owner": "Whose the assets are: what prune and destroy may remove",
+    "kind": "The kind of asset that the document describes",
+    "owner": "Owner of the assets: prune and destroy remove those of one owner",
     "include": "Files, folders and globs to read too, as seen from this file",
     "spec": "The configuration",
     "streams": "Streams: a list, or a mapping by name",
@@ -186,7 +189,7 @@ _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "uint64": (0, UINT64_MAX)}
 
 
 def of_shape(shape: Shape) -> Schema:
-    """Return the schema of a value; of a struct that of an object, closed."""
+    """Return the schema of a value; a struct is an object without other keys."""
     if shape.kind == "struct":
         return of_model(shape.python)
     if shape.kind == "list":
@@ -219,7 +222,7 @@ def _number(shape: Shape) -> Schema:
 
 
 def of_choice(choices: Iterable[str]) -> Schema:
-    """Return the schema of one of some words; editors offer them as given, and accept capitals too."""
+    """Return the schema of a choice of words; editors offer them as given, and accept capitals too."""
     words = list(choices)
     spelled = "|".join(_any_case(word) for word in words)
     return {"anyOf": [{"enum": [*words, None]}, {"type": "string", "pattern": f"^({spelled})$|{REFERENCE}"}]}
@@ -278,7 +281,7 @@ _MODELS: Final[dict[str, type[Model]]] = {
     "ObjectStore": ObjectStoreWords,
 }
 _SWITCH: Final[Schema] = {"type": ["boolean", "string", "null"], "pattern": REFERENCE}
-_LIFE_TEXTS: Final = dict(zip(LIFE, (OWN["protect"], OWN["create_only"]), strict=True))
+_LIFE_TEXTS: Final = dict(zip(LIFE, (DOCUMENT_KEYS["protect"], DOCUMENT_KEYS["create_only"]), strict=True))
 
 
 def manifest(document: str) -> Schema:
@@ -310,7 +313,7 @@ def manifest_definitions() -> dict[str, Schema]:
     for kind, (_, _, fields) in KINDS.items():
         own = _properties(fields, shape_of(_MODELS[kind]), _MODELS[kind])
         life = {key: described(_SWITCH, _LIFE_TEXTS[key]) for key in LIFE}
-        connection = {key: {"description": "Passed over: natsctl connects as its flags say"} for key in CONNECTION}
+        connection = {key: {"description": "Ignored: natsctl connects as its flags say"} for key in CONNECTION}
         required = ["streamName", "durableName"] if kind == "Consumer" else [REQUIRED[kind]]
         for name in required:
             own[name] = {"description": own[name]["description"], "type": "string", "minLength": 1}
@@ -321,7 +324,7 @@ def manifest_definitions() -> dict[str, Schema]:
 def _properties(fields: dict[str, Field], shape: Shape, model: type[Model] | None) -> dict[str, Schema]:
     texts = TEXTS.get(model.__name__, {}) if model is not None else {}
     return {
-        name: described(_field(field, shape), texts.get(field.to[0]) or OWN.get(field.to[0], ""))
+        name: described(_field(field, shape), texts.get(field.to[0]) or DOCUMENT_KEYS.get(field.to[0], ""))
         for name, field in fields.items()
     }
 
@@ -341,9 +344,11 @@ def _field(field: Field, shape: Shape) -> Schema:
     return {"type": ["array", "null"], "items": present(schema)} if shape.kind == "list" else schema
 
 
-_SWITCHES: Final[dict[str, Schema]] = {key: described(_SWITCH, OWN[key]) for key in ("protect", "create_only")}
+_SWITCHES: Final[dict[str, Schema]] = {
+    key: described(_SWITCH, DOCUMENT_KEYS[key]) for key in ("protect", "create_only")
+}
 _NAME: Final[Schema] = {"type": "string", "minLength": 1}
-_IGNORE: Final[Schema] = described({"type": ["array", "null"], "items": _NAME}, OWN[IGNORE])
+_IGNORE: Final[Schema] = described({"type": ["array", "null"], "items": _NAME}, DOCUMENT_KEYS[IGNORE])
 _OWN: Final[dict[str, Schema]] = {**_SWITCHES, IGNORE: _IGNORE}
 _OWNER: Final[Schema] = {"type": ["string", "null"], "minLength": 1}
 _IS_INFO: Final[Schema] = {"required": ["config"], "properties": {"config": {"type": "object"}}}
@@ -359,10 +364,10 @@ def document_schema(id: str) -> Schema:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": id,
         "title": "natsctl documents",
-        "description": "Streams, consumers and buckets as they shall be, for natsctl validate, plan and apply.",
+        "description": "The desired state of streams, consumers and buckets, for natsctl validate, plan and apply.",
         "$ref": "#/$defs/document",
         # No condition: editors offer this in an empty document.
-        "properties": {key: {"description": OWN[key]} for key in ("kind", *SETTINGS, *COLLECTIONS)},
+        "properties": {key: {"description": DOCUMENT_KEYS[key]} for key in ("kind", *SETTINGS, *COLLECTIONS)},
         "$defs": {
             "document": _document(),
             "plain": _plain(),
@@ -380,7 +385,7 @@ def _ref(name: str) -> Schema:
 
 
 def _document() -> Schema:
-    """Return the schema of any form."""
+    """Return the schema of a document in any form."""
     bare = {"anyOf": [{"properties": {"name": {"type": "string"}}, "required": ["name"]}, _IS_INFO]}
     return choose(
         ({"type": "null"}, {}),
@@ -403,11 +408,11 @@ def _is_consumer() -> Schema:
 
 
 def _plain() -> Schema:
-    lists = {key: described(_collection(kind), OWN[key]) for key, kind in COLLECTIONS.items()}
+    lists = {key: described(_collection(kind), DOCUMENT_KEYS[key]) for key, kind in COLLECTIONS.items()}
     listing = {"properties": {"type": {"type": "string", "pattern": r"^io\.nats\."}}, "required": ["type"]}
     settings = {
-        "owner": described(_OWNER, OWN["owner"]),
-        "include": described({"anyOf": [_NAME, {"type": "array", "items": _NAME}]}, OWN["include"]),
+        "owner": described(_OWNER, DOCUMENT_KEYS["owner"]),
+        "include": described({"anyOf": [_NAME, {"type": "array", "items": _NAME}]}, DOCUMENT_KEYS["include"]),
         IGNORE: _IGNORE,
     }
     properties = {**lists, **settings}
@@ -427,13 +432,13 @@ def _typed() -> Schema:
     """Return the schema of the typed form: `kind:` with the configuration beside it, or below `spec`."""
     kinds = {"type": "string", "pattern": f"^({'|'.join(_kind_in_any_case(kind) for kind in Kind)})$"}
     own = {
-        "kind": described({"anyOf": [{"enum": list(Kind)}, kinds]}, OWN["kind"]),
-        "owner": described(_OWNER, OWN["owner"]),
+        "kind": described({"anyOf": [{"enum": list(Kind)}, kinds]}, DOCUMENT_KEYS["kind"]),
+        "owner": described(_OWNER, DOCUMENT_KEYS["owner"]),
     }
     cases = []
     for kind in Kind:
         is_kind = {"properties": {"kind": {"pattern": f"^{_kind_in_any_case(kind)}$"}}}
-        below = closed({**own, "spec": described(_ref(kind), OWN["spec"])}, ["kind"])
+        below = closed({**own, "spec": described(_ref(kind), DOCUMENT_KEYS["spec"])}, ["kind"])
         cases.append((is_kind, choose((_has_spec(), below), otherwise=_ref(f"{kind}Typed"))))
     return {"properties": own, **choose(*cases, otherwise={})}
 
@@ -447,7 +452,7 @@ def _kind_in_any_case(word: str) -> str:
 
 
 def _assets() -> dict[str, Schema]:
-    """Return each kind as an item of a list, below its name, and with `kind`."""
+    """Return the schemas of each kind: as an item of a list, below its name, and with `kind`."""
     found: dict[str, Schema] = {}
     typed: dict[str, Schema] = {"kind": {}, "owner": {}}
     for kind in Kind:
@@ -471,21 +476,21 @@ def _named_by(kind: Kind) -> Schema:
 
 
 def _needs(*keys: str) -> Schema:
-    """Return a schema that requires one of these keys, with a text."""
+    """Return a schema that requires one of these keys with a text that is not empty."""
     return {"anyOf": [{"required": [key], "properties": {key: _NAME}} for key in keys]}
 
 
 def _fields(kind: Kind) -> dict[str, Schema]:
-    own = {**_OWN, EXTRA: described({"type": ["object", "null"]}, OWN[EXTRA])}
+    own = {**_OWN, EXTRA: described({"type": ["object", "null"]}, DOCUMENT_KEYS[EXTRA])}
     if kind is Kind.STREAM:
         consumers: Schema = {
             "type": ["array", "object", "null"],
             "items": _ref("ConsumerOfStream"),
             "additionalProperties": {"anyOf": [{"type": "null"}, _ref("ConsumerNamed")]},
         }
-        return {**_shared("StreamConfig"), "consumers": described(consumers, OWN["consumers"]), **own}
+        return {**_shared("StreamConfig"), "consumers": described(consumers, DOCUMENT_KEYS["consumers"]), **own}
     if kind is Kind.CONSUMER:
-        stream = {key: described({"type": ["string", "null"]}, OWN[key]) for key in ("stream", "stream_name")}
+        stream = {key: described({"type": ["string", "null"]}, DOCUMENT_KEYS[key]) for key in ("stream", "stream_name")}
         return {**_shared("ConsumerConfig"), **stream, **own}
     return {**_shared(WORDS[kind].__name__), **_OWN}
 

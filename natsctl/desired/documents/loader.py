@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from natsctl.api.consumer import ConsumerConfig
-from natsctl.api.documents import REPORTED, did_you_mean
+from natsctl.api.documents import REPORTED, Step, did_you_mean
 from natsctl.api.errors import UsageError
 from natsctl.api.json_text import read_json
 from natsctl.api.locations import (
@@ -19,7 +19,6 @@ from natsctl.api.locations import (
     LocatedDict,
     LocatedList,
     Location,
-    Step,
     TextError,
     spelled,
 )

@@ -1,10 +1,12 @@
 """Acks of one consumer, as they arrive on `$JS.ACK.<stream>.<consumer>.>`.
 
-An ack names its message by the stream sequence in the subject; delivery count and consumer sequence there go into
-events; with ack policy all the consumer sequence is the new ack floor. Every ack with a reply subject is answered, late
-and repeated ones too, once its effect is durable. The exceptions are `+NXT`, whose reply subject receives the next
-messages, and a final ack for a message that this consumer has not delivered as far as it knows: after a crash that lost
-the record of the delivery it will be delivered again, so no client may be informed that it is settled.
+An ack names its message by the stream sequence in the subject. Delivery count and consumer sequence there go into
+advisories; with ack policy `all` the consumer sequence is the new ack floor.
+
+Every ack with a reply subject is answered, late and repeated ones too, once its effect is durable. The exceptions are
+`+NXT`, whose reply subject receives the next messages, and a final ack for a message that this consumer has not
+delivered as far as it knows: after a crash that lost the record of the delivery it will be delivered again, so an
+answer would promise too much.
 """
 
 from __future__ import annotations
@@ -22,12 +24,13 @@ if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
+"""Payloads of an ack that asks for nothing else."""
 
 _UNREADABLE: Final = 1 << 64
-"""Value for a stream sequence that is not a number: above every other, so that the ack has no effect."""
+"""Stream sequence of an ack whose token is not a number: above every other, so that the ack has no effect."""
 
 _SSEQ_TOKEN: Final = 5
-"""`$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>…`: the first seven tokens are the same since 2020."""
+"""Index in `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>…`, the same since 2020."""
 
 
 class Acks:
@@ -69,7 +72,7 @@ class Acks:
             consumer.schedule()
 
     def _ack(self, sseq: int, subject: bytes) -> None:
-        """Acknowledge one message, or with ack policy all everything up to it."""
+        """Acknowledge one message, or with ack policy `all` everything up to it."""
         state = self._consumer.state
         if self._policy is AckPolicy.NONE or sseq > state.delivered_sseq:
             return
@@ -78,7 +81,7 @@ class Acks:
         self._settle(sseq, _numbers(subject)[1])
 
     def _settles_many(self, sseq: int, subject: bytes, payload: bytes) -> bool:
-        """Return whether an ack with policy all reaches over more messages than one step may look at."""
+        """Return whether an ack with policy `all` reaches over more messages than one step may look at."""
         state = self._consumer.state
         order = state.order
         if len(order) <= STEP or not order[STEP] < sseq <= state.delivered_sseq or self._consumer.stopped:
@@ -92,7 +95,7 @@ class Acks:
         )
 
     def _settling_most(self, sseq: int) -> Steps[None]:
-        """Acknowledge messages below `sseq`, except for a few, as separate acks of clients would."""
+        """Acknowledge all but the last few messages below `sseq`, in steps, as several acks of clients would."""
         self._consumer.stream.work.shut()
         state = self._consumer.state
         order, pending = state.order, state.pending
@@ -124,7 +127,7 @@ class Acks:
             consumer.redelivery.forget(seq)
 
     def _act(self, sseq: int, subject: bytes, reply: bytes, ack: AckPayload) -> bool:
-        """Handle a payload other than a plain ack; True when the reply subject receives messages instead."""
+        """Handle a payload other than a plain ack; return whether the reply subject gets messages and no answer."""
         consumer, state = self._consumer, self._consumer.state
         if ack.kind is AckKind.NEXT:
             self._ack(sseq, subject)
@@ -149,7 +152,7 @@ class Acks:
         return False
 
     def _settle(self, sseq: int, cseq: int) -> None:
-        """Settle one message, or with ack policy all everything up to it."""
+        """Settle one message, or with ack policy `all` everything up to it."""
         consumer, state = self._consumer, self._consumer.state
         if self._policy is AckPolicy.ALL:
             self.through(sseq, cseq)
@@ -164,7 +167,7 @@ class Acks:
             if consumer.stream.retention.removes:
                 consumer.stream.retention.acked((sseq,))
         elif self._policy is AckPolicy.EXPLICIT and 0 < sseq <= consumer.undelivered.position:
-            consumer.record_ack()  # one that comes too late
+            consumer.record_ack()  # too late to change anything but the time of the last ack
 
     def _sample(self, sseq: int, deliveries: int, cseq: int) -> None:
         consumer = self._consumer

@@ -1,8 +1,8 @@
 """The position of a consumer at its start and after a purge.
 
-At the start the deliver policy becomes a position in the stream. A purge moves a consumer whose messages may all be
-gone to the first remaining message: delivered and ack floor move there without a delivery. A consumer with wider
-filters than the purge only loses pending entries. Source: nats-server, consumer.go purge and stream.go purgeLocked.
+At the start the deliver policy becomes a position in the stream. A purge moves delivered and ack floor without a
+delivery: to the first message that remains of the purged subjects if the consumer takes no others, and only to the
+first message of the stream if it does. Source: nats-server, consumer.go purge and stream.go purgeLocked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def preparing(store: StreamStore, config: ConsumerConfig) -> Steps[None]:
 def finding_first_state(stream: StreamContext, config: ConsumerConfig) -> Steps[ConsumerState | None]:
     """Return the state of a consumer that begins with the last message of each subject, None for any other policy.
 
-    There may be very many of them: while they are found the stream is closed.
+    The search may take many steps; the stream takes no messages meanwhile (`Work.shut`).
     """
     store = stream.store
     if config.deliver_policy is not DeliverPolicy.LAST_PER_SUBJECT or stream.config.max_msgs_per_subject == 1:
@@ -44,10 +44,11 @@ def finding_first_state(stream: StreamContext, config: ConsumerConfig) -> Steps[
     stream.work.shut()
     end = store.durable_seq
     filters = Filters([subject.encode() for subject in filters_of(config)])
-    return _behind(store, (yield from store.finding_last_per_subject(filters, end)), end)
+    return _last_per_subject(store, (yield from store.finding_last_per_subject(filters, end)), end)
 
 
-def _behind(store: StreamStore, newest: Sequence[int], end: int) -> ConsumerState:
+def _last_per_subject(store: StreamStore, newest: Sequence[int], end: int) -> ConsumerState:
+    """Return the state of a consumer that delivers the `newest` sequences first, then what comes after `end`."""
     state = ConsumerState(newest[0], newest, end) if newest else ConsumerState(max(end, store.first_seq, 1))
     state.is_new = True
     return state
@@ -71,12 +72,15 @@ def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: boo
     if policy is DeliverPolicy.BY_START_TIME:
         return ConsumerState(_first_since(store, subjects, parse_time(config.opt_start_time or "")))
     if policy is DeliverPolicy.LAST_PER_SUBJECT and not one_per_subject:
-        return _behind(store, store.last_per_subject(filters, store.durable_seq), store.durable_seq)
+        return _last_per_subject(store, store.last_per_subject(filters, store.durable_seq), store.durable_seq)
     return ConsumerState(first)
 
 
 def _first_since(store: StreamStore, subjects: Sequence[str], ts_ns: int) -> int:
-    """Return the first sequence since a time, closer to the first match where one filter has its first one there."""
+    """Return the first sequence since a time, or a later one before which no filter has its first match.
+
+    The later one is the lowest first match of a single filter, as nats-server takes it.
+    """
     start, last = store.first_seq_at(ts_ns), store.last_seq
     matches = (store.first_match(Filters((subject.encode(),)), store.first_seq) for subject in subjects)
     nearest = min((seq for seq in matches if seq >= start), default=last)
@@ -84,10 +88,12 @@ def _first_since(store: StreamStore, subjects: Sequence[str], ts_ns: int) -> int
 
 
 class Scope(NamedTuple):
-    """The effect of a purge on one consumer: the first remaining sequence, and whether others remain."""
+    """The effect of a purge on one consumer."""
 
     first_seq: int
+    """The first sequence that may remain for the consumer."""
     wider: bool
+    """Whether the consumer also takes subjects that were not purged: each pending message is then looked up."""
 
 
 def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None]:
@@ -96,8 +102,7 @@ def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None
     scope = scope_of(consumer, purged)
     gone = {seq for seq in state.redelivered if seq < store.first_seq and seq not in state.pending}
     if scope is not None:
-        floor = state.oldest_floor()
-        floor_cseq, floor_sseq = floor
+        floor_cseq, floor_sseq = state.oldest_floor()
         if floor_sseq < scope.first_seq:
             floor_sseq = scope.first_seq - 1
             for piece in pieces([*state.pending.items()]):

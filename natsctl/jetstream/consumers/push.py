@@ -37,7 +37,7 @@ DEFAULT_BURST_BYTES: Final = 1 << 20
 
 
 class PushDelivery:
-    """Sends the messages of one consumer to its deliver subject."""
+    """Delivery of one consumer's messages to its deliver subject."""
 
     __slots__ = (
         "_acks_by_flow",

@@ -149,7 +149,7 @@ _PURGE: Final = endpoints.ACCOUNT_PURGE
 
 
 class RefusedApi:
-    """Answers every request of an account that has no JetStream."""
+    """The API of an account that has no JetStream: an error for every request."""
 
     def __init__(self, engine: EngineContext, account: Account) -> None:
         """Subscribe to the account's API subjects."""
@@ -189,7 +189,7 @@ class RefusedApi:
 
 
 class SystemApi:
-    """Answers the requests of the system account."""
+    """The API requests of the system account."""
 
     def __init__(self, engine: EngineContext, account: Account) -> None:
         """Subscribe to the API subjects."""

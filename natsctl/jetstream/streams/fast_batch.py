@@ -3,9 +3,9 @@
 Theory of operation. The reply subject of a message holds all fields: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
 A batch counts the highest place it has seen (`last`) and the highest that is durable (`persisted`); messages between
 stand in `waiting` until their commit ends, which sends `{"type":"ack"}` every `every` messages and, after the message
-that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. How many messages go
-between two acks doubles or halves towards what the batches of a stream may have together. Batches stand in `_open` in
-the order of their last message. Source: server/jetstream_batching.go and server/stream.go of nats-server, ADR-50.
+that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. `every` doubles or
+halves towards the batch's share of `MAX_FLOW`. Batches stand in `_open` in the order of their last message. Source:
+server/jetstream_batching.go and server/stream.go of nats-server, ADR-50.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ SERVICE_REPLY: Final = b"_R_."
 """The start of reply subjects of requests through a service of another account."""
 
 DEFAULT_FLOW: Final = 10
+"""Messages between two flow acks where a publisher gives no number."""
 LARGEST_FLOW: Final = 2**16 - 1
+"""The largest number that a publisher may give; it is 16 bits in nats-server."""
 
 START, APPEND, COMMIT, COMMIT_END, PING = range(5)
 APPEND_END: Final = b"%d.1" + CONTROL_SUFFIX
@@ -53,8 +55,10 @@ class Control(NamedTuple):
 
     batch_id: bytes
     flow: int
+    """Messages that the publisher wants between two flow acks, at most."""
     gap_ok: bool
     seq: int
+    """Place of the message in its batch, from 1."""
     op: int
 
     @property
@@ -79,8 +83,8 @@ def parse_control(reply: bytes) -> Control | None:
     return Control(batch_id, min(every, LARGEST_FLOW) or DEFAULT_FLOW, gap_mode == b"ok", seq, op)
 
 
-class _Asked(msgspec.Struct):
-    """The used part of the request info of another account's service."""
+class _RequestInfo(msgspec.Struct):
+    """The used field of the header `Nats-Request-Info`, which an import of a service adds."""
 
     reply: str = ""
 
@@ -88,12 +92,13 @@ class _Asked(msgspec.Struct):
 def control_subject(message: PendingMessage) -> bytes:
     """Return the reply subject that places a message in a fast batch, b"" where it is in none.
 
-    One that came through another account's service has a reply of the service; its own stands in a header then.
+    The reply subject of a message from another account belongs to the service that was imported; the publisher's is in
+    a header.
     """
     reply = message.reply
     if reply.startswith(SERVICE_REPLY) and headers.REQUEST_INFO in message.fields:
         try:
-            reply = msgspec.json.decode(message.fields[headers.REQUEST_INFO], type=_Asked).reply.encode()
+            reply = msgspec.json.decode(message.fields[headers.REQUEST_INFO], type=_RequestInfo).reply.encode()
         except msgspec.DecodeError:
             return b""
     return reply if reply[-len(CONTROL_SUFFIX) :] == CONTROL_SUFFIX else b""
@@ -131,13 +136,19 @@ class Batch:
         self.gap_ok = control.gap_ok
         self.max_every = control.flow
         self.every = 0
+        """Messages between two flow acks."""
         self.last = 0
+        """Highest place that was seen."""
         self.persisted = 0
+        """Highest place that is durable."""
         self.stream_seq = 0
+        """Sequence of the last durable message."""
         self.acked = 0
         """Place in the latest flow ack."""
         self.pending = 0
+        """Messages that are stored and not durable yet."""
         self.commits = False
+        """Whether the batch ends with what it has."""
         self.commit_reply = b""
         """Reply subject for the ack of the batch: that of the message that ended it."""
         self.open = True
@@ -153,7 +164,7 @@ class FastBatches:
         self._stream = stream
         self._account = stream.account
         self._open: dict[bytes, Batch] = {}
-        self._alarm = Alarm(stream.engine.timers, self._look)
+        self._alarm = Alarm(stream.engine.timers, self._close_silent)
         self._now_ns = stream.engine.clock.monotonic_ns
         self._plain = False
         self._total = stream.engine.open_batches
@@ -287,7 +298,7 @@ class FastBatches:
             self._append(batch, subject, messages[start:at], place, head)
 
     def _append(self, batch: Batch, subject: bytes, messages: Sequence[Op], last: int, head: bytes) -> None:
-        """Store messages that continue a batch up to place `last`."""
+        """Store messages that continue a batch up to place `last`; their reply subjects begin with `head`."""
         reply = messages[-1][2]
         seq = self._stream.pipeline.append_silently(subject, [message[4] for message in messages])
         if isinstance(seq, ApiError):
@@ -322,7 +333,7 @@ class FastBatches:
         self._send_flow(batch, reply)
 
     def _refused(self, batch: Batch, control: Control, reply: bytes, outcome: Outcome) -> None:
-        """Report a message that is refused or a duplicate, and end the batch if it is the last one."""
+        """Report a refused message or a duplicate; the last message ends the batch, as does a refusal without gaps."""
         known = 0 if isinstance(outcome, ApiError) else outcome
         if known:
             if not batch.pending:
@@ -433,12 +444,12 @@ class FastBatches:
             del self._open[batch.batch_id]
             self._total.fast -= 1
 
-    def _look(self) -> None:
+    def _close_silent(self) -> None:
         """Close batches that were silent for too long."""
         now_ns = self._now_ns()
         for batch in tuple(self._open.values()):
             if batch.commits:
-                continue  # it ends with its commit
+                continue  # it ends once its messages are durable
             if batch.due_ns > now_ns:
                 self._alarm.no_later_than(batch.due_ns)
                 return

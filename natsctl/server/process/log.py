@@ -30,7 +30,7 @@ FILE_MODE: Final = 0o640
 
 
 class Log:
-    """Writes one line per event to stderr or to a file; lines are flushed at once, so that starters can wait for them.
+    """A log on stderr or in a file, one line per event; lines are flushed at once, so that starters can wait for them.
 
     A line that cannot be written is counted in `lost` and is no reason to stop serving.
 

@@ -88,7 +88,7 @@ class Batch:
 
 
 class JetStreamAckedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Pulls batches on the driver; tasks take apart what they are given."""
+    """A streaming reader whose driver pulls the messages; tasks decode those that they are given."""
 
     def __init__(
         self, settings: ServerSettings, durable: Durable, shape: RowShape, admission: Admission, parts: int

@@ -227,7 +227,7 @@ class Acknowledgement:
 
 
 class Acknowledged:
-    """Gathers the sequences while a task writes."""
+    """The sequences of what a task has written, gathered from acknowledgements."""
 
     def __init__(self, suspects: Suspects) -> None:
         self._suspects = suspects

@@ -107,7 +107,7 @@ class Answers:
 
 
 class AckParser:
-    """Reads what comes to `<inbox>.<number>`; plain acknowledgements are matched as text, all others are decoded."""
+    """A parser of answers on `<inbox>.<number>`; plain acknowledgements are matched as text, all others are decoded."""
 
     def __init__(self, inbox: str, stream: str = "", *, placed: bool = True) -> None:
         """`stream` is the only one that may acknowledge; empty: any. Without `placed` sequences are of no interest."""

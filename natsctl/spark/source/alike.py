@@ -128,7 +128,7 @@ class _Doubled:
 
 
 class _Rest:
-    """Publishes rows, each with the next id of its content."""
+    """A publisher of rows, each with the next id of its content."""
 
     def __init__(self, job: WriteJob, key: str, found: _Doubled) -> None:
         if job.roles.expected:

@@ -83,7 +83,7 @@ def parsed_ints(texts: pa.BinaryArray) -> pa.Int64Array:
 
 
 class RowPicker:
-    """Takes rows at equal distances; it keeps their indices for the next column of as many rows."""
+    """A selection of rows at equal distances; it keeps their indices for the next column of as many rows."""
 
     def __init__(self) -> None:
         self._indices: dict[tuple[int, int], pa.Int32Array] = {}

@@ -169,7 +169,7 @@ class DataFile:
 
 
 class Content:
-    """Reads what a data file decodes to, from a mark on; `mark` is where the frame that was reached begins."""
+    """The decoded bytes of a data file, from a mark on; `mark` is where the frame that was reached begins."""
 
     def __init__(self, data: DataFile, mark: Mark = Mark()) -> None:  # immutable
         self.data = data

@@ -273,7 +273,7 @@ def _head(content: Content, data: bytes, at: int) -> Head | None:
 
 
 class RecordReader:
-    """Reads messages from `at` to `stop`, where a record has to begin (None: to the end of the archive)."""
+    """A reader of messages from `at` to `stop`, where a record has to begin (None: to the end of the archive)."""
 
     def __init__(self, content: Content, at: int, stop: int | None, shape: RowShape) -> None:
         self._content = content

@@ -443,7 +443,7 @@ def _content_bytes(data: DataFile) -> int:
 
 
 class BackupReader(DataSourceReader):
-    """Reads a backup: the driver plans parts, tasks read them; both need it under the same path."""
+    """A reader of backups: the driver plans parts, tasks read them; both need the backup under the same path."""
 
     def __init__(self, options: Options, shape: RowShape) -> None:
         """Read the options. Raises OptionError if they name the stream twice."""

@@ -24,7 +24,7 @@ from natsctl.spark.source.spark_api import Filter
 
 
 class JetStreamBatchReader(DataSourceReader):
-    """Plans a batch on the driver and reads its parts in tasks."""
+    """A batch reader of streams: the driver plans the parts, tasks read them."""
 
     def __init__(self, settings: ServerSettings, reading: Reading, shape: RowShape) -> None:
         self._settings = settings
@@ -45,20 +45,20 @@ class JetStreamBatchReader(DataSourceReader):
         return [*parts(api, stretches, self._reading, self._wanted.subjects or ())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part; Spark makes up one of its own where there are none, and it has no rows."""
+        """Yield the rows of a part; none for the part that Spark passes where `partitions` returned none."""
         if isinstance(partition, StreamPart):
             yield from read_part(self._settings, partition, self._reading.limits, self._shape)
 
 
 class JetStreamPushdownReader(JetStreamBatchReader):
-    """A JetStreamBatchReader whose WHERE is applied by the server, as far as it can be.
+    """A JetStreamBatchReader for which the server applies WHERE as far as it can.
 
     A class of its own because Spark refuses any reader that has `pushFilters` while
     `spark.sql.python.filterPushdown.enabled` is false.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take filters over, and return those that Spark has to look at as well."""
+        """Adopt filters for the request, and return those that Spark has to apply as well."""
         self._wanted, left = push(filters, self._wanted)
         return left
 
@@ -72,7 +72,7 @@ SUBJECT_FIELDS: Final = (
 
 
 def is_subject_table(reading: Reading) -> bool:
-    """Return whether subjects and not messages are read; raises OptionError for both at once."""
+    """Return whether subjects and not messages are read. Raises OptionError for both at once."""
     marked = [name.endswith(SUFFIX) for name in reading.streams]
     if any(marked) and not all(marked):
         raise OptionError(f"{', '.join(reading.streams)}: tables of subjects and streams cannot be read as one")
@@ -80,7 +80,7 @@ def is_subject_table(reading: Reading) -> bool:
 
 
 class SubjectTableReader(DataSourceReader):
-    """Reads the subjects of streams, those that fit the filters, in one task."""
+    """A reader of the subjects of streams that match the filters, in one task."""
 
     def __init__(self, settings: ServerSettings, reading: Reading, schema: StructType) -> None:
         """Raise OptionError for a column that the table does not have."""

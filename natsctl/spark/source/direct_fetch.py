@@ -51,7 +51,7 @@ class DirectWindow(NamedTuple):
 
 
 class DirectAnswers:
-    """Cuts the answers to batched direct gets on one inbox."""
+    """A splitter of the answers to batched direct gets on one inbox."""
 
     def __init__(self, inbox: bytes, sid: bytes, stream: str) -> None:
         """`stream` is the one that was asked; both ways raise ApiRefusedError for an answer of a mirror of it."""

@@ -311,7 +311,7 @@ class BlockReader:
 
 
 class FrameCutter:
-    """Cuts the payload of an answer into columns."""
+    """A splitter of the payload of an answer into columns."""
 
     def __init__(self, shape: RowShape) -> None:
         self._shape = shape

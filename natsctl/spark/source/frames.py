@@ -61,7 +61,7 @@ class Sizes(NamedTuple):
 
 
 class FrameColumns:
-    """Cuts frames in which `mark` stands between subject and numbers, `places` of them divided by dots."""
+    """A splitter of frames that have `mark` between the subject and `places` numbers with dots between them."""
 
     def __init__(self, mark: bytes, places: int, *, values: bool = True, headers: bool = True) -> None:
         """Prepare to split frames; columns that are not wanted stay empty."""
@@ -203,7 +203,7 @@ class Window:
 
 
 class Deliveries:
-    """Cuts what one pull consumer delivers; it learns from the first frame how its frames look."""
+    """A splitter of one pull consumer's deliveries, whose first frame shows the form of the others."""
 
     def __init__(self, inbox: bytes, sid: bytes, *, values: bool = True, headers: bool = True) -> None:
         """Prepare; `inbox` is the prefix of the subjects of status messages. Columns that are not wanted stay empty."""

@@ -90,7 +90,7 @@ Fit = Callable[[list[Any], _Faults], list[Value]]
 
 
 class JsonColumn:
-    """Makes columns of one type; its field for malformed records, if it has one, holds their text."""
+    """A reader of JSON into columns of one type, whose field for malformed records, if it has one, holds their text."""
 
     def __init__(self, kind: pa.StructType, settings: JsonSettings) -> None:
         self._kind = kind

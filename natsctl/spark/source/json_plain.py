@@ -86,7 +86,7 @@ UNKNOWN_DEPTH: Final = 4
 
 
 class PlainRecords:
-    """Reads records of one schema as far as they are plain."""
+    """A reader of the plain records of one schema."""
 
     def __init__(self, kind: pa.StructType, settings: JsonSettings) -> None:
         self._kind = kind

@@ -62,7 +62,7 @@ class JsonSettings:
 
 
 class RecordReader:
-    """Reads records of one schema, without the field of malformed records."""
+    """A reader of records of one schema, without the field of malformed records."""
 
     def __init__(self, kind: pa.StructType, settings: JsonSettings) -> None:
         self._settings = settings

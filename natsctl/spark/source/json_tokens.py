@@ -1,6 +1,6 @@
 """Tokens of JSON text as Spark's parser sees them, also where the text is malformed.
 
-Theory of operation. `from_json` reads its text with Jackson and goes on after an error inside of a field, so that the
+Theory of operation. `from_json` reads its text with Jackson and continues after an error inside a field, so that the
 fields behind a fault depend on where the reader stopped and on what it was about to read. This reader stops at the same
 characters and keeps the same state: a name is read with the first characters of its value, a string is read only when
 it is asked for, and a value whose beginning is malformed leaves the name without one. Source: jackson-core 2.19,
@@ -27,21 +27,21 @@ MAX_DEPTH: Final = 1000
 MAX_DIGITS: Final = 1000
 """Most digits of one number. Source: Jackson's StreamReadConstraints."""
 MAX_WORD_CHARS: Final = 256
-"""Characters of a malformed word that are passed over. Source: Jackson's ErrorReportConfiguration."""
+"""Characters of a malformed word that are skipped. Source: Jackson's ErrorReportConfiguration."""
 
 NUMBER: Final = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?(?=[^0-9.eE])")
 PLAIN: Final = re.compile(r'[^"\'\\\x00-\x1f]*')
 QUOTED: Final = re.compile(r'([^"\\\x00-\x1f]*)"')
-"""A string behind its first quote, without anything to look at closely."""
+"""A string behind its first quote, without escapes and control characters."""
 FIRST_FIELD: Final = re.compile(rf"[ \t\r\n]*\"{QUOTED.pattern}[ \t\r\n]*:[ \t\r\n]*([^\x00-\x20/])")
 NEXT_FIELD: Final = re.compile(f"[ \t\r\n]*,{FIRST_FIELD.pattern}")
-"""A field as most are spelled, up to the first character of its value."""
+"""The usual spelling of a field behind another, up to the first character of its value."""
 DIGITS: Final = "0123456789"
 FIRST_DIGITS: Final = frozenset(DIGITS)
 ESCAPES: Final = {"b": "\b", "t": "\t", "n": "\n", "f": "\f", "r": "\r", '"': '"', "/": "/", "\\": "\\"}
 HEX: Final = {**{char: int(char, 16) for char in "0123456789abcdef"}, **{char: int(char, 16) for char in "ABCDEF"}}
-STARTS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
-PARTS: Final = STARTS | {"Nd", "Mc", "Mn", "Cf"}
+NAME_STARTS: Final = frozenset({"Lu", "Ll", "Lt", "Lm", "Lo", "Nl", "Sc", "Pc"})
+NAME_PARTS: Final = NAME_STARTS | {"Nd", "Mc", "Mn", "Cf"}
 """Categories of characters that names in Java begin with and are made of."""
 BASE64: Final = {char: at for at, char in enumerate("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")}
 PADDING: Final = "="
@@ -65,7 +65,7 @@ class Grammar:
 
 
 class Scope:
-    """An object, an array, or what is around all."""
+    """An object, an array, or the top level (`kind` "")."""
 
     __slots__ = ("kind", "name", "started")
 
@@ -232,10 +232,10 @@ class JsonTokens:
     def _name_at(self, char: str) -> str:
         if char == '"' or (char == "'" and self.grammar.single_quotes):
             return self._read_string(char)
-        if not self.grammar.unquoted_names or not _names_field(char):
+        if not self.grammar.unquoted_names or not _is_field_char(char):
             raise self._unexpected(char)
         begin = self.at - 1
-        while self.at < self.end and _names_field(self.text[self.at]):
+        while self.at < self.end and _is_field_char(self.text[self.at]):
             self.at += 1
         return self.text[begin : self.at]
 
@@ -307,7 +307,7 @@ class JsonTokens:
             return self._not_a_number("NaN" if char == "N" else "Infinity", 1)
         if char in "+-":
             return self._signed_word(char)
-        if unicodedata.category(char) in STARTS:
+        if unicodedata.category(char) in NAME_STARTS:
             self._invalid_word(char)
         raise self._unexpected(char)
 
@@ -317,13 +317,13 @@ class JsonTokens:
                 self._invalid_word(word[:matched])
             self.at += 1
             matched += 1
-        if self.at < self.end and self.text[self.at] >= "0" and _names(self.text[self.at]):
+        if self.at < self.end and self.text[self.at] >= "0" and _is_name_char(self.text[self.at]):
             self._invalid_word(word)
 
     def _invalid_word(self, begun: str) -> NoReturn:
         size = len(begun)
         begin = self.at
-        while self.at < self.end and _names(self.text[self.at]) and size < MAX_WORD_CHARS:
+        while self.at < self.end and _is_name_char(self.text[self.at]) and size < MAX_WORD_CHARS:
             self.at += 1
             size += 1
         raise MalformedJSONError(f"{(begun + self.text[begin : self.at])[:40]!r} is no value")
@@ -346,19 +346,19 @@ class JsonTokens:
         begin = self.at - 1
         found = NUMBER.match(self.text, begin)
         if found is None or found.end() - begin >= MAX_DIGITS:
-            return self._careful_number(begin)
+            return self._unusual_number(begin)
         self.at = found.end()
         self._held = found[0]
         return INT if found[1] is None and found[2] is None else FLOAT
 
-    def _careful_number(self, begin: int) -> str:
-        """Read a number that the text ends with, that is long, that has zeros before it, or that is malformed.
+    def _unusual_number(self, begin: int) -> str:
+        """Read a number that is long, has leading zeros, is malformed, or ends with the text.
 
-        A malformed number is left behind its first point or `e`, or behind the character that is wrong if it begins
-        with 0 or the text ends with it.
+        After a malformed number the position is behind its first point or `e`, or behind the wrong character if it
+        begins with 0 or ends with the text.
         """
         first = begin + (self.text[begin] == "-")
-        at = self._passed(first)
+        at = self._after_digits(first)
         zero = self.text[first] == "0"
         whole = self.text[first:at]
         if zero and len(whole) > 1:
@@ -373,7 +373,7 @@ class JsonTokens:
             at += 1
             mark = mark or at
             at += at < self.end and signs != "" and self.text[at] in signs
-            close = self._passed(at)
+            close = self._after_digits(at)
             if close == at:
                 self.at = min(at + 1, self.end) if zero or at >= self.end else mark
                 raise MalformedJSONError("a number has no digit behind its point or its e")
@@ -386,26 +386,29 @@ class JsonTokens:
         self._held = self.text[begin:first] + whole + self.text[behind:at]
         return FLOAT if any(parts) else INT
 
-    def _passed(self, at: int) -> int:
+    def _after_digits(self, at: int) -> int:
+        """Return the position behind the digits at `at`."""
         while at < self.end and self.text[at] in DIGITS:
             at += 1
         return at
 
 
-def _names(char: str) -> bool:
+def _is_name_char(char: str) -> bool:
     """Return whether a character can be part of a name in Java."""
-    return unicodedata.category(char) in PARTS or char < "\x09" or "\x0e" <= char < "\x1c" or "\x7f" <= char < "\xa0"
+    return (
+        unicodedata.category(char) in NAME_PARTS or char < "\x09" or "\x0e" <= char < "\x1c" or "\x7f" <= char < "\xa0"
+    )
 
 
-def _names_field(char: str) -> bool:
+def _is_field_char(char: str) -> bool:
     """Return whether a character can be part of a name without quotes."""
-    return char > " " and (char in "@#*-+" or _names(char))
+    return char > " " and (char in "@#*-+" or _is_name_char(char))
 
 
 def _base64_bytes(chars: Iterator[str], tokens: JsonTokens | None = None) -> bytes:
-    """Return what the characters stand for; where padding lacks, `tokens` stays before the quote.
+    """Return the bytes that characters encode; raise MalformedJSONError.
 
-    Raise MalformedJSONError.
+    Where padding is missing, `tokens` stays before the closing quote.
     """
     found = bytearray()
     while True:

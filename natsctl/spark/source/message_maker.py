@@ -241,7 +241,7 @@ _NO_TARGET = r"^\$(?:JS|SYS)\."
 
 
 class MessageMaker:
-    """Makes messages from the rows of one partition."""
+    """The messages of the rows of one partition."""
 
     def __init__(self, roles: Roles, ids: RowIds | None, stream: str, max_bytes: int) -> None:
         """Prepare; `ids` makes ids for rows without one; `stream` is the only one that may store them, "" for any.

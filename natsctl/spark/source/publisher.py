@@ -141,7 +141,7 @@ class PublishLimits:
 
 
 class Publisher:
-    """Publishes over one connection, in order; all is stored when `finish` returns."""
+    """A publisher over one connection, in order; all messages are stored when `finish` returns."""
 
     def __init__(
         self,

@@ -222,7 +222,7 @@ class Step:
 
 
 class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans batches on the driver and reads their parts in tasks."""
+    """A streaming reader of streams: the driver plans batches, tasks read their parts."""
 
     def __init__(
         self,

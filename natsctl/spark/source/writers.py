@@ -203,7 +203,7 @@ _BATCH = "streaming.sql.batchId"
 
 
 class JetStreamStreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches; one object is made for each, on the driver, and pickled into its tasks."""
+    """A writer of micro-batches; Spark makes one for each on the driver, and pickles it into the tasks."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         """Raise OptionError for what cannot be written."""

@@ -156,6 +156,8 @@ def test_an_answer_is_judged_by_what_it_says_it_is(natsctl: Callable[..., Any]) 
     assert (shown.code, "stream_names_response" in shown.err) == (0, True)
     wrong = natsctl("schema", "request", "$JS.API.INFO", "--schema", "stream_list_response", "-j")
     assert (wrong.code, wrong.json["valid"]) == (1, False)
+    silent = natsctl("schema", "request", "no.such.subject")
+    assert (silent.code, "no responders on no.such.subject" in silent.err) == (5, True)
     dry = natsctl("schema", "request", "$JS.API.INFO", "--dry-run", "-j")
     assert dry.json["requests"][0]["subject"] == "$JS.API.INFO"
 
