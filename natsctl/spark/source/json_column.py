@@ -69,11 +69,11 @@ class _UnusualRecordError(Exception):
 class _Faults:
     """Values that do not fit, by their places in a list."""
 
-    odd: set[int] = field(default_factory=set)
+    unusual: set[int] = field(default_factory=set)
     """Values that are left to `RecordReader`."""
-    wholly: set[int] = field(default_factory=set)
+    nulls: set[int] = field(default_factory=set)
     """Values that become null."""
-    partly: set[int] = field(default_factory=set)
+    partials: set[int] = field(default_factory=set)
     """Values of which a part becomes null."""
 
 
@@ -136,8 +136,8 @@ class JsonColumn:
         blank: set[int] = set()
         for first in range(0, len(payloads), AT_ONCE):
             faults = self._append(payloads[first : first + AT_ONCE], columns)
-            found = faults.wholly | faults.partly
-            for at in faults.odd:
+            found = faults.nulls | faults.partials
+            for at in faults.unusual:
                 record, why = self._reader.record(java_text(payloads[first + at]))
                 if record is None:
                     blank.add(first + at)
@@ -188,7 +188,7 @@ class JsonColumn:
         except (ValueError, StopIteration, RecursionError, _UnusualRecordError):
             found = None
             if ENDS_WITHIN.fullmatch(text):
-                faults.wholly.add(at)
+                faults.nulls.add(at)
                 return NOTHING
         if self._repeats:
             inner = len(self._repeats) > 1 or found is not self._repeats[0]
@@ -196,7 +196,7 @@ class JsonColumn:
         elif type(found) is not dict:
             found = None
         if found is None or (len(text) > MAX_DIGITS and _exceeds(text, found)):
-            faults.odd.add(at)
+            faults.unusual.add(at)
             return NOTHING
         record: dict[str, Any] = found
         return record
@@ -261,10 +261,10 @@ def _leave_repeated(repeated: list[int], rows: list[int], count: int, faults: _F
 
     `rows` are the records that the objects behind the first `count` are of.
     """
-    faulty = faults.odd | faults.wholly | faults.partly
-    faults.odd.update(at for at in repeated if at in faulty)
-    faults.odd.update(row for at, row in enumerate(rows, count) if at in faulty)
-    for places in (faults.odd, faults.wholly, faults.partly):
+    faulty = faults.unusual | faults.nulls | faults.partials
+    faults.unusual.update(at for at in repeated if at in faulty)
+    faults.unusual.update(row for at, row in enumerate(rows, count) if at in faulty)
+    for places in (faults.unusual, faults.nulls, faults.partials):
         places.difference_update(range(count, count + len(rows)))
 
 
@@ -316,7 +316,7 @@ def _of_type(found: list[Any], kind: type, faults: _Faults) -> list[Any]:
     types = frozenset({kind, NONE})
     if types.issuperset(map(type, found)):
         return found
-    faults.wholly.update(at for at, each in enumerate(found) if type(each) not in types)
+    faults.nulls.update(at for at, each in enumerate(found) if type(each) not in types)
     return [each if type(each) in types else None for each in found]
 
 
@@ -332,9 +332,9 @@ def _converted(
             try:
                 value = by_type[type(each)](each)
             except (OverflowError, RecursionError, _UnusualRecordError):
-                faults.odd.add(at)
+                faults.unusual.add(at)
             except (KeyError, ValueError, ArithmeticError):
-                faults.wholly.add(at)
+                faults.nulls.add(at)
         values.append(value)
     return values
 
@@ -358,7 +358,7 @@ def _structs(kind: pa.StructType, settings: JsonSettings) -> Fit:
 
     def fit(found: list[Any], faults: _Faults) -> list[Value]:
         objects = _of_type(found, dict, faults)
-        inner = _Faults(faults.odd, faults.partly, faults.partly)
+        inner = _Faults(faults.unusual, faults.partials, faults.partials)
         columns = [
             each([(value or NOTHING).get(name) for value in objects], inner)
             for name, each in zip(names, fits, strict=True)
@@ -375,8 +375,8 @@ def _lists(item: Fit) -> Fit:
     def fit(found: list[Any], faults: _Faults) -> list[Value]:
         lists = _of_type(found, list, faults)
         groups, inner = _regrouped(lists, item)
-        faults.odd.update(inner.odd, inner.wholly)
-        faults.partly.update(inner.partly)
+        faults.unusual.update(inner.unusual, inner.nulls)
+        faults.partials.update(inner.partials)
         return groups
 
     return fit
@@ -388,11 +388,11 @@ def _maps(item: Fit) -> Fit:
     def fit(found: list[Any], faults: _Faults) -> list[Value]:
         maps = _of_type(found, dict, faults)
         groups, inner = _regrouped([each and each.values() for each in maps], item)
-        faults.odd.update(inner.odd)
-        faults.wholly.update(inner.wholly)
-        faults.partly.update(inner.partly)
+        faults.unusual.update(inner.unusual)
+        faults.nulls.update(inner.nulls)
+        faults.partials.update(inner.partials)
         return [
-            None if each is None or at in inner.wholly else list(zip(map(plain_text, each), values, strict=True))
+            None if each is None or at in inner.nulls else list(zip(map(plain_text, each), values, strict=True))
             for at, (each, values) in enumerate(zip(maps, groups, strict=True))
         ]
 
@@ -405,7 +405,7 @@ def _regrouped(groups: list[Any], item: Fit) -> tuple[list[Value], _Faults]:
     items = item(list(chain.from_iterable(each for each in groups if each)), faults)
     ends = list(accumulate((len(each) if each else 0 for each in groups), initial=0))
     found = [None if each is None else items[ends[at] : ends[at + 1]] for at, each in enumerate(groups)]
-    by_group = [{bisect_right(ends, at) - 1 for at in each} for each in (faults.odd, faults.wholly, faults.partly)]
+    by_group = [{bisect_right(ends, at) - 1 for at in each} for each in (faults.unusual, faults.nulls, faults.partials)]
     return found, _Faults(*by_group)
 
 

@@ -191,21 +191,21 @@ def _array(tokens: JsonTokens, item: Read) -> list[Value]:
 
 def _map(tokens: JsonTokens, item: Read) -> list[tuple[str, Value]]:
     found: list[tuple[str, Value]] = []
-    partly = wholly = ""
+    part_fault = whole_fault = ""
     while tokens.next() not in ("}", ""):
         key = plain_text(tokens.name or "")
         try:
             found.append((key, item(tokens)))
         except PartialValueError as partial:
-            partly = partly or str(partial)
+            part_fault = part_fault or str(partial)
             found.append((key, partial.value))
         except MalformedJSONError as failure:
-            wholly = wholly or str(failure)
+            whole_fault = whole_fault or str(failure)
             tokens.skip_children()
-    if wholly:
-        raise MalformedJSONError(wholly)
-    if partly:
-        raise PartialValueError(found, partly)
+    if whole_fault:
+        raise MalformedJSONError(whole_fault)
+    if part_fault:
+        raise PartialValueError(found, part_fault)
     return found
 
 
