@@ -30,7 +30,7 @@ Answer = Grant | Refusal
 
 
 class Logins:
-    """The comparisons of hashed passwords that sessions wait for, in the order of their CONNECT."""
+    """The comparisons of hashed passwords that sessions wait for; hosts take turns."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, decided: Callable[[Session], None]) -> None:
         """Call `decided` on the loop after each session has its answer."""
@@ -43,7 +43,7 @@ class Logins:
         self._future: Future[Answer] | None = None
 
     def begin(self, session: Session) -> bool:
-        """Begin to work out the answer for a session; False where that is under way."""
+        """Queue the comparison of a session, if it has one; return False if that is queued or running already."""
         if session is self._running or session in self._waiting.get(session.host, ()):
             return False
         if session.login.pending is not None:
