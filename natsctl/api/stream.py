@@ -87,7 +87,7 @@ class ExternalStream(Model):
 
 
 class StreamConsumerSource(Model):
-    """The durable consumer that a mirror or source shall use instead of one of its own."""
+    """The durable consumer that a mirror or source uses in place of one that it creates."""
 
     name: str = field(default_factory=blank)
     deliver_subject: str = field(default_factory=blank)

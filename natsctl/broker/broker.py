@@ -255,7 +255,7 @@ class Broker:
             self._changed[account] = None
 
     def _remove(self, name: str) -> Account | None:
-        """Take an account out; the global one and the system's stay, with nothing."""
+        """Remove an account; the global one and the system's stay, without a configuration."""
         account = self.accounts.get(name)
         if account is None:
             return None

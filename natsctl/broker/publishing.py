@@ -75,7 +75,7 @@ class MessageTrace:
         self._message = (b"", b"", b"", b"")
 
     def deliver(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
-        """Give the message to its recipients, unless it is only to be traced, and return how many they are."""
+        """Deliver the message to its recipients, unless it is only to be traced, and return how many they are."""
         account, origin = self._account, self._origin
         self._note("in", {**_who(origin), "acc": account.name, "subj": _text(subject)})
         # Permissions were checked for this destination; weights may choose another one a second time.
@@ -184,7 +184,7 @@ SHORT_RUNS: Final = 4
 
 
 def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
-    """Hand leading runs of messages on one route to recipients of runs, and return the operations that are left."""
+    """Deliver leading runs of messages on one route to recipients of runs, and return the remaining operations."""
     start = short = 0
     while len(ops) - start >= RUN_MIN and ops[start][0] == PUB and short < SHORT_RUNS:
         subject = ops[start][1]

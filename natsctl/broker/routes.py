@@ -71,7 +71,7 @@ class Routes:
         self._forget(sub.subject)
 
     def remove(self, sub: Subscription) -> bool:
-        """Take a subscription out and forget the routes that it changes; False where it was not in."""
+        """Remove a subscription and the routes that it changes; return False if it was not there."""
         if not self.subs.remove(sub.subject, sub):
             return False
         self._forget(sub.subject)

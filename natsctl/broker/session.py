@@ -72,7 +72,7 @@ SERVER_QUEUE: Final = b"_sys_"
 
 
 def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
-    """Take a SUB; a sid that is in use stays what it was."""
+    """Handle a SUB; one with a sid that is in use has no effect."""
     permit, depth = session.permit, session.broker.options.max_subscription_tokens
     if queue == SERVER_QUEUE or (permit is not None and not permit.may_subscribe(subject, queue)):
         refuse_subscription(session, subject, queue, sid)
@@ -98,7 +98,7 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
 
 
 def place(session: Session, sub: Subscription, account: Account) -> None:
-    """Put a subscription into an account, behind a guard where the permissions ask for one."""
+    """Add a subscription to an account, behind a delivery filter where the permissions need one."""
     sub.account = account
     if session.permit is not None:
         sub.guard = delivery_filter_of(sub, session.permit)
@@ -106,7 +106,7 @@ def place(session: Session, sub: Subscription, account: Account) -> None:
 
 
 def unsubscribe(session: Session, sid: bytes, most: int) -> None:
-    """Take an UNSUB: end a subscription, now or after `most` messages."""
+    """Handle an UNSUB: end a subscription, now or after `most` messages."""
     sub = session.subs.get(sid)
     if sub is not None:
         sub.max = most
@@ -529,7 +529,7 @@ class Session:
         self.permit = permit
 
     def enter(self, grant: Grant) -> bool:
-        """Go into the account of a grant with its permissions; False where the account is full."""
+        """Join the account of a grant with its permissions; return False if the account is full."""
         account = self.broker.account(grant.account)
         most = account.config.limits.max_connections
         if most >= 0 and self not in account.sessions and len(account.sessions) >= most:
@@ -575,7 +575,7 @@ class Session:
         self.no_responders = options.no_responders
 
     def move(self, account: Account) -> None:
-        """Go into an account; what was subscribed before moves along."""
+        """Join an account; existing subscriptions move along."""
         if account is not self.account or self.permit is not None:  # else everything is in its place
             for sub in self.subs.values():
                 self.account.unsubscribe(sub)

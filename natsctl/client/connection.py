@@ -536,7 +536,7 @@ class Connection:
 
 
 def ignore_notice(text: str) -> None:
-    """Say nothing."""
+    """Ignore a notice."""
 
 
 def _check(subject: str) -> None:

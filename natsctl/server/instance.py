@@ -328,7 +328,7 @@ STOP_WITHIN_S: Final = 30.0
 
 
 class ServerThread:
-    """Starts and stops a `ServerInstance` from plain code; also a context manager."""
+    """A `ServerInstance` in a thread, started and stopped from plain code; also a context manager."""
 
     def __init__(self, options: ServerOptions, log: Log | None = None) -> None:
         """Prepare a server thread; nothing runs before `start`."""

@@ -64,7 +64,7 @@ class PackedFile:
         return self._size
 
     def close(self) -> None:
-        """Give the descriptor back and let go of the block."""
+        """Close the descriptor and release the block."""
         self._block, self._block_number = b"", -1
         self._file.close()
 

@@ -111,7 +111,7 @@ class Feed:
         return len(self._buffer) - self._at
 
     def add(self, data: bytes) -> None:
-        """Take more bytes in."""
+        """Accept more bytes."""
         if self._at >= _COMPACT_BYTES:
             del self._buffer[: self._at]
             self._at = 0

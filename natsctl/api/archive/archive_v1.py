@@ -94,7 +94,7 @@ class BlockWriter:
         self._bytes = 0
 
     def add(self, messages: Sequence[MessageFields]) -> None:
-        """Take messages in; their hashes come when the block is closed."""
+        """Accept messages; their hashes are computed when the block is closed."""
         parts, hashed, pack = self._parts, self._hashed, _HEAD.pack
         size = 0
         for seq, ts_ns, subject, header, payload in messages:
@@ -112,7 +112,7 @@ class BlockWriter:
         self._bytes += size
 
     def add_erased(self, seq: int, ts_ns: int) -> None:
-        """Say that the sequence was given out, and holds nothing."""
+        """Record a sequence that was assigned and has no message."""
         self.add((ArchivedMessage(seq | _ERASED, ts_ns, b"", b"", b""),))
 
     @property
@@ -359,7 +359,7 @@ class _Reader:
                 yield item
 
     def _small_file(self, name: str, body: bytes) -> Item | None:
-        """Take one small file in and return the item that it completes."""
+        """Accept one small file and return the item that it completes."""
         folder, _, kind = name.rpartition("/")
         if kind == "meta.inf":
             self._checked = body
@@ -374,7 +374,7 @@ class _Reader:
         return ArchivedConsumer(consumer.Name, config, progress, _created(consumer.Created))
 
     def _meta(self, folder: str, checksum: bytes) -> Item | None:
-        """Take metadata in whose sum has come."""
+        """Accept metadata whose checksum has arrived."""
         if not folder:
             meta = _json(self._checked, _StreamMeta, "meta.inf")
             _check_sum(meta.name, self._checked, checksum, "meta.inf")

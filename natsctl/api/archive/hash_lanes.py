@@ -95,7 +95,7 @@ class _Lanes:
         return hashes.tobytes()
 
     def _whole_packets(self) -> Generator[None]:
-        """Take the packets in that are complete, those of all records together."""
+        """Hash the complete packets of all records together."""
         done = 0
         for count in sorted(set(self._packets.tolist())):
             rows = int(np.searchsorted(-self._packets, -count, "right"))
@@ -104,7 +104,7 @@ class _Lanes:
             done = count
 
     def _rounds(self, rows: int, at: Numbers, rounds: int) -> Generator[None]:
-        """Take `rounds` packets of each of the first `rows` records in; `at` is where they are."""
+        """Hash `rounds` packets of each of the first `rows` records; `at` has their offsets."""
         places, cost_ns = self._places, _ROUND_NS + _ROW_NS * rows
         step = _Round(self._state, rows)
         for _ in range(rounds):
@@ -149,7 +149,7 @@ class _Round:
         self._bytes = tuple(each.view(np.uint8) for each in (self._v0, self._v1, self._left))
 
     def take(self, packet: Words) -> None:
-        """Take one packet of each row in; every array is written in place, because making them costs as much."""
+        """Hash one packet of each row; every array is written in place, because making them costs as much."""
         v0, v1, left, right = self._v0, self._v1, self._left, self._right
         bytes0, bytes1, mixed = self._bytes
         np.add(v1, self._mul0, v1)

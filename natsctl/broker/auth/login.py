@@ -127,7 +127,7 @@ class Login:
             self.refuse(Refusal("too much was sent before the answer to CONNECT"))
 
     def decide(self, answer: Grant | Refusal) -> None:
-        """Take the answer that was worked out, and carry out what has arrived meanwhile."""
+        """Apply the computed answer, and handle the operations that arrived meanwhile."""
         self.pending = None
         ops, self._held_ops = self._held_ops, []
         chunk, self._held = bytes(self._held), bytearray()
@@ -138,7 +138,7 @@ class Login:
     # --- CONNECT
 
     def connect(self, body: bytes) -> None:
-        """Take a CONNECT: let the client in, close, or wait for the answer."""
+        """Handle a CONNECT: accept the client, close, or wait for the answer."""
         session = self._session
         options = parse_connect(body, self.options)
         if options is None:

@@ -129,7 +129,7 @@ class StreamImports:
 
 
 def end_import_proxies(sub: Subscription) -> None:
-    """Take nothing of other accounts for a subscription any more."""
+    """End what a subscription receives from other accounts."""
     import_proxies, sub.import_proxies = sub.import_proxies, ()
     for proxy in import_proxies:
         proxy.account.unsubscribe(proxy)

@@ -252,12 +252,12 @@ class Mappings:
         self._last = (b"", b"")
 
     def add(self, mapping: Mapping) -> None:
-        """Take one more mapping of the server's own, to be asked last; one with the same source is replaced."""
+        """Add a mapping of the server's own, which is tried last, or replace the one with the same source."""
         self._served = [*(known for known in self._served if known.src != mapping.src), mapping]
         self._arrange()
 
     def configure(self, mappings: Iterable[Mapping]) -> None:
-        """Take those of the configuration, instead of the ones before."""
+        """Replace the mappings of the configuration."""
         self._configured = list({mapping.src: mapping for mapping in mappings}.values())
         self._arrange()
 

@@ -213,7 +213,7 @@ class AccountRegistry:
         self._refresh([], now_ns // SECOND, [held])
 
     def update(self, name: str, token: str, now_ns: int) -> None:
-        """Put a newer JWT of an account that is alive in force, the same one has no effect; raises JwtError."""
+        """Apply a newer JWT of an active account; the same one has no effect. Raises JwtError."""
         before, now_s = self._held[name], now_ns // SECOND
         if before.token == token:
             return

@@ -34,7 +34,7 @@ MAX_KEPT_CHARS: Final = 8192
 
 
 class JwtAuthenticator:
-    """Lets in the users of an operator's accounts."""
+    """The authenticator of the users of an operator's accounts."""
 
     def __init__(self, trust: Trust, resolver: Resolver) -> None:
         self.trust = trust
@@ -176,7 +176,7 @@ def _hold_to(session: Session, user: UserClaims, held: ActiveAccount, before: Ac
 
 
 def _limit(session: Session, user: UserClaims, held: ActiveAccount) -> None:
-    """Give a client the limits and default permissions that it would be let in with now."""
+    """Apply the limits and default permissions that a client would get at a login now."""
     login = session.login
     try:
         rules, permissions = rules_of(user, held), permissions_in(user, held)

@@ -84,7 +84,7 @@ class ClaimRequests:
     # Push
 
     def _update_live(self, subject: str, reply: bytes, payload: bytes) -> None:
-        """Put a JWT in force; nothing is kept."""
+        """Apply a JWT without storing it."""
         account = _account_in(subject)
         token = payload.decode("utf-8", "replace")
         if not payload:

@@ -37,7 +37,7 @@ class LinkLogin(Login):
         self._link = link
 
     def ask(self, answer: Grant | Refusal | Pending) -> None:
-        """Take an authenticator's answer, or have the shell work it out."""
+        """Apply an authenticator's answer, or wait until the shell has computed it."""
         if isinstance(answer, Pending):
             self.pending = answer
             self._link.wait_for_login()
@@ -118,7 +118,7 @@ class AcceptedLink(LeafLink):
         leafs.log.info(f"{self.label} - Leafnode connection created ")
 
     def send_info(self, *, connect_info: bool = False, lame_duck: bool = False) -> None:
-        """Say who we are."""
+        """Send INFO."""
         info = self._leafs.info(self)
         info.nonce = self._nonce.decode()
         info.compression = "off"

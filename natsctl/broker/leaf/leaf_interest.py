@@ -247,7 +247,7 @@ class LocalInterest:
             self._change((sub.subject, sub.queue), -_weight(sub))
 
     def withhold(self) -> None:
-        """Take back the interest that the rules, which have changed, do not allow any more."""
+        """Withdraw the interest that changed rules no longer allow."""
         for subject, queue in [key for key in self._counts if not self._link.rules.may_ask(key[0])]:
             del self._counts[subject, queue]
             self._link.write(encode_leaf_unsub(subject, queue))

@@ -182,7 +182,7 @@ class LeafLinks:
         self.on_joined(link)
 
     def forget(self, link: LeafLink) -> bool:
-        """Take a link out; False where it was not in."""
+        """Remove a link; return False if it was not there."""
         self.broker.leafs.pop(link.cid, None)
         return self.links.pop(link.cid, None) is not None
 

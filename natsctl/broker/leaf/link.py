@@ -192,7 +192,7 @@ class LeafLink(Session):
         self.local_interest = LocalInterest(self)
 
     def move(self, account: Account) -> None:
-        """Go into an account, without being one of its clients."""
+        """Join an account, without being one of its clients."""
         self.account = account
 
     # --- what is shown of it
@@ -393,7 +393,7 @@ class LeafLink(Session):
         self.due_ns = NEVER_NS
 
     def start_timers(self) -> None:
-        """Give the other side the time that it has for the handshake, from now on."""
+        """Start the time limit of the other side's handshake."""
         self._sleep_until(self.broker.clock.monotonic_ns() + self._patience_ns)
 
     def _sleep_until(self, at_ns: int) -> None:

@@ -54,7 +54,7 @@ class Spread(msgspec.Struct):
 
 
 class Latencies:
-    """Counts of lengths of time."""
+    """A histogram of durations."""
 
     __slots__ = ("counts", "longest_ns", "number", "shortest_ns", "squares", "sum_ns")
 

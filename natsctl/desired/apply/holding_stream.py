@@ -262,7 +262,7 @@ def _decoded(name: str, text: str) -> Marker:
 
 
 class Heartbeat:
-    """Answers on the inbox of a replacement while the process runs, on its current connection."""
+    """The answers on the inbox of a replacement while its process runs, on the current connection."""
 
     def __init__(self, retrying: RetryingManager, inbox: str) -> None:
         self._retrying, self._inbox = retrying, inbox

@@ -144,7 +144,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "filter_subject": "Only messages of this subject",
         "subject_transforms": "Only messages of these subjects, under other ones",
         "external": "Place of a stream in another account or domain",
-        "consumer": "A durable consumer to use instead of one of its own",
+        "consumer": "A durable consumer to use in place of a new one",
     },
     "StreamConsumerLimits": {
         "inactive_threshold": "Default and upper limit of inactive_threshold",

@@ -370,7 +370,7 @@ class ServerProcess:
             act()
 
     def _stop_signal(self) -> None:
-        """Stop, unless clients are being let go: that ends by itself."""
+        """Stop, unless lame duck mode, which ends by itself, is closing the clients."""
         if self._lame_duck is None:
             self._stop()
 
