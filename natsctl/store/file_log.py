@@ -159,8 +159,8 @@ class FileLog:
         """Whether erasures wait for a commit that has more to do than take messages."""
         self._names_loose = False
         """Whether a file that was unlinked could still come back."""
-        self._unwitnessed: list[SegmentMark] = []
-        """Segments that were made durable since the last entry for the witness."""
+        self._unmarked: list[SegmentMark] = []
+        """Segments that were made durable since the last entry for the high-water file."""
         self._compaction = Compaction(cache, host.options.segment_bytes, identity)
         self.file = index.active.body or self._start_file(index.active, index.active.base)
         """The file that the next message goes to, unless it is full."""
@@ -450,7 +450,7 @@ class FileLog:
             self._settle_target(commit, target, durable_seq if commit.full else commit.last_seq)
         if plan.rewrite is not None and commit.rewritten:
             new = plan.rewrite.new.head
-            self._unwitnessed.append(SegmentMark(new.base, plan.rewrite.covers_seq, new.generation, new.salt))
+            self._unmarked.append(SegmentMark(new.base, plan.rewrite.covers_seq, new.generation, new.salt))
             self._compaction.swap(self._index, plan.rewrite)
         self._compaction.settle()
         if plan.erasures:
@@ -469,7 +469,7 @@ class FileLog:
         target.floor = max(target.floor, min(plan.floor, kept_seq + 1))
         target.tombs.extend([seq for seq in plan.tombs if seq <= kept_seq] if commit.full else plan.tombs)
         if not target.created:
-            self._unwitnessed.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
+            self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
         target.created = True
         target.settled = commit.settled_end
         if plan.data:
@@ -503,11 +503,11 @@ class FileLog:
         self._parts, self._sealing, self._has_messages = [], None, False
         self._removals.forget_above(durable_seq)
 
-    # -- marks for the witness, and files
+    # -- marks for the high-water file, and files
 
     def take_marks(self) -> tuple[SegmentMark, ...]:
         """Return the segments that were made durable since the last time."""
-        marks, self._unwitnessed = self._unwitnessed, []
+        marks, self._unmarked = self._unmarked, []
         return tuple(marks)
 
     def marks(self) -> Iterator[SegmentMark]:

@@ -13,7 +13,7 @@ from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreError, StoreFullError
 from natsctl.store.file_commit import Commit, FileCommit, Host, Plan, Settled
 from natsctl.store.file_log import FileLog
-from natsctl.store.fsck import EXACT, StreamCheck, WitnessEntry
+from natsctl.store.fsck import EXACT, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Journal, MetaFile, MetaRecord, entry_of
 from natsctl.store.segment_file import SegmentCache
@@ -166,12 +166,12 @@ class FileStream:
         self.log.settle(commit, durable_seq)
         return StoreFullError("no space left on the store's disk") if commit.found_no_room else None
 
-    # -- marks for the witness, and files
+    # -- marks for the high-water file, and files
 
-    def witness_entry(self, whole: bool = False) -> WitnessEntry:
+    def high_water_entry(self, whole: bool = False) -> HighWaterEntry:
         """Return what is known to be synced, with every segment or with those that are new since the last time."""
         journal, marks = self._journal, self.log.take_marks()
-        return WitnessEntry(
+        return HighWaterEntry(
             self.stream_id,
             self.log.synced_seq,
             *self.log.synced_mark,
@@ -185,9 +185,9 @@ class FileStream:
             tuple(self.log.marks()) if whole else marks,
         )
 
-    def last_entry(self, nothing_waits: bool) -> WitnessEntry:
+    def last_entry(self, nothing_waits: bool) -> HighWaterEntry:
         """Return what is known to be synced at a stop: exactly what is there, if nothing failed or waits."""
-        entry = self.witness_entry(whole=True)
+        entry = self.high_water_entry(whole=True)
         return entry._replace(flags=EXACT) if nothing_waits and self.log.synced_to_the_end else entry
 
     def write_indexes(self, tail: bool) -> None:

@@ -23,13 +23,13 @@ MAGIC = 0x9E4C6A5B
 FILE_MAGIC = b"natsctl\x00"
 UNMARKED, MARKED = 1, 2
 """Formats of a file's header: without, and with the identity of its stream or store and the file's role."""
-SEGMENT_FILE, JOURNAL_FILE, WITNESS_FILE = 1, 2, 3
+SEGMENT_FILE, JOURNAL_FILE, HIGH_WATER_FILE = 1, 2, 3
 """Roles: what a file is, so that one is not taken for another that begins with the same numbers."""
 IDENTITY_BYTES = 12
 NO_IDENTITY = bytes(IDENTITY_BYTES)
 MASK = 0xFFFFFFFF
 
-MSG, ERASED, DELETES, FLOOR, ERASE, SEAL, JOURNAL, WITNESS, OPENED, CLEAN, GONE_STREAM = range(1, 12)
+MSG, ERASED, DELETES, FLOOR, ERASE, SEAL, JOURNAL, HIGH_WATER, OPENED, CLEAN, GONE_STREAM = range(1, 12)
 KINDS = range(MSG, GONE_STREAM + 1)
 
 HEAD = struct.Struct("<IIIBBHQQQ")

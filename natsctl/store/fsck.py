@@ -1,9 +1,9 @@
 """The read-only check of one stream's folder: what recovery will do, and why it would refuse. Nothing is written.
 
 The rules (docs/adr/0003): a tail that was never synced may be torn and will be cut; anything missing or altered below
-the highest sequence that some surviving frame, or the witness, says was synced is damage, and the stream is refused.
-Every file is judged by whose it says it is: one that another stream, another store or an earlier time left here is
-refused as damage is, or, where the stream has no use for it, reported and left alone.
+the highest sequence that some surviving frame, or the high-water file, says was synced is damage, and the stream is
+refused. Every file is judged by the identity in its header: one that another stream, another store or an earlier time
+left here is refused as damage is, or, where the stream has no use for it, reported and left alone.
 A frame half overwritten by an erasure is explained by its ERASE record, which lies further on, and is finished.
 """
 
@@ -28,7 +28,7 @@ from natsctl.store.subject_table import SubjectTable
 _SEGMENT = r"(\d{20})-(\d{1,9})\.seg"
 _INDEX = r"(\d{20})-(\d{1,9})\.idx"
 _JOURNAL = r"journal-(\d{1,9})\.log"
-_NEVER_IN_SEGMENTS = (frame.JOURNAL, frame.WITNESS)
+_NEVER_IN_SEGMENTS = (frame.JOURNAL, frame.HIGH_WATER)
 
 
 class SegmentMark(NamedTuple):
@@ -45,7 +45,7 @@ EXACT, FOREIGN, PARTIAL = 1, 2, 4
 not be named."""
 
 
-class WitnessEntry(NamedTuple):
+class HighWaterEntry(NamedTuple):
     """High-water mark of one stream: what was synced; without an identity it comes from an earlier version."""
 
     stream_id: int
@@ -120,8 +120,8 @@ class StreamCheck(msgspec.Struct):
     identity: bytes = frame.NO_IDENTITY
     """Identity that the header of each file must have, if it has any; none where it is not known."""
     meta_crc: int = 0
-    witnessed: bool = False
-    """Whether the witness says that all of the last segment and of the journal was synced."""
+    fully_synced: bool = False
+    """Whether the high-water file proves that all of the last segment and of the journal was synced."""
 
     @property
     def stream_id(self) -> int:
@@ -137,7 +137,7 @@ class StreamCheck(msgspec.Struct):
 def check_stream(
     disk: Disk,
     folder: str,
-    witness: WitnessEntry | None,
+    high_water: HighWaterEntry | None,
     max_frame_bytes: int,
     clean_stop: bool = False,
     indexes: bool = True,
@@ -149,10 +149,10 @@ def check_stream(
     `clean_stop` this holds for the last segment too. Without, every byte is.
     """
     check = StreamCheck(folder)
-    check.stopped_cleanly = clean_stop = clean_stop and witness is not None and witness.is_exact
+    check.stopped_cleanly = clean_stop = clean_stop and high_water is not None and high_water.is_exact
     names = disk.listdir(folder)
     segments, journals = sort_names(names, check)
-    _judge_meta(disk, check, names, witness, store)
+    _judge_meta(disk, check, names, high_water, store)
     covered = 0
     for at, (base, generation, name) in enumerate(segments):
         index_path, scan = index_name(base, generation), None
@@ -180,28 +180,32 @@ def check_stream(
         check.damage.append(f"{folder} holds no segment")
         return check
     _explain_erasures(check)
-    _judge_last(disk, check, witness)
+    _judge_last(disk, check, high_water)
     _find_floor(check)
     _judge_foreign(check)
     _judge_sealed(check)
-    _judge_marks(check, witness)
+    _judge_marks(check, high_water)
     if check.journal is not None:
-        _judge_journal(check, check.journal, witness)
-    elif witness is not None and witness.journal_end:
+        _judge_journal(check, check.journal, high_water)
+    elif high_water is not None and high_water.journal_end:
         check.damage.append(f"{folder}: the journal is missing")
     _leave_foreign_alone(disk, check)
-    check.witnessed = witness is not None and _covers_all(witness, check)
+    check.fully_synced = high_water is not None and _covers_all(high_water, check)
     return check
 
 
-def _covers_all(witness: WitnessEntry, check: StreamCheck) -> bool:
-    """Return whether nothing was written behind what the witness says was synced."""
+def _covers_all(high_water: HighWaterEntry, check: StreamCheck) -> bool:
+    """Return whether nothing was written behind what the high-water file says was synced."""
     last, journal = check.segments[-1], check.journal
-    if (witness.base, witness.generation, witness.end) != (int(last.name[:20]), last.generation, last.scan.size):
+    if (high_water.base, high_water.generation, high_water.end) != (
+        int(last.name[:20]),
+        last.generation,
+        last.scan.size,
+    ):
         return False
     if journal is None:
         return True
-    return (witness.journal_generation, witness.journal_end) == (journal.generation, journal.scan.size)
+    return (high_water.journal_generation, high_water.journal_end) == (journal.generation, journal.scan.size)
 
 
 def _read(disk: Disk, path: str) -> bytes:
@@ -212,11 +216,13 @@ def _read(disk: Disk, path: str) -> bytes:
         file.close()
 
 
-def _judge_meta(disk: Disk, check: StreamCheck, names: list[str], witness: WitnessEntry | None, store: bytes) -> None:
+def _judge_meta(
+    disk: Disk, check: StreamCheck, names: list[str], high_water: HighWaterEntry | None, store: bytes
+) -> None:
     """Read the meta file and find out whose it is, and of when."""
-    path, marked = f"{check.folder}/meta", witness is not None and witness.is_marked
-    if witness is not None and marked:
-        check.identity = witness.identity
+    path, marked = f"{check.folder}/meta", high_water is not None and high_water.is_marked
+    if high_water is not None and marked:
+        check.identity = high_water.identity
     if "meta" not in names:
         check.damage.append(f"{path} is missing")
         return
@@ -232,17 +238,17 @@ def _judge_meta(disk: Disk, check: StreamCheck, names: list[str], witness: Witne
         check.damage.append(f"{path} belongs to another store ({meta_record.store.hex()})")
     if meta_record.stream_id != check.stream_id:
         check.damage.append(f"{path} belongs to stream {meta_record.stream_id}")
-    if witness is None or not marked:
+    if high_water is None or not marked:
         check.identity = own
-    elif own != witness.identity:
+    elif own != high_water.identity:
         check.damage.append(f"{path} belongs to another stream than the one that stood here")
-    elif meta_record.version < witness.meta_version:
+    elif meta_record.version < high_water.meta_version:
         check.damage.append(
-            f"{path} is older than what was synced: version {meta_record.version}, not {witness.meta_version}"
+            f"{path} is older than what was synced: version {meta_record.version}, not {high_water.meta_version}"
         )
-    elif meta_record.version > witness.meta_version and check.stopped_cleanly:
+    elif meta_record.version > high_water.meta_version and check.stopped_cleanly:
         check.damage.append(f"{path} is newer than the clean stop of the store")
-    elif meta_record.version == witness.meta_version and check.meta_crc != witness.meta_crc:
+    elif meta_record.version == high_water.meta_version and check.meta_crc != high_water.meta_crc:
         check.damage.append(f"{path} is not the file that was synced")
 
 
@@ -457,26 +463,26 @@ def _judge_sealed(check: StreamCheck) -> None:
         expected = covers + 1 if covers is not None else None
 
 
-def _journal_salt(witness: WitnessEntry, generation: int) -> int:
-    """Return the salt of the journal that has come of the one that the witness knows."""
-    salt = witness.journal_salt
-    for later in range(witness.journal_generation + 1, generation + 1):
+def _journal_salt(high_water: HighWaterEntry, generation: int) -> int:
+    """Return the salt that the recorded journal has in a later generation: each rewrite derives it from the last."""
+    salt = high_water.journal_salt
+    for later in range(high_water.journal_generation + 1, generation + 1):
         salt = frame.next_salt(salt, later)
     return salt
 
 
-def _judge_marks(check: StreamCheck, witness: WitnessEntry | None) -> None:
-    """Hold the segments against those that the witness knows: none may be older, or another one."""
-    if witness is None or not witness.is_marked:
+def _judge_marks(check: StreamCheck, high_water: HighWaterEntry | None) -> None:
+    """Hold the segments against those that the high-water file knows: none may be older, or another one."""
+    if high_water is None or not high_water.is_marked:
         return
-    known = {mark.base: mark for mark in witness.segments}
+    known = {mark.base: mark for mark in high_water.segments}
     for found in check.segments:
         head, name = found.scan.head, f"{check.folder}/{found.name}"
         if head is None:
             continue
         mark = known.get(head.base)
         if mark is None:
-            if head.base <= witness.base and not witness.flags & PARTIAL:
+            if head.base <= high_water.base and not high_water.flags & PARTIAL:
                 check.damage.append(f"{name} was not among the segments of the stream")
             elif check.stopped_cleanly:
                 check.damage.append(f"{name} is newer than the clean stop of the store")
@@ -488,14 +494,14 @@ def _judge_marks(check: StreamCheck, witness: WitnessEntry | None) -> None:
             check.damage.append(f"{name} is newer than the clean stop of the store")
 
 
-def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) -> None:
+def _judge_last(disk: Disk, check: StreamCheck, high_water: HighWaterEntry | None) -> None:
     """Find where the log ends, and whether something that was synced lies beyond."""
     found = check.segments[-1]
     scan, name = found.scan, f"{check.folder}/{found.name}"
     base = int(found.name[:20])
     proven = max((f.scan.durable_seq for f in check.segments), default=0)
-    if witness is not None:
-        proven = max(proven, witness.synced_seq)
+    if high_water is not None:
+        proven = max(proven, high_water.synced_seq)
     before = ""
     if scan.packed:  # only what lies before another segment ever is
         check.damage.append(f"{name}: the segment after it is missing")
@@ -519,21 +525,21 @@ def _judge_last(disk: Disk, check: StreamCheck, witness: WitnessEntry | None) ->
     if check.last_seq < proven:
         check.damage.append(f"{name}: messages {check.last_seq + 1} to {proven} were synced and are missing or damaged")
     elif (
-        witness is not None
-        and (base, found.generation) == (witness.base, witness.generation)
-        and scan.end < witness.end
+        high_water is not None
+        and (base, found.generation) == (high_water.base, high_water.generation)
+        and scan.end < high_water.end
     ):
-        check.damage.append(f"{name}: synced bytes {scan.end} to {witness.end} are missing or damaged")
+        check.damage.append(f"{name}: synced bytes {scan.end} to {high_water.end} are missing or damaged")
     elif (
-        witness is not None
-        and witness.is_marked
+        high_water is not None
+        and high_water.is_marked
         and check.stopped_cleanly
-        and (base, found.generation) == (witness.base, witness.generation)
-        and scan.end > witness.end
+        and (base, found.generation) == (high_water.base, high_water.generation)
+        and scan.end > high_water.end
     ):
-        check.damage.append(f"{name}: bytes {witness.end} to {scan.end} are newer than the clean stop of the store")
-    elif witness is not None and witness.base > base:
-        check.damage.append(f"{check.folder}: the segment that begins with {witness.base} is missing")
+        check.damage.append(f"{name}: bytes {high_water.end} to {scan.end} are newer than the clean stop of the store")
+    elif high_water is not None and high_water.base > base:
+        check.damage.append(f"{check.folder}: the segment that begins with {high_water.base} is missing")
     elif before:
         check.notes.append(f"{before}; cut")
     at = bisect_right(scan.seqs, check.proven_seq)
@@ -572,7 +578,7 @@ def _find_floor(check: StreamCheck) -> None:
         check.damage.append(f"{check.folder}: segments with messages {check.floor} to {bases[below] - 1} are missing")
 
 
-def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | None) -> None:
+def _judge_journal(check: StreamCheck, found: Found, high_water: HighWaterEntry | None) -> None:
     scan, name = found.scan, f"{check.folder}/{found.name}"
     if scan.head is None or scan.head.generation != found.generation:
         check.damage.append(f"{name}: damaged header")
@@ -595,24 +601,28 @@ def _judge_journal(check: StreamCheck, found: Found, witness: WitnessEntry | Non
     if len(scan.records) < proven:
         first = len(scan.records) + 1
         check.damage.append(f"{name}: records {first} to {proven} were synced and are missing or damaged")
-    if witness is not None and (reason := _journal_conflict(check, found, witness)):
+    if high_water is not None and (reason := _journal_conflict(check, found, high_water)):
         check.damage.append(f"{name}{reason}")
     check.journal_rewrite_from = scan.records[proven - 1].end if 0 < proven <= len(scan.records) else 0
 
 
-def _journal_conflict(check: StreamCheck, found: Found, witness: WitnessEntry) -> str:
-    """Return what the journal contradicts of the witness, empty where nothing."""
-    scan, known = found.scan, (witness.journal_generation, witness.journal_end)
-    if not witness.journal_end:
-        newer = check.stopped_cleanly and witness.is_marked
+def _journal_conflict(check: StreamCheck, found: Found, high_water: HighWaterEntry) -> str:
+    """Return the contradiction between the journal and the high-water file, "" if there is none."""
+    scan, known = found.scan, (high_water.journal_generation, high_water.journal_end)
+    if not high_water.journal_end:
+        newer = check.stopped_cleanly and high_water.is_marked
         return " is newer than the clean stop of the store" if newer else ""
     if found.generation < known[0]:
         return f" is older than what was synced: generation {known[0]} is missing"
     same = found.generation == known[0]
-    if scan.head is not None and witness.journal_salt and scan.head.salt != _journal_salt(witness, found.generation):
+    if (
+        scan.head is not None
+        and high_water.journal_salt
+        and scan.head.salt != _journal_salt(high_water, found.generation)
+    ):
         return " is not the file that was synced"
     if same and scan.end < known[1]:
         return f": synced bytes {scan.end} to {known[1]} are missing or damaged"
-    if check.stopped_cleanly and witness.is_marked and (not same or scan.end > known[1]):
+    if check.stopped_cleanly and high_water.is_marked and (not same or scan.end > known[1]):
         return " is newer than the clean stop of the store"
     return ""

@@ -1,13 +1,14 @@
-"""High-water file (the witness): a small log of what was synced in all streams; it proves that a log was cut short.
+"""The high-water file, `WITNESS`: a small log of what was synced in all streams; it proves that a log was cut short.
 
-It is written only after the syncs it speaks of, at most once a second and at a clean stop; a log shorter than its
-witness is proof of damage. Its own damage means "no witness"; where there is no room for it the next attempt writes it
-anew. It also names each stream and its files, so that a stream whose folder or meta file is missing keeps its name, and
-a file that is older than what was synced, or another one, is known.
+An entry is written only after the syncs that it records, at most once a second and at a clean stop; a log that is
+shorter than its entry is damaged. Where the file itself is damaged its valid part is used; where there is no room for
+it, the next attempt rewrites it. It also names each stream and its files, so that a stream whose folder or meta file is
+missing keeps its name, and a file that is older than what was synced, or from another stream, is recognised.
 
-Its header carries the store's identity and the number of the run, the count of the store's starts. All that it says
-stays true as lower bounds, so an earlier witness that was put back does no harm once its mark of a clean stop, and
-what it does not mention, count for nothing: LOCK has the number of the run too. `Report` has the findings of a start.
+The header has the store's identity and the number of the run, a count of the store's starts. Entries are lower bounds
+and stay true, so an earlier copy that was put back does no harm: LOCK has the number of the run too, and where it is
+higher, the copy's mark of a clean stop and the absence of a stream are ignored. `RecoveryReport` has the findings of a
+start.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from natsctl.store import frame
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreDamagedError, StoreError
 from natsctl.store.file_commit import NO_SPACE, Commit, Committable, replace_file, write_all
-from natsctl.store.fsck import EXACT, PARTIAL, SegmentMark, WitnessEntry
+from natsctl.store.fsck import EXACT, PARTIAL, HighWaterEntry, SegmentMark
 from natsctl.store.subject_table import SubjectTable
 
 PATH = "WITNESS"
 UNMARKED_ENTRY = struct.Struct("<QQQQQQQ")
 """An entry of an earlier version."""
 ENTRY = struct.Struct("<QQQQQQQIQIB12sH")
-"""The numbers of a WitnessEntry, the stream's identity, and the length of its key, which follows; its segments then."""
+"""The numbers of a HighWaterEntry, the identity, and the length of the key; the key and the segments follow."""
 SEGMENT = struct.Struct("<QQII")
 """A SegmentMark."""
 COMPACT_BYTES = 1024 * 1024
-"""The file is written anew when it has grown this much beyond its last rewrite, and to twice its size at least."""
+"""The file is rewritten once it has grown by this much, and to at least twice its size, since its last rewrite."""
 
 
 class HighWaterMarks(NamedTuple):
-    """Content of the file: each stream's newest entry, the highest stream id ever given, the end of the last run."""
+    """Content of the file: each stream's newest entry, the highest stream id ever given, and how the last run ended."""
 
-    entries: dict[int, WitnessEntry]
+    entries: dict[int, HighWaterEntry]
     highest_id: int = 0
     clean_stop: bool = False
     note: str = ""
@@ -51,10 +52,10 @@ class HighWaterMarks(NamedTuple):
     """Streams that were deleted in that run."""
 
 
-def read_witness(disk: Disk, store: bytes) -> HighWaterMarks:
-    """Return what the witness of `store` says; nothing when there is none.
+def read_high_water(disk: Disk, store: bytes) -> HighWaterMarks:
+    """Return the content of the high-water file of `store`; empty marks if there is none.
 
-    Raises StoreDamagedError: it is another one's.
+    Raises StoreDamagedError if the file belongs to another store.
     """
     if not disk.exists(PATH):
         missing = "WITNESS is missing: what was synced is known from the streams' own files alone"
@@ -66,8 +67,8 @@ def read_witness(disk: Disk, store: bytes) -> HighWaterMarks:
         file.close()
     scan = frame.scan(data, len(data), SubjectTable())
     head = scan.head
-    if head is not None and head.is_marked and (head.identity, head.role) != (store, frame.WITNESS_FILE):
-        whose = f"store {head.identity.hex()}" if head.role == frame.WITNESS_FILE else f"stream {head.stream_id}"
+    if head is not None and head.is_marked and (head.identity, head.role) != (store, frame.HIGH_WATER_FILE):
+        whose = f"store {head.identity.hex()}" if head.role == frame.HIGH_WATER_FILE else f"stream {head.stream_id}"
         raise StoreDamagedError(
             f"WITNESS belongs to {whose}, and FORMAT says store {store.hex()}: put the right one back, or move it away "
             "to start without the proof of what was synced"
@@ -88,7 +89,7 @@ class _Reading:
     """The records of the file, taken one after the other."""
 
     def __init__(self) -> None:
-        self.entries: dict[int, WitnessEntry] = {}
+        self.entries: dict[int, HighWaterEntry] = {}
         self.segments: dict[int, dict[int, SegmentMark]] = {}
         self.gone: set[int] = set()
         self.clean, self.highest, self.began_at = False, 0, 0
@@ -98,7 +99,7 @@ class _Reading:
         self.clean = record.kind == frame.CLEAN
         if record.kind in (frame.OPENED, frame.CLEAN):
             self.began_at = self.began_at or record.offset
-        elif record.kind == frame.WITNESS:
+        elif record.kind == frame.HIGH_WATER:
             entry = _entry_of(record.payload)
             self.entries[entry.stream_id] = entry
             marks = self.segments.setdefault(entry.stream_id, {})
@@ -110,7 +111,7 @@ class _Reading:
             self.gone.add(record.seq)
             self.entries.pop(record.seq, None)
 
-    def whole(self, torn: bool) -> dict[int, WitnessEntry]:
+    def whole(self, torn: bool) -> dict[int, HighWaterEntry]:
         """Return the entries with all of their segments; of a `torn` file some may be missing."""
         return {
             stream_id: entry._replace(
@@ -120,25 +121,25 @@ class _Reading:
         }
 
 
-def _entry_of(payload: bytes) -> WitnessEntry:
+def _entry_of(payload: bytes) -> HighWaterEntry:
     if len(payload) == UNMARKED_ENTRY.size:
-        return WitnessEntry(*UNMARKED_ENTRY.unpack(payload))._replace(flags=EXACT)
+        return HighWaterEntry(*UNMARKED_ENTRY.unpack(payload))._replace(flags=EXACT)
     *fields, key_length = ENTRY.unpack_from(payload)
     end = ENTRY.size + key_length
     marks = map(SegmentMark._make, SEGMENT.iter_unpack(payload[end:]))
-    return WitnessEntry._make((*fields, payload[ENTRY.size : end].decode(), tuple(marks)))
+    return HighWaterEntry._make((*fields, payload[ENTRY.size : end].decode(), tuple(marks)))
 
 
-def _encode(entry: WitnessEntry, salt: int) -> bytes:
+def _encode(entry: HighWaterEntry, salt: int) -> bytes:
     """Return the frame of an entry."""
     key = entry.key.encode()
-    numbers = ENTRY.pack(*entry[: WitnessEntry._fields.index("key")], len(key))
+    numbers = ENTRY.pack(*entry[: HighWaterEntry._fields.index("key")], len(key))
     marks = b"".join(SEGMENT.pack(*mark) for mark in entry.segments)
-    return frame.encode(frame.WITNESS, entry.stream_id, 0, 0, salt, numbers + key + marks)
+    return frame.encode(frame.HIGH_WATER, entry.stream_id, 0, 0, salt, numbers + key + marks)
 
 
 def unmark_clean_stop(disk: Disk) -> None:
-    """Cut the mark of a clean stop off the file, which takes no room; the file must end with one. Raises OSError."""
+    """Cut the mark of a clean stop off the file, which must end with one; this works on a full disk. Raises OSError."""
     file = disk.open(PATH)
     try:
         file.truncate(file.size() - len(frame.encode(frame.CLEAN, 0, 0, 0, 1, b"")))
@@ -147,8 +148,8 @@ def unmark_clean_stop(disk: Disk) -> None:
         file.close()
 
 
-class WitnessCommit(Commit):
-    """Bytes to append to the witness, or its whole new content."""
+class HighWaterCommit(Commit):
+    """Bytes to append to the high-water file, or (`anew`) its whole new content."""
 
     __slots__ = ("_disk", "anew", "data", "file", "offset")
 
@@ -178,15 +179,15 @@ class WitnessCommit(Commit):
         self.file.sync()
 
 
-class Witness:
-    """The WITNESS file; committed like a stream."""
+class HighWaterFile:
+    """The file, open for appending; its commits are made like those of a stream."""
 
     def __init__(
         self,
         disk: Disk,
         salt: Callable[[], int],
         log: Callable[[str], None],
-        everything: Callable[[bool], Iterable[WitnessEntry]],
+        everything: Callable[[bool], Iterable[HighWaterEntry]],
         dirty: dict[Committable, None],
         finished: Callable[[list[int]], None],
     ) -> None:
@@ -196,7 +197,6 @@ class Witness:
         self._everything = everything
         self._dirty = dirty
         self._finished = finished
-        self._salt = salt
         self._head = frame.FileHead(salt(), 0, 0, 0, 0)
         self._file: File | None = None
         self._size = 0
@@ -204,21 +204,21 @@ class Witness:
         self._highest = 0
         self._in_flight = False
         self._failed = False
-        self.changed: dict[int, Callable[[], WitnessEntry]] = {}
+        self.changed: dict[int, Callable[[], HighWaterEntry]] = {}
         self.gone: dict[int, None] = {}
         self._taken_gone: list[int] = []
 
     def begin(self, store: bytes, run: int) -> None:
-        """Note whose the file is, before anything is written."""
-        self._head = frame.FileHead(self._head.salt, 0, 0, 0, run, store, frame.WITNESS_FILE)
+        """Set the store's identity and the number of the run for the header, before anything is written."""
+        self._head = frame.FileHead(self._head.salt, 0, 0, 0, run, store, frame.HIGH_WATER_FILE)
 
     @property
     def pending(self) -> bool:
-        """Return whether something waits to be witnessed."""
+        """Return whether there is something to record."""
         return bool(self.changed or self.gone) and not self._failed
 
-    def begin_commit(self) -> WitnessCommit | None:
-        """Take what changed; None when a commit is in flight or nothing is to do."""
+    def begin_commit(self) -> HighWaterCommit | None:
+        """Return the commit of what changed, None while one is in flight or if nothing has changed."""
         if self._in_flight:
             return None
         self._dirty.pop(self, None)
@@ -227,13 +227,13 @@ class Witness:
         self._in_flight = True
         return self._take(b"")
 
-    def final(self, highest_id: int) -> WitnessCommit:
+    def final(self, highest_id: int) -> HighWaterCommit:
         """Return the commit of everything and the mark of a clean stop."""
         self._begin_anew()
         self._highest = highest_id
         return self._take(frame.encode(frame.CLEAN, highest_id, 0, 0, self._head.salt, b""), exact=True)
 
-    def anew(self, highest_id: int) -> WitnessCommit:
+    def anew(self, highest_id: int) -> HighWaterCommit:
         """Return the commit that writes the whole file, at start-up."""
         self._begin_anew()
         self._highest = highest_id
@@ -244,7 +244,7 @@ class Witness:
         self._compact_at = 0
         self._head = self._head._replace(salt=self._salt())
 
-    def _take(self, tail: bytes, exact: bool = False) -> WitnessCommit:
+    def _take(self, tail: bytes, exact: bool = False) -> HighWaterCommit:
         anew = self._size >= self._compact_at
         self._highest = max((self._highest, *self.changed, *self.gone))
         if anew and not tail:
@@ -258,12 +258,12 @@ class Witness:
         self._taken_gone = list(self.gone)
         self.changed, self.gone = {}, {}
         if anew:
-            return WitnessCommit(self._disk, None, self._head.encode() + data + tail, 0, True)
-        return WitnessCommit(self._disk, self._file, data + tail, self._size, False)
+            return HighWaterCommit(self._disk, None, self._head.encode() + data + tail, 0, True)
+        return HighWaterCommit(self._disk, self._file, data + tail, self._size, False)
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
-        """Note the outcome; after a failure nothing more is witnessed until the next start."""
-        assert isinstance(commit, WitnessCommit)
+        """Record the outcome; after a failure other than a full disk nothing more is written until the next start."""
+        assert isinstance(commit, HighWaterCommit)
         self._in_flight = False
         self._file = commit.file or self._file
         if isinstance(error, OSError) and error.errno in NO_SPACE:
@@ -283,14 +283,14 @@ class Witness:
         self._finished(self._taken_gone)
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def refusal(key: str, reason: str) -> str:
-    """Return what is said of a stream that was refused."""
+    """Return the message about a stream that was refused."""
     return f"stream {key} is damaged and refused: {reason}"
 
 

@@ -27,5 +27,5 @@ class StoreOptions(msgspec.Struct, frozen=True):
     """Bytes that are compressed, and read, in one piece, where a stream asks for compression."""
     reserve_bytes: int = 1024 * 1024
     """Disk space held back so that deletes and purges still work when the disk is full."""
-    witness_interval_ns: int = 1_000_000_000
+    high_water_interval_ns: int = 1_000_000_000
     journal_sync_ns: int = 1_000_000_000

@@ -23,7 +23,7 @@ import msgspec
 from natsctl.store import frame, fsck
 from natsctl.store.disk import Disk
 from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
-from natsctl.store.fsck import Found, StreamCheck, WitnessEntry
+from natsctl.store.fsck import Found, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Entry, entry_of, inherited_identity
 from natsctl.store.message import StoredMessage
@@ -54,7 +54,7 @@ def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
         finally:
             file.close()
         notes.append(f"{folder}/{name}: an erasure at offset {offset} was finished")
-    if not check.clean or not (check.stopped_cleanly or check.witnessed):
+    if not check.clean or not (check.stopped_cleanly or check.fully_synced):
         last = check.segments[-1]
         _rewrite_tail(disk, f"{folder}/{last.name}", check.rewrite_from)
         if check.journal is not None:
@@ -246,7 +246,7 @@ class Salvage(msgspec.Struct):
                     yield frame.parse_message(source.data, offset), timed
 
 
-def read_refused(disk: Disk, folder: str, entry: WitnessEntry | None, max_frame_bytes: int, store: bytes) -> Salvage:
+def read_refused(disk: Disk, folder: str, entry: HighWaterEntry | None, max_frame_bytes: int, store: bytes) -> Salvage:
     """Return the readable content of a refused stream's folder; nothing is written. Raises OSError."""
     check = fsck.check_stream(disk, folder, entry, max_frame_bytes, False, False, store)
     meta_record = check.meta_record

@@ -1,8 +1,8 @@
-"""Work in steps: what may concern millions of messages is a generator that stops after each few of them.
+"""Work in steps: an operation that may concern millions of messages is a generator that yields after a few of them.
 
-Its caller decides when it goes on: the engine lets other work of the loop pass between two steps
-(`jetstream.work`), a start or a test calls `finish`. Between two steps the state is whole: every step is a change, or a
-look, that could have been asked for by itself.
+Its caller decides when it continues: the engine runs other work between two steps (`jetstream.work`), recovery and
+tests call `finish`. Between two steps the state is consistent: each step is a change or a query that could have been
+made by itself.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final, TypeAlias, TypeVar
 T = TypeVar("T")
 
 Steps: TypeAlias = Generator[int, None, T]
-"""Yields after each step its cost, as the messages that could have been looked at one by one; returns the result."""
+"""Yields the cost of each step, as the number of messages that could have been examined one by one meanwhile."""
 
 STEP: Final = 256
-"""Messages, subjects or entries that one step looks at one by one: about a millisecond."""
+"""Messages, subjects or entries that one step examines one by one: about a millisecond."""
 BULK_STEP: Final = 8192
-"""Messages that one step works on by whole columns, for about the same."""
+"""Messages that one step examines by whole columns: about a millisecond too."""
 
 
 def finish(steps: Steps[T]) -> T:
-    """Take every step and return the result."""
+    """Run all steps and return the result."""
     while True:
         try:
             next(steps)
@@ -32,7 +32,7 @@ def finish(steps: Steps[T]) -> T:
 
 
 def pieces(items: Sequence[T], size: int = 0) -> Iterator[Sequence[T]]:
-    """Yield a sequence in pieces, of a step's size unless another is given."""
+    """Yield slices of a sequence, `STEP` items long unless `size` is given."""
     size = size or STEP
     for start in range(0, len(items), size):
         yield items[start : start + size]

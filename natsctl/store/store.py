@@ -1,8 +1,9 @@
 """The store: every stream of one server, in one folder that one process holds.
 
 `open` recovers what is there; `create` and `delete` change `streams` at once and the disk with a commit. Whatever has
-work to commit is in `dirty`: streams, and the store's own witness and trash, all with begin_commit / run /
-finish_commit. What a policy or the witness postpones comes due at `next_deadline_ns`, where `run_timers` queues it.
+work to commit is in `dirty`: streams, and the store's own high-water file and trash, all with begin_commit / run /
+finish_commit. Syncs that a policy postpones, and the high-water file, are due at `next_deadline_ns`: `run_timers` then
+queues them.
 A stream's folder is named by a number that is never used twice; names are only ever file content.
 """
 
@@ -19,8 +20,15 @@ from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreDamagedError, StreamExistsError
 from natsctl.store.file_commit import NO_SPACE, Committable, write_all
 from natsctl.store.file_stream import FileStream
-from natsctl.store.fsck import FOREIGN, PARTIAL, StreamCheck, WitnessEntry, check_stream
-from natsctl.store.high_water import HighWaterMarks, RecoveryReport, Witness, read_witness, refusal, unmark_clean_stop
+from natsctl.store.fsck import FOREIGN, PARTIAL, HighWaterEntry, StreamCheck, check_stream
+from natsctl.store.high_water import (
+    HighWaterFile,
+    HighWaterMarks,
+    RecoveryReport,
+    read_high_water,
+    refusal,
+    unmark_clean_stop,
+)
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import MetaRecord
 from natsctl.store.layout import open_layout
@@ -36,7 +44,7 @@ __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 _FOLDER = r"s(\d{6,})"
 
 
-def _has_no_place(check: StreamCheck, marks: HighWaterMarks, entry: WitnessEntry | None) -> bool:
+def _has_no_place(check: StreamCheck, marks: HighWaterMarks, entry: HighWaterEntry | None) -> bool:
     """Return whether a folder is none of a stream of the store: a deleted one's, or one from elsewhere."""
     if entry is not None:
         return bool(entry.flags & FOREIGN)
@@ -67,15 +75,15 @@ class Store:
         self._monotonic_ns = monotonic_ns
         self._log = log
         self._cache = SegmentCache(disk, options.cache_bytes)
-        self._witness = Witness(disk, self._salt, log, self._entries, self.dirty, self._witnessed)
+        self._high_water = HighWaterFile(disk, self._salt, log, self._entries, self.dirty, self._high_water_written)
         self._trash = Trash(disk, self.dirty, log)
         self._lock: File | None = None
         self._next_id = 1
-        self._refused: dict[int, WitnessEntry] = {}
+        self._refused: dict[int, HighWaterEntry] = {}
         self._refused_ids: dict[str, list[int]] = {}
-        self._leaving: dict[str, int] = {}
-        self._parting: dict[int, StreamStore] = {}
-        """Deleted streams whose folders are still there, which the witness must not forget before."""
+        self._deleting_ids: dict[str, int] = {}
+        self._deleting: dict[int, StreamStore] = {}
+        """Deleted streams whose deletion is not committed yet: the high-water file still has their entries."""
         self.identity = frame.NO_IDENTITY
         self._run = 0
         self._unsynced: dict[StreamStore, int] = {}
@@ -84,7 +92,7 @@ class Store:
         self._open: dict[StreamStore, None] = {}
         self.stopped_cleanly = False
         """Whether what `open` found was closed."""
-        self._witness_due_ns = 0
+        self._high_water_due_ns = 0
 
     @property
     def healthy(self) -> bool:
@@ -115,7 +123,7 @@ class Store:
         report = RecoveryReport()
         self.identity = open_layout(self._disk, self._draw_identity, self.release_reserve)
         marks = self._read_marks(report)
-        witnessed, report.clean_stop = marks.entries, marks.clean_stop
+        known, report.clean_stop = marks.entries, marks.clean_stop
         gone = [name for name in self._disk.listdir("streams") if name.endswith(".gone")]
         trashed = {int(m[1]) for name in gone if (m := re.match(_FOLDER, name))}
         checks = self._check_all(marks, trashed, report)
@@ -132,15 +140,15 @@ class Store:
         refused = {
             stream_id: check for stream_id, check in checks.items() if check.damage and stream_id not in replaced
         }
-        for stream_id, entry in witnessed.items():
+        for stream_id, entry in known.items():
             if stream_id not in checks and stream_id not in trashed and not entry.flags & FOREIGN:
                 check = refused[stream_id] = StreamCheck(f"streams/s{stream_id:06d}")
                 check.damage.append(f"{check.folder} is missing")
         for stream_id, check in sorted(refused.items(), key=lambda item: item[1].is_foreign):
-            self._refuse(stream_id, check, witnessed.get(stream_id), report)
+            self._refuse(stream_id, check, known.get(stream_id), report)
         if not report.clean_stop:
             self._disk.fsync_dir("streams")
-        self._witness_start(marks, report)
+        self._high_water_start(marks, report)
         self._trash.add(gone)
         self._keep_reserve()
         self.damaged, self.stopped_cleanly = report.damaged, report.clean_stop
@@ -151,8 +159,8 @@ class Store:
         return report
 
     def _read_marks(self, report: RecoveryReport) -> HighWaterMarks:
-        """Return what the witness says, as far as it can be believed, and begin the next run."""
-        found = read_witness(self._disk, self.identity)
+        """Return the content of the high-water file, as far as it is of the last run, and begin the next run."""
+        found = read_high_water(self._disk, self.identity)
         run = self._run_in_lock()
         if run > found.run and self._disk.exists("WITNESS"):
             found = found._replace(clean_stop=False, is_complete=False)
@@ -163,11 +171,11 @@ class Store:
         if found.note:
             report.notes.append(found.note)
         self._run = max(run, found.run) + 1
-        self._witness.begin(self.identity, self._run)
+        self._high_water.begin(self.identity, self._run)
         return found
 
     def _run_in_lock(self) -> int:
-        """Return the number of the last run that wrote its witness, 0 where LOCK does not say so."""
+        """Return the number of the last run that wrote its high-water file, 0 where LOCK does not say so."""
         assert self._lock is not None
         try:
             store, run = self._lock.pread(64, 0).split()
@@ -176,14 +184,14 @@ class Store:
             return 0
 
     def _note_run_in_lock(self) -> None:
-        """Leave the number of this run where an older witness is known by it; that is never synced, nor needed."""
+        """Write the number of this run into LOCK, by which an older high-water file is recognised; it is not synced."""
         assert self._lock is not None
         with suppress(OSError):
             self._lock.pwrite(b"%s %020d\n" % (self.identity.hex().encode(), self._run), 0)
 
-    def _witness_start(self, marks: HighWaterMarks, report: RecoveryReport) -> None:
-        """Write the witness of this run; on a full disk into the reserve, or else keep the old one without its end."""
-        commit = self._witness.anew(self._next_id - 1)
+    def _high_water_start(self, marks: HighWaterMarks, report: RecoveryReport) -> None:
+        """Write the high-water file; on a full disk into the reserve, else keep the old one without its clean stop."""
+        commit = self._high_water.anew(self._next_id - 1)
         try:
             try:
                 commit.run()
@@ -196,10 +204,10 @@ class Store:
                 raise
             if marks.clean_stop:
                 unmark_clean_stop(self._disk)
-            self._witness.finish_commit(commit, error)
+            self._high_water.finish_commit(commit, error)
             report.notes.append("no space left on the store's disk: what is there is served, publishes are refused")
             return
-        self._witness.finish_commit(commit)
+        self._high_water.finish_commit(commit)
         self._note_run_in_lock()
 
     def _check_all(
@@ -231,7 +239,7 @@ class Store:
         for folder, error in self._disk.fsync_dirs(list(doubtful)).items():
             doubtful[folder].damage.append(f"{folder} can not be synced: {error}")
 
-    def _check(self, name: str, entry: WitnessEntry | None, clean_stop: bool) -> StreamCheck:
+    def _check(self, name: str, entry: HighWaterEntry | None, clean_stop: bool) -> StreamCheck:
         limit = self.options.max_frame_bytes
         try:
             return check_stream(self._disk, f"streams/{name}", entry, limit, clean_stop, True, self.identity)
@@ -240,7 +248,7 @@ class Store:
             check.damage.append(f"streams/{name} cannot be read: {error}")
             return check
 
-    def _refuse(self, stream_id: int, check: StreamCheck, entry: WitnessEntry | None, report: RecoveryReport) -> None:
+    def _refuse(self, stream_id: int, check: StreamCheck, entry: HighWaterEntry | None, report: RecoveryReport) -> None:
         """Keep the folder as it is and its name taken, by the folder's own where another holds it."""
         named = entry.key if entry is not None else ""
         if not named and check.meta_record is not None:
@@ -249,7 +257,7 @@ class Store:
         key = named if named and named not in self.streams and named not in report.damaged else folder
         report.damaged[key] = "; ".join(check.damage)
         self._refused_ids.setdefault(key, []).append(stream_id)
-        kept = entry or WitnessEntry(stream_id)
+        kept = entry or HighWaterEntry(stream_id)
         flags = kept.flags & PARTIAL | (FOREIGN if check.is_foreign else 0)
         self._refused[stream_id] = kept._replace(key=named, flags=flags)
 
@@ -303,11 +311,11 @@ class Store:
             for stream in self.streams.values():
                 if isinstance(stream.backing, FileStream):
                     stream.backing.write_indexes(tail=True)
-            self._witness_stop()
+            self._high_water_stop()
         for stream in self.streams.values():
             stream.backing.close_files()
         self._cache.close()
-        self._witness.close()
+        self._high_water.close()
         self._lock.close()
         self._lock = None
 
@@ -326,14 +334,14 @@ class Store:
                 error = caught
             task.finish_commit(commit, error)
 
-    def _witness_stop(self) -> None:
-        commit = self._witness.final(self._next_id - 1)
+    def _high_water_stop(self) -> None:
+        commit = self._high_water.final(self._next_id - 1)
         try:
             commit.run()
         except OSError as error:
-            self._witness.finish_commit(commit, error)
+            self._high_water.finish_commit(commit, error)
             return
-        self._witness.finish_commit(commit)
+        self._high_water.finish_commit(commit)
 
     # -- streams
 
@@ -353,7 +361,7 @@ class Store:
             memory = self.streams[key] = StreamStore(self, key, index, MemoryStream(index, meta))
             memory.request_sync()
             return memory
-        return self._make(key, meta, first_seq, self._leaving.get(key, 0))
+        return self._make(key, meta, first_seq, self._deleting_ids.get(key, 0))
 
     def delete(self, key: str) -> StreamStore:
         """Remove a stream from `streams` and return it: its on_durable is called once the deletion is durable."""
@@ -363,8 +371,8 @@ class Store:
             files.leave()
             stream.delete()
             if not files.left:
-                self._leaving[key] = files.stream_id
-                self._parting[files.stream_id] = stream
+                self._deleting_ids[key] = files.stream_id
+                self._deleting[files.stream_id] = stream
         else:
             stream.request_sync()
         return stream
@@ -431,8 +439,8 @@ class Store:
         self.faults[:] = [text for text in self.faults if text != refusal(key, reason)]
         for stream_id in ids:
             self._refused.pop(stream_id, None)
-            self._witness.gone[stream_id] = None
-        self._witness_when_due()
+            self._high_water.gone[stream_id] = None
+        self._high_water_when_due()
 
     # -- callbacks of streams
 
@@ -452,18 +460,18 @@ class Store:
             self._unsynced.setdefault(stream, self._monotonic_ns())
         else:
             self._unsynced.pop(stream, None)
-        self._witness.changed[files.stream_id] = files.witness_entry
-        self._witness_when_due()
+        self._high_water.changed[files.stream_id] = files.high_water_entry
+        self._high_water_when_due()
 
     def _forget(self, stream: StreamStore, stream_id: int) -> None:
-        if self._leaving.get(stream.key) == stream_id:
-            del self._leaving[stream.key]
-        self._parting.pop(stream_id, None)
+        if self._deleting_ids.get(stream.key) == stream_id:
+            del self._deleting_ids[stream.key]
+        self._deleting.pop(stream_id, None)
         self._unsynced.pop(stream, None)
         self._open.pop(stream, None)
-        self._witness.changed.pop(stream_id, None)
-        self._witness.gone[stream_id] = None
-        self._witness_when_due()
+        self._high_water.changed.pop(stream_id, None)
+        self._high_water.gone[stream_id] = None
+        self._high_water_when_due()
 
     def creation_failed(self, key: str, stream: Committable) -> None:
         """Forget a stream whose creation failed."""
@@ -489,35 +497,35 @@ class Store:
     def next_deadline_ns(self) -> int | None:
         """Return the monotonic time of the next `run_timers`, None when nothing waits."""
         due = [since + self._patience_ns for since in islice(self._unsynced.values(), 1)]
-        if self._witness.pending:
-            due.append(self._witness_due_ns)
+        if self._high_water.pending:
+            due.append(self._high_water_due_ns)
         return min(due, default=None)
 
     def run_timers(self) -> None:
-        """Queue what is due (witness, postponed syncs) in `dirty`."""
+        """Queue what is due (high-water file, postponed syncs) in `dirty`."""
         now = self._monotonic_ns()
         due = list(takewhile(lambda stream: self._unsynced[stream] + self._patience_ns <= now, self._unsynced))
         for stream in due:
             del self._unsynced[stream]
             stream.request_sync()
-        self._witness_when_due()
+        self._high_water_when_due()
 
-    def _witness_when_due(self) -> None:
+    def _high_water_when_due(self) -> None:
         now = self._monotonic_ns()
-        if self._witness.pending and now >= self._witness_due_ns:
-            self._witness_due_ns = now + self.options.witness_interval_ns
-            self.dirty[self._witness] = None
+        if self._high_water.pending and now >= self._high_water_due_ns:
+            self._high_water_due_ns = now + self.options.high_water_interval_ns
+            self.dirty[self._high_water] = None
 
-    def _entries(self, last: bool) -> Iterable[WitnessEntry]:
-        """Yield what the witness must know, at the `last` time of a run with whether it is exact."""
+    def _entries(self, last: bool) -> Iterable[HighWaterEntry]:
+        """Yield the entries of all streams; those of the `last` commit of a run are marked as exact where they are."""
         yield from self._refused.values()
-        for stream in (*self._parting.values(), *self.streams.values()):
+        for stream in (*self._deleting.values(), *self.streams.values()):
             files = stream.backing
             if isinstance(files, FileStream) and files.born and not files.left:
                 exact = last and stream.healthy and stream.all_durable
-                yield files.last_entry(exact) if last else files.witness_entry(whole=True)
+                yield files.last_entry(exact) if last else files.high_water_entry(whole=True)
 
-    def _witnessed(self, gone: list[int]) -> None:
+    def _high_water_written(self, gone: list[int]) -> None:
         if gone:
             self._trash.add([f"s{stream_id:06d}.gone" for stream_id in gone])
 

@@ -1,4 +1,4 @@
-"""Folders of deleted streams (`.gone`), removed after the witness has dropped the stream.
+"""Folders of deleted streams (`.gone`), removed after the high-water file has dropped the stream.
 
 Deleting renames within one folder, which is one step even where renames across folders are two. A stream that was
 refused at the start ends the same way, but only when an operator who knows of the damage asks for it; the store never

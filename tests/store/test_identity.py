@@ -11,7 +11,7 @@ from natsctl.store.errors import StoreDamagedError, StoreFormatError
 from natsctl.store.file_commit import write_all
 from natsctl.store.filters import ALL
 from natsctl.store.frame import FILE_HEAD_BYTES, parse_file_head
-from natsctl.store.high_water import read_witness
+from natsctl.store.high_water import read_high_water
 from tests.store.conftest import StoreHarness
 
 A, B = "streams/s000001", "streams/s000002"
@@ -152,7 +152,7 @@ def test_the_same_is_known_after_an_unclean_stop(kind):
         assert list(found) == ["$G/A"] and here in found["$G/A"], (source, found)
 
 
-def test_files_of_another_store_are_known_without_the_witness():
+def test_files_of_another_store_are_known_without_the_high_water_file():
     places = Places()
     for kind in KINDS:
         lab = Places().lab
@@ -164,7 +164,7 @@ def test_files_of_another_store_are_known_without_the_witness():
 
 
 def test_a_journal_is_no_segment_and_a_segment_no_journal():
-    for witnessed in (True, False):
+    for with_file in (True, False):
         lab = StoreHarness()
         lab.store = lab.open()
         fill(lab, "$G/A", count=5)
@@ -172,11 +172,11 @@ def test_a_journal_is_no_segment_and_a_segment_no_journal():
         segment, journal = path_of(image(lab), "last segment"), path_of(image(lab), "journal")
         for target, source in ((segment, journal), (journal, segment)):
             kept, data = contents(lab, target), contents(lab, source)
-            if not witnessed:
+            if not with_file:
                 lab.disk.unlink("WITNESS")
             put(lab, target, data)
             found = refused(lab)
-            assert target in found["$G/A"], (witnessed, target)
+            assert target in found["$G/A"], (with_file, target)
             put(lab, target, kept)
 
 
@@ -303,7 +303,7 @@ def test_a_foreign_file_that_the_stream_has_no_use_for_is_left_alone():
         lab.pump(store)
 
 
-def test_an_older_witness_is_known_and_its_clean_stop_is_not_believed():
+def test_an_older_high_water_file_is_known_and_its_clean_stop_is_not_believed():
     places = Places()
     lab = places.lab
     put(lab, "WITNESS", places.before["WITNESS"])
@@ -312,7 +312,7 @@ def test_an_older_witness_is_known_and_its_clean_stop_is_not_believed():
     assert any("WITNESS is older than the store's last run" in note for note in lab.report.notes)
 
 
-def test_the_witness_of_another_store_ends_the_start_and_is_left_alone():
+def test_the_high_water_file_of_another_store_ends_the_start_and_is_left_alone():
     places = Places()
     lab = places.lab
     put(lab, "WITNESS", places.other["WITNESS"])
@@ -402,13 +402,13 @@ def test_every_file_says_whose_it_is():
             assert parse_file_head(data[:FILE_HEAD_BYTES]).identity == mine
         elif path.endswith((".idx", "WITNESS")):
             assert mine in data[:100]
-    entries = read_witness(places.lab.disk, bytes.fromhex(store)).entries
+    entries = read_high_water(places.lab.disk, bytes.fromhex(store)).entries
     assert [entry.key for entry in entries.values()] == ["$G/A", "$G/B"]
 
 
 def test_removals_alone_are_synced_by_a_stop_under_a_relaxed_policy():
     lab = StoreHarness()
-    lab.options = lab.options.__class__(segment_bytes=2048, reserve_bytes=0, sync=10**12, witness_interval_ns=0)
+    lab.options = lab.options.__class__(segment_bytes=2048, reserve_bytes=0, sync=10**12, high_water_interval_ns=0)
     store = lab.open()
     stream = store.create("$G/A", b"meta")
     lab.fill(store, stream, 5)
@@ -493,13 +493,13 @@ def test_the_floor_of_a_foreign_segment_hides_no_messages():
 def test_segments_that_are_about_to_go_are_named_until_they_have_gone(lab):
     store = lab.store = lab.open()
     stream = fill(lab, "$G/A")
-    bases = [mark.base for mark in stream.backing.witness_entry(whole=True).segments]
+    bases = [mark.base for mark in stream.backing.high_water_entry(whole=True).segments]
     assert len(bases) >= 2
     for seq in range(stream.first_seq, bases[1]):
         stream.remove(seq)
     commit = stream.begin_commit()  # in flight: nothing on the disk says yet that the first segment goes
-    assert [mark.base for mark in stream.backing.witness_entry(whole=True).segments] == bases
+    assert [mark.base for mark in stream.backing.high_water_entry(whole=True).segments] == bases
     commit.run()
     stream.finish_commit(commit)
     lab.pump(store)
-    assert [mark.base for mark in stream.backing.witness_entry(whole=True).segments] == bases[1:]
+    assert [mark.base for mark in stream.backing.high_water_entry(whole=True).segments] == bases[1:]

@@ -20,25 +20,25 @@ def syncs(lab, since):
     return lab.disk.calls[since:].count("sync")
 
 
-def test_a_start_after_a_kill_syncs_no_stream_of_which_the_witness_tells_all(lab):
+def test_a_start_after_a_kill_syncs_no_stream_that_the_high_water_file_proves_whole(lab):
     made(lab, 20)
     since = len(lab.disk.calls)
     again = lab.open()
-    assert syncs(lab, since) == 1  # the witness of this run
+    assert syncs(lab, since) == 1  # the high-water file of this run
     assert [again.streams[f"$G/S{number}"].messages for number in range(20)] == [1] * 20
 
 
-def test_what_was_written_after_the_witness_is_synced_again(lab):
+def test_what_was_written_after_the_high_water_file_is_synced_again(lab):
     store = made(lab, 20)
     stream = store.streams["$G/S7"]
     stream.append(b"s", b"", b"more", 2)
     stream.begin_commit().run()
     since = len(lab.disk.calls)
     lab.open()
-    assert syncs(lab, since) == 3  # segment and journal of that stream, and the witness
+    assert syncs(lab, since) == 3  # segment and journal of that stream, and the high-water file
 
 
-def test_a_journal_that_is_longer_than_the_witness_tells_is_synced_again(lab):
+def test_a_journal_that_is_longer_than_the_high_water_file_says_is_synced_again(lab):
     store = made(lab, 2)
     stream = store.streams["$G/S1"]
     stream.append_record(1, b"more")

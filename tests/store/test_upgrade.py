@@ -120,7 +120,7 @@ def test_files_get_their_marks_as_they_are_written(old):
 
 
 @pytest.mark.parametrize("kind", ["journal-0.log", "00000000000000000001-0.seg", "meta"])
-def test_files_without_marks_are_judged_by_the_witness(old, kind):
+def test_files_without_marks_are_judged_by_the_high_water_file(old, kind):
     path, _ = old
     closed(path)
     streams = path / "jetstream" / "streams"
@@ -140,7 +140,7 @@ def test_a_file_without_marks_is_refused_where_newer_ones_have_them(old):
     (path / "jetstream" / "WITNESS").unlink()
     (folder / "journal-1.log").unlink()
     (folder / "journal-0.log").write_bytes(kept)
-    assert not closed(path).damaged  # without the witness an earlier generation of its own cannot be told
+    assert not closed(path).damaged  # without the high-water file an earlier generation of its own cannot be recognised
     head = parse_file_head(kept[:FILE_HEAD_BYTES])._replace(generation=1)
     (path / "jetstream" / "WITNESS").unlink()
     (folder / "journal-0.log").unlink()
