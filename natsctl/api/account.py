@@ -6,7 +6,7 @@ from natsctl.api.model import Int, Int64, Model, Uint64, off, zero
 
 
 class AccountLimits(Model):
-    """Limits of an account or tier; -1 means without limit."""
+    """Limits of an account or tier, sizes in bytes; -1 for no limit."""
 
     max_memory: Int64 = field(default_factory=zero)
     max_storage: Int64 = field(default_factory=zero)
@@ -19,7 +19,7 @@ class AccountLimits(Model):
 
 
 class ApiStats(Model):
-    """Number of API requests, and of those that were answered with an error."""
+    """Numbers of API requests: all, answered with an error, and not answered yet (`inflight`)."""
 
     level: Int = field(default_factory=zero)
     total: Uint64 = field(default_factory=zero)
@@ -28,7 +28,7 @@ class ApiStats(Model):
 
 
 class Tier(Model):
-    """Use and limits of one tier of an account."""
+    """Usage and limits of one tier of an account; sizes in bytes."""
 
     memory: Uint64 = field(default_factory=zero)
     storage: Uint64 = field(default_factory=zero)
@@ -40,7 +40,7 @@ class Tier(Model):
 
 
 class AccountInfo(Tier):
-    """Use and limits of an account; sizes in bytes."""
+    """Usage and limits of an account, and of its tiers by name."""
 
     domain: str = ""
     api: ApiStats = field(default_factory=lambda: ApiStats())
@@ -56,4 +56,4 @@ UNLIMITED = AccountLimits(
     memory_max_stream_bytes=-1,
     storage_max_stream_bytes=-1,
 )
-"""The limits of an account without any; treat as constant."""
+"""The limits of an account without limits; not to be modified."""

@@ -1,8 +1,8 @@
 """Normalisation and validation of consumer configurations, and the fields that an update may change.
 
-`normalise` sets the defaults of fields that were not given in a config of its own, so that a refusal leaves nothing
-behind. The order of `CHECKS` is that of nats-server: of two mistakes a client gets the same one. A refused change is
-10012 with the text of the first field that may not change, a deliver subject in use is 10013. Source:
+`normalise` sets the defaults in the config that it is given: callers pass a `copy`, so that a refusal leaves nothing
+behind. The order of `CHECKS` is that of nats-server: of two mistakes a client is shown the same one. A refused change
+is error 10012 with the text of the first field that may not change, a deliver subject in use is 10013. Source:
 docs/compatibility.md#consumer-configuration and docs/compatibility.md#consumer-updates.
 """
 
@@ -32,6 +32,9 @@ DEFAULT_INACTIVE_THRESHOLD_NS: Final = 5 * SECOND
 DEFAULT_PIN_NS: Final = 2 * MINUTE
 FLOW_CONTROL_HEARTBEAT_NS: Final = SECOND
 """Idle heartbeat of a consumer whose acks are flow control answers: the only one nats-server allows."""
+MIN_HEARTBEAT_NS: Final = 100 * MILLISECOND
+MAX_DESCRIPTION_BYTES: Final = 4096
+MAX_METADATA_BYTES: Final = 128 * 1024
 
 _MINIMA: Final = (
     ("max_waiting", 0),
@@ -43,11 +46,11 @@ _MINIMA: Final = (
     ("inactive_threshold", 0),
     ("priority_timeout", 0),
 )
-"""Fields whose lower values mean the one given here."""
+"""Fields with their minimum, to which lower values are raised."""
 
 
 class ConsumerBounds(NamedTuple):
-    """Limits of server and account; 0 = no limit."""
+    """Limits of the server and the account; 0 for no limit."""
 
     max_ack_pending: int = 0
     max_request_batch: int = 0
@@ -70,17 +73,17 @@ def needs_ack(config: ConsumerConfig) -> bool:
 
 
 def is_durable(config: ConsumerConfig) -> bool:
-    """Return whether the consumer is kept without subscribers by default."""
+    """Return whether the consumer is durable: kept while no client uses it, unless it has an inactive threshold."""
     return bool(config.durable_name)
 
 
 def pause_until_ns(config: ConsumerConfig) -> int:
-    """Return until when the consumer is paused, ns since the epoch, 0 for never."""
+    """Return the end of the consumer's pause, ns since the epoch; 0 if it is not paused."""
     return 0 if is_zero(config.pause_until) else parse_time(config.pause_until or "")
 
 
 def sample_percent(config: ConsumerConfig) -> int:
-    """Return how many of a hundred acks give a metric."""
+    """Return the percentage of acks for which a metric is published."""
     return min(int(config.sample_freq.removesuffix("%") or 0), 100)
 
 
@@ -88,7 +91,7 @@ def normalise(
     config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds, pedantic: bool = False
 ) -> ApiError | None:
     """Fill in defaults in place; with `pedantic`, return the error for the first value that would be corrected."""
-    text = raise_to_least(config, pedantic) or _default_acks(config, stream, bounds, pedantic)
+    text = raise_to_minimum(config, pedantic) or _default_acks(config, stream, bounds, pedantic)
     if text:
         return error(ErrCode.PEDANTIC, err=text)
     if not config.deliver_subject and not config.max_batch and bounds.max_request_batch > 0:
@@ -106,8 +109,8 @@ def normalise(
     return None
 
 
-def raise_to_least(config: ConsumerConfig, pedantic: bool) -> str:
-    """Correct values that are lower than they can be; return the refusal of a pedantic request, or ""."""
+def raise_to_minimum(config: ConsumerConfig, pedantic: bool) -> str:
+    """Raise values below their minimum; return the refusal of a pedantic request, or ""."""
     if pedantic and config.max_deliver < -1:
         return "max_deliver must be set to -1"
     if config.max_deliver == 0 or config.max_deliver < -1:
@@ -143,17 +146,10 @@ def _default_acks(config: ConsumerConfig, stream: StreamConfig, bounds: Consumer
 
 
 def default_threshold(config: ConsumerConfig, durable: bool) -> None:
-    """Set the default inactivity threshold of an ephemeral consumer.
-
-    In an update `durable` is that of the existing one.
-    """
+    """Set the default inactive threshold of an ephemeral consumer; in an update `durable` is the existing one's."""
     if not durable and config.inactive_threshold <= 0:
         config.inactive_threshold = DEFAULT_INACTIVE_THRESHOLD_NS
 
-
-MIN_HEARTBEAT_NS: Final = 100 * MILLISECOND
-MAX_DESCRIPTION_BYTES: Final = 4096
-MAX_METADATA_BYTES: Final = 128 * 1024
 
 _BAD_NAME: Final = "can not contain '.', '*', '>', '\\', '/'"
 _GROUP_NAME: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
@@ -192,7 +188,7 @@ def _check_waits(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerB
 
 
 def _check_flow_acks(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
-    """Return the fault of ack policy flow_control: it needs flow control, and excludes settings of other acks."""
+    """Return the error of ack policy flow_control: it needs flow control, and excludes the settings of other acks."""
     if config.ack_policy is not AckPolicy.FLOW_CONTROL:
         return None
     if not config.deliver_subject:
@@ -208,7 +204,9 @@ def _check_flow_acks(config: ConsumerConfig, stream: StreamConfig, bounds: Consu
     return error(ErrCode.CONSUMER_ACK_FC_REQUIRES_NO_MAX_DELIVER) if config.max_deliver > 0 else None
 
 
-def _check_texts(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
+def _check_backoff_and_description(
+    config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds
+) -> ApiError | None:
     if config.backoff and config.max_deliver != -1 and len(config.backoff) > config.max_deliver:
         return error(ErrCode.CONSUMER_MAX_DELIVER_BACKOFF)
     if len(config.description.encode()) > MAX_DESCRIPTION_BYTES:
@@ -286,7 +284,7 @@ def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: Consume
 
 
 def _tree_of(patterns: Iterable[str]) -> dict[str, Any]:
-    """Return patterns as a tree of their tokens; one that ends at a node stands there under ""."""
+    """Return patterns as a tree of their tokens; the node at which a pattern ends has it under the key ""."""
     root: dict[str, Any] = {}
     for pattern in patterns:
         node = root
@@ -328,7 +326,7 @@ def _check_start(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerB
 
 
 def _start_fault(config: ConsumerConfig) -> str:
-    """Return the fault between the deliver policy and the start that it needs or cannot have, or ""."""
+    """Return the conflict between the deliver policy and the given start, or ""."""
     policy, seq, at = config.deliver_policy, config.opt_start_seq, config.opt_start_time
     if policy is DeliverPolicy.BY_START_SEQUENCE:
         if not seq:
@@ -352,7 +350,7 @@ def _check_sampling(config: ConsumerConfig, stream: StreamConfig, bounds: Consum
 
 
 def sampling_fault(text: str) -> str:
-    """Return Go's text for a sample_freq that is no whole number with an optional percent sign, "" for a good one."""
+    """Return Go's error for a sample_freq that is not a whole number with an optional percent sign, "" if it is one."""
     digits = text.removesuffix("%")
     if not text:
         return ""
@@ -396,7 +394,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     _check_replicas,
     _check_waits,
     _check_flow_acks,
-    _check_texts,
+    _check_backoff_and_description,
     _check_delivery,
     _check_limits,
     _check_direct,
@@ -423,7 +421,7 @@ _FIXED: Final = (
 
 
 def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> ApiError | None:
-    """Return why `old` cannot become `new`, or None; `bound` says that the old deliver subject has a subscriber."""
+    """Return why `old` cannot become `new`, or None; `bound`: the old deliver subject has a subscriber."""
     for name, text in _FIXED:
         if _value(old, name) != _value(new, name):
             return error(ErrCode.CONSUMER_CREATE, err=text)
@@ -440,7 +438,7 @@ def check_update(old: ConsumerConfig, new: ConsumerConfig, bound: bool) -> ApiEr
 
 
 def _value(config: ConsumerConfig, name: str) -> object:
-    """Return a field as it is compared: times by their instant, an invalid one as it is."""
+    """Return a field's value for a comparison: a time as its instant, unless it is invalid."""
     value = getattr(config, name)
     if name != "opt_start_time" or value is None:
         return value

@@ -1,7 +1,7 @@
 """Durations, byte sizes and counts as people write them.
 
-Durations are Go's (`1h2m3.5s`, units ns us µs ms s m h) and, as the command line has always allowed, d (24 h), w (7 d),
-M (30 d) and y (365 d). Sizes take K M G T P E, alone or as KB / KiB (always powers of 1024).
+Durations are Go's (`1h2m3.5s`, units ns us µs ms s m h) with the units of the `nats` tool too: d (24 h), w (7 d),
+M (30 d), y and Y (365 d). Sizes take K M G T P E, alone or as KB / KiB (always powers of 1024).
 """
 
 import re
@@ -37,12 +37,12 @@ _DURATION_MAX: Final = 2**63 - 1
 _DIGITS: Final = r"[0-9]{1,20}"
 _PART: Final = rf"({_DIGITS})?(?:\.([0-9]{{0,30}}))?(ns|us|µs|μs|ms|[smhdwMyY])"
 _SIZE: Final = rf"({_DIGITS})(?:\.([0-9]{{1,18}}))?\s*(?:([KMGTPE])(?:i?B)?|B)?"
-"""Compiled when first used, as others here are too: a server starts without."""
+"""Patterns are compiled when they are first used: a server can start without them."""
 _SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def parse_duration(text: str) -> int:
-    """Return the nanoseconds that `text` spells; raises ValueError with a reason for a person.
+    """Return the nanoseconds of a duration; raises ValueError with a reason for the user.
 
     "0" needs no unit; "" is refused; a leading "-" makes the whole negative.
     """
@@ -97,7 +97,7 @@ def _decimal(value: int, unit: int) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes that `text` spells; raises ValueError with a reason. "-1" (no limit) is taken as it is."""
+    """Return the bytes of a size, -1 for "-1" (no limit); raises ValueError with a reason for the user."""
     body = text.strip()
     if body == "-1":
         return -1
@@ -114,7 +114,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_length(text: str) -> int:
-    """Return the nanoseconds of a duration that is not below zero; raises ValueError."""
+    """Return the nanoseconds of a duration that is not negative; raises ValueError with a reason for the user."""
     ns = parse_duration(text)
     if ns < 0:
         raise ValueError(f"expected a duration that is not negative, got {text!r}")
@@ -127,7 +127,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def format_size(size: int) -> str:
-    """Return `size` in binary units with at most one digit after the point below ten: "13 MiB", "1.5 KiB"."""
+    """Return `size` in binary units, below ten with one decimal: "13 MiB", "1.5 KiB"."""
     value = abs(size)
     sign = "-" if size < 0 else ""
     if value < 1024:

@@ -229,7 +229,7 @@ def history(
 
 
 Count = Annotated[
-    int, typer.Option("--count", metavar="N", help="end after N of them, 0 for never", min=0, show_default=False)
+    int, typer.Option("--count", metavar="N", help="end after N entries, 0 for never", min=0, show_default=False)
 ]
 Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without changes")]
 

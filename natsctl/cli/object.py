@@ -237,7 +237,7 @@ def get(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Fetch an object into a file, whose name is the last part of the object's.
+    """Fetch an object into a file, named by the last part of the object's name.
 
     It is written under another name and takes its own when size and digest are right. Links are followed.
     """

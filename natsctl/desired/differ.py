@@ -1,4 +1,8 @@
-"""Comparison of one asset with its document by the server's rules."""
+"""Comparison of one asset with its document by the server's rules.
+
+A document mentions some fields; `merged` puts these onto the live configuration. Both are then normalised as the server
+would, and the differences of the compared fields make a `Change`, or its refusal.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +62,12 @@ def removal_of(live: LiveAsset) -> Change:
         consumer=key.consumer,
         before=without_server_made(live.config),
     )
-    hold(change, live)
+    record_contents(change, live)
     return change
 
 
-def hold(change: Change, live: LiveAsset) -> None:
-    """Record what is lost with an asset."""
+def record_contents(change: Change, live: LiveAsset) -> None:
+    """Set the messages and bytes that are lost if the asset is removed."""
     state = live.info.get("state") or {}
     change.messages, change.bytes = int(state.get("messages") or 0), int(state.get("bytes") or 0)
 
@@ -81,24 +85,24 @@ def refuse_removal(change: Change, live: LiveAsset, owner: str, adopt: bool) -> 
 Config = dict[str, Any]
 
 BAGS: Final = ("metadata", "consumer_limits")
-"""Objects whose keys are independent of each other."""
+"""Objects that are compared key by key."""
 EXCLUDES: Final[dict[str, tuple[str, ...]]] = {
     "filter_subject": ("filter_subjects",),
     "filter_subjects": ("filter_subject",),
     "mirror": ("subjects", "sources"),
     "deliver_policy": ("opt_start_seq", "opt_start_time"),
 }
-"""Fields with those that a server refuses beside them."""
+"""Fields, each with those that a server refuses together with it."""
 _NAMES: Final = frozenset(("name", "durable_name"))
 _FOLLOWING: Final = frozenset(("duplicate_window", *LIMITED))
-"""Fields that are lowered with a limit of another field, even where their value was chosen."""
+"""Fields that have to be lowered when the limit that another field sets is."""
 SEALING: Final = ("sealed", "max_age", "discard", "deny_delete", "deny_purge", "allow_rollup_hdrs")
 """Fields that cannot change any more once a stream is sealed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A configuration without labels, and its fields that are compared with the live asset."""
+    """A desired configuration without labels, and the fields in which it is compared with the live asset."""
 
     config: Config
     compared: frozenset[str]
@@ -113,13 +117,13 @@ def created(one: DesiredAsset) -> Merged:
 
 
 def as_created(documents: DocumentSet) -> DocumentSet:
-    """Return the same documents with the whole configurations that a creation sends."""
+    """Return the documents with the complete configurations that a creation sends."""
     wanted = {key: replace(one, config=created(one).config) for key, one in documents.wanted.items()}
     return replace(documents, wanted=wanted)
 
 
 def merged(one: DesiredAsset, has: Mapping[str, Any]) -> Merged:
-    """Return the desired configuration of an asset that exists as `has`."""
+    """Return the desired configuration of an asset whose live one is `has`."""
     config = without_labels(without_server_made(has))
     compared = set(one.mentioned)
     for name in one.nulls - one.at_creation:
@@ -140,7 +144,7 @@ def merged(one: DesiredAsset, has: Mapping[str, Any]) -> Merged:
 
 
 def _bag(one: DesiredAsset, name: str, has: Any, value: Any) -> Any:
-    """Return an object with the keys that a document mentions, and the other live ones."""
+    """Return an object with the keys that a document mentions, and the other keys as they are live."""
     if not isinstance(value, Mapping) or not isinstance(has or {}, Mapping):
         return value
     has = has or {}
@@ -153,9 +157,9 @@ def _bag(one: DesiredAsset, name: str, has: Any, value: Any) -> Any:
 def attempted(one: DesiredAsset, has: Mapping[str, Any], around: ServerContext) -> Iterator[Merged]:
     """Return the configurations to try in turn for a live asset, until a server would accept one.
 
-    A server refuses some of its own defaults beside new values: a window of duplicates that is longer than messages are
-    kept, or the limit of waiting pulls of a consumer that is to push. So the second is without these, and the third
-    without values that follow other limits, unless a document mentions them.
+    A server refuses some of its own defaults together with new values: a duplicate window above the new `max_age`, or
+    `max_waiting` of a consumer that becomes a push consumer. So the second one lacks the server's defaults, and the
+    third also the values that follow other limits, except those that a document mentions.
     """
     found = merged(one, has)
     yield found
@@ -167,7 +171,7 @@ def attempted(one: DesiredAsset, has: Mapping[str, Any], around: ServerContext) 
 
 
 def _filled(one: DesiredAsset, bare: Config, around: ServerContext) -> Config:
-    """Return the configuration as a server would keep it, or that of an empty one where it refuses it."""
+    """Return the configuration as a server would normalise it, or, if it would refuse it, that of the name alone."""
     for part in (bare, {name: bare[name] for name in _NAMES & bare.keys()}):
         try:
             return normalised(one.key, part, around)
@@ -181,10 +185,10 @@ def _without(found: Merged, dropped: Set[str]) -> Merged:
     return replace(found, config=config, compared=found.compared | dropped)
 
 
-def is_plainly_so(one: DesiredAsset, has: Mapping[str, Any]) -> bool:
-    """Return whether all that a document mentions is live exactly as written.
+def is_literally_equal(one: DesiredAsset, has: Mapping[str, Any]) -> bool:
+    """Return whether every field that a document mentions has this very value in the live configuration.
 
-    Most assets are, most of the time; for the others the normalised configurations are compared.
+    This is the quick check for most assets; for the others the normalised configurations are compared.
     """
     if one.nulls:
         return False
@@ -201,7 +205,7 @@ def is_plainly_so(one: DesiredAsset, has: Mapping[str, Any]) -> bool:
 
 
 def held_by_seal(one: DesiredAsset, has: Mapping[str, Any]) -> list[str]:
-    """Return the fields that a document would change, and that a sealed stream keeps for good."""
+    """Return the fields that a document would change although the stream is sealed."""
     if not has.get("sealed") or one.key.consumer or one.config.get("sealed"):
         return []
     own = one.kind is Kind.STREAM
@@ -233,7 +237,7 @@ class Differ:
         self._consumers: dict[str, list[AssetKey]] = defaultdict(list)
 
     def stream(self, name: str) -> StreamConfig | None:
-        """Return a stream of the account as it will be, or as it is where no document describes it."""
+        """Return a stream as it will be, or as it is if no document describes it."""
         if name not in self._streams:
             key = AssetKey(name)
             config = self._will_be(key)
@@ -261,7 +265,7 @@ class Differ:
         """Return the change that an asset needs, None for none; `above` is the change of a consumer's stream."""
         live = self.live_state.assets.get(one.key)
         anew = above is not None and above.action is Action.REPLACE
-        if live is not None and not anew and (one.create_only or self._is_plainly_so(live, one)):
+        if live is not None and not anew and (one.create_only or self._is_unchanged(live, one)):
             return None
         attempts = [created(one)] if live is None else attempted(one, live.config, self.around)
         for wanted in attempts:
@@ -274,21 +278,21 @@ class Differ:
                 break
         new = without_passed_pause(new, self.live_state.now_ns)
         if refusal is not None:
-            return self._refused_unless_so(change, one, live, new, wanted, refusal.description)
+            return self._refused_unless_equal(change, one, live, new, wanted, refusal.description)
         if live is None:
             return self._checked_creation(change)
         if anew:
-            return self._made_anew(change, one, live, new, wanted)
+            return self._recreation(change, one, live, new, wanted)
         return self._comparison(change, one, live, new, wanted)
 
-    def _is_plainly_so(self, live: LiveAsset, one: DesiredAsset) -> bool:
-        """Return whether no change is needed, as far as can be seen without normalising anything."""
+    def _is_unchanged(self, live: LiveAsset, one: DesiredAsset) -> bool:
+        """Return True if no change is needed, as far as that is known without normalising anything."""
         if self.adopt or not self.able.keeps_metadata:
             return False
         if one.key.consumer and (self._will_be(one.key.origin) or {}).get("consumer_limits"):
-            return False  # the limits of its stream may lower what it has
+            return False  # the limits of its stream may lower its values
         has = live.info.get("config") or {}
-        return is_protected(has) is one.protect and is_plainly_so(one, has)
+        return is_protected(has) is one.protect and is_literally_equal(one, has)
 
     def _creation(self, one: DesiredAsset, config: Config) -> Change:
         keeps = self.able.keeps_metadata
@@ -312,10 +316,10 @@ class Differ:
             change.action, change.before = Action.UPDATE, without_server_made(live.config)
         return change
 
-    def _refused_unless_so(
+    def _refused_unless_equal(
         self, change: Change, one: DesiredAsset, live: LiveAsset | None, new: Config, wanted: Merged, reason: str
     ) -> Change | None:
-        """Refuse a configuration that the server refuses, unless a server of another version has it exactly so."""
+        """Refuse what this server would refuse, unless it is the live configuration, made by another server version."""
         if live is not None:
             self._differ(change, one, live, new, wanted)
             if not change.differences:
@@ -323,7 +327,7 @@ class Differ:
         return self._refused(change, live, reason)
 
     def _checked_creation(self, change: Change) -> Change:
-        """Refuse to create an asset that cannot be created here."""
+        """Return the creation, refused if it cannot succeed on this account."""
         key, config = change.key, change.config or {}
         if change.stream in self.live_state.unreadable:
             return self._refused(
@@ -340,12 +344,12 @@ class Differ:
         return self._able(change, None)
 
     def _able(self, change: Change, live: LiveAsset | None) -> Change:
-        """Refuse fields that the server is too old for."""
+        """Return the change, refused if the server is too old for one of its fields."""
         lacking = self.able.lacking(change.config or {}, bool(change.consumer))
         return self._refused(change, live, lacking, "leave it out, or use a newer server") if lacking else change
 
-    def _made_anew(self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged) -> Change:
-        """Return the creation of a consumer that goes with its stream, which is replaced."""
+    def _recreation(self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged) -> Change:
+        """Return the creation of a consumer that is lost with its stream, which is replaced."""
         self._differ(change, one, live, new, wanted)
         change.before = without_server_made(live.config)
         how = "comes back" if self.keep_messages else "is made anew"
@@ -373,18 +377,18 @@ class Differ:
         if not change.differences:
             return None
         change.before = without_server_made(live.config)
-        if live.key.consumer:  # sent explicitly, as it goes out before its stream has the limits that it follows
+        if live.key.consumer:  # sent explicitly, because it is updated before the limits of its stream
             limited = {one.path: one.new for one in change.differences if one.path in LIMITED and one.new}
             change.config = (change.config or {}) | limited
-        elif new.get("sealed"):  # sent explicitly, as a sealed stream refuses to have them taken back
+        elif new.get("sealed"):  # sent explicitly, because a sealed stream cannot lose them
             change.config = (change.config or {}) | {"deny_delete": True, "deny_purge": True}
         change.action = Action.UPDATE
         if self._able(change, live).refused:
             return change
-        reason = self._why_not_in_place(live, new)
+        reason = self._replacement_reason(live, new)
         change.action = Action.REPLACE if reason else Action.UPDATE
         if reason:
-            hold(change, live)
+            record_contents(change, live)
         else:
             change.losses = [loss.text for loss in self._losses(change, live, new)]
             change.notes += change.losses
@@ -398,7 +402,7 @@ class Differ:
         return stream_losses(live.config, new, live.info.get("state") or {}, self.live_state.now_ns)
 
     def _unmatched(self, change: Change, new: Config) -> list[str]:
-        """Return the consumers that will receive nothing new because a stream gives up the subjects they filter."""
+        """Return a note of the consumers whose filters no longer overlap the subjects of their stream, if any."""
         if change.consumer or not any(one.path == "subjects" for one in change.differences):
             return []
         subjects = new.get("subjects") or ()
@@ -406,7 +410,7 @@ class Differ:
         return [f"it will have nothing for what these consumers filter: {', '.join(left)}"] if left else []
 
     def _filters(self, stream: str) -> Iterator[tuple[str, list[str]]]:
-        """Return the consumers of a stream that filter, as they will be."""
+        """Yield the consumers of a stream that will have filters, with these."""
         if not self._consumers:
             for key in dict.fromkeys([*self.live_state.assets, *self.wanted.wanted]):
                 self._consumers[key.stream].append(key)
@@ -419,17 +423,17 @@ class Differ:
     def _label_differences(self, one: DesiredAsset, old: Config, owner: str) -> list[Difference]:
         if not self.able.keeps_metadata:
             return []
-        said: dict[str, str] = {}
+        live: dict[str, str] = {}
         wanted: dict[str, str] = {}
         if is_protected(old) is not one.protect:
-            (said if one.protect is False else wanted)[PROTECT] = "true"
+            (live if one.protect is False else wanted)[PROTECT] = "true"
         if self.adopt and owner != self.wanted.owner:
             wanted[OWNER] = self.wanted.owner
-            said |= {OWNER: owner} if owner else {}
-        return differences({"metadata": said}, {"metadata": wanted})
+            live |= {OWNER: owner} if owner else {}
+        return differences({"metadata": live}, {"metadata": wanted})
 
     def _permitted(self, change: Change, live: LiveAsset, old: Config, reason: str) -> Change:
-        """Refuse what the owner, the protection or the options do not allow."""
+        """Return the change, refused if the owner, the protection or the options do not allow it."""
         owner = owner_of(old)
         if owner and owner != self.wanted.owner and not self.adopt:
             change.refused, change.hint = f"it belongs to {owner}", TAKE_OVER
@@ -443,8 +447,8 @@ class Differ:
             change.notes.append(reason)
         return change
 
-    def _why_not_in_place(self, live: LiveAsset, new: Config) -> str:
-        """Return why the server would not change an asset in place, "" if it would."""
+    def _replacement_reason(self, live: LiveAsset, new: Config) -> str:
+        """Return the server's reason to refuse the change in place, "" if it would accept it."""
         try:
             if live.key.consumer:
                 before = normalised_consumer(live.key, without_nulls(live.config), self.around)

@@ -143,7 +143,7 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
     try:
         if key.consumer:
             consumer = _model({"name": key.consumer} | raw, ConsumerConfig)
-            consumer_config.raise_to_least(consumer, pedantic=False)  # servers before 2.12 keep what is below zero
+            consumer_config.raise_to_minimum(consumer, pedantic=False)  # servers before 2.12 keep what is below zero
             return _written(consumer, raw, ConsumerConfig)
         stream = _model(raw, StreamConfig)
     except ConfigRefusedError:

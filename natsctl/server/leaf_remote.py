@@ -95,7 +95,7 @@ class RemoteConnection(ClientConnection):
         self._raw = self.transport = cast(asyncio.Transport, transport)
         self._raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._first:
-            self._shake()
+            self._begin_handshake()
         else:
             self._ready()
 
@@ -111,7 +111,7 @@ class RemoteConnection(ClientConnection):
 
     # --- TLS
 
-    def _shake(self) -> None:
+    def _begin_handshake(self) -> None:
         """Begin the handshake."""
         self.ready = False
         try:
@@ -178,7 +178,7 @@ class RemoteConnection(ClientConnection):
             return
         super().data_received(clear)
         if self.link.wants_tls and self._layer is None:
-            self._shake()
+            self._begin_handshake()
 
     def eof_received(self) -> bool:
         """Close when the hub has closed its side."""

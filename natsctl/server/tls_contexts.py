@@ -1,16 +1,16 @@
 """TLS of connections: the contexts of a listener, and a layer between a transport and the protocol on it.
 
-Contexts are made of the listener's files, which a reload replaces. New connections use those of the last reload, while
-existing ones keep theirs. Suites and errors have nats-server's names. The layer does one step for each chunk.
+Contexts are made from the listener's files, which a reload replaces. New connections use those of the last reload,
+while existing ones keep theirs. Suites and errors have nats-server's names. The layer does one step for each chunk.
 
-asyncio's own start_tls is handed a transport and nothing that was read before, and waits in a task of its own: bytes
-that came with the first look at a connection, greetings that leave in clear, and a handshake that may never come ask
-for the layer itself. It is the same pair of memory buffers around OpenSSL that asyncio uses.
+asyncio's own start_tls takes a transport, but no bytes that were read from it before, and waits in a task of its own.
+Here the first bytes decide whether a connection uses TLS, INFO may be sent in clear before it, and a handshake may
+never begin; hence this layer. It is the same pair of memory buffers around OpenSSL that asyncio uses.
 
-A client whose certificate is verified shows it in every handshake: OpenSSL resumes a session by what it remembers, and
-looks neither at the certificate's dates nor at the authorities again. Python can turn off resumption in TLS 1.3 alone,
-so a `spare` context stands by, with keys and a cache of its own. A ClientHello that would resume a session of the first
-context is answered by the spare, which does not know the session and asks for everything, and the other way round.
+Where clients' certificates are verified, no session may be resumed: OpenSSL would then check neither the certificate's
+dates nor the authorities again. Python can turn off resumption in TLS 1.3 alone, so there is a `spare` context with
+keys and a cache of its own. A ClientHello that would resume a session of the first context is passed to the spare,
+which does not know the session and makes a full handshake.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ SUITES: Final = {
     "TLS_ECDHE_ECDSA_WITH_AES_256_CBC_SHA": "ECDHE-ECDSA-AES256-SHA",
     "TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA": "ECDHE-RSA-AES256-SHA",
 }
-"""Suites that are held secure: the name in `cipher_suites` and connz, and OpenSSL's; the first three are TLS 1.3's."""
+"""Secure suites: the name in `cipher_suites` and connz, and OpenSSL's; the first three are TLS 1.3's."""
 
 INSECURE_SUITES: Final = {
     "TLS_RSA_WITH_AES_128_GCM_SHA256": "AES128-GCM-SHA256",
@@ -62,7 +62,7 @@ INSECURE_SUITES: Final = {
     "TLS_ECDHE_ECDSA_WITH_RC4_128_SHA": "ECDHE-ECDSA-RC4-SHA",
     "TLS_ECDHE_RSA_WITH_RC4_128_SHA": "ECDHE-RSA-RC4-SHA",
 }
-"""Suites that need `allow_insecure_cipher_suites`; an OpenSSL may have left some of them out."""
+"""Suites that need `allow_insecure_cipher_suites`; some builds of OpenSSL lack some of them."""
 
 TLS13_SUITES: Final = frozenset(list(SUITES)[:3])
 
@@ -104,11 +104,11 @@ _VERIFY: Final = {
     9: "certificate has expired or is not yet valid",
     26: "certificate specifies an incompatible key usage",
 }
-"""Log texts for OpenSSL's codes of refused certificates; any other has no known authority."""
+"""Log texts for OpenSSL's verify codes; any other code is logged as an unknown authority."""
 
 
 def suite_name(openssl: str) -> str:
-    """Return the IANA name of a suite."""
+    """Return the IANA name of a suite, given OpenSSL's; an unknown name is returned unchanged."""
     return _IANA.get(openssl, openssl)
 
 
@@ -126,7 +126,7 @@ def is_probe(error: ssl.SSLError) -> bool:
 
 
 READ_BYTES: Final = 64 * 1024
-"""Most plaintext taken from OpenSSL by one call."""
+"""Limit of the plaintext that one call reads from OpenSSL."""
 
 
 class TlsLayer:
@@ -156,15 +156,15 @@ class TlsLayer:
         self.connection = context.wrap_bio(self._incoming, self._outgoing, hostname is None, hostname)
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes of the transport and return them decrypted; raises ssl.SSLError.
+        """Decrypt bytes from the transport; raises ssl.SSLError.
 
-        Afterwards, also after an error, `take` has what TLS wants to answer.
+        Afterwards, also after an error, `take` returns the bytes that TLS has to send.
         """
         self._incoming.write(data)
         parts: list[bytes] = []
         try:
             if not self.done:
-                self._shake(data)
+                self._continue_handshake(data)
             while part := self.connection.read(READ_BYTES):
                 parts.append(part)
             self.ended = True
@@ -174,8 +174,8 @@ class TlsLayer:
             self.ended = True
         return b"".join(parts)
 
-    def _shake(self, data: bytes) -> None:
-        """Continue the handshake; raises ssl.SSLWantReadError where more input is needed, and ssl.SSLError."""
+    def _continue_handshake(self, data: bytes) -> None:
+        """Continue the handshake; raises ssl.SSLWantReadError if more input is needed, or ssl.SSLError."""
         spare = self._spare
         if self._hello is not None:
             self._hello += data
@@ -196,11 +196,11 @@ class TlsLayer:
         self.done = True
 
     def take(self) -> bytes:
-        """Return the bytes to be written to the transport."""
+        """Return and clear the bytes to be written to the transport."""
         return self._outgoing.read()
 
     def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return clear bytes as TLS records."""
+        """Return plaintext as TLS records."""
         view = memoryview(data)
         while view:
             view = view[self.connection.write(view) :]
@@ -231,7 +231,7 @@ class SecureTransport(asyncio.Transport):
         self._layer = layer
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write records; nothing after the goodbye."""
+        """Write as TLS records; ignored once the transport is closing."""
         if not self._raw.is_closing():
             self._raw.write(self._layer.wrap(data))
 
@@ -274,7 +274,7 @@ RATE_WINDOW_S: Final = 1.0
 """The interval of `connection_rate_limit`."""
 
 _PAIR_FAULTS: Final = {"KEY_VALUES_MISMATCH": "tls: private key does not match public key"}
-"""Texts for OpenSSL's reasons."""
+"""Log texts for OpenSSL's reasons when a key is loaded."""
 
 
 class TlsFileError(OSError):
@@ -302,7 +302,7 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
 
 
 class TlsContexts(NamedTuple):
-    """The contexts of a listener; `spare`, of the same files, stands by where clients' certificates are verified."""
+    """The contexts of a listener; `spare`, from the same files, exists where clients' certificates are verified."""
 
     first: ssl.SSLContext
     spare: ssl.SSLContext | None
@@ -320,7 +320,7 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
     only_13 = options.min_version == "1.3" or not below_13
     context.minimum_version = ssl.TLSVersion.TLSv1_3 if only_13 else ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION
-    # All suites here are good: let the client have the one that is quick where it runs.
+    # The order of the client wins: it prefers the suite that is fast on its hardware.
     context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
     try:
         if below_13:
@@ -342,7 +342,7 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
 
 
 def _prefer_curves(context: ssl.SSLContext, curves: tuple[str, ...]) -> None:
-    """Hold the context to the curves where this Python can: to several from 3.15 on, to one before."""
+    """Restrict the context to the curves where this Python can: from 3.15 to several, before to one."""
     names = [CURVES[curve] for curve in curves]
     set_groups: Callable[[str], None] | None = getattr(context, "set_groups", None)
     if names and set_groups is not None:
@@ -364,7 +364,7 @@ def _load_pair(context: ssl.SSLContext, pair: tuple[Path, Path], which: str) -> 
 
 
 def _no_password() -> str:
-    """Refuse a key that asks for a password, instead of asking the terminal."""
+    """Refuse an encrypted key; OpenSSL would ask for its password at the terminal."""
     raise ValueError("the private key is encrypted")
 
 
@@ -401,7 +401,7 @@ def _choose_by_name(contexts: list[ssl.SSLContext], files: list[Path]) -> None:
 
 
 class ListenerTls:
-    """The TLS of new connections of a listener; `options` is None where it is in clear."""
+    """The TLS of a listener's new connections; `options` is None without TLS."""
 
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         """Load the files; raises TlsFileError."""
@@ -417,9 +417,9 @@ class ListenerTls:
     def replace(
         self, options: TlsOptions | None, allow_non_tls: bool = False, contexts: TlsContexts | None = None
     ) -> None:
-        """Use other files; raises TlsFileError, and then the old ones stay.
+        """Use other options; raises TlsFileError, and then keeps the old ones.
 
-        With `contexts`, made of those options before, no file is read and nothing is raised.
+        With `contexts`, made from those options before, no file is read and nothing is raised.
         """
         if options is not None:
             import natsctl.server.tls_listener  # noqa: F401  # now, and not with the first client
@@ -448,7 +448,7 @@ class ListenerTls:
         return False
 
     def log_blocked(self, log: Log) -> None:
-        """Log how many connections the rate refused; called once a second while there are any."""
+        """Log the number of connections refused for the rate; called once a second while there are any."""
         blocked, self.blocked = self.blocked, 0
         if blocked:
             log.warn(f"Rejected {blocked} connections due to TLS rate limiting")

@@ -35,7 +35,7 @@ class Stage(Enum):
 
     WAITING = 1
     SNIFFING = 2
-    SHAKING = 3
+    HANDSHAKE = 3
     OPEN = 4
 
 
@@ -77,7 +77,7 @@ class TlsConnection(ClientConnection):
             self._after(self._options.fallback_s, self._greet)
         else:
             self._first = True
-            self._shake()
+            self._begin_handshake()
 
     def _after(self, seconds: float, step: Callable[[], None]) -> None:
         if self._timer is not None:
@@ -95,9 +95,9 @@ class TlsConnection(ClientConnection):
             self._stage = Stage.SNIFFING
             self._after(self._timeout_s, self._open)
         else:
-            self._shake()
+            self._begin_handshake()
 
-    def _shake(self) -> None:
+    def _begin_handshake(self) -> None:
         """Begin the handshake, unless there are too many."""
         if not self._listener_tls.admits():
             if self._listener_tls.blocked == 1:
@@ -109,7 +109,7 @@ class TlsConnection(ClientConnection):
             self._shell.wake()
             return
         self._shell.log.debug(f"{self.name} - Starting TLS client connection handshake")
-        self._stage = Stage.SHAKING
+        self._stage = Stage.HANDSHAKE
         self._layer = self._listener_tls.layer()
         self._after(self._timeout_s, self._late)
 
@@ -117,10 +117,10 @@ class TlsConnection(ClientConnection):
         """Take records apart; before that, find out whether they are any."""
         if self._stage is Stage.WAITING:
             self._first = True
-            self._shake()
+            self._begin_handshake()
         elif self._stage is Stage.SNIFFING:
             if data[:1] == HANDSHAKE_RECORD:
-                self._shake()
+                self._begin_handshake()
             else:
                 self._open()
         layer = self._layer
@@ -135,7 +135,7 @@ class TlsConnection(ClientConnection):
             return
         if answer := layer.take():
             self.raw.write(answer)
-        if layer.done and self._stage is Stage.SHAKING and not self._secured(layer):
+        if layer.done and self._stage is Stage.HANDSHAKE and not self._secured(layer):
             return
         if clear:
             super().data_received(clear)
@@ -182,7 +182,7 @@ class TlsConnection(ClientConnection):
             self.session.unread = size
         if alert:
             self.raw.write(alert)
-        if self._stage is Stage.SHAKING:
+        if self._stage is Stage.HANDSHAKE:
             self._fail(error_text(error), loud=not is_probe(error))
         else:
             self.session.close(CloseReason.READ_ERROR)
@@ -216,7 +216,7 @@ class TlsConnection(ClientConnection):
 
     def eof_received(self) -> bool:
         """Close; a handshake that the other side broke off has failed."""
-        if self._stage is Stage.SHAKING:
+        if self._stage is Stage.HANDSHAKE:
             self._fail("EOF", loud=True)
             return False
         return super().eof_received()
@@ -225,7 +225,7 @@ class TlsConnection(ClientConnection):
         """Drop the session."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._stage is Stage.SHAKING and self.session.close_reason is None:
+        if self._stage is Stage.HANDSHAKE and self.session.close_reason is None:
             why = f"{self._reading}: read: {text_of(exc)}" if exc is not None else "EOF"
             self._shell.log.error(f"{self.name} - TLS handshake error: {why}")
             self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)

@@ -1,8 +1,8 @@
-"""Frames of what a server sends: the one loop behind every client of this package.
+"""Frames of the data that a server sends: the one loop behind every client of this package.
 
 The client and its benchmarks (`client/nats_client.py`), Spark's data source and `ServerParser` read through `frames`.
-Theory of operation: the reader of the connection keeps what has arrived, hands it over as one `bytes` object, and
-continues with what follows the last whole frame. `FrameBuffer` keeps the rest for callers that push chunks; it does not
+Theory of operation: the reader of a connection passes the data that has arrived as one `bytes` object, and keeps the
+rest behind the last whole frame. `FrameBuffer` keeps the rest for callers that push chunks; it does not
 look at a large message again until all of it has arrived.
 
 A frame is a message with its body, or any other line. Only the size of a frame is checked, and the number of words in a
@@ -16,16 +16,16 @@ from typing import Final, TypeAlias
 
 LINE_END: Final = b"\r\n"
 MAX_LINE_BYTES: Final = 1 << 20
-"""Bytes of a line without an end that are waited for. INFO of a large cluster is the longest line that servers send."""
+"""Longest line without an end that is waited for; the longest one that servers send is INFO of a large cluster."""
 MAX_SIZE_DIGITS: Final = 9
 """Digits of a size. Source: nats-server, parseSize."""
 MAX_KNOWN_SIZES: Final = 1024
-"""Sizes whose text is remembered, because a look-up costs a fifth of converting the text."""
+"""Entries of the cache of sizes by their text: a look-up costs a fifth of a conversion."""
 
 Frame: TypeAlias = tuple[int, bytes, bytes, bytes, bytes, bytes]
 """End of the frame in the data, sid, subject, reply, header block, payload.
 
-The sid is empty for a line that is no message; `subject` is that line then, without its end.
+For a line that is not a message the sid is empty, and `subject` is the line without its end.
 """
 
 _KNOWN_SIZES: dict[bytes, int] = {}
@@ -36,7 +36,7 @@ class BrokenFrameError(ValueError):
 
 
 def frames(data: bytes, at: int = 0) -> Iterator[Frame]:
-    """Yield the whole frames in `data` from `at` on; raises BrokenFrameError behind those before the fault."""
+    """Yield the whole frames in `data` from `at` on; raises BrokenFrameError at a malformed one."""
     size, find, known = len(data), data.find, _KNOWN_SIZES.get
     while (line_end := find(LINE_END, at)) >= 0:
         line = data[at:line_end]
@@ -69,9 +69,9 @@ def frames(data: bytes, at: int = 0) -> Iterator[Frame]:
 
 
 def frame_end(data: bytes, at: int = 0) -> int:
-    """Return the end of the message that begins at `at`, of which the rest may not have arrived.
+    """Return the end of the message that begins at `at`; it may lie behind `data`.
 
-    Where its line has not arrived either, or no message begins there, the end of the data and one byte more.
+    If its line is incomplete, or no message begins there, this is one byte more than `data` has.
     """
     line_end = data.find(LINE_END, at)
     if line_end < 0 or not data.startswith((b"MSG ", b"HMSG "), at):
@@ -91,11 +91,11 @@ class FrameBuffer:
 
     @property
     def kept(self) -> bytes:
-        """The bytes that wait for more."""
+        """The bytes of an incomplete frame."""
         return b"".join(self._parts)
 
     def join(self, chunk: bytes) -> bytes:
-        """Return what was kept with `chunk` behind it; nothing, and keep `chunk` too, while it completes no frame."""
+        """Return the kept bytes and `chunk`; while they complete no frame, keep `chunk` too and return b""."""
         if not self._parts:
             return chunk
         self._parts.append(chunk)
@@ -107,18 +107,18 @@ class FrameBuffer:
         return data
 
     def keep(self, data: bytes, at: int) -> None:
-        """Keep what follows the last whole frame of `data`, which ended at `at`."""
+        """Keep the rest of `data` from `at`, the end of its last whole frame."""
         if at < len(data):
             self._parts = [data[at:]]
             self._missing = frame_end(data, at) - len(data)
 
     def clear(self) -> None:
-        """Forget what was kept."""
+        """Drop the kept bytes."""
         self._parts = []
 
 
 def _size(text: bytes) -> int:
-    """Return the number in a size argument. Raises BrokenFrameError."""
+    """Return the number in a size argument, and cache it; raises BrokenFrameError."""
     if not text.isdigit() or len(text) > MAX_SIZE_DIGITS:
         raise BrokenFrameError(f"a size that is no number of up to {MAX_SIZE_DIGITS} digits: {text[:32]!r}")
     size = int(text)

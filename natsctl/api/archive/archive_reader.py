@@ -1,4 +1,4 @@
-"""An archive that arrives in pieces, of either format: the first eight bytes decide."""
+"""Reader of an archive that arrives in chunks; its first eight bytes say whether it is of version 1 or 2."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class ArchiveReader:
         self._items = self._read_items()
         self._complete = False
         self._fill_bytes = 0
-        """Zeros that may still follow the end: none in version 2, what fills up a tar in version 1."""
+        """Zeros that may still follow the end: none in version 2, the padding of the tar in version 1."""
 
     def read(self, data: bytes) -> Iterator[Item]:
-        """Yield every item that `data` completes, and PAUSE between pieces of long work. Raises ArchiveError."""
+        """Yield every item that `data` completes, and PAUSE after each frame. Raises ArchiveError."""
         try:
             for content in self._frames.read(data):
                 yield PAUSE
@@ -55,6 +55,7 @@ class ArchiveReader:
             yield from read_v1(feed)
 
     def _check_behind(self, content: bytes) -> None:
+        """Raise ArchiveError if anything but padding follows the end."""
         self._fill_bytes -= len(content)
         if self._fill_bytes < 0 or any(content):
             raise ArchiveError("something follows the end of the archive")

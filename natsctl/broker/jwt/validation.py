@@ -1,8 +1,8 @@
-"""Faults of verified claims: every blocking fault as a sentence, times included or not.
+"""Validation of claims whose signature was verified, and of the times and addresses from which a user may connect.
 
-The sentences are those of nats-server's jwt package: tools show them to the user who pushes an account. Its checks of
-subjects are laxer than the server's. A subject mapping that cannot be made is left out, and refused when it is pushed.
-The times and places from which a user may connect are checked here too.
+Faults are reported in the words of nats-server's jwt package, which tools show to the user who pushes an account. Its
+checks of subjects are laxer than the server's. A push with an impossible subject mapping is refused; at a start such a
+mapping is left out.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def contains(wide: str, narrow: str) -> bool:
 
 
 def without_references(renaming: str) -> str:
-    """Return the pattern of a renaming: `$1` and its like are any token."""
+    """Return the pattern of a renaming: `$1` and the like match any token."""
     return ".".join("*" if _REFERENCE.match(token) else token for token in renaming.split("."))
 
 
@@ -95,9 +95,9 @@ def renaming_faults(renaming: str, subject: str) -> Iterator[str]:
 
 
 def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
-    """Return what is wrong with one mapping, empty where nothing is.
+    """Return what is wrong with one mapping, "" if nothing is.
 
-    A source may hold no functions: as what the weights leave, it is a destination too.
+    A source has no functions, because it is also a destination: of the messages that the weights leave.
     """
     if not is_valid_subject(source.encode()) or "{{" in source or without_references(source) != source:
         return f'mapping "{source}": invalid subject'
@@ -121,7 +121,7 @@ _CLOCK: Final = re.compile(r"(\d{1,2}):(\d{2}):(\d{2})(?:[.,](\d{1,9}))?\Z")
 
 
 def clock_time(text: str) -> time | None:
-    """Return the time of day of `15:04:05`, None where it is none; parts of seconds are dropped."""
+    """Return a time of day such as `15:04:05`, None if it is invalid; fractions of a second are dropped."""
     found = _CLOCK.match(text)
     try:
         return time(int(found[1]), int(found[2]), int(found[3])) if found else None
@@ -130,7 +130,7 @@ def clock_time(text: str) -> time | None:
 
 
 def zone(name: str) -> tzinfo | None:
-    """Return the time zone of that name, None where this machine knows none."""
+    """Return the time zone of that name, None if this machine does not know it."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -140,9 +140,10 @@ def zone(name: str) -> tzinfo | None:
 
 
 def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> int | None:
-    """Return how long from now one may stay, in nanoseconds, 0 for ever; None: not now.
+    """Return the nanoseconds for which a user may stay connected: 0 for ever, None if it may not connect now.
 
-    The ranges are of the days of `location`, empty: of this machine. One that ends before it starts spans midnight.
+    The ranges are times of day in the time zone `location`, if empty in that of this machine. A range that ends before
+    it starts spans midnight.
     """
     if not times:
         return 0
@@ -161,7 +162,7 @@ def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> in
 
 
 def _time_left(now: datetime, start_of: time, end_of: time) -> timedelta | None:
-    """Return how long a range of a day still lasts, None outside of it."""
+    """Return the time until a daily range ends, None outside of it."""
     today, place = now.date(), now.tzinfo
     start, end = datetime.combine(today, start_of, place), datetime.combine(today, end_of, place)
     if start < now < end or (start > end > now):
@@ -171,7 +172,7 @@ def _time_left(now: datetime, start_of: time, end_of: time) -> timedelta | None:
 
 
 def is_inside(host: str, networks: list[str]) -> bool:
-    """Return whether an address is in one of the networks; every one is where none is named."""
+    """Return whether an address is in one of the networks; True if there are none."""
     if not networks:
         return True
     try:
@@ -258,7 +259,7 @@ def account_faults(claims: AccountClaims) -> Iterator[str]:
 
 
 def _share_faults(body: AccountBody) -> Iterator[str]:
-    """Yield where there are more exports or imports than the operator allows."""
+    """Yield the limits on imports and exports that an account exceeds."""
     limits = body.limits
     if limits.imports != NO_LIMIT and len(body.imports) > limits.imports:
         yield "the account contains more imports than allowed by the operator"

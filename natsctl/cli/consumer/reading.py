@@ -74,7 +74,7 @@ READING = (
     Flag("--no-wait", ON, "no_wait", "take what is available now"),
     Flag("--ack", SWITCH, "ack", "acknowledge", default="on"),
     Flag("--nak", ON, "nak", "negatively acknowledge: it is delivered again"),
-    Flag("--delay", DURATION, "delay_ns", "with --nak: not before this long"),
+    Flag("--delay", DURATION, "delay_ns", "with --nak: only after this long"),
     Flag("--term", ON, "term", "end its delivery without an ack"),
     Flag("--reason", TEXT, "reason", "with --term: the reason, for the advisory"),
     Flag("--group", TEXT.named("NAME"), "place.group", "priority group to read in"),

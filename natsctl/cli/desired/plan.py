@@ -48,6 +48,10 @@ Adopt = Annotated[
 ]
 
 
+DiffPrune = Annotated[
+    bool,
+    typer.Option("--prune", help="also list what apply --prune would remove", show_default=False),
+]
 MaxRemovals = Annotated[
     int | None,
     typer.Option(
@@ -177,14 +181,14 @@ def _save(made: Plan, path: Path, json: bool) -> None:
 def diff(
     ctx: typer.Context,
     named: DocumentFlags,
-    prune: Prune = False,
+    prune: DiffPrune = False,
     allow_empty: AllowEmpty = False,
     json: Json = False,
 ) -> int:
     """Show how the account differs from the documents, field by field; exit status 10 if it does.
 
     A field reads `max_age: 1d → 1y`: as the server has it, and as the documents want it. Fields that no document
-    mentions are not compared. With --prune, what apply --prune would remove is listed as well.
+    mentions are not compared.
     """
     session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)

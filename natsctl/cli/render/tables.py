@@ -1,4 +1,4 @@
-"""Tables in a box that suit the width they are drawn in.
+"""Tables in a box, fitted to the width of the terminal.
 
 Cells are text, never markup; numbers, times and the words of headings stay in one piece, other texts fold between
 words. A table that is too wide drops, one after another and no more than necessary: columns that are empty in every
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 BETWEEN: Final = 3
-"""Columns of the terminal between two of the table: a blank, the rule and a blank."""
+"""Terminal columns between two columns of a table: a blank, the rule and a blank."""
 COMFORT: Final = 20
-"""Comfortable width of a text; narrower only if no column can be left out."""
+"""Width below which a text column is narrowed only once no more columns can be left out."""
 NARROWEST: Final = 8
-"""Minimum width of a text."""
+"""Minimum width of a text column."""
 _MOMENT: Final = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) ([+-]\d\d:\d\d)")
 
 
@@ -81,7 +81,7 @@ class Table:
         self.dividers.add(len(self.rows))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw it."""
+        """Yield the segments or paragraphs of the table; called by rich."""
         cells = list(zip(*self.rows, strict=True)) or [()] * len(self.columns)
         parts = [Part(title, cells[at], title in self.right) for at, title in enumerate(self.columns)]
         found = fit(parts, self.least, options.max_width)
@@ -100,7 +100,7 @@ class Table:
         return below
 
     def _paragraphs(self, parts: Sequence[Part], width: int) -> Iterator[Text]:
-        """Yield the rows below each other; cells that are empty are left out."""
+        """Yield each row as a paragraph, without its empty cells."""
         from rich.text import Text
 
         margin = max((len(part.title) for part in parts if any(part.cells)), default=0)
@@ -147,7 +147,7 @@ class Column(Generic[T]):
 
     @property
     def word(self) -> str:
-        """Return its name on the command line."""
+        """Its name on the command line."""
         return self.title.lower().replace(" ", "-").replace("%", "").strip("-")
 
     @property
@@ -161,7 +161,10 @@ class Column(Generic[T]):
 
 
 def selected_columns(table: Sequence[Column[T]], words: str | None, wide: bool) -> list[Column[T]]:
-    """Return the columns to show. Raises UsageError for an unknown name."""
+    """Return the columns named in `words`, else all with `wide`, else those not marked wide.
+
+    Raises UsageError for an unknown name.
+    """
     if words is None and not wide:
         return [column for column in table if not column.wide]
     asked = table if words is None else [_named(table, word, "--columns") for word in words.replace(",", " ").split()]
@@ -171,7 +174,7 @@ def selected_columns(table: Sequence[Column[T]], words: str | None, wide: bool) 
 def sorted_rows(
     rows: Iterable[T], table: Sequence[Column[T]], sort: str | None, reverse: bool, default: str = "name"
 ) -> list[T]:
-    """Return the rows by a column, smallest first. Raises UsageError for an unknown name."""
+    """Return the rows sorted by a column, ascending unless `reverse`. Raises UsageError for an unknown name."""
     return sorted(rows, key=_named(table, sort or default, "--sort").key, reverse=reverse)
 
 
@@ -234,7 +237,7 @@ def render_sheet(
 
 
 def summed(rows: Sequence[T], value: Callable[[T], int], show: Callable[[int], str]) -> str:
-    """Return the total of a column."""
+    """Return the formatted sum of a value over the rows."""
     return show(sum(value(row) for row in rows))
 
 
@@ -308,7 +311,7 @@ def _with_room(
 
 
 def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
-    """Return the columns with the offset removed from times, if all have the same, and that offset."""
+    """Return the columns with their times' offset removed, and that offset; unchanged unless all have the same one."""
     offsets = {found[2] for part in parts for cell in part.cells if (found := _MOMENT.fullmatch(cell))}
     if len(offsets) != 1:
         return list(parts), ""
@@ -320,10 +323,13 @@ def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
 
 
 def _widths(parts: Sequence[Part], width: int, comfort: int) -> list[int] | None:
-    """Return the width of each column: what it needs, and the rest for those that lack least; None if too wide."""
+    """Return the width of each column, None if the table is too wide.
+
+    Each gets its minimum; the rest is shared evenly by those that need more.
+    """
     room = width - BETWEEN * len(parts) - 1
     lines = [max(map(length, (part.title, *set(_lines(part)))), default=1) for part in parts]
-    widths = [_least_width(part, comfort) for part in parts]
+    widths = [_minimum_width(part, comfort) for part in parts]
     if sum(widths) > room:
         return None
     left = room - sum(widths)
@@ -335,7 +341,7 @@ def _widths(parts: Sequence[Part], width: int, comfort: int) -> list[int] | None
     return widths
 
 
-def _least_width(part: Part, comfort: int) -> int:
+def _minimum_width(part: Part, comfort: int) -> int:
     heading = max(map(length, part.title.split()), default=1)
     longest = max(map(length, set(_lines(part))), default=1)
     whole = part.right or all(cell in ("", "never") or _is_moment(cell) for cell in part.cells)
@@ -382,7 +388,7 @@ def _draw(
 
 
 def _titled(title: str, whole: int, most: int) -> Iterator[Segment]:
-    """Yield the title in the middle above the table, in lines of the terminal's width."""
+    """Yield the title centred above the table, folded to `most` columns."""
     from rich.segment import Segment
     from rich.style import Style
 

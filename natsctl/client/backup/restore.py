@@ -1,9 +1,9 @@
 """Restore of a stream: from any backup, under any name, with nothing left behind by a failure.
 
-Each piece of the data is sent as a request, several ahead of their answers, and an empty one ends it, which the server
-answers like a stream creation. JetStream cannot rename streams, so a stream that is to be replaced is saved first,
-after the new backup was read to its end, and restored again should the restore fail: between its removal and the end of
-the restore there is no stream of that name. Source: docs/compatibility.md#snapshots-and-restores.
+Each piece of the data is sent as a request, several before they are answered, and an empty one ends the transfer; its
+answer is that of a stream creation. JetStream cannot rename streams: one that is to be replaced is saved, once the
+backup has been read to its end, then removed, and put back if the restore fails. Between its removal and the end of the
+restore there is no stream of that name. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
 
 
 _LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers")
-"""Fields above 0 of which a restored stream may rightly have less than its backup."""
+"""Limits (above 0) because of which a restored stream may have less than its backup."""
 
 
 class IncompleteRestoreError(NatsctlError):
-    """The server has made the stream, but less is in it than in the backup."""
+    """The restored stream has less than its backup."""
 
 
 def missing(backup: OpenBackup, answer: Answer[Any]) -> list[str]:
-    """Return the saved state that a restored stream lacks; it may have more, from publishers or its origin."""
+    """Return descriptions of the saved state that a restored stream lacks; it may have more, from publishers."""
     said, found = backup.state, answer.raw.get("state") or {}
     losses = [
         f"{word} {int(found.get(key) or 0):,} instead of {int(said.get(key) or 0):,}"
@@ -84,8 +84,9 @@ def lacking(backup: OpenBackup, config: dict[str, Any], answer: Answer[Any]) -> 
 
 
 PIECE_BYTES = 64 * 1024
-"""Size of the pieces that the `nats` tool sends; every server accepts it."""
+"""Size of the pieces, as in the `nats` tool; every server accepts it."""
 WINDOW = 8
+"""Pieces that are sent before the first of them is answered."""
 ABANDON_WAIT_S = 10.0
 END_WAIT_S = 3600.0
 """Longest time for a server to make the stream after the last piece, as in the `nats` tool."""
@@ -102,9 +103,9 @@ class RestoreTransfer:
         self.progress = Progress(str(config["name"]), backup.size)
         self.begun = False
         self.unheard = False
-        """Set once the end of the data was sent and its answer did not arrive."""
+        """The end of the data was sent, and its answer has not arrived."""
         self.left_part = False
-        """Set where the server made a stream of the data that had come before the transfer was abandoned."""
+        """The server made a stream of the data that it had when the transfer was abandoned."""
         self._deliver = ""
 
     async def send(self, manager: Manager) -> Answer[StreamCreateAnswer]:
@@ -119,7 +120,7 @@ class RestoreTransfer:
         try:
             answer = await manager.requests.ask(endpoints.STREAM_RESTORE, name, body=body)
         except UnreachableError:
-            self.begun = True  # perhaps: the server may have died with its answer, and its cluster hold the name
+            self.begun = True  # the server may have died after it began, and its cluster then reserves the name
             raise
         self.begun, self.unheard = True, False
         deliver = str(answer.raw.get("deliver_subject") or "")
@@ -138,10 +139,10 @@ class RestoreTransfer:
         return Answer(StreamCreateAnswer, deliver, raw=raw)
 
     async def abandon(self, manager: Manager) -> None:
-        """End an unfinished restore, also one of another connection, so that its name is free at once.
+        """End an unfinished restore, also one of an earlier connection, so that its name is free at once.
 
-        Otherwise a server waits some seconds for the next piece. After the end of the data it discards what it has, or
-        makes the stream where only the end was missing, or where a part looks complete.
+        Otherwise the server waits some seconds for the next piece. At the end of the data it discards what it has, or
+        makes the stream if that looks complete.
         """
         deliver, self._deliver = self._deliver, ""
         if deliver:
@@ -150,14 +151,14 @@ class RestoreTransfer:
                 self.left_part = self._checked(said, deliver) is not None
 
     async def _pieces(self, manager: Manager, deliver: str) -> dict[str, Any] | None:
-        """Send the data, `WINDOW` pieces ahead of their answers; raises what the server refuses them with."""
+        """Send the data; return the server's answer if it ends the transfer early, else None. Raises its refusal."""
         connection, progress = manager.connection, self.progress
         size = min(PIECE_BYTES, connection.max_payload)
         pending: deque[asyncio.Task[Message]] = deque()
         try:
             while piece := await asyncio.to_thread(self.backup.data.read, size):
                 pending.append(asyncio.ensure_future(connection.request(deliver, piece, timeout_s=self._idle_s)))
-                # Let the request go out before the next one is made: pieces must stay in order.
+                # Each task sends its request before the next one is made: pieces must stay in order.
                 await asyncio.sleep(0)
                 progress.archive_bytes += len(piece)
                 progress.chunks += 1
@@ -174,19 +175,16 @@ class RestoreTransfer:
         return None
 
     async def _answered(self, piece: asyncio.Task[Message], deliver: str) -> dict[str, Any] | None:
-        """Return the server's answer to a piece, as `_checked` does.
-
-        Raises TransferTimeoutError without an answer.
-        """
+        """Return the server's answer to a piece as `_checked` does; raises TransferTimeoutError without one."""
         try:
             return self._checked(await piece, deliver)
         except UnreachableError as failure:
             raise TransferTimeoutError(failure.text, hint=failure.hint) from failure
 
     def _checked(self, message: Message, subject: str) -> dict[str, Any] | None:
-        """Return the JSON of an answer to a piece, None for the empty one that means "go on".
+        """Return the JSON of an answer to a piece, None if it is empty and the server waits for the next piece.
 
-        Raises ApiResponseError.
+        Raises ApiResponseError, or TransferInterruptedError if the server has ended the restore.
         """
         if message.status == NO_RESPONDERS:
             raise TransferInterruptedError(
@@ -201,11 +199,11 @@ class RestoreTransfer:
 
 
 NAME_HELD_S = 1.0
-"""Pause before the name is tried again where no stream has it."""
+"""Pause before another attempt with a name that is refused although no stream has it."""
 HELD_WITHIN_S = 45.0
-"""Longest time that a cluster holds the name of a restore whose server has died."""
+"""Longest time for which a cluster reserves the name of a restore whose server has died."""
 MAX_SUBJECTS_ASKED = 64
-"""Subjects whose owners are asked for before a restore; the server itself judges all of them."""
+"""Subjects that are checked for an overlap before a restore; the server itself checks all of them."""
 
 
 class OnExisting(StrEnum):
@@ -223,7 +221,7 @@ class StreamExistsError(NatsctlError):
 
 
 class SubjectOverlapError(NatsctlError):
-    """Another stream has subjects of the one that is to be restored."""
+    """Another stream has a subject of the one that is to be restored."""
 
     exit_code = ExitCode.CONFLICT
 
@@ -285,7 +283,7 @@ async def restore_stream(
     options: RestoreOptions = RestoreOptions(),
     on_progress: OnProgress = ignore_progress,
 ) -> Restored:
-    """Restore a backup of any form; `on_progress` also reports the reading before it.
+    """Restore a backup of any form; `on_progress` is also called while the backup is read before that.
 
     Raises StreamExistsError, ApiResponseError when the server refuses, UsageError or StorageError when the file is no
     backup or is damaged; then no new stream is left. IncompleteRestoreError means that less was restored than saved,
@@ -364,7 +362,7 @@ async def _restore(retrying: RetryingManager, name: str, sending: RestoreTransfe
     until_s = time.monotonic() + HELD_WITHIN_S
 
     async def send(manager: Manager) -> Answer[Any]:
-        """Send it; waits for a name that a cluster reserves for a server that has died."""
+        """Send the backup, again while a cluster reserves the name for a server that has died."""
         while True:
             try:
                 return await sending.send(manager)
@@ -379,10 +377,10 @@ async def _restore(retrying: RetryingManager, name: str, sending: RestoreTransfe
             await asyncio.sleep(NAME_HELD_S)
             if (there := await _left(manager, sending)) is not None:
                 return there
-            await give_free(manager, name)
+            await release_name(manager, name)
 
     async def attempt(manager: Manager) -> Answer[Any]:
-        # The attempt before may have come to its end unheard, or have left a part behind.
+        # The previous attempt may have succeeded without its answer, or left a part of the stream.
         if (there := await _left(manager, sending)) is not None:
             return there
         try:
@@ -394,9 +392,8 @@ async def _restore(retrying: RetryingManager, name: str, sending: RestoreTransfe
                         f"a restore of it runs or was interrupted: natsctl stream rm {name} --force ends that"
                     )
                 raise
-            # nats-server 2.15 may remove the folder of all streams after the last one, while a new one comes in: only
-            # where there is no other stream. And a server of a cluster may hold a stream's name for a moment after the
-            # others have removed it.
+            # Without any stream nats-server 2.15 may remove the folder of all streams while a new one is restored. And
+            # a server of a cluster may still reserve a stream's name when the others have removed it.
             if failure.err_code == ErrCode.STREAM_RESTORE and await manager.stream_names():
                 raise
             again[failure.err_code] -= 1
@@ -418,17 +415,17 @@ async def is_held(manager: Manager, name: str) -> bool:
     return listed and await manager.find_stream(name) is None
 
 
-async def give_free(manager: Manager, name: str) -> None:
-    """End a restore of this or an ended process whose name a cluster would reserve forever."""
+async def release_name(manager: Manager, name: str) -> None:
+    """Free a name that a cluster would reserve forever for an interrupted restore, of this or an ended process."""
     if await is_held(manager, name):
         with contextlib.suppress(ApiResponseError):
             await manager.stream_delete(name)
 
 
 async def _left(manager: Manager, sending: RestoreTransfer) -> Answer[Any] | None:
-    """Return the whole stream that an attempt has left, None without one; an incomplete one is removed.
+    """Return the complete stream that an earlier attempt has left, else None; remove an incomplete one.
 
-    Raises StreamExistsError where another client has made a stream of that name meanwhile.
+    Raises StreamExistsError if another client has made a stream of that name meanwhile.
     """
     name = sending.progress.stream
     await sending.abandon(manager)
@@ -455,7 +452,7 @@ def _is_remnant(there: Answer[Any]) -> bool:
 
 
 async def _clear(retrying: RetryingManager, sending: RestoreTransfer) -> None:
-    """Remove the remains of a broken restore; an error here would only hide the first one."""
+    """Remove the remains of a failed restore; an error here is ignored, as it would hide that of the restore."""
     with contextlib.suppress(NatsctlError):
         manager = await retrying.renew()
         if await _left(manager, sending) is not None:
@@ -500,10 +497,10 @@ async def restore_over(
 
 
 async def _put_back(retrying: RetryingManager, name: str, copy: Path, idle_s: float) -> None:
-    """Restore the stream that was to be replaced, unless it is there. Raises StreamLostError where that fails."""
+    """Restore the stream that was to be replaced, unless it is still there. Raises StreamLostError if that fails."""
     try:
         with open_backup(copy) as backup:
-            # Its removal may not have got through, or an answer to it not back.
+            # The server may have received no request to remove it.
             there = await (await retrying.renew()).find_stream(name)
             if there is not None and not missing(backup, there):
                 return
@@ -515,7 +512,7 @@ async def _put_back(retrying: RetryingManager, name: str, copy: Path, idle_s: fl
 
 @contextlib.contextmanager
 def _safety_folder(source: Path) -> Iterator[Path]:
-    """Yield a folder for the copy of a stream that is replaced: beside the backup, else where temporary files are."""
+    """Yield a temporary folder for the copy of a replaced stream: beside the backup, else where the system has them."""
     try:
         folder = tempfile.mkdtemp(prefix=".natsctl-replaced-", dir=source.absolute().parent)
     except OSError:

@@ -15,9 +15,9 @@ from natsctl.client.manager import Manager
 
 @dataclass(slots=True)
 class Progress:
-    """Sizes in bytes, `archive_bytes` as they go over the wire; `total_bytes` is what the stream is said to have.
+    """Progress of a transfer: `archive_bytes` have crossed the wire, `total_bytes` is the stream's size as reported.
 
-    `attempt` counts from 1; each starts from nothing, as neither server can go on in the middle.
+    `attempt` counts from 1. Each begins at the start, because neither server can continue in the middle.
     """
 
     stream: str
@@ -40,7 +40,7 @@ class Progress:
 
 OnProgress = Callable[[Progress], None]
 Say = Callable[[str], None]
-"""Shows a sentence to the user."""
+"""Shows a notice to the user."""
 
 
 def ignore_progress(progress: Progress) -> None:
@@ -48,28 +48,28 @@ def ignore_progress(progress: Progress) -> None:
 
 
 def mute(text: str) -> None:
-    """Ignore the progress."""
+    """Show nothing."""
 
 
 T = TypeVar("T")
 
 RETRIES = 3
-"""Times that a broken transfer is begun again, unless the command says otherwise."""
+"""Attempts after the first, unless `--retries` is given."""
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 8.0
-
-
+"""Pauses between attempts: the first, doubled each time up to the longest."""
 PATIENCE_S = 60.0
 """Longest time for a cluster to elect leaders after one of its servers has died."""
 UNAVAILABLE = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER, ErrCode.STREAM_OFFLINE))
-"""Errors of a server that knows no leader now: JetStream unavailable, no leader of a stream, offline."""
+"""Errors while a cluster has no leader: JetStream unavailable, no leader of a stream, stream offline."""
 PAUSE_S = 0.5
+"""Pause between two attempts within `PATIENCE_S`."""
 
 
 def may_come_back(failure: NatsctlError, manager: Manager) -> bool:
-    """Return whether another server, or the same one after an election, may succeed.
+    """Return whether the request may succeed on another server, or after an election.
 
-    Only where several servers were named: with one server its loss is reported.
+    False if one server alone was named: its loss is reported.
     """
     if len(manager.connection.target.urls) < 2:
         return False
@@ -87,7 +87,7 @@ class TransferTimeoutError(UnreachableError):
 
 
 class RetryingManager:
-    """The manager to work with, on a connection that is opened again after it was lost, for all that work on it."""
+    """A manager whose connection is opened again after it was lost; concurrent transfers share it."""
 
     def __init__(self, manager: Manager, *, retries: int = RETRIES, say: Say = mute) -> None:
         self.manager = manager
@@ -95,9 +95,9 @@ class RetryingManager:
         self.say = say
 
     async def run(self, what: str, work: Callable[[Manager], Awaitable[T]]) -> T:
-        """Return the result of `work`, which starts again after a lost connection; the notice of that names `what`.
+        """Return the result of `work`, repeated after a lost connection; the notice to the user names it as `what`.
 
-        Raises the error of the last attempt, or one that no other attempt would change.
+        Raises the error of the last attempt, and at once one that another attempt would not change.
         """
         for attempt in range(self.retries + 1):
             manager = self.manager
@@ -118,7 +118,7 @@ class RetryingManager:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def patiently(self, work: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of work that may be repeated, done again while a cluster recovers from a lost server."""
+        """Return the result of `work`, repeated while a cluster recovers from a lost server; it must be idempotent."""
         until_s = time.monotonic() + PATIENCE_S
         while True:
             try:
@@ -132,7 +132,7 @@ class RetryingManager:
     async def renew(self, attempt: int = 0) -> Manager:
         """Return the manager, its connection opened again if it was lost.
 
-        Raises UnreachableError when no server takes it.
+        Raises UnreachableError if no server can be reached.
         """
         wait_s = min(FIRST_WAIT_S * 2**attempt, LONGEST_WAIT_S)
         for left in range(self.retries, -1, -1):

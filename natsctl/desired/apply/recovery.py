@@ -29,7 +29,7 @@ from natsctl.api.units import plural
 from natsctl.client.asset_config import normalised
 from natsctl.client.backup.archives import fitted, version_for
 from natsctl.client.backup.reader import open_backup
-from natsctl.client.backup.restore import IncompleteRestoreError, RestoreTransfer, give_free, restore_sent
+from natsctl.client.backup.restore import IncompleteRestoreError, RestoreTransfer, release_name, restore_sent
 from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
 from natsctl.client.requests import Answer
@@ -193,7 +193,7 @@ async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: P
                 raise
         retrying.say(f"the server still waits for the rest of {marker.stream} from before")
         await asyncio.sleep(AGAIN_AFTER_S)
-        await give_free(retrying.manager, marker.stream)
+        await release_name(retrying.manager, marker.stream)
     if missing := await _lacking_in_the_end(retrying, marker, answer.raw, how):
         await retrying.manager.stream_delete(marker.stream)
         raise IncompleteRestoreError(

@@ -1,4 +1,4 @@
-"""The fields of buckets, converted to those of their streams and back."""
+"""The fields of bucket documents, converted to the configurations of their streams and back."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ ALIASES = {
     "marker_ttl": "limit_marker_ttl",
     "source": "sources",
 }
-"""Other names of the same fields, in client libraries and flags."""
+"""Other names of the fields, from client libraries and flags."""
 
 
 Config = dict[str, Any]
@@ -74,9 +74,9 @@ _FIELDS: Final = {
     "ttl": "max_age",
     "limit_marker_ttl": "subject_delete_marker_ttl",
 }
-"""Bucket fields whose value is that of a field of the stream."""
+"""Bucket fields, each with the stream field that has its value or, after a conversion, stands for it."""
 WORD_OF: Final = {field: word for word, field in _FIELDS.items()}
-"""The bucket fields by the fields of the stream."""
+"""Bucket fields by their stream fields."""
 _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
     Kind.KEY_VALUE: {
         "history": asset_config.set_history,
@@ -87,7 +87,7 @@ _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
     },
     Kind.OBJECT_STORE: {"ttl": asset_config.set_object_ttl},
 }
-"""Bucket fields that stand for more than one field."""
+"""Functions that set the bucket fields which affect more than one stream field."""
 
 
 _ORIGINS: Final = ("mirror", "sources")
@@ -126,16 +126,16 @@ def stream_fields(kind: Kind, words: Mapping[str, Any]) -> Config:
 
 
 def bucket_words(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the bucket document, with its `kind`, for exactly this stream; None if there is none.
+    """Return the bucket document, with its `kind`, that makes exactly this stream; None if there is none.
 
-    Labels and server-written metadata do not count.
+    Labels and the metadata that servers write are ignored.
     """
     name = str(config.get("name", ""))
     kind = Kind.KEY_VALUE if KV.is_mine(name) else Kind.OBJECT_STORE if OBJECTS.is_mine(name) else None
     if kind is None:
         return None
     own = without_server_made(without_labels(config))
-    words = _raised(kind, own)
+    words = _fields_of(kind, own)
     try:
         same = _settled(stream_fields(kind, words)) == _settled(own)
     except (BucketFieldError, msgspec.ValidationError):
@@ -143,8 +143,8 @@ def bucket_words(config: Mapping[str, Any]) -> dict[str, Any] | None:
     return {"kind": str(kind), **words} if same else None
 
 
-def _raised(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields whose values are not the defaults of a new bucket."""
+def _fields_of(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the bucket fields of a stream whose values are not the defaults of a new bucket."""
     bucket = (KV if kind is Kind.KEY_VALUE else OBJECTS).bucket_of(str(config["name"]))
     plain = msgspec.to_builtins(WORDS[kind]())
     words: dict[str, Any] = {"bucket": bucket}
@@ -158,7 +158,7 @@ def _raised(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
         if config.get("mirror"):
             words["mirror"] = {**config["mirror"], "name": KV.bucket_of(config["mirror"]["name"])}
         if config.get("sources"):
-            words["sources"] = [_raised_source(source, bucket) for source in config["sources"]]
+            words["sources"] = [_source_of(source, bucket) for source in config["sources"]]
     return words
 
 
@@ -166,8 +166,8 @@ def _default(kind: Kind, word: str, plain: Mapping[str, Any]) -> Any:
     return plain.get(word, getattr(WORDS[kind](), word))
 
 
-def _raised_source(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
-    """Return a source by its bucket's name, without the mapping of keys that all buckets have."""
+def _source_of(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
+    """Return a source with the name of its bucket, without the subject transform that every bucket's source has."""
     origin = KV.bucket_of(source["name"])
     usual = [{"src": f"$KV.{origin}.>", "dest": f"$KV.{bucket}.>"}]
     if source.get("subject_transforms") == usual:
@@ -176,7 +176,7 @@ def _raised_source(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
 
 
 def _settled(config: Mapping[str, Any]) -> StreamConfig:
-    """Return the configuration as a server keeps it, as far as that is known without one."""
+    """Return the configuration with the server's defaults, as far as these are known without a server."""
     typed = msgspec.convert(dict(config), StreamConfig)
     settle(Draft(config=typed))
     return typed

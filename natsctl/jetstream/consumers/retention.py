@@ -1,19 +1,20 @@
 """Interest and work queue retention: the removal of acknowledged messages, and the consumers that take a subject.
 
-Theory of operation. A workqueue message goes when it is acknowledged. An interest message is not even kept when no
-consumer's filter takes its subject, and goes when the last consumer that wanted it has acknowledged it; a consumer that
-goes takes its interest with it, so that what is left is swept then, some messages per turn of the ready queue. Acks are
-journaled and removals recorded independently of each other: a removal without its ack leaves a consumer that misses a
-message and forgets it; an ack without its removal leaves a message that the sweep after recovery finds.
+Theory of operation. A work queue message is removed when it is acknowledged. An interest message is not stored if no
+consumer's filter takes its subject, and is removed when the last consumer that takes it has acknowledged it. When a
+consumer is deleted, the messages that it alone waited for are removed by a sweep, some of them in each turn of the
+ready queue. Acks are journaled and removals recorded independently of each other: after a crash, a removal without its
+ack leaves a consumer that waits for a missing message and forgets it; an ack without its removal leaves a message that
+the sweep after recovery removes.
 
-A message concerns the consumers that take its subject, found by `interest`. A consumer that does not want a message any
-more will not want it again, so the consumers are asked in turn and `_asked` remembers how far: over all its acks a
-message costs one question per consumer, not one per consumer and ack.
+The consumers that take a subject are found by `interest`. A consumer that no longer waits for a message will not wait
+for it again, so the consumers are checked in turn and `_checked` has the index of the first that may wait: over all its
+acks a message costs one check per consumer, not one per consumer and ack.
 
-`Interest` keeps consumers without filters apart: they take everything. The others are in an index of their patterns.
+`Interest` keeps consumers without filters apart: they take everything. The others are in an index of their filters.
 The consumers of a subject are cached until a consumer is added, deleted or changes its filters; the cache has a limit.
-A consumer's own filters do not overlap, so that none is found twice. A commit passes to each consumer only the messages
-that it takes: a consumer without any costs nothing.
+A consumer's own filters do not overlap, so none is found twice. A commit passes to each consumer only the messages that
+it takes: a consumer that takes none costs nothing.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ if TYPE_CHECKING:
 
 
 MAX_KNOWN: Final = 16_384
-"""Consumers in cached answers, plus one per answer; the cache is cleared when there are more."""
+"""Limit of the cache, in subjects plus their consumers; it is cleared when there are more."""
 
 FEW: Final = 16
-"""Number of consumers up to which all get all messages: finding the matching ones would cost more."""
+"""Number of consumers up to which each is passed every message: to find the matching ones would cost more."""
 
 _REST: Final = b">"
 
@@ -59,7 +60,7 @@ class Interest:
         self._known_size = 0
 
     def __len__(self) -> int:
-        """Return how many consumers there are."""
+        """Return the number of consumers."""
         return len(self._filters)
 
     def add(self, consumer: ConsumerContext) -> bool:
@@ -102,7 +103,7 @@ class Interest:
         return found
 
     def _filtering(self, subject: bytes) -> Consumers:
-        """Return the consumers that take a subject by a filter."""
+        """Return the consumers with a filter that takes a subject."""
         known = self._known.get(subject)
         if known is None:
             if self._known_size > MAX_KNOWN:
@@ -113,7 +114,7 @@ class Interest:
         return known
 
     def announce(self, stored: Sequence[Stored]) -> None:
-        """Pass messages that became durable, ascending, to the consumers that take them; there must be one."""
+        """Pass messages that became durable, ascending and at least one, to the consumers that take them."""
         if len(self._filters) <= FEW:
             for consumer in tuple(self._filters):
                 consumer.on_messages(stored)
@@ -132,23 +133,23 @@ class Interest:
 
 
 AT_ONCE: Final = 100_000
-"""Messages that are examined in one go when a stream's retention becomes interest."""
+"""Sequences up to which an update waits for the examination when a stream's retention becomes interest."""
 
 SWEEP_BATCH: Final = 256
-"""Messages examined in one turn."""
+"""Messages that a sweep examines in one turn of the ready queue."""
 
-ASKED_SLACK: Final = 65_536
-"""Entries of `_asked` for messages that are gone which are kept before they are dropped."""
+CHECKED_SLACK: Final = 65_536
+"""Entries of `_checked` above twice the number of messages; then those of removed messages are dropped."""
 
 
 class Retention:
     """The retention policy of one stream."""
 
-    __slots__ = ("_asked", "_stream", "_sweep_end", "_sweep_seq", "by_interest", "interest", "removes")
+    __slots__ = ("_checked", "_stream", "_sweep_end", "_sweep_seq", "by_interest", "interest", "removes")
 
     def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
-        self._asked: dict[int, int] = {}
+        self._checked: dict[int, int] = {}
         self._sweep_seq = 0
         self._sweep_end = 0
         self.interest = Interest()
@@ -158,7 +159,7 @@ class Retention:
         """True if acknowledged messages are removed."""
 
     def configure(self) -> None:
-        """Read the policy from the configuration."""
+        """Apply the stream's retention policy."""
         policy = self._stream.config.retention
         self.removes = policy is not RetentionPolicy.LIMITS
         self.by_interest = policy is RetentionPolicy.INTEREST
@@ -174,29 +175,29 @@ class Retention:
         if self.removes and (len(self.interest) or self.by_interest):
             self._start_sweep()
 
-    # Consumers that come and go
+    # Changes of consumers
 
     def consumer_added(self, consumer: ConsumerContext) -> None:
-        """Record a new consumer; there is nothing that goes because of it."""
+        """Record a new consumer; no message is removed because of it."""
         self.interest.add(consumer)
-        self._asked.clear()
+        self._checked.clear()
 
     def consumer_updated(self, consumer: ConsumerContext) -> None:
-        """Record a consumer's new configuration: it may want other messages now."""
+        """Record a consumer's new configuration, which may have other filters."""
         if self.interest.add(consumer):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_deleted(self, consumer: ConsumerContext) -> None:
-        """Handle the deletion of a consumer."""
+        """Remove a deleted consumer, and the messages that it alone waited for."""
         self.interest.remove(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_reset(self) -> None:
-        """Record that a consumer needs messages again."""
-        self._asked.clear()
+        """Record that a consumer waits for acknowledged messages again."""
+        self._checked.clear()
 
     def applying(self) -> Steps[None]:
-        """Remove acknowledged messages after a change of policy, at once unless there are very many.
+        """Remove acknowledged messages after a change of policy: before the answer, or by a sweep if there are many.
 
         Messages that no consumer takes stay, as with nats-server, unless there are no consumers at all.
         """
@@ -216,8 +217,8 @@ class Retention:
                 yield STEP
 
     def _reconsider(self, from_seq: int) -> None:
-        """Remove messages from `from_seq` on that no consumer waits for any more; none waited for earlier ones."""
-        self._asked.clear()
+        """Sweep messages from `from_seq` on that no consumer waits for any more; earlier ones are not affected."""
+        self._checked.clear()
         if not self.by_interest:
             return
         if len(self.interest):
@@ -234,7 +235,7 @@ class Retention:
     # Acks
 
     def acked(self, seqs: Iterable[int]) -> None:
-        """Remove acknowledged messages that no consumer waits for; the consumer has dropped its entries already."""
+        """Remove messages that a consumer has acknowledged and no other waits for; it has dropped them as pending."""
         if not self._stream.store.healthy:
             return
         acked = list(seqs)
@@ -258,27 +259,27 @@ class Retention:
         self._stream.count_bytes()
 
     def _is_wanted(self, seq: int, consumers: Consumers) -> bool:
-        """Return whether one of its consumers has yet to acknowledge a message."""
+        """Return whether one of the consumers that take a message has yet to acknowledge it."""
         if len(consumers) == 1:
             return _wants(consumers[0], seq)
-        at = self._asked.get(seq, 0)
+        at = self._checked.get(seq, 0)
         while at < len(consumers) and not _wants(consumers[at], seq):
             at += 1
         if at == len(consumers):
-            self._asked.pop(seq, None)
+            self._checked.pop(seq, None)
             return False
         if at:
-            self._asked[seq] = at
-            self._forget_gone()
+            self._checked[seq] = at
+            self._drop_removed()
         return True
 
-    def _forget_gone(self) -> None:
-        if len(self._asked) > 2 * self._stream.store.messages + ASKED_SLACK:
+    def _drop_removed(self) -> None:
+        if len(self._checked) > 2 * self._stream.store.messages + CHECKED_SLACK:
             holds = self._stream.store.holds
-            self._asked = {seq: at for seq, at in self._asked.items() if holds(seq)}
+            self._checked = {seq: at for seq, at in self._checked.items() if holds(seq)}
 
     def _remove(self, seq: int) -> None:
-        """Remove a message; no consumer has to be informed, because none counts it any more."""
+        """Remove a message; consumers are not informed, because none counts it any more."""
         store = self._stream.store
         gone = store.drop_first() if seq == store.first_seq and store.messages else store.remove(seq)
         if gone is not None:
@@ -319,7 +320,7 @@ class Retention:
         return min(budget, SWEEP_BATCH)
 
     def _is_spent(self, seq: int) -> bool:
-        """Return whether a message has no further use; one that some consumer gave up stays."""
+        """Return whether a message is to be removed; one that reached a consumer's `max_deliver` stays."""
         consumers = self.interest.consumers_of(self._stream.store.subject_of(seq) or b"")
         if not consumers:
             return self.by_interest
@@ -327,6 +328,9 @@ class Retention:
 
 
 def _wants(consumer: ConsumerContext, seq: int) -> bool:
-    """Return whether a consumer has yet to acknowledge a message of a subject that it takes, or has given it up."""
+    """Return whether a consumer has yet to acknowledge a message of a subject that it takes.
+
+    One that reached `max_deliver` counts as not acknowledged: it is no longer pending, but still in `redelivered`.
+    """
     state = consumer.state
     return seq > state.delivered_sseq or seq in state.pending or seq in state.redelivered
