@@ -43,7 +43,7 @@ class File(Protocol):
         """Return the file's length in bytes."""
 
     def close(self) -> None:
-        """Give the descriptor back; says nothing about durability."""
+        """Close the file, without a sync."""
 
 
 class Disk(Protocol):
@@ -134,7 +134,7 @@ class PosixFile:
         return os.fstat(self._fd).st_size
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)

@@ -546,7 +546,7 @@ class FileLog:
                 file.indexed = write_index(disk, self.folder, image)
 
     def close_files(self) -> None:
-        """Give every descriptor back, also those of files that a failed commit was to unlink."""
+        """Close all files, also those that a failed commit was to unlink."""
         for segment in [*self._index.segments, *self._compaction.old_segments()]:
             if segment.body is not None:
                 segment.body.close()

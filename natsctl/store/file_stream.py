@@ -198,7 +198,7 @@ class FileStream:
         self.log.write_indexes(self._disk, tail)
 
     def keep_files(self, commit: Commit) -> None:
-        """Keep the descriptors that a commit has opened, so that `close_files` gives them back."""
+        """Keep the descriptors that a commit has opened, so that `close_files` closes them."""
         assert isinstance(commit, FileCommit)
         if commit.plan.journal is not None:
             self._journal.keep_file(commit.plan.journal)
@@ -209,6 +209,6 @@ class FileStream:
         self._journal.close()
 
     def close_files(self) -> None:
-        """Give every descriptor back, also those of files that a failed commit was to unlink."""
+        """Close all files, also those that a failed commit was to unlink."""
         self.log.close_files()
         self._journal.close()

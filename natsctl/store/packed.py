@@ -40,7 +40,7 @@ class Readable(Protocol):
         """Return the file's length in bytes."""
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the file."""
 
 
 class PackedFile:

@@ -151,10 +151,10 @@ class StreamStorage(Protocol):
         """
 
     def keep_files(self, commit: Commit) -> None:
-        """Keep the descriptors that a commit which failed has opened, so that `close_files` gives them back."""
+        """Keep the descriptors that a commit which failed has opened, so that `close_files` closes them."""
 
     def close_files(self) -> None:
-        """Give every descriptor back."""
+        """Close all files."""
 
 
 class StreamStore(AppendedView):

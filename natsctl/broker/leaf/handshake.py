@@ -162,16 +162,16 @@ class LinkLog(Protocol):
     """Log for lines about connections."""
 
     def info(self, text: str) -> None:
-        """Note what operators expect to see."""
+        """Log a line at level INF."""
 
     def warn(self, text: str) -> None:
-        """Note what they should look at."""
+        """Log a line at level WRN."""
 
     def error(self, text: str) -> None:
-        """Note what went wrong."""
+        """Log a line at level ERR."""
 
     def debug(self, text: str) -> None:
-        """Note what helps to find a fault."""
+        """Log a line at level DBG."""
 
 
 class LeafOptions(msgspec.Struct, frozen=True):
