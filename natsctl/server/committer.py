@@ -6,11 +6,16 @@ run the disk part (the system calls release the GIL); finished commits come back
 acks leave. A commit goes to the worker that was busy last: it wakes in half the time of one that has slept long. A
 stream whose disk is slow holds one worker; the streams of other disks go on with the rest. A fault in what one stream
 does around its commit is reported and holds up no other stream.
+
+A small commit of the only stream that has one is run on the loop thread as long as the disk answers quickly: the two
+hand-overs between threads would take longer than the sync. The time of small commits is measured as they go, in either
+place.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
@@ -25,20 +30,38 @@ if TYPE_CHECKING:
 
 WORKERS: Final = 12
 """Threads that may wait for a disk at the same time; one new stream after the other waits for four flushes."""
+IN_PLACE_S: Final = 0.0005
+"""Time of a small commit up to which the next one is run on the loop thread. Source: docs/adr/0002."""
+WEIGHT: Final = 8
+"""Small commits over which their time is averaged."""
+MAX_SAMPLE_S: Final = 4 * IN_PLACE_S
+"""Longest time of one commit that counts, so that a single slow sync among quick ones does not decide."""
 
 _Job: TypeAlias = "tuple[Committable, Commit]"
 _Inbox: TypeAlias = "SimpleQueue[_Job | None]"
 _Fault: TypeAlias = "Callable[[str, Exception], object]"
-_Done: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None]"
+_Done: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None, float]"
 
 
 class Committer:
     """Runs the commits of one store; every method but the workers' runs on the loop thread."""
 
     __slots__ = (
-        "_backlog", "_done", "_fault", "_finished", "_idle", "_lock", "_post", "_posted", "_store", "_threads",
-        "in_flight", "syncs",
-    )  # fmt: skip
+        "_backlog",
+        "_clock_s",
+        "_done",
+        "_fault",
+        "_finished",
+        "_idle",
+        "_lock",
+        "_post",
+        "_posted",
+        "_small_s",
+        "_store",
+        "_threads",
+        "in_flight",
+        "syncs",
+    )
 
     def __init__(
         self,
@@ -46,11 +69,13 @@ class Committer:
         post: Callable[[Callable[[], None]], object],
         finished: Callable[[], None],
         fault: _Fault,
+        clock_s: Callable[[], float] = time.perf_counter,
     ) -> None:
         """Prepare to commit `store`.
 
         `post` runs a call on the loop thread, `finished` is called after commits ended, `fault` for faults in our code.
         """
+        self._clock_s = clock_s
         self._store = store
         self._post = post
         self._finished = finished
@@ -64,6 +89,8 @@ class Committer:
         self._threads: dict[threading.Thread, _Inbox] = {}
         self.in_flight: dict[Committable, None] = {}
         self.syncs = 0
+        self._small_s = 2 * IN_PLACE_S
+        """Average time of a small commit."""
 
     def start(self) -> None:
         """Start the worker threads."""
@@ -101,6 +128,7 @@ class Committer:
         dirty, ended = self._store.dirty, False
         if not dirty:
             return False
+        alone = len(dirty) == 1 and not self.in_flight and self._small_s <= IN_PLACE_S
         for stream in tuple(dirty):
             try:
                 commit = stream.begin_commit()
@@ -110,13 +138,28 @@ class Committer:
                 continue
             if commit is None:
                 continue
-            if commit.io:
+            if commit.io and not (alone and commit.is_small):
                 self.in_flight[stream] = None
                 self._give((stream, commit))
-            else:
-                self._end(stream, commit, run(commit))
-                ended = True
+                continue
+            outcome, seconds = self._timed(commit)
+            if commit.io:
+                self._note(commit, seconds)
+            self._end(stream, commit, outcome)
+            ended = True
         return ended
+
+    def _timed(self, commit: Commit) -> tuple[OSError | StoreError | None, float]:
+        """Run the disk part of a commit; return its error and the seconds that it took."""
+        began = self._clock_s()
+        error = run(commit)
+        return error, self._clock_s() - began
+
+    def _note(self, commit: Commit, seconds: float) -> None:
+        """Count a commit that went to the disk."""
+        self.syncs += 1
+        if commit.is_small:
+            self._small_s += (min(seconds, MAX_SAMPLE_S) - self._small_s) / WEIGHT
 
     def _end(self, stream: Committable, commit: Commit, error: OSError | StoreError | None) -> None:
         try:
@@ -136,9 +179,9 @@ class Committer:
         job = inbox.get()
         while job is not None:
             stream, commit = job
-            error = run(commit)
+            error, seconds = self._timed(commit)
             with self._lock:
-                self._done.append((stream, commit, error))
+                self._done.append((stream, commit, error, seconds))
                 post, self._posted = not self._posted, True
                 job = self._backlog.popleft() if self._backlog else None
                 if job is None:
@@ -151,9 +194,9 @@ class Committer:
         """Finish the workers' completed commits, in their order; on the loop thread."""
         with self._lock:
             done, self._done, self._posted = self._done, [], False
-        for stream, commit, error in done:
+        for stream, commit, error, seconds in done:
             del self.in_flight[stream]
-            self.syncs += 1
+            self._note(commit, seconds)
             self._end(stream, commit, error)
         self._finished()
 

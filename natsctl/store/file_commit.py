@@ -40,6 +40,11 @@ class Commit:
     io = False
     """Whether `run` does disk I/O; False means that it may be called in line."""
 
+    @property
+    def is_small(self) -> bool:
+        """Return whether `run` does no more than append a little to files that are open, and sync them."""
+        return False
+
     def __init__(self, last_seq: int, callbacks: list[Settled]) -> None:
         self.last_seq = last_seq
         self.callbacks = callbacks
@@ -89,6 +94,8 @@ class Host(Protocol):
         """Make the store unhealthy for the reason given."""
 
 
+SMALL_BYTES = 16 * 1024
+"""Bytes of a commit that is small: about a hundred messages of 128 bytes."""
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, a used-up quota, and a limit on the length of files (RLIMIT_FSIZE): nothing went in, later it may."""
 
@@ -111,6 +118,8 @@ class JournalWork(msgspec.Struct):
     create: bool = False
     replaces: str = ""
     file: File | None = None
+    unsynced_bytes: int = 0
+    """Bytes of earlier commits that a sync of this one covers too."""
 
 
 class Plan(msgspec.Struct):
@@ -121,6 +130,8 @@ class Plan(msgspec.Struct):
     offset: int = 0
     data: bytes = b""
     sync: bool = True
+    unsynced_bytes: int = 0
+    """Bytes of earlier commits in `target` that a sync of this one covers too."""
     sealed: SegmentFile | None = None
     seal_offset: int = 0
     seal: bytes = b""
@@ -226,6 +237,21 @@ class FileCommit(Commit):
         """Erasures in compressed segments that could not be done, and why; their records are on disk."""
         self.rewritten = False
         self.settled_end = plan.offset + len(plan.data)
+
+    @property
+    def is_small(self) -> bool:
+        """Return whether `run` does no more than append a little to files that are open, and sync them."""
+        plan = self.plan
+        journal, target = plan.journal, plan.target
+        size = len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
+        if journal is not None:
+            if journal.create or journal.replaces or journal.file is None:
+                return False
+            size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
+        if target is not None and (target.writer is None or not plan.offset or plan.sealed is not None):
+            return False
+        more = plan.meta, plan.trash_folder, plan.erasures, plan.unlinks, plan.rewrite
+        return size <= SMALL_BYTES and not any(more)
 
     @property
     def found_no_room(self) -> bool:

@@ -399,6 +399,9 @@ class FileLog:
     def _take_frames(self, plan: Plan, durable_seq: int) -> None:
         parts, self._parts = self._parts, []
         file, last_seq = self.file, self._index.last_seq
+        if self.unsynced:
+            same = self.synced_mark[:2] == (file.head.base, file.head.generation)
+            plan.unsynced_bytes = file.settled - (self.synced_mark[2] if same else 0)
         spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
         removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
         tail = removals.encode(file.head.salt, last_seq)

@@ -120,11 +120,12 @@ class Journal:
 
     def take(self, sync: bool) -> JournalWork | None:
         """Return the disk work for the buffered records, None if there is none; `settle` ends it."""
+        waiting = self.size - self.synced_size
         if self._replacement is None and not self._buffered:
             if not (sync and self.unsynced):
                 return None
             self._taken = (None, [])
-            return JournalWork(self.path, self.size, b"", True, file=self.file)
+            return JournalWork(self.path, self.size, b"", True, file=self.file, unsynced_bytes=waiting)
         replacement, buffered = self._replacement, self._buffered
         self._taken = (replacement, buffered)
         self._replacement, self._buffered = None, []
@@ -134,7 +135,7 @@ class Journal:
             path = f"{self.folder}/{journal_name(head.generation)}"
             return JournalWork(path, 0, data, True, create=not self.size, replaces=self.path if self.size else "")
         data = self._encode(buffered, self.written, self.synced_count, self.head.salt)
-        return JournalWork(self.path, self.size, data, sync, file=self.file)
+        return JournalWork(self.path, self.size, data, sync, file=self.file, unsynced_bytes=waiting)
 
     def keep_file(self, work: JournalWork) -> None:
         """Keep the file that a commit may have opened, even if the commit failed, so that `close` closes it."""

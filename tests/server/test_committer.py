@@ -4,15 +4,16 @@ import asyncio
 import threading
 from typing import Any, cast
 
-from natsctl.server.committer import WORKERS, Committer
+from natsctl.server.committer import IN_PLACE_S, WEIGHT, WORKERS, Committer
 from natsctl.store.errors import StoreError
 
 
 class FakeCommit:
     def __init__(self, stream: FakeStream, upto: int) -> None:
-        self.stream, self.upto, self.io = stream, upto, stream.io
+        self.stream, self.upto, self.io, self.is_small = stream, upto, stream.io, stream.small
 
     def run(self) -> None:
+        self.stream.store.clock_s += self.stream.takes_s
         self.stream.runs.append(threading.current_thread().name)
         self.stream.gate.wait(60)
         if self.stream.error is not None:
@@ -26,6 +27,7 @@ class FakeStream:
         self, store: FakeStore, *, io: bool = True, error: StoreError | None = None, opened: bool = True
     ) -> None:
         self.store, self.io, self.error = store, io, error
+        self.small, self.takes_s = False, 0.0
         self.gate = threading.Event()
         if opened:
             self.gate.set()
@@ -57,6 +59,7 @@ class FakeStream:
 class FakeStore:
     def __init__(self) -> None:
         self.dirty: dict[FakeStream, None] = {}
+        self.clock_s = 0.0
 
 
 class Rig:
@@ -69,13 +72,23 @@ class Rig:
         loop = asyncio.get_running_loop()
         self.faults: list[Exception] = []
         self.committer = Committer(
-            cast(Any, self.store), loop.call_soon_threadsafe, self._finished, lambda _, error: self.faults.append(error)
+            cast(Any, self.store),
+            loop.call_soon_threadsafe,
+            self._finished,
+            lambda _, error: self.faults.append(error),
+            lambda: self.store.clock_s,
         )
         self.committer.start()
 
     def _finished(self) -> None:
         self.calls += 1
         self.changed.set()
+
+    async def commit(self, stream: FakeStream, times: int = 1) -> None:
+        for _ in range(times):
+            stream.append()
+            self.committer.start_commits()
+            await self.until(stream, stream.last_seq)
 
     async def until(self, stream: FakeStream, seq: int) -> None:
         async with asyncio.timeout(60):
@@ -222,4 +235,87 @@ async def test_a_fault_at_the_beginning_of_one_commit_keeps_no_other_from_the_di
     rig.committer.start_commits()
     await rig.until(whole, 1)
     assert rig.committer.idle and len(rig.faults) == 1
+    rig.committer.stop()
+
+
+def small(rig: Rig, takes_s: float) -> FakeStream:
+    stream = FakeStream(rig.store)
+    stream.small, stream.takes_s = True, takes_s
+    return stream
+
+
+def in_place(stream: FakeStream) -> bool:
+    return stream.runs[-1] == threading.current_thread().name
+
+
+async def test_small_commits_of_a_quick_disk_run_on_the_loop_thread() -> None:
+    rig = Rig()
+    stream = small(rig, IN_PLACE_S / 4)
+    await rig.commit(stream)
+    assert not in_place(stream)  # nothing is known of the disk
+    await rig.commit(stream, WEIGHT)
+    assert in_place(stream)
+    stream.append()
+    assert rig.committer.start_commits()
+    assert stream.durable_seq == stream.last_seq and rig.committer.syncs == WEIGHT + 2
+    rig.committer.stop()
+
+
+async def test_a_slow_disk_sends_the_next_commits_to_the_workers_until_it_is_quick_again() -> None:
+    rig = Rig()
+    stream = small(rig, IN_PLACE_S / 4)
+    await rig.commit(stream, 4 * WEIGHT)
+    stream.takes_s = 100 * IN_PLACE_S
+    await rig.commit(stream)
+    assert in_place(stream)
+    stream.takes_s = IN_PLACE_S / 4
+    await rig.commit(stream)
+    assert in_place(stream)  # one slow sync decides nothing
+    stream.takes_s = 100 * IN_PLACE_S
+    await rig.commit(stream, 4)
+    assert not in_place(stream)
+    stream.takes_s = IN_PLACE_S / 4
+    await rig.commit(stream, 4 * WEIGHT)
+    assert in_place(stream)
+    rig.committer.stop()
+
+
+async def test_a_disk_that_is_never_quick_is_left_to_the_workers() -> None:
+    rig = Rig()
+    stream = small(rig, IN_PLACE_S * 1.1)
+    await rig.commit(stream, 10 * WEIGHT)
+    assert threading.current_thread().name not in stream.runs
+    rig.committer.stop()
+
+
+async def test_large_commits_and_those_of_several_streams_go_to_the_workers() -> None:
+    rig = Rig()
+    stream, other = small(rig, 0), small(rig, 0)
+    await rig.commit(stream, 2 * WEIGHT)
+    stream.small = False
+    await rig.commit(stream)
+    assert not in_place(stream)
+    stream.small = True
+    other.append()
+    await rig.commit(stream)
+    await rig.until(other, 1)
+    assert not in_place(stream) and not in_place(other)
+    other.gate.clear()
+    other.small = False
+    other.append()
+    rig.committer.start_commits()
+    await rig.commit(stream)
+    assert not in_place(stream)  # the disk is busy
+    other.gate.set()
+    await rig.until(other, 2)
+    rig.committer.stop()
+
+
+async def test_an_error_of_a_commit_on_the_loop_thread_reaches_its_stream() -> None:
+    rig = Rig()
+    stream = small(rig, 0)
+    await rig.commit(stream, 2 * WEIGHT)
+    stream.error = StoreError("Input/output error")
+    await rig.commit(stream)
+    assert in_place(stream) and isinstance(stream.errors[-1], StoreError)
     rig.committer.stop()

@@ -2,7 +2,9 @@
 
 import pytest
 
+from natsctl.store.file_commit import SMALL_BYTES
 from natsctl.store.filters import ALL, Filters
+from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 
@@ -303,3 +305,56 @@ def test_random_operations_agree_with_a_plain_model(lab, stream):
         if model:
             assert stream.first_seq == min(model)
     assert isinstance(lab.store, Store)
+
+
+def small_commit(stream: StreamStore) -> bool:
+    """Commit what is buffered and return whether that was small."""
+    commit = stream.begin_commit()
+    assert commit is not None
+    small = commit.is_small
+    commit.run()
+    stream.finish_commit(commit)
+    return small
+
+
+def test_a_commit_is_small_if_it_appends_a_little_to_open_files(lab) -> None:
+    lab.options = StoreOptions(segment_bytes=1 << 20, reserve_bytes=0)
+    stream = lab.open().create("$G/S", b"{}", "file")
+    stream.append(b"s", b"", b"", 1)
+    assert not small_commit(stream)  # creates the stream
+    stream.append(b"s", b"", b"a little", 2)
+    assert small_commit(stream)
+    stream.append(b"s", b"", bytes(SMALL_BYTES), 3)
+    assert not small_commit(stream)
+    stream.set_meta(b"{1}")
+    assert not small_commit(stream)
+    stream.remove(2)
+    assert small_commit(stream)
+    stream.remove(1, erase=True)
+    assert not small_commit(stream)
+    stream.append_record(1, b"first")
+    assert not small_commit(stream)  # creates the journal
+    stream.append_record(1, b"second")
+    stream.flush()
+    assert not small_commit(stream)  # opens it
+    stream.append_record(1, b"third")
+    assert small_commit(stream)
+
+
+def test_a_sync_that_was_postponed_for_much_is_not_small(lab) -> None:
+    lab.options = StoreOptions(segment_bytes=1 << 20, reserve_bytes=0, sync=10**12)
+    stream = lab.open().create("$G/S", b"{}", "file")
+    small_commit(stream)
+    for number in range(10):
+        stream.append(b"s", b"", bytes(SMALL_BYTES // 4), number)
+        assert small_commit(stream)
+    stream.request_sync()
+    assert not small_commit(stream)
+    stream.append(b"s", b"", b"", 11)
+    stream.request_sync()
+    assert small_commit(stream)
+    for _ in range(10):
+        stream.append_record(1, bytes(SMALL_BYTES // 4))
+        small_commit(stream)
+    stream.request_sync()
+    assert not small_commit(stream)
