@@ -132,7 +132,7 @@ def test_names_are_listed_without_models_and_pictures(shared_server: ServerProce
     """What is not needed is not imported: it would be most of the time that a short command takes."""
     code = (
         "import sys; from natsctl.cli.main import run; code = run(sys.argv[1:]);"
-        "print(*sorted({'msgspec', 'rich', 'yaml', 'questionary', 'tempfile', 'prompt_toolkit'} & set(sys.modules)));"
+        "print(*sorted({'msgspec', 'rich', 'yaml', 'questionary', 'prompt_toolkit'} & set(sys.modules)));"
         "sys.exit(code)"
     )
     words = ["-s", shared_server.url, "stream", "ls", "-n"]

@@ -103,7 +103,7 @@ def test_a_name_is_a_stream_before_a_bucket_and_its_case_counts_only_where_there
     assert catalogue.find("nothing") is None
     with pytest.raises(UsageError, match="MIXED or Mixed"):
         catalogue.find("mixed")
-    with pytest.raises(UsageError, match="no case of letters"):
+    with pytest.raises(UsageError, match="ignores the case of names"):
         catalogue.find_all(["Mixed", "MIXED"])
 
 
