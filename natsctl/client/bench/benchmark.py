@@ -212,7 +212,9 @@ async def _main() -> None:
             asyncio.create_task(_report_progress(group)),
             asyncio.create_task(_handle_commands(lines, group, work)),
         ]
-        _write_line(result=[done.encode() for done in await work])
+        results = await work
+        # The count too: clients that answered everything before the start have reported no progress.
+        _write_line(at=group.msgs, result=[done.encode() for done in results])
     except (NatsctlError, OSError) as failure:
         _write_line(failed=encode_failure(failure))
     finally:

@@ -14,6 +14,11 @@ from typing import Any
 
 import pytest
 
+from natsctl.client.bench.benchmark import Workers
+from natsctl.client.bench.load import Load
+from natsctl.client.dial import connect
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
@@ -161,6 +166,20 @@ def test_a_service_answers_the_requests_of_another_benchmark(natsctl: Run, share
         out, err = service.communicate(timeout=WITHIN_S)
     assert service.returncode == 0, err
     assert '"msgs": 30' in out
+
+
+async def test_answers_before_the_start_are_counted(shared_server: ServerProcess) -> None:
+    target = resolve(Settings(url=shared_server.url), {"HOME": "/nowhere"})
+    workers = Workers(target, Load(kind="service serve", subject="b.early", msgs=3), 1)
+    try:
+        await workers.prepare()
+        async with await connect(target, name="early") as connection:
+            for _ in range(3):
+                await connection.request("b.early", b"")
+        assert [done.msgs for done in await workers.run()] == [3]
+    finally:
+        await workers.close()
+    assert workers.msgs == 3
 
 
 def test_nobody_who_answers_is_told_at_once(natsctl: Run) -> None:
