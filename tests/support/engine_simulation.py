@@ -55,7 +55,7 @@ def small_steps() -> Iterator[None]:
         yield
 
 
-PLATTER_SHARE: Final = 0.06
+DISK_IMAGE_SHARE: Final = 0.06
 """Probability that a server is started on the durable files at a rest."""
 INFO_SHARE: Final = 0.3
 """Probability that a stream's info is checked; after a crash always."""
@@ -84,7 +84,7 @@ class EngineReport:
     unanswered: int = 0
     deliveries: int = 0
     restores: int = 0
-    platter_checks: int = 0
+    disk_image_checks: int = 0
     sliced: bool = False
     slow_steps: int = 0
     packed_files: int = 0
@@ -275,8 +275,8 @@ class EngineSession:
                 check_state(model, jet)
                 check_consumers(self._consumers[model.name], self._stream(model.name), jet, model.before)
         jet.wire.close()
-        if self._faults.random() < PLATTER_SHARE:
-            self._check_platter()
+        if self._faults.random() < DISK_IMAGE_SHARE:
+            self._check_disk_image()
 
     def _count(self, model: StreamModel) -> None:
         self.report.blocks += sum(len(read.messages) for read in model.step.blocks)
@@ -285,9 +285,9 @@ class EngineSession:
             self.report.refusals += attempt.refused
             self.report.unanswered += attempt.answer is None
 
-    def _check_platter(self) -> None:
+    def _check_disk_image(self) -> None:
         """Start on what is durable now and nothing else: every message must be there, and known ids refused."""
-        self.report.platter_checks += 1
+        self.report.disk_image_checks += 1
         twin = Machine(self._disk.synced_image(self.report.seed), self._clock, 1, self._options)
         if twin.report.damaged:
             raise Violation(f"the synced image alone is damaged: {twin.report.damaged}")

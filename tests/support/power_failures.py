@@ -242,7 +242,7 @@ class RealSession(Session):
         if self._faults.random() < SAMPLE and len(self._writes) > start:
             self.marks.append(Mark(start, len(self._writes), ledger, erased))
 
-    def _check_platter(self) -> None:
+    def _check_disk_image(self) -> None:
         """Leave that to the power failures."""
 
     def _look_for(self, payloads: list[bytes]) -> None:

@@ -188,7 +188,7 @@ class Report:
     kills: int = 0
     power_losses: int = 0
     disk_faults: int = 0
-    platter_checks: int = 0
+    disk_image_checks: int = 0
     damaged_at_rest: int = 0
     misplaced_at_rest: int = 0
     repaired: int = 0

@@ -37,7 +37,7 @@ from natsctl.testing.simdisk import Crash, Journalling, Plan, SimDisk, no_faults
 from tests.support.store_model import ERRORS, History, Ledger, Report, StreamLedger, Violation, draw_plan
 
 STREAMS_MAX = 4
-PLATTER_CHECK_SHARE = 0.08
+DISK_IMAGE_SHARE = 0.08
 SUBJECTS = (b"a", b"a.b", b"a.c", b"x.y.z")
 SETTLE_ROUNDS = 200
 DAY_NS = 86_400_000_000_000
@@ -437,12 +437,12 @@ class Session:
             flight = self._work.choice(done)
             self._flights.remove(flight)
             flight.owner.finish_commit(flight.commit, flight.error)
-            if flight.error is None and self._faults.random() < PLATTER_CHECK_SHARE:
-                self._check_platter()
+            if flight.error is None and self._faults.random() < DISK_IMAGE_SHARE:
+                self._check_disk_image()
 
-    def _check_platter(self) -> None:
+    def _check_disk_image(self) -> None:
         """Open what is durable now and nothing else: every confirmed promise must already be there."""
-        self.report.platter_checks += 1
+        self.report.disk_image_checks += 1
         twin = self._disk.synced_image(self.report.seed)
         store = Store(twin, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
         report = store.open()

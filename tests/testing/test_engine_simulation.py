@@ -22,7 +22,7 @@ def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
     assert sum(report.deliveries for report in reports) > 10 * SEEDS
     assert sum(report.unanswered for report in reports) > SEEDS
     assert sum(report.restores for report in reports) > SEEDS
-    assert sum(report.platter_checks for report in reports) > SEEDS
+    assert sum(report.disk_image_checks for report in reports) > SEEDS
     assert sum(report.slow_steps for report in reports) > 5 * SEEDS
     assert sum(report.blocks for report in reports) > 5 * SEEDS
     assert sum(report.packed_files for report in reports) > SEEDS // 10

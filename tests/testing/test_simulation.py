@@ -17,7 +17,7 @@ def test_no_promise_is_broken_in_many_sessions_of_crashes() -> None:
     assert sum(report.power_losses for report in reports) > SEEDS
     assert sum(report.disk_faults for report in reports) > SEEDS // 4
     assert sum(report.acks for report in reports) > 50 * SEEDS
-    assert sum(report.platter_checks for report in reports) > SEEDS // 2
+    assert sum(report.disk_image_checks for report in reports) > SEEDS // 2
     assert sum(report.packed_files for report in reports) > SEEDS // 4
     assert sum(report.erasures for report in reports) > SEEDS
     assert sum(report.repaired for report in reports) > SEEDS // 2
