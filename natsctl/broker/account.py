@@ -27,14 +27,17 @@ from natsctl.broker.subscription import (
     DeliveryBatchHandler,
     Handler,
     PublishBatchHandler,
+    Stored,
     Subscription,
     answer_client,
     header_tail,
     not_mine,
     plain_tail,
+    queue_answers,
     send_all_to,
     send_run,
 )
+from natsctl.native import lib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -420,6 +423,29 @@ class Account:
             shared = subject[:size]
         self._answer_run(current, answers[start:] if start else answers)
 
+    def acknowledge(self, stored: list[Stored], opening: bytes) -> None:
+        """Send the ack of each stored message that has a reply, in order: `opening`, the sequence and a brace."""
+        if lib is None:
+            self.answer_all([(reply, b"%b%d}" % (opening, seq)) for seq, _, reply in stored if reply])
+            return
+        start, count = 0, len(stored)
+        while start < count:
+            reply = stored[start][2]
+            if not reply:
+                start += 1
+                continue
+            route = self._exact.get(reply) or self.routes.find(reply)
+            size = self.routes.shared_size(reply, route)
+            end = lib.one_inbox(stored, start + 1, reply[:size]) if size else _end_of(stored, start, reply)
+            clients, queues, handlers = route
+            session = clients[0][0] if len(clients) == 1 else None
+            if session is None or queues or handlers or clients[0][1].max or session.close_reason is not None:
+                self._answer_run(route, [(to, b"%b%d}" % (opening, seq)) for seq, _, to in stored[start:end] if to])
+            else:
+                sub = clients[0][1]
+                queue_answers(session, sub, *lib.ack_frames(stored, opening, sub.sid_field, start, end))
+            start = end
+
     def _answer_run(self, route: Route, answers: Sequence[Answer]) -> None:
         """Deliver answers that take the same route."""
         clients, queues, handlers = route
@@ -554,3 +580,8 @@ class Account:
                     chosen.append(recipient)
                 break
         return tuple(chosen), served
+
+
+def _end_of(stored: Sequence[Stored], start: int, reply: bytes) -> int:
+    """Return where messages with this very reply end."""
+    return next((at for at in range(start + 1, len(stored)) if stored[at][2] != reply), len(stored))

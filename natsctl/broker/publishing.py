@@ -11,6 +11,7 @@ other handlers, imports and leaf nodes among them, leave no event.
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Set
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -20,6 +21,7 @@ from natsctl.api.times import format_time
 from natsctl.broker.refusals import refuse_publish
 from natsctl.broker.routes import DOT
 from natsctl.broker.subscription import DeliveryFilter
+from natsctl.native import lib
 from natsctl.wire.ops import PUB, Op
 
 if TYPE_CHECKING:
@@ -194,28 +196,47 @@ def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
         take = session.account.run_recipient(subject, session, headed)
         if take is None:
             break
-        end = start
-        for op in islice(ops, start, None):
-            if (
-                op[0] != PUB
-                or op[1] != subject
-                or (op[3] and not _passes(op[3], headed))
-                or op[2][:3] in RESERVED_HEADS
-            ):
-                break
-            end += 1
+        end, size = _headed_run(ops, start, subject) if headed else plain_run(ops, start, subject, RESERVED_HEADS)
         if end - start < RUN_MIN:
             more = _one_route(session, ops, start, headed)
             if more > end:
-                subject, end = b"", more
+                subject, end, size = b"", more, _bytes_of(ops[start:more])
             short += end - start < RUN_MIN
         if end == start:
             break
         session.in_msgs += end - start
-        session.in_bytes += sum([len(op[3]) + len(op[4]) for op in ops[start:end]])
+        session.in_bytes += size
         take(subject, ops[start:end])
         start = end
     return ops[start:] if start else ops
+
+
+def _plain_run(ops: list[Op], start: int, subject: bytes, reserved: Set[bytes]) -> tuple[int, int]:
+    """Return where messages on `subject` without headers end, and their bytes."""
+    end = start
+    for op in islice(ops, start, None):
+        if op[0] != PUB or op[1] != subject or op[3] or op[2][:3] in reserved:
+            break
+        end += 1
+    return end, _bytes_of(ops[start:end])
+
+
+plain_run = _plain_run if lib is None else lib.plain_run
+
+
+def _headed_run(ops: list[Op], start: int, subject: bytes) -> tuple[int, int]:
+    """Return where messages on `subject` end, with headers or without, and their bytes."""
+    end = start
+    for op in islice(ops, start, None):
+        if op[0] != PUB or op[1] != subject or not _passes(op[3], True) or op[2][:3] in RESERVED_HEADS:
+            break
+        end += 1
+    return end, _bytes_of(ops[start:end])
+
+
+def _bytes_of(ops: Sequence[Op]) -> int:
+    """Return the bytes of messages, with their headers."""
+    return sum([len(op[3]) + len(op[4]) for op in ops])
 
 
 def _passes(header: bytes, headed: bool) -> bool:

@@ -172,6 +172,8 @@ SIZE_LINES: Final = [b""] * 8192
 """Ends of message heads, by size, that are looked up once they were formatted."""
 Answer: TypeAlias = tuple[bytes, bytes]
 """Subject and payload of a message without reply and headers."""
+Stored: TypeAlias = tuple[int, bytes, bytes]
+"""(sequence, subject or b"", reply) of a message in a stream."""
 Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """(subject, reply, header, payload)"""
 COPY_LIMIT: Final = 4096
@@ -202,14 +204,19 @@ def header_tail(reply: bytes, header: bytes, payload: bytes) -> bytes:
 def answer_client(session: Session, sub: Subscription, answers: Sequence[Answer]) -> None:
     """Queue answers for one client."""
     sid = sub.sid_field
-    frames = [b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body) for subject, body in answers]
+    frames = b"".join([b"MSG %b%b%d\r\n%b\r\n" % (subject, sid, len(body), body) for subject, body in answers])
+    queue_answers(session, sub, frames, sum([len(body) for _, body in answers]), len(answers))
+
+
+def queue_answers(session: Session, sub: Subscription, frames: bytes, body_bytes: int, count: int) -> None:
+    """Queue `count` answers for one client, as the bytes that it is sent."""
     if not session.out:
         session.broker.dirty.append(session)
-    session.out.extend(frames)
-    session.pending_bytes += sum(map(len, frames))
-    session.out_bytes += sum([len(body) for _, body in answers])
-    session.out_msgs += len(answers)
-    sub.delivered += len(answers)
+    session.out.append(frames)
+    session.pending_bytes += len(frames)
+    session.out_bytes += body_bytes
+    session.out_msgs += count
+    sub.delivered += count
     if session.pending_bytes > session.max_pending:
         session.cut_slow_consumer()
 

@@ -7,6 +7,10 @@ acks leave. A commit goes to the worker that was busy last: it wakes in half the
 stream whose disk is slow holds one worker; the streams of other disks go on with the rest. A fault in what one stream
 does around its commit is reported and holds up no other stream.
 
+With the native module and a loop, commits that only append to open files are written and synced by threads that never
+hold the interpreter's lock: the loop thread and the disk do not wait for each other. A write that fails there is done
+again by a worker, which knows what to do without room; a sync that fails is final, as everywhere.
+
 A small commit of the only stream that has one is run on the loop thread as long as the disk answers quickly: the two
 hand-overs between threads would take longer than the sync. The time of small commits is measured as they go, in either
 place.
@@ -14,6 +18,9 @@ place.
 
 from __future__ import annotations
 
+import asyncio
+import os
+import select
 import threading
 import time
 from collections import deque
@@ -21,10 +28,13 @@ from collections.abc import Callable, Iterable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from natsctl.native import lib
 from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import sync_error
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
+    from natsctl.native._native import CommitThreads
     from natsctl.store.file_commit import Commit, Committable
     from natsctl.store.store import Store
 
@@ -36,6 +46,9 @@ WEIGHT: Final = 8
 """Small commits over which their time is averaged."""
 MAX_SAMPLE_S: Final = 4 * IN_PLACE_S
 """Longest time of one commit that counts, so that a single slow sync among quick ones does not decide."""
+
+WRITE_FAILED: Final = 1
+"""Outcome of a native job that Python does again."""
 
 _Job: TypeAlias = "tuple[Committable, Commit]"
 _Inbox: TypeAlias = "SimpleQueue[_Job | None]"
@@ -54,11 +67,14 @@ class Committer:
         "_finished",
         "_idle",
         "_lock",
+        "_loop",
+        "_native",
         "_post",
         "_posted",
         "_small_s",
         "_store",
         "_threads",
+        "_wake",
         "in_flight",
         "syncs",
     )
@@ -70,11 +86,17 @@ class Committer:
         finished: Callable[[], None],
         fault: _Fault,
         clock_s: Callable[[], float] = time.perf_counter,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """Prepare to commit `store`.
 
         `post` runs a call on the loop thread, `finished` is called after commits ended, `fault` for faults in our code.
+        With `loop`, and the native module, threads without the interpreter do most of the work.
         """
+        self._loop = loop if lib is not None else None
+        self._native: CommitThreads | None = None
+        self._wake = (-1, -1)
+        """The pipe by which they wake the loop."""
         self._clock_s = clock_s
         self._store = store
         self._post = post
@@ -100,6 +122,12 @@ class Committer:
             thread.start()
             self._threads[thread] = inbox
             self._idle.append(inbox)
+        if lib is not None and self._loop is not None:
+            self._wake = os.pipe()
+            os.set_blocking(self._wake[0], False)
+            os.set_blocking(self._wake[1], False)
+            self._native = lib.CommitThreads(self._wake[1], WORKERS)
+            self._loop.add_reader(self._wake[0], self._collect)
 
     def stop(self) -> None:
         """End the worker threads after the jobs that they have; one that still waits for its disk is left behind."""
@@ -109,6 +137,12 @@ class Committer:
             thread.join(None if not self.in_flight else 0)
         self._threads.clear()
         self._idle.clear()
+        if self._native is not None and self._loop is not None:
+            self._loop.remove_reader(self._wake[0])
+            self._native.stop()
+            self._native = None
+            os.close(self._wake[0])
+            os.close(self._wake[1])
 
     @property
     def idle(self) -> bool:
@@ -140,7 +174,10 @@ class Committer:
                 continue
             if commit.io and not (alone and commit.is_small):
                 self.in_flight[stream] = None
-                self._give((stream, commit))
+                if self._native is not None and (appends := commit.appends):
+                    self._native.submit((stream, commit), appends)
+                else:
+                    self._give((stream, commit))
                 continue
             outcome, seconds = self._timed(commit)
             if commit.io:
@@ -195,10 +232,26 @@ class Committer:
         with self._lock:
             done, self._done, self._posted = self._done, [], False
         for stream, commit, error, seconds in done:
-            del self.in_flight[stream]
-            self._note(commit, seconds)
-            self._end(stream, commit, error)
+            self._leave(stream, commit, error, seconds)
         self._finished()
+
+    def _collect(self) -> None:
+        """Finish what the native threads have done; on the loop thread."""
+        os.read(self._wake[0], select.PIPE_BUF)
+        if self._native is None:
+            return
+        for job, outcome, number, seconds in self._native.collect():
+            if outcome == WRITE_FAILED:
+                self._give(job)
+            else:
+                error = sync_error(OSError(number, os.strerror(number))) if outcome else None
+                self._leave(job[0], job[1], error, seconds)
+        self._finished()
+
+    def _leave(self, stream: Committable, commit: Commit, error: OSError | StoreError | None, seconds: float) -> None:
+        del self.in_flight[stream]
+        self._note(commit, seconds)
+        self._end(stream, commit, error)
 
 
 def run(commit: Commit) -> OSError | StoreError | None:

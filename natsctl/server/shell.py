@@ -145,7 +145,7 @@ class Shell:
     def _new_committer(self, store: Store) -> Committer:
         from natsctl.server.committer import Committer
 
-        return Committer(store, self.loop.call_soon_threadsafe, self._committed, self._fault)
+        return Committer(store, self.loop.call_soon_threadsafe, self._committed, self._fault, loop=self.loop)
 
     def start(self) -> None:
         """Start the worker threads and the timers."""

@@ -42,6 +42,9 @@ class File(Protocol):
     def size(self) -> int:
         """Return the file's length in bytes."""
 
+    def fileno(self) -> int:
+        """Return the descriptor, -1 where there is none."""
+
     def close(self) -> None:
         """Close the file, without a sync."""
 
@@ -132,6 +135,10 @@ class PosixFile:
     def size(self) -> int:
         """Return the file's length in bytes."""
         return os.fstat(self._fd).st_size
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+        return self._fd
 
     def close(self) -> None:
         """Close the file."""

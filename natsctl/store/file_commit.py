@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 
 Settled = Callable[[StoreError | None], None]
+Append = tuple[int, bytes, int, bool]
+"""Descriptor, data and offset of a write to the end of a file, and whether a sync follows."""
 
 
 class Commit:
@@ -44,6 +46,11 @@ class Commit:
     def is_small(self) -> bool:
         """Return whether `run` does no more than append a little to files that are open, and sync them."""
         return False
+
+    @property
+    def appends(self) -> tuple[Append, ...]:
+        """Return all that `run` does where it only appends to open files that have descriptors, nothing elsewhere."""
+        return ()
 
     def __init__(self, last_seq: int, callbacks: list[Settled]) -> None:
         self.last_seq = last_seq
@@ -163,6 +170,11 @@ class Plan(msgspec.Struct):
     """Whether the stream's first commit has succeeded, so that the folder is there."""
 
 
+def sync_error(error: OSError) -> OSError:
+    """Return the error of a commit whose sync failed."""
+    return OSError(errno.EIO, f"sync failed: {error}")
+
+
 def write_all(file: File, data: bytes, offset: int) -> None:
     """Write all of `data`, however many calls it takes."""
     done = file.pwrite(data, offset)
@@ -239,19 +251,36 @@ class FileCommit(Commit):
         self.settled_end = plan.offset + len(plan.data)
 
     @property
+    def _only_appends(self) -> bool:
+        """Return whether `run` does no more than append to files that are open, and sync them."""
+        plan = self.plan
+        journal, target = plan.journal, plan.target
+        if journal is not None and (journal.create or journal.replaces or journal.file is None):
+            return False
+        if target is not None and (target.writer is None or not plan.offset or plan.sealed is not None):
+            return False
+        return not any((plan.meta, plan.trash_folder, plan.erasures, plan.unlinks, plan.rewrite))
+
+    @property
     def is_small(self) -> bool:
         """Return whether `run` does no more than append a little to files that are open, and sync them."""
         plan = self.plan
-        journal, target = plan.journal, plan.target
         size = len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
-        if journal is not None:
-            if journal.create or journal.replaces or journal.file is None:
-                return False
-            size += len(journal.data) + (journal.unsynced_bytes if journal.sync else 0)
-        if target is not None and (target.writer is None or not plan.offset or plan.sealed is not None):
-            return False
-        more = plan.meta, plan.trash_folder, plan.erasures, plan.unlinks, plan.rewrite
-        return size <= SMALL_BYTES and not any(more)
+        if plan.journal is not None:
+            size += len(plan.journal.data) + (plan.journal.unsynced_bytes if plan.journal.sync else 0)
+        return size <= SMALL_BYTES and self._only_appends
+
+    @property
+    def appends(self) -> tuple[Append, ...]:
+        """Return all that `run` does where it only appends to open files that have descriptors, nothing elsewhere."""
+        plan, found = self.plan, list[Append]()
+        if not self._only_appends:
+            return ()
+        if plan.target is not None and plan.target.writer is not None:
+            found.append((plan.target.writer.fileno(), plan.data, plan.offset, plan.sync))
+        if plan.journal is not None and plan.journal.file is not None:
+            found.append((plan.journal.file.fileno(), plan.journal.data, plan.journal.offset, plan.journal.sync))
+        return tuple(found) if all(append[0] >= 0 for append in found) else ()
 
     @property
     def found_no_room(self) -> bool:
@@ -334,7 +363,7 @@ class FileCommit(Commit):
         try:
             file.sync()
         except OSError as error:
-            raise OSError(errno.EIO, f"sync failed: {error}") from error
+            raise sync_error(error) from error
 
     def _write_records_only(self) -> None:
         """Take the messages of this commit back, erased ones too, and write what is left of it."""

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import add
 from typing import NamedTuple
-from zlib import crc32
 
 from natsctl.store import frame
 from natsctl.store.compaction import Compaction
@@ -98,11 +97,8 @@ class Removals:
         self.erases = [found for found in self.erases if found <= seq]
 
 
-_pack_body = frame.BODY.pack
-_pack_prefix = frame.PREFIX.pack
-_pack_length = frame.HEADER_LENGTH.pack
-_MAGIC, _MSG, _MASK, _HAS_HEADER = frame.MAGIC, frame.MSG, frame.MASK, frame.HAS_HEADER
-_TIMED = frame.TIMED
+_encode_message = frame.encode_message
+_OVER_SIZE, _TIMED = frame.FRAME_OVER_SIZE, frame.TIMED
 
 
 FRAMES_STEP = 2048
@@ -207,26 +203,13 @@ class FileLog:
 
     def append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> None:
         """Buffer one message and enter it into the index; `flags` are TIMED and MORE."""
-        parts = self._parts
-        if not parts:
+        if not self._parts:
             self._begin_batch(seq)
         file = self.file
-        if header:
-            body = b"".join(
-                (
-                    _pack_body(_MSG, flags | _HAS_HEADER, len(subject), seq, ts_ns, self.synced_seq),
-                    subject,
-                    _pack_length(len(header)),
-                    header,
-                    payload,
-                )
-            )
-        else:
-            body = b"".join((_pack_body(_MSG, flags, len(subject), seq, ts_ns, self.synced_seq), subject, payload))
-        length = len(body) + 12
-        parts.append(_pack_prefix(_MAGIC, length, crc32(body, (file.head.salt + length) & _MASK)))
-        parts.append(body)
-        self._index.add(seq, subject, length - 10, ts_ns, file.size)
+        data = _encode_message(file.head.salt, self.synced_seq, seq, ts_ns, flags, subject, header, payload)
+        self._parts.append(data)
+        length = len(data)
+        self._index.add(seq, subject, length - _OVER_SIZE, ts_ns, file.size)
         if flags & _TIMED:
             self._index.active.note_timed(seq)
         file.size += length
@@ -237,50 +220,29 @@ class FileLog:
         if len(payloads) == 1:
             self.append(first_seq, ts_ns, subject, b"", payloads[0], 0)
             return
-        parts = self._parts
-        if not parts:
+        if not self._parts:
             self._begin_batch(first_seq)
-        seq, file, subject_size, synced_seq = first_seq, self.file, len(subject), self.synced_seq
-        salt, offset = file.head.salt, file.size
-        sizes, offsets = array("I"), array("I")
-        for payload in payloads:
-            body = b"".join((_pack_body(_MSG, 0, subject_size, seq, ts_ns, synced_seq), subject, payload))
-            length = len(body) + 12
-            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
-            parts.append(body)
-            sizes.append(length - frame.FRAME_OVER_SIZE)
-            offsets.append(offset)
-            offset += length
-            seq += 1
-        self._index.add_run(first_seq, subject, sizes, ts_ns, offsets)
-        file.size = offset
-        self._has_messages = True
+        file = self.file
+        run = frame.encode_run(file.head.salt, self.synced_seq, first_seq, ts_ns, file.size, subject, payloads)
+        self._index.add_run(first_seq, subject, run[1], ts_ns, run[2])
+        self._take_run(run)
 
     def append_copies(self, messages: Sequence[Copy]) -> None:
         """Buffer messages under their own sequences and times; a time below an earlier one is raised to it."""
-        parts, synced_seq, last_ts_ns = self._parts, self.synced_seq, self._index.last_ts_ns
+        last_ts_ns = self._index.last_ts_ns
         first_ts_ns = max(messages[0][1], last_ts_ns)
-        if not parts:
+        if not self._parts:
             self._begin_batch(messages[0][0])
         file = self.file
-        salt, offset, sizes, offsets = file.head.salt, file.size, array("I"), array("I")
-        for seq, ts_ns, subject, header, payload in messages:
-            if ts_ns > last_ts_ns:
-                last_ts_ns = ts_ns
-            if header:
-                head = _pack_body(_MSG, _HAS_HEADER, len(subject), seq, last_ts_ns, synced_seq)
-                body = b"".join((head, subject, _pack_length(len(header)), header, payload))
-            else:
-                body = _pack_body(_MSG, 0, len(subject), seq, last_ts_ns, synced_seq) + subject + payload
-            length = len(body) + 12
-            parts.append(_pack_prefix(_MAGIC, length, crc32(body, (salt + length) & _MASK)))
-            parts.append(body)
-            sizes.append(length - frame.FRAME_OVER_SIZE)
-            offsets.append(offset)
-            offset += length
+        run = frame.encode_copies(file.head.salt, self.synced_seq, last_ts_ns, file.size, messages)
         seqs, subjects = [copy[0] for copy in messages], [copy[2] for copy in messages]
-        self._index.add_all(seqs, subjects, sizes, (first_ts_ns, last_ts_ns), offsets)
-        file.size = offset
+        self._index.add_all(seqs, subjects, run[1], (first_ts_ns, run[3]), run[2])
+        self._take_run(run)
+
+    def _take_run(self, run: frame.FrameColumns) -> None:
+        """Buffer the frames of messages that are in the index."""
+        self._parts.append(run[0])
+        self.file.size += len(run[0])
         self._has_messages = True
 
     def _begin_batch(self, seq: int) -> None:

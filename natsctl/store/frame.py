@@ -11,12 +11,14 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 from zlib import crc32
 
 import msgspec
 
-from natsctl.store.message import StoredMessage
+from natsctl.native import lib
+from natsctl.store.message import Copy, StoredMessage
 from natsctl.store.subject_table import SubjectTable, Tally
 
 MAGIC = 0x9E4C6A5B
@@ -58,6 +60,12 @@ FRAME_OVER_SIZE = 10
 FILE_HEAD_BYTES = FILE_HEAD.size
 
 _head_at = HEAD.unpack_from
+_pack_body = BODY.pack
+_pack_prefix = PREFIX.pack
+_pack_length = HEADER_LENGTH.pack
+
+FrameColumns = tuple[bytes, "array[int]", "array[int]", int]
+"""The frames of a run of messages in one piece, the accounted size and the offset of each, and the last one's time."""
 
 
 class FileHead(NamedTuple):
@@ -104,6 +112,61 @@ def encode(kind: int, seq: int, ts_ns: int, durable_seq: int, salt: int, payload
     body = BODY.pack(kind, 0, 0, seq, ts_ns, durable_seq) + payload
     length = len(body) + 12
     return PREFIX.pack(MAGIC, length, crc32(body, (salt + length) & MASK)) + body
+
+
+def _message(
+    salt: int, durable_seq: int, seq: int, ts_ns: int, flags: int, subject: bytes, header: bytes, payload: bytes
+) -> bytes:
+    """Return the frame of one message; `flags` are TIMED and MORE."""
+    if header:
+        head = _pack_body(MSG, flags | HAS_HEADER, len(subject), seq, ts_ns, durable_seq)
+        body = b"".join((head, subject, _pack_length(len(header)), header, payload))
+    else:
+        body = b"".join((_pack_body(MSG, flags, len(subject), seq, ts_ns, durable_seq), subject, payload))
+    length = len(body) + 12
+    return _pack_prefix(MAGIC, length, crc32(body, (salt + length) & MASK)) + body
+
+
+def _run(
+    salt: int, durable_seq: int, first_seq: int, ts_ns: int, offset: int, subject: bytes, payloads: Sequence[bytes]
+) -> FrameColumns:
+    """Return the frames of messages without headers on one subject, all of one time."""
+    frames, sizes, offsets = list[bytes](), array("I"), array("I")
+    subject_size = len(subject)
+    for seq, payload in enumerate(payloads, first_seq):
+        body = b"".join((_pack_body(MSG, 0, subject_size, seq, ts_ns, durable_seq), subject, payload))
+        length = len(body) + 12
+        frames.append(_pack_prefix(MAGIC, length, crc32(body, (salt + length) & MASK)))
+        frames.append(body)
+        sizes.append(length - FRAME_OVER_SIZE)
+        offsets.append(offset)
+        offset += length
+    return b"".join(frames), sizes, offsets, ts_ns
+
+
+def _copies(salt: int, durable_seq: int, last_ts_ns: int, offset: int, messages: Sequence[Copy]) -> FrameColumns:
+    """Return the frames of messages with sequences and times of their own, a time below an earlier one raised to it."""
+    frames, sizes, offsets = list[bytes](), array("I"), array("I")
+    for seq, ts_ns, subject, header, payload in messages:
+        if ts_ns > last_ts_ns:
+            last_ts_ns = ts_ns
+        if header:
+            head = _pack_body(MSG, HAS_HEADER, len(subject), seq, last_ts_ns, durable_seq)
+            body = b"".join((head, subject, _pack_length(len(header)), header, payload))
+        else:
+            body = _pack_body(MSG, 0, len(subject), seq, last_ts_ns, durable_seq) + subject + payload
+        length = len(body) + 12
+        frames.append(_pack_prefix(MAGIC, length, crc32(body, (salt + length) & MASK)))
+        frames.append(body)
+        sizes.append(length - FRAME_OVER_SIZE)
+        offsets.append(offset)
+        offset += length
+    return b"".join(frames), sizes, offsets, last_ts_ns
+
+
+encode_message = _message if lib is None else lib.frame
+encode_run = _run if lib is None else lib.frame_run
+encode_copies = _copies if lib is None else lib.frame_copies
 
 
 def erased(seq: int, length: int, salt: int) -> bytes:

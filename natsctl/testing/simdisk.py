@@ -138,6 +138,10 @@ class SimFile:
         self._check()
         return len(self._node.cache)
 
+    def fileno(self) -> int:
+        """Return -1: there is no descriptor."""
+        return -1
+
     def close(self) -> None:
         """Release the descriptor, and the lock if it held one."""
         if self._open and self._life == self._disk.life:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+from natsctl.native import lib
 from natsctl.wire.framing import CRLF, Framing, gather_body, has_odd_blanks, parse_size, words_of
 from natsctl.wire.ops import (
     CONNECT,
@@ -51,6 +52,13 @@ class Parser(Framing):
             chunk = self._resume(chunk, ops)
             if not chunk:
                 return ops
+        if lib is not None:
+            limits = self.limits
+            end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops)
+            if end:
+                chunk = chunk[end:]
+                if not chunk:
+                    return ops
         odd = has_odd_blanks(chunk)
         if chunk.startswith(b"HPUB "):
             chunk = chunk[self._headed(chunk, ops, odd) :]

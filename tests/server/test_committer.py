@@ -1,16 +1,24 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import threading
+from pathlib import Path
 from typing import Any, cast
 
+import pytest
+
+from natsctl.native import lib
 from natsctl.server.committer import IN_PLACE_S, WEIGHT, WORKERS, Committer
 from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import Append
 
 
 class FakeCommit:
     def __init__(self, stream: FakeStream, upto: int) -> None:
         self.stream, self.upto, self.io, self.is_small = stream, upto, stream.io, stream.small
+        self.appends = stream.appends
 
     def run(self) -> None:
         self.stream.store.clock_s += self.stream.takes_s
@@ -28,6 +36,7 @@ class FakeStream:
     ) -> None:
         self.store, self.io, self.error = store, io, error
         self.small, self.takes_s = False, 0.0
+        self.appends: tuple[Append, ...] = ()
         self.gate = threading.Event()
         if opened:
             self.gate.set()
@@ -65,7 +74,7 @@ class FakeStore:
 class Rig:
     """A store, a committer on the running loop, and a count of its calls back."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, native: bool = False) -> None:
         self.store = FakeStore()
         self.calls = 0
         self.changed = asyncio.Event()
@@ -77,6 +86,7 @@ class Rig:
             self._finished,
             lambda _, error: self.faults.append(error),
             lambda: self.store.clock_s,
+            loop if native else None,
         )
         self.committer.start()
 
@@ -319,3 +329,72 @@ async def test_an_error_of_a_commit_on_the_loop_thread_reaches_its_stream() -> N
     await rig.commit(stream)
     assert in_place(stream) and isinstance(stream.errors[-1], StoreError)
     rig.committer.stop()
+
+
+native = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
+
+
+@native
+async def test_appends_are_written_and_synced_by_native_threads(tmp_path: Path) -> None:
+    rig = Rig(native=True)
+    streams, expected = [FakeStream(rig.store) for _ in range(3 * WORKERS)], dict[int, bytes]()
+    files = [(tmp_path / str(number)).open("wb") for number in range(2 * len(streams))]
+    for round_number in range(20):
+        for stream, log, journal in zip(streams, files[::2], files[1::2], strict=True):
+            line = b"%d of %d," % (round_number, log.fileno())
+            place = len(expected.get(log.fileno(), b""))
+            expected[log.fileno()] = expected.get(log.fileno(), b"") + line
+            expected[journal.fileno()] = expected.get(journal.fileno(), b"") + line
+            stream.appends = (log.fileno(), line, place, True), (journal.fileno(), line, place, False)
+            stream.append()
+        rig.committer.start_commits()
+        for stream in streams:
+            await rig.until(stream, round_number + 1)
+    assert rig.committer.idle and rig.committer.syncs == 20 * len(streams)
+    assert all(stream.runs == [] for stream in streams)
+    rig.committer.stop()
+    for file in files:
+        file.close()
+        assert Path(file.name).read_bytes() in expected.values()
+    assert {Path(file.name).read_bytes() for file in files} == set(expected.values())
+
+
+@native
+async def test_a_write_that_fails_in_a_native_thread_is_done_again_in_python() -> None:
+    rig = Rig(native=True)
+    stream = FakeStream(rig.store)
+    full = os.open("/dev/full", os.O_RDWR)
+    stream.appends = ((full, b"data", 0, True),)
+    await rig.commit(stream)
+    assert len(stream.runs) == 1 and stream.errors == [None]
+    os.close(full)
+    rig.committer.stop()
+
+
+@native
+async def test_a_sync_that_fails_in_a_native_thread_is_final(tmp_path: Path) -> None:
+    rig = Rig(native=True)
+    stream = FakeStream(rig.store)
+    with (tmp_path / "file").open("wb") as removed:
+        (tmp_path / "file").unlink()
+        stream.appends = ((removed.fileno(), b"data", 0, True), (-1, b"never", 0, True))
+        await rig.commit(stream)
+    assert stream.runs == []
+    (error,) = stream.errors
+    assert isinstance(error, OSError) and error.errno == errno.EIO and "sync failed" in str(error)
+    rig.committer.stop()
+
+
+@native
+async def test_a_committer_that_stops_ends_the_jobs_of_its_native_threads(tmp_path: Path) -> None:
+    rig = Rig(native=True)
+    streams = [FakeStream(rig.store) for _ in range(3 * WORKERS)]
+    for number, stream in enumerate(streams):
+        fd = os.open(tmp_path / str(number), os.O_RDWR | os.O_CREAT)
+        stream.appends = ((fd, b"data", 0, True),)
+        stream.append()
+    rig.committer.start_commits()
+    rig.committer.stop()
+    for number, stream in enumerate(streams):
+        assert (tmp_path / str(number)).read_bytes() == b"data"
+        os.close(stream.appends[0][0])

@@ -56,6 +56,10 @@ class CrashFile:
         self._inode.dirty.update(range(offset // SECTOR, (offset + len(data) - 1) // SECTOR + 1))
         return len(data)
 
+    def fileno(self) -> int:
+        """There is no descriptor."""
+        return -1
+
     def truncate(self, size: int) -> None:
         """Shorten the cache."""
         self._disk.step("truncate")

@@ -136,15 +136,15 @@ class PublishAcks:
         else:
             self._late.append((seq, reply, body))
 
-    def stored(self, waiting: Sequence[Entry], durable_seq: int) -> None:
+    def stored(self, waiting: list[Entry], durable_seq: int) -> None:
         """Acknowledge messages that became durable."""
         if not self._no_ack:
             ack, extras = self.opening, self._extras
             if extras:
                 answers = [(reply, b"%b%d%b}" % (ack, seq, extras.pop(seq, b""))) for seq, _, reply in waiting if reply]
+                self._account.answer_all(answers)
             else:
-                answers = [(reply, b"%b%d}" % (ack, seq)) for seq, _, reply in waiting if reply]
-            self._account.answer_all(answers)
+                self._account.acknowledge(waiting, ack)
         if self._late:
             self._send_late(durable_seq)
 

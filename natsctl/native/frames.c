@@ -1,0 +1,280 @@
+/* Frames of the log: see natsctl/store/frame.py, which describes them, and file_log.py, which writes them. */
+
+#include "native.h"
+
+#define MAGIC 0x9E4C6A5Bu
+#define MESSAGE 1
+#define HAS_HEADER 1
+#define HEAD_BYTES 40
+#define UNCHECKED_BYTES 12 /* magic, length and checksum, which the checksum does not cover */
+#define OVER_SIZE 10       /* a frame is this much longer than the message's accounted size */
+
+/* zlib's CRC-32, eight bytes at a time. */
+static uint32_t tables[8][256];
+
+static PyObject *array_type;
+
+int frames_init(void)
+{
+    PyObject *array = PyImport_ImportModule("array");
+    array_type = array ? PyObject_GetAttrString(array, "array") : NULL;
+    Py_XDECREF(array);
+    if (array_type == NULL)
+        return -1;
+    for (uint32_t byte = 0; byte < 256; byte++) {
+        uint32_t crc = byte;
+        for (int bit = 0; bit < 8; bit++)
+            crc = crc & 1 ? crc >> 1 ^ 0xEDB88320u : crc >> 1;
+        tables[0][byte] = crc;
+    }
+    for (int table = 1; table < 8; table++)
+        for (int byte = 0; byte < 256; byte++)
+            tables[table][byte] = tables[table - 1][byte] >> 8 ^ tables[0][tables[table - 1][byte] & 0xFF];
+    return 0;
+}
+
+static inline uint32_t load_32(const uint8_t *at)
+{
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+uint32_t checksum(uint32_t start, const uint8_t *data, size_t size)
+{
+    uint32_t crc = ~start;
+    for (; size >= 8; data += 8, size -= 8) {
+        uint32_t low = load_32(data) ^ crc, high = load_32(data + 4);
+        crc = tables[7][low & 0xFF] ^ tables[6][low >> 8 & 0xFF] ^ tables[5][low >> 16 & 0xFF] ^ tables[4][low >> 24] ^
+              tables[3][high & 0xFF] ^ tables[2][high >> 8 & 0xFF] ^ tables[1][high >> 16 & 0xFF] ^ tables[0][high >> 24];
+    }
+    while (size--)
+        crc = crc >> 8 ^ tables[0][(crc ^ *data++) & 0xFF];
+    return ~crc;
+}
+
+static inline char *store(char *at, uint64_t value, int bytes)
+{
+    while (bytes--) {
+        *at++ = (char)value;
+        value >>= 8;
+    }
+    return at;
+}
+
+typedef struct {
+    const char *subject, *header, *payload;
+    Py_ssize_t subject_size, header_size, payload_size;
+} Message;
+
+/* Adds one frame to `out` and returns its length; 0 with an exception set. */
+static uint32_t put_frame(Buffer *out, const Message *message, unsigned flags, uint64_t seq, uint64_t ts_ns,
+                          uint64_t synced_seq, uint32_t salt)
+{
+    uint64_t size = (uint64_t)HEAD_BYTES + message->subject_size + message->payload_size;
+    if (message->header_size) {
+        size += 4 + (uint64_t)message->header_size;
+        flags |= HAS_HEADER;
+    }
+    if (size > UINT32_MAX || message->subject_size > UINT16_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "a message is too long for a frame");
+        return 0;
+    }
+    char *start = grow(out, size), *at = start;
+    if (start == NULL)
+        return 0;
+    at = store(at, MAGIC, 4);
+    at = store(at, size, 4);
+    at = store(at, 0, 4);
+    *at++ = MESSAGE;
+    *at++ = (char)flags;
+    at = store(at, (uint64_t)message->subject_size, 2);
+    at = store(at, seq, 8);
+    at = store(at, ts_ns, 8);
+    at = store(at, synced_seq, 8);
+    at = put_bytes(at, message->subject, message->subject_size);
+    if (message->header_size) {
+        at = store(at, (uint64_t)message->header_size, 4);
+        at = put_bytes(at, message->header, message->header_size);
+    }
+    put_bytes(at, message->payload, message->payload_size);
+    const uint8_t *covered = (const uint8_t *)start + UNCHECKED_BYTES;
+    store(start + 8, checksum(salt + (uint32_t)size, covered, size - UNCHECKED_BYTES), 4);
+    return (uint32_t)size;
+}
+
+/* Arguments of all three functions: where the frames go, and what they say of the log. */
+typedef struct {
+    uint32_t salt;
+    uint64_t synced_seq;
+} Log;
+
+static int read_log(Log *log, PyObject *salt, PyObject *synced_seq)
+{
+    log->salt = (uint32_t)PyLong_AsUnsignedLongMask(salt);
+    log->synced_seq = PyLong_AsUnsignedLongLong(synced_seq);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+PyDoc_STRVAR(frame_doc, "frame(salt, synced_seq, seq, ts_ns, flags, subject, header, payload) -> bytes\n\n"
+                        "Return the frame of one message.");
+
+static PyObject *frame(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Log log;
+    Message message;
+    Buffer out = {0};
+    (void)module;
+    if (takes("frame", count, 8) < 0 || read_log(&log, args[0], args[1]) < 0)
+        return NULL;
+    uint64_t seq = PyLong_AsUnsignedLongLong(args[2]), ts_ns = PyLong_AsUnsignedLongLong(args[3]);
+    long flags = PyLong_AsLong(args[4]);
+    if (PyErr_Occurred() || !(message.subject = bytes_of(args[5], &message.subject_size)) ||
+        !(message.header = bytes_of(args[6], &message.header_size)) ||
+        !(message.payload = bytes_of(args[7], &message.payload_size)))
+        return NULL;
+    if (!put_frame(&out, &message, (unsigned)flags, seq, ts_ns, log.synced_seq, log.salt))
+        return NULL;
+    return take_buffer(&out);
+}
+
+/* The frames of a run, and for each its accounted size and its offset, as columns of 32-bit numbers. */
+typedef struct {
+    Buffer frames, sizes, offsets;
+    uint64_t end;
+} Run;
+
+static int put_in_run(Run *run, const Message *message, uint64_t seq, uint64_t ts_ns, const Log *log)
+{
+    uint32_t length = put_frame(&run->frames, message, 0, seq, ts_ns, log->synced_seq, log->salt);
+    if (!length)
+        return -1;
+    uint32_t size = length - OVER_SIZE, offset = (uint32_t)run->end;
+    char *at;
+    if (run->end > UINT32_MAX) {
+        PyErr_SetString(PyExc_OverflowError, "a segment is too long");
+        return -1;
+    }
+    if ((at = grow(&run->sizes, 4)) == NULL)
+        return -1;
+    memcpy(at, &size, 4);
+    if ((at = grow(&run->offsets, 4)) == NULL)
+        return -1;
+    memcpy(at, &offset, 4);
+    run->end += length;
+    return 0;
+}
+
+static void free_run(Run *run)
+{
+    PyMem_Free(run->frames.data);
+    PyMem_Free(run->sizes.data);
+    PyMem_Free(run->offsets.data);
+}
+
+/* A column as array("I"). */
+static PyObject *take_column(Buffer *buffer)
+{
+    PyObject *bytes = take_buffer(buffer);
+    PyObject *column = bytes ? PyObject_CallFunction(array_type, "CO", 'I', bytes) : NULL;
+    Py_XDECREF(bytes);
+    return column;
+}
+
+/* (frames, sizes, offsets, last time) */
+static PyObject *take_run(Run *run, uint64_t last_ts_ns)
+{
+    PyObject *frames = take_buffer(&run->frames), *sizes = take_column(&run->sizes);
+    PyObject *offsets = take_column(&run->offsets), *result = NULL;
+    if (frames && sizes && offsets)
+        result = Py_BuildValue("OOOK", frames, sizes, offsets, (unsigned long long)last_ts_ns);
+    Py_XDECREF(frames);
+    Py_XDECREF(sizes);
+    Py_XDECREF(offsets);
+    return result;
+}
+
+PyDoc_STRVAR(run_doc, "frame_run(salt, synced_seq, first_seq, ts_ns, offset, subject, payloads) -> (frames, sizes, offsets, ts_ns)\n\n"
+                      "Return the frames of messages of one time without headers, and two columns of 32-bit numbers.");
+
+static PyObject *frame_run(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Log log;
+    Message message = {.header = ""};
+    Run run = {0};
+    (void)module;
+    if (takes("frame_run", count, 7) < 0 || read_log(&log, args[0], args[1]) < 0)
+        return NULL;
+    uint64_t seq = PyLong_AsUnsignedLongLong(args[2]), ts_ns = PyLong_AsUnsignedLongLong(args[3]);
+    run.end = PyLong_AsUnsignedLongLong(args[4]);
+    if (PyErr_Occurred() || !(message.subject = bytes_of(args[5], &message.subject_size)))
+        return NULL;
+    PyObject *payloads = list_of(args[6]);
+    if (payloads == NULL)
+        return NULL;
+    Py_ssize_t length = PyList_Size(payloads);
+    for (Py_ssize_t at = 0; at < length; at++, seq++) {
+        message.payload = bytes_of(PyList_GetItem(payloads, at), &message.payload_size);
+        if (message.payload == NULL || put_in_run(&run, &message, seq, ts_ns, &log) < 0)
+            break;
+    }
+    Py_DECREF(payloads);
+    if (PyErr_Occurred()) {
+        free_run(&run);
+        return NULL;
+    }
+    return take_run(&run, ts_ns);
+}
+
+/* Reads (seq, ts_ns, subject, header, payload), which stay the tuple's. */
+static int read_copy(PyObject *copy, Message *message, uint64_t *seq, uint64_t *ts_ns)
+{
+    if (!PyTuple_Check(copy) || PyTuple_Size(copy) != 5) {
+        PyErr_SetString(PyExc_TypeError, "a copy is (seq, ts_ns, subject, header, payload)");
+        return -1;
+    }
+    *seq = PyLong_AsUnsignedLongLong(PyTuple_GetItem(copy, 0));
+    *ts_ns = PyLong_AsUnsignedLongLong(PyTuple_GetItem(copy, 1));
+    message->subject = bytes_of(PyTuple_GetItem(copy, 2), &message->subject_size);
+    message->header = message->subject ? bytes_of(PyTuple_GetItem(copy, 3), &message->header_size) : NULL;
+    message->payload = message->header ? bytes_of(PyTuple_GetItem(copy, 4), &message->payload_size) : NULL;
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+PyDoc_STRVAR(copies_doc, "frame_copies(salt, synced_seq, last_ts_ns, offset, messages) -> (frames, sizes, offsets, last_ts_ns)\n\n"
+                         "Return the frames of (seq, ts_ns, subject, header, payload), times below an earlier one raised to it.");
+
+static PyObject *frame_copies(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Log log;
+    Run run = {0};
+    (void)module;
+    if (takes("frame_copies", count, 5) < 0 || read_log(&log, args[0], args[1]) < 0)
+        return NULL;
+    uint64_t last_ts_ns = PyLong_AsUnsignedLongLong(args[2]);
+    run.end = PyLong_AsUnsignedLongLong(args[3]);
+    PyObject *copies = PyErr_Occurred() ? NULL : list_of(args[4]);
+    if (copies == NULL)
+        return NULL;
+    Py_ssize_t length = PyList_Size(copies);
+    for (Py_ssize_t at = 0; at < length; at++) {
+        Message message;
+        uint64_t seq, ts_ns;
+        if (read_copy(PyList_GetItem(copies, at), &message, &seq, &ts_ns) < 0)
+            break;
+        last_ts_ns = ts_ns > last_ts_ns ? ts_ns : last_ts_ns;
+        if (put_in_run(&run, &message, seq, last_ts_ns, &log) < 0)
+            break;
+    }
+    Py_DECREF(copies);
+    if (PyErr_Occurred()) {
+        free_run(&run);
+        return NULL;
+    }
+    return take_run(&run, last_ts_ns);
+}
+
+PyMethodDef frame_methods[] = {
+    {"frame", (PyCFunction)(void (*)(void))frame, METH_FASTCALL, frame_doc},
+    {"frame_run", (PyCFunction)(void (*)(void))frame_run, METH_FASTCALL, run_doc},
+    {"frame_copies", (PyCFunction)(void (*)(void))frame_copies, METH_FASTCALL, copies_doc},
+    {NULL, NULL, 0, NULL},
+};

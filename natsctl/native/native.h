@@ -1,0 +1,102 @@
+/* What the parts of the native module share. The stable ABI of Python 3.11 serves every later release. */
+
+#ifndef NATSCTL_NATIVE_H
+#define NATSCTL_NATIVE_H
+
+#define Py_LIMITED_API 0x030B0000
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <stdint.h>
+#include <string.h>
+
+extern PyMethodDef archive_methods[];
+extern PyMethodDef frame_methods[];
+extern PyMethodDef protocol_methods[];
+
+int frames_init(void);
+int committer_init(PyObject *module);
+int protocol_init(PyObject *module);
+
+uint32_t checksum(uint32_t start, const uint8_t *data, size_t size);
+
+/* The bytes of an object that must be `bytes`; NULL with TypeError for any other. */
+static inline const char *bytes_of(PyObject *object, Py_ssize_t *size)
+{
+    char *data;
+    if (PyBytes_AsStringAndSize(object, &data, size) < 0)
+        return NULL;
+    return data;
+}
+
+/* Raises TypeError and returns -1 unless `count` arguments were given. */
+static inline int takes(const char *name, Py_ssize_t given, Py_ssize_t count)
+{
+    if (given == count)
+        return 0;
+    PyErr_Format(PyExc_TypeError, "%s() takes %zd arguments (%zd given)", name, count, given);
+    return -1;
+}
+
+/* A new reference to a list with the members of any sequence. */
+static inline PyObject *list_of(PyObject *sequence)
+{
+    return PyList_Check(sequence) ? Py_NewRef(sequence) : PySequence_List(sequence);
+}
+
+/* A growing run of bytes. After a failed `grow` it holds nothing, and MemoryError is set. */
+typedef struct {
+    char *data;
+    size_t size, room;
+} Buffer;
+
+static inline char *grow(Buffer *buffer, size_t more)
+{
+    if (buffer->size + more > buffer->room) {
+        size_t room = buffer->room ? buffer->room * 2 : 4096;
+        while (room < buffer->size + more)
+            room *= 2;
+        char *data = PyMem_Realloc(buffer->data, room);
+        if (data == NULL) {
+            PyMem_Free(buffer->data);
+            memset(buffer, 0, sizeof *buffer);
+            PyErr_NoMemory();
+            return NULL;
+        }
+        buffer->data = data;
+        buffer->room = room;
+    }
+    char *end = buffer->data + buffer->size;
+    buffer->size += more;
+    return end;
+}
+
+/* The bytes gathered so far as an object; the buffer is empty afterwards. */
+static inline PyObject *take_buffer(Buffer *buffer)
+{
+    PyObject *result = PyBytes_FromStringAndSize(buffer->data, (Py_ssize_t)buffer->size);
+    PyMem_Free(buffer->data);
+    memset(buffer, 0, sizeof *buffer);
+    return result;
+}
+
+/* Writes a number in decimal and returns the end; 20 bytes are enough. */
+static inline char *put_number(char *at, uint64_t number)
+{
+    char digits[20];
+    int count = 0;
+    do {
+        digits[count++] = (char)('0' + number % 10);
+        number /= 10;
+    } while (number);
+    while (count)
+        *at++ = digits[--count];
+    return at;
+}
+
+static inline char *put_bytes(char *at, const char *data, size_t size)
+{
+    memcpy(at, data, size);
+    return at + size;
+}
+
+#endif
