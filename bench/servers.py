@@ -1,53 +1,99 @@
 """natsctl's server and nats-server under the same load in one run: `python -m bench.servers`.
 
-Each mode runs on both servers in turn, `--rounds` times; the figures are medians and the ratio is natsctl's over the
-reference's. natsctl syncs before every ack (its default). The reference runs twice: with its lazy default sync, and
-with `sync_interval: always`. The load generator is a Go program (bench/load); without Go, or without nats-server on
-PATH, the missing half is named and left out.
+Each load runs on every server in turn, `--rounds` times; figures are medians. natsctl syncs before every ack (its
+default) and runs twice: with its native module, and in plain Python (NATSCTL_PURE=1). nats-server runs with its lazy
+default sync and, where a target names it, with `sync_interval: always`. `--against FOLDER` adds natsctl of another
+checkout. The load generator is a Go program (bench/load), in two forms: `raw-` modes write encoded lines to a bare
+socket, the others use nats.go. Beside the rate stands the processor time a message of the server and of the generator.
+What a machine lacks (Go, nats-server, the native module) is named, and its figures are left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
+from unittest import mock
 
+from natsctl.native import lib
 from natsctl.testing.process import ServerProcess, reference_binary
 
-HERE = Path(__file__).parent
-GENERATOR = HERE / ".bin" / "load"
+HERE: Final = Path(__file__).parent
+GENERATOR: Final = HERE / ".bin" / "load"
+NATIVE: Final = "natsctl"
+PLAIN: Final = "natsctl, plain"
+LAZY: Final = "nats-server"
+ALWAYS: Final = "nats-server, always"
+QUICK_ROUNDS: Final = 3
+QUICK_SHARE: Final = 4
+"""The quick form has this part of the messages, of a load that has many."""
+ALWAYS_MSGS: Final = 3_000
+"""Messages of a run on nats-server with `sync_interval: always`, which stores one or two thousand a second."""
+SYNCS: Final = 300
+FRAME: Final = 160
+"""Bytes that a message of 128 takes in a log, about."""
+WARM_MSGS: Final = 20_000
+"""Messages of the run on each server that is not counted."""
 
 
-class Mode(NamedTuple):
-    """One kind of load: the generator's mode, the number of messages, and the target ratio.
+class Load(NamedTuple):
+    """One kind of load: the generator's mode, the number of messages, further flags, and the targets.
 
-    Targets are against nats-server with its default (`lazy`) or with `sync_interval: always`.
+    `ratio` is the least rate divided by that of `beside`; `cpu_us` the most CPU of the server a message;
+    `above_disk_us` the most by which the median latency exceeds the disk's own sync.
     """
 
-    name: str
+    mode: str
     msgs: int
-    targets: tuple[tuple[str, float], ...]
+    ratio: float
+    beside: str = LAZY
+    flags: str = ""
+    cpu_us: float | None = None
+    above_disk_us: float | None = None
 
 
-MODES = (
-    Mode("js-async", 100_000, (("lazy", 1.0), ("always", 15.0))),
-    Mode("js-sync", 3_000, ()),
-    Mode("js-sync-n", 10_000, ()),
-    Mode("js-fetch", 100_000, (("lazy", 0.7),)),
-    Mode("js-consume", 100_000, ()),
-    Mode("js-ordered", 100_000, (("lazy", 0.7),)),
-    Mode("core-pub", 300_000, ()),
-    Mode("core-pubsub", 300_000, ()),
-    Mode("core-request", 10_000, ()),
+LOADS: Final = (
+    Load("raw-js-async", 200_000, 1.5, flags="-window 500", cpu_us=2.2),
+    Load("raw-js-async-n", 200_000, 2.0, flags="-publishers 4 -window 2000", cpu_us=2.2),
+    Load("raw-js-sync", 3_000, 1.3, beside=ALWAYS, above_disk_us=100),
+    Load("raw-js-sync-n", 10_000, 1.0, flags="-publishers 16"),
+    Load("raw-js-fetch", 100_000, 1.3),
+    Load("raw-js-consume", 100_000, 1.2),
+    Load("raw-js-ordered", 200_000, 1.5),
+    Load("raw-core-pub", 400_000, 0.6),
+    Load("raw-core-pubsub", 300_000, 1.0),
+    Load("raw-core-request", 10_000, 1.0),
+    Load("js-async", 100_000, 1.5, cpu_us=2.2),
+    Load("js-sync", 3_000, 1.3, beside=ALWAYS, above_disk_us=100),
+    Load("js-sync-n", 10_000, 1.0),
+    Load("js-fetch", 100_000, 1.3),
+    Load("js-consume", 100_000, 1.2),
+    Load("js-ordered", 100_000, 1.5),
+    Load("core-pub", 300_000, 0.6),
+    Load("core-pubsub", 300_000, 1.0),
+    Load("core-request", 10_000, 1.0),
 )
-ALWAYS_MSGS = 10_000  # nats-server with `sync_interval: always` publishes a few thousand messages a second
+
+
+class Figures(NamedTuple):
+    """One run, or the medians of several; latencies are 0 where a mode has none."""
+
+    per_s: float
+    server_us: float
+    load_us: float
+    p50_us: float
+    p99_us: float
 
 
 def generator() -> Path | None:
@@ -59,52 +105,100 @@ def generator() -> Path | None:
     return GENERATOR.resolve()
 
 
-def rate(load: Path, url: str, mode: str, msgs: int, size: int) -> float:
-    """Return the messages per second of one run of one mode."""
-    command = [str(load), "-url", url, "-mode", mode, "-msgs", str(msgs), "-size", str(size)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return float(json.loads(done.stdout)["msgs_per_s"])
+def run(generator: Path, server: ServerProcess, load: Load, msgs: int, size: int) -> Figures:
+    """Return the figures of one run of one load."""
+    command = [str(generator), "-url", server.url, "-pid", str(server.pid), "-mode", load.mode, "-msgs", str(msgs)]
+    os.sync()  # what another server left to be written is not to delay this one
+    done = subprocess.run([*command, "-size", str(size), *load.flags.split()], capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{load.mode}: {done.stderr.strip()}")
+    server.await_removals()
+    found = json.loads(done.stdout)
+    names = ("msgs_per_s", "server_cpu_us", "load_cpu_us", "p50_us", "p99_us")
+    return Figures(*(float(found.get(name) or 0) for name in names))
 
 
-def sync_always_config(folder: Path) -> list[str]:
-    """Return the flags with which nats-server syncs before every ack."""
-    path = folder / "always.conf"
-    path.write_text("jetstream { sync_interval: always }\n")
-    return ["-c", str(path)]
+def disk_us(folder: Path) -> float:
+    """Return the median time of an append of one frame with its sync, in a folder."""
+    frame, took = b"x" * FRAME, []
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+        for _ in range(SYNCS):
+            begun = time.perf_counter()
+            file.write(frame)
+            os.fdatasync(file.fileno()) if hasattr(os, "fdatasync") else os.fsync(file.fileno())
+            took.append(time.perf_counter() - begun)
+    return statistics.median(took) * 1e6
 
 
-def measure_mode(load: Path, servers: dict[str, ServerProcess], mode: Mode, rounds: int, size: int) -> dict[str, float]:
-    """Return the median rate of a mode by server name; the servers' rounds alternate."""
-    rates: dict[str, list[float]] = {name: [] for name in servers}
-    for _ in range(rounds):
-        for name, server in servers.items():
-            if name == "always" and "always" not in dict(mode.targets):
-                continue
-            msgs = ALWAYS_MSGS if name == "always" else mode.msgs
-            rates[name].append(rate(load, server.url, mode.name, msgs, size))
-    return {name: statistics.median(found) for name, found in rates.items() if found}
+def medians(runs: list[Figures]) -> Figures:
+    """Return the median of each figure."""
+    return Figures(*(statistics.median(values) for values in zip(*runs, strict=True)))
 
 
-def report(mode: Mode, rates: dict[str, float]) -> None:
-    """Print one row: rates, ratios, and targets met or missed."""
-    own = rates["natsctl"]
-    cells = [f"{mode.name:13} natsctl {own:>10,.0f}/s"]
-    for name in ("lazy", "always"):
-        if name in rates:
-            target = dict(mode.targets).get(name)
-            verdict = (
-                "" if target is None else f" (target {target:g}: {'met' if own / rates[name] >= target else 'MISSED'})"
-            )
-            cells.append(f"reference {name} {rates[name]:>10,.0f}/s  ratio {own / rates[name]:.2f}{verdict}")
-    print("   ".join(cells), flush=True)
+def measure(
+    generator: Path, servers: dict[str, ServerProcess], load: Load, options: argparse.Namespace
+) -> tuple[dict[str, Figures], float]:
+    """Return the medians of a load by server, whose runs alternate, and the disk's own sync in µs if it counts."""
+    runs: dict[str, list[Figures]] = {
+        name: [] for name in servers if name in (load.beside, LAZY) or name not in (LAZY, ALWAYS)
+    }
+    msgs = load.msgs // QUICK_SHARE if options.quick and load.msgs > 10_000 else load.msgs
+    syncs = []
+    for _ in range(options.rounds):
+        if load.above_disk_us is not None:
+            syncs.append(disk_us(servers[NATIVE if NATIVE in servers else PLAIN].store_dir))
+        for name, found in runs.items():
+            found.append(run(generator, servers[name], load, ALWAYS_MSGS if name == ALWAYS else msgs, options.size))
+    return {name: medians(found) for name, found in runs.items()}, statistics.median(syncs) if syncs else 0.0
 
 
-def command_cpu_s(arguments: list[str], runs: int = 5) -> float:
-    """Return the median CPU seconds (user and system) of a natsctl command."""
+def verdict(met: bool) -> str:
+    """Return a target's end as a word."""
+    return "met" if met else "MISSED"
+
+
+def judged(load: Load, found: dict[str, Figures], disk: float) -> list[str]:
+    """Return a line for each target of a load that can be judged here."""
+    lines: list[str] = []
+    own = found.get(NATIVE)
+    if own is None:
+        return lines
+    if load.beside in found:
+        ratio = own.per_s / found[load.beside].per_s
+        lines.append(f"rate / {load.beside}: {ratio:.2f} (target {load.ratio:g}: {verdict(ratio >= load.ratio)})")
+    if load.cpu_us is not None and own.server_us:
+        met = own.server_us <= load.cpu_us
+        lines.append(f"CPU a message: {own.server_us:.2f} µs (target {load.cpu_us:g}: {verdict(met)})")
+    if load.above_disk_us is not None:
+        most = disk + load.above_disk_us
+        lines.append(
+            f"p50: {own.p50_us:.0f} µs (target {most:.0f}, the disk's {disk:.0f} and {load.above_disk_us:g}: "
+            f"{verdict(own.p50_us <= most)})"
+        )
+    return lines
+
+
+def report(load: Load, found: dict[str, Figures], disk: float) -> None:
+    """Print the figures of a load, a line for each server, and its targets."""
+    print(f"\n{load.mode} {load.flags}", flush=True)
+    for name, figures in found.items():
+        cells = [f"  {name:20} {figures.per_s:>10,.0f}/s   server {figures.server_us:7.2f} µs CPU"]
+        cells.append(f"generator {figures.load_us:6.2f} µs")
+        if figures.p50_us:
+            cells.append(f"p50 {figures.p50_us:8,.0f}   p99 {figures.p99_us:8,.0f} µs")
+        if name != LAZY and LAZY in found:
+            cells.append(f"/ {LAZY} {figures.per_s / found[LAZY].per_s:.2f}")
+        print("   ".join(cells), flush=True)
+    for line in judged(load, found, disk):
+        print(f"  {line}", flush=True)
+
+
+def command_cpu_s(command: list[str], runs: int = 5) -> float:
+    """Return the median CPU seconds (user and system) of a command."""
     seconds = []
     for _ in range(runs):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([str(Path(sys.executable).with_name("natsctl")), *arguments], check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return statistics.median(seconds)
@@ -112,51 +206,90 @@ def command_cpu_s(arguments: list[str], runs: int = 5) -> float:
 
 def measure_commands(url: str) -> None:
     """Print the CPU cost of short commands: help, and one request to a running server."""
-    at = ["-s", url]
-    natsctl = str(Path(sys.executable).with_name("natsctl"))
-    subprocess.run(
-        [natsctl, *at, "str", "add", "START", "--subjects", "START.>", "--defaults"], check=True, capture_output=True
-    )
-    for arguments, target in ((["--help"], 0.15), ([*at, "str", "info", "START", "-j"], 0.35)):
-        spent = command_cpu_s(arguments)
-        shown = " ".join(word for word in arguments if word not in at)
-        print(
-            f"natsctl {shown:22} {spent:.3f} s CPU (target {target}: {'met' if spent <= target else 'MISSED'})",
-            flush=True,
-        )
+    natsctl = [str(Path(sys.executable).with_name("natsctl")), "-s", url]
+    create = [*natsctl, "str", "add", "START", "--subjects", "START.>", "--defaults"]
+    subprocess.run(create, check=True, capture_output=True)
+    print(f"python -c pass {command_cpu_s([sys.executable, '-c', 'pass']):.3f} s CPU", flush=True)
+    for words, target in (("--help", 0.05), ("str info START -j", 0.08)):
+        spent = command_cpu_s([*natsctl, *words.split()])
+        print(f"natsctl {words} {spent:.3f} s CPU (target {target}: {verdict(spent <= target)})", flush=True)
+
+
+@contextmanager
+def started(against: Path | None) -> Iterator[dict[str, ServerProcess]]:
+    """Start the servers that this machine can run, each with a store of its own, and name the others."""
+    kept = {name: value for name, value in os.environ.items() if name != "NATSCTL_PURE"}
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="natsctl-bench-")))
+        servers: dict[str, ServerProcess] = {}
+
+        def start(name: str, server: ServerProcess, **other: str) -> None:
+            with mock.patch.dict(os.environ, {**kept, **other}, clear=True):
+                servers[name] = stack.enter_context(server)
+
+        if lib is None:
+            print("the native module is not built (or NATSCTL_PURE is set): plain Python alone")
+        else:
+            start(NATIVE, ServerProcess(folder / "native"))
+        start(PLAIN, ServerProcess(folder / "plain"), NATSCTL_PURE="1")
+        if against is not None:
+            start(f"natsctl of {against}", ServerProcess(folder / "other"), **tree(against))
+        if reference_binary() is None:
+            print("nats-server is not on PATH: no ratios")
+        else:
+            start(LAZY, ServerProcess(folder / "lazy", "reference"))
+            config = folder / "always.conf"
+            config.write_text("jetstream { sync_interval: always }\n")
+            start(ALWAYS, ServerProcess(folder / "always", "reference", "-c", str(config)))
+        yield servers
+
+
+def tree(folder: Path) -> dict[str, str]:
+    """Return the environment in which natsctl is that of another checkout."""
+    return {"PYTHONPATH": str(folder.resolve()), "PYTHONSAFEPATH": "1"}
+
+
+def selected(text: str) -> list[Load]:
+    """Return the loads that a list of modes names; `raw` and `nats.go` stand for all of one kind."""
+    kinds = {load.mode: "raw" if load.mode.startswith("raw-") else "nats.go" for load in LOADS}
+    words = set(text.split(","))
+    if unknown := words - set(kinds) - set(kinds.values()):
+        raise argparse.ArgumentTypeError(f"no such mode: {', '.join(sorted(unknown))} (there are {', '.join(kinds)})")
+    return [load for load in LOADS if words & {load.mode, kinds[load.mode]}]
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of a run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--modes", type=selected, default=None, help="comma separated; also: raw, nats.go")
+    parser.add_argument("--rounds", type=int, default=None, help=f"5, quick {QUICK_ROUNDS}")
+    parser.add_argument("--size", type=int, default=128, help="payload bytes")
+    parser.add_argument("--quick", action="store_true", help="raw modes, fewer rounds and messages: below 3 minutes")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout of natsctl, to be compared")
+    options = parser.parse_args(arguments)
+    options.rounds = options.rounds or (QUICK_ROUNDS if options.quick else 5)
+    options.modes = options.modes or selected("raw" if options.quick else "raw,nats.go")
+    return options
 
 
 def main() -> None:
-    """Run the selected modes and print a row for each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--modes", default=",".join(mode.name for mode in MODES))
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--size", type=int, default=128, help="payload bytes")
-    options = parser.parse_args()
-    wanted = set(options.modes.split(","))
-    with tempfile.TemporaryDirectory(prefix="natsctl-bench-") as name:
-        folder = Path(name)
-        servers = {"natsctl": ServerProcess(folder / "natsctl")}
-        if reference_binary() is None:
-            print("nats-server is not on PATH: no ratios, natsctl's figures alone")
-        else:
-            servers["lazy"] = ServerProcess(folder / "lazy", "reference")
-            (folder / "always").mkdir()
-            servers["always"] = ServerProcess(folder / "always", "reference", *sync_always_config(folder / "always"))
-        try:
-            for server in servers.values():
-                server.start()
-            measure_commands(servers["natsctl"].url)
-            load = generator()
-            if load is None:
-                print("Go is not on PATH: the load generator cannot be built, no rates")
-                return
-            for mode in MODES:
-                if mode.name in wanted:
-                    report(mode, measure_mode(load, servers, mode, options.rounds, options.size))
-        finally:
-            for server in servers.values():
-                server.stop()
+    """Run the selected loads, print each, and all targets at the end."""
+    options = parsed()
+    print(f"load of this machine before: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+    with started(options.against) as servers:
+        measure_commands(servers[PLAIN].url)
+        load_generator = generator()
+        if load_generator is None:
+            print("Go is not on PATH: the load generator cannot be built, no rates")
+            return
+        for name, server in servers.items():
+            run(load_generator, server, LOADS[0], ALWAYS_MSGS if name == ALWAYS else WARM_MSGS, options.size)
+        targets = []
+        for load in options.modes:
+            found, disk = measure(load_generator, servers, load, options)
+            report(load, found, disk)
+            targets += [f"  {load.mode:18} {line}" for line in judged(load, found, disk)]
+        print("\ntargets", *targets, sep="\n")
 
 
 if __name__ == "__main__":
