@@ -330,6 +330,9 @@ class StreamStore(AppendedView):
 
         With `max_bytes` it stops where one more would make their accounted size larger; the first always comes.
         """
+        if max_msgs == 1:
+            message = self.next_match(filters, from_seq)
+            return [] if message is None else [message]
         index, out = self._index, list[StoredMessage]()
         while len(out) < max_msgs and from_seq <= self.durable_seq:
             place = index.next_place(filters, from_seq)

@@ -392,6 +392,11 @@ class Consumer:
         if self.undelivered.arrived(messages) and not self.scheduled and self.delivery.ready():
             self.schedule()
 
+    def on_own_messages(self, messages: Sequence[tuple[int, bytes]], number: int) -> None:
+        """Record that messages became durable of which `number` match the filters."""
+        if self.undelivered.arrived_own(messages, number) and not self.scheduled and self.delivery.ready():
+            self.schedule()
+
     def on_removed(self, seq: int, subject: bytes, reason: str) -> None:
         """Record a message that left the stream; `reason` goes into the advisory."""
         self.undelivered.removed(seq, subject)

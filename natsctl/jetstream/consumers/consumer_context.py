@@ -157,6 +157,9 @@ class ConsumerContext(Protocol):
     def on_messages(self, messages: Sequence[tuple[int, bytes]]) -> None:
         """Count messages that became durable: (sequence, subject), ascending."""
 
+    def on_own_messages(self, messages: Sequence[tuple[int, bytes]], number: int) -> None:
+        """Count messages that became durable, `number` of which match the filters."""
+
     def on_removed(self, seq: int, subject: bytes, reason: str) -> None:
         """Forget a message that left the stream; `reason` goes into the advisory."""
 

@@ -192,6 +192,15 @@ class Undelivered:
         self.count += more
         return more > 0
 
+    def arrived_own(self, messages: Sequence[tuple[int, bytes]], number: int) -> bool:
+        """Count newly durable pairs of which `number` (at least one) match; return whether one is to be delivered."""
+        first = messages[0][0]
+        if first <= self.seen_seq or first <= self._doubtful_seq or first < self.next_seq:
+            return self.arrived(messages)
+        self.seen_seq = messages[-1][0]
+        self.count += number
+        return True
+
     def removed(self, seq: int, subject: bytes) -> None:
         """Uncount a message that left the stream without being delivered."""
         if seq > self.seen_seq:

@@ -25,6 +25,12 @@ class Listener:
         """Take note."""
         self.told += messages
 
+    def on_own_messages(self, messages: list[tuple[int, bytes]], number: int) -> None:
+        """Take note of those that match."""
+        own = [message for message in messages if self.filters.matches(message[1])]
+        assert len(own) == number
+        self.told += own
+
 
 def index_of(*listeners: Any) -> Interest:
     """Return an index of consumers."""
@@ -123,3 +129,31 @@ def test_changed_filters_take_effect_among_many_consumers() -> None:
     jet.api("CONSUMER.DELETE.S.C4")
     jet.publish("5", subject="s.4")
     assert jet.counts("C5")["pending"] == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_pending_counts_of_many_consumers_are_those_of_the_store(seed: int) -> None:
+    rng, jet = random.Random(seed), Jet()
+    jet.stream()
+    names = [f"C{number}" for number in range(FEW + 4)]
+    for number, name in enumerate(names):
+        jet.consumer(name, **({} if not number else {"filter_subjects": [f"s.{number % 5}", "s.all.*"]}))
+    subjects = [*(f"s.{number}" for number in range(6)), "s.all.x"]
+    consumers = jet.machine.streams["S"].consumers
+    for _ in range(40):
+        jet.machine.hold_commits = rng.random() < 0.6
+        for _ in range(rng.randint(1, 4)):
+            jet.publish(*"xyz"[: rng.randint(1, 3)], subject=rng.choice(subjects))
+            last = jet.machine.streams["S"].store.last_seq
+            if rng.random() < 0.4:
+                jet.wire.publish("$JS.API.STREAM.MSG.DELETE.S", b'{"seq":%d}' % rng.randint(max(last - 3, 1), last))
+            if rng.random() < 0.1:
+                jet.wire.publish("$JS.API.STREAM.PURGE.S", b'{"filter":"%b"}' % rng.choice(subjects).encode())
+        jet.machine.hold_commits = False
+        jet.machine.settle()
+        jet.pull({"batch": 2, "no_wait": True}, rng.choice(names))
+        for name in names:
+            undelivered = consumers[name].undelivered
+            counted = undelivered.count
+            undelivered.recount()
+            assert counted == undelivered.count, name
