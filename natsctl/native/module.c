@@ -2,7 +2,7 @@
 
 #include "native.h"
 
-static PyMethodDef *const parts[] = {archive_methods, frame_methods, protocol_methods};
+static PyMethodDef *const parts[] = {archive_methods, column_methods, frame_methods, protocol_methods};
 
 static int execute(PyObject *module)
 {

@@ -10,6 +10,7 @@
 #include <string.h>
 
 extern PyMethodDef archive_methods[];
+extern PyMethodDef column_methods[];
 extern PyMethodDef frame_methods[];
 extern PyMethodDef protocol_methods[];
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
+
+from natsctl.native import lib
 
 MATCH_CACHE_ENTRIES = 8192
 """Verdicts remembered per filter; the cache is emptied when full."""
@@ -58,6 +61,21 @@ class Filters:
             else:
                 self._regex = re.compile(b"|".join(map(_as_regex, self.wildcards)), re.DOTALL).fullmatch
         return self._regex(subject) is not None
+
+    @property
+    def quick(self) -> bool:
+        """Return whether `numbers_of` costs far less than a look at each subject."""
+        return lib is not None and len(self.wildcards) <= MANY_PATTERNS
+
+    def numbers_of(self, names: list[bytes], start: int, end: int) -> array[int]:
+        """Return the numbers in [start, end) of the names that one of the wildcard patterns takes."""
+        if lib is not None and len(self.wildcards) <= MANY_PATTERNS:
+            return array("I", lib.matching(names, start, end, self.wildcards))
+        return self._numbers_of(names, start, end)
+
+    def _numbers_of(self, names: list[bytes], start: int, end: int) -> array[int]:
+        matches = self.matches_wildcard
+        return array("I", [number for number in range(start, end) if matches(names[number])])
 
     def __eq__(self, other: object) -> bool:
         """Return whether both hold the same patterns in the same order."""

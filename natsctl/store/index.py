@@ -30,6 +30,8 @@ FEW = 16
 """Most subjects of a filter for which messages are counted subject by subject."""
 LOOK_STEP = 1024
 """Subjects that one step of `preparing` matches against a filter."""
+QUICK_LOOK_STEP = 16_384
+"""The same where a look costs little."""
 
 
 class StreamIndex(SegmentList):
@@ -67,12 +69,13 @@ class StreamIndex(SegmentList):
 
     def preparing(self, filters: Filters) -> Steps[None]:
         """Bring the view of `filters` up to date in steps, where it has many new subjects to match."""
-        if filters.everything or not filters.wildcards or len(self.table.names) <= LOOK_STEP:
+        step = QUICK_LOOK_STEP if filters.quick else LOOK_STEP
+        if filters.everything or not filters.wildcards or len(self.table.names) <= step:
             return
-        view = self._views.get(filters) or self._remember(View(filters, self, LOOK_STEP))
-        while view.unseen > LOOK_STEP:
+        view = self._views.get(filters) or self._remember(View(filters, self, step))
+        while view.unseen > step:
             known = len(view.sids)
-            view.refresh(LOOK_STEP)
+            view.refresh(step)
             self._view_subjects += len(view.sids) - known
             yield STEP
         if self._views.get(filters) is not view:

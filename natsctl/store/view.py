@@ -68,28 +68,30 @@ class View:
         if self._checked == total:
             return
         end = min(total, self._checked + most) if most else total
-        found = {ids[s] for s in self._unknown if s in ids}
-        if found:
-            self._unknown = [s for s in self._unknown if s not in ids]
-        if self.filters.wildcards:
-            matches = self.filters.matches_wildcard
-            found.update(sid for sid in range(self._checked, end) if matches(names[sid]))
-        self._checked = end
-        found = {sid for sid in found if sid not in self.sids}
+        found = self.filters.numbers_of(names, self._checked, end) if self.filters.wildcards else array("I")
+        if self._unknown:
+            known = {ids[s] for s in self._unknown if s in ids}
+            if known:
+                self._unknown = [s for s in self._unknown if s not in ids]
+            found = array("I", known.union(found))
+        if self.filters.literals:
+            found = array("I", [sid for sid in found if sid not in self.sids])
         if found:
             self._take_in(found, end)
+        self._checked = end
         self.all = len(self.sids) == total
         self.only = next(iter(self.sids)) if len(self.sids) == 1 else -1
 
-    def _take_in(self, found: set[int], total: int) -> None:
-        if len(self.sids) + len(found) == total and max(found) < total:
-            self.sids, self.listed = range(total), array("I")
+    def _take_in(self, found: array[int], end: int) -> None:
+        """Add numbers that are not in yet; those of subjects that are literals in the filter may be `end` or above."""
+        if len(self.sids) + len(found) == end and (not self.filters.literals or max(found) < end):
+            self.sids, self.listed = range(end), array("I")
         elif isinstance(self.sids, range):
             self.listed = array("I", self.sids)
-            self.sids = found.union(self.sids)
+            self.sids = {*self.sids, *found}
             self.listed.extend(found)
         else:
-            self.sids |= found
+            self.sids.update(found)
             self.listed.extend(found)
 
     def places(self, segment: Segment) -> array[int]:

@@ -6,8 +6,10 @@ from array import array
 import pytest
 
 from natsctl.store.filters import Filters
+from natsctl.store.index import StreamIndex
 from natsctl.store.segment import FEW_POSITIONS, FEW_SUBJECTS, Segment
 from natsctl.store.subject_table import GONE
+from natsctl.store.view import View
 
 
 def drawn(rng, asked):
@@ -47,3 +49,30 @@ def test_consumers_of_one_subject_each_do_not_look_at_every_message(lab, monkeyp
     lab.fill(store, stream, 400, lambda n: b"s.%d" % (n % 100))
     monkeypatch.setattr(Segment, "positions", lambda *arguments: pytest.fail("every message was looked at"))
     assert stream.count(Filters((b"s.7", b"s.9")), stream.last_seq - 200, stream.last_seq) >= 2
+
+
+PATTERNS = [b"*", b"a.*", b"*.1", b"a.>", b"b.*.2", b"a.1", b"b.2", b"a.3", b"c.1.2"]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_view_selects_what_its_filter_matches_in_steps_and_after_a_renumbering(seed):
+    rng, index = random.Random(seed), StreamIndex(1)
+    pool = [
+        b".".join((first, *rest)) for first in (b"a", b"b", b"c") for rest in ((b"1",), (b"2",), (b"3",), (b"1", b"2"))
+    ]
+    rng.shuffle(pool)
+    filters = Filters(rng.sample(PATTERNS, rng.randint(1, 4)))
+    view = View(filters, index, rng.randint(0, 3))
+    for subject in pool:
+        index.table.count[index.table.intern(subject)] = rng.randint(0, 3)
+        if rng.random() < 0.2:
+            index.table.renumber()
+        while view.unseen and rng.random() < 0.7:
+            view.refresh(rng.randint(0, 3))
+    while view.unseen:
+        view.refresh(rng.randint(0, 3))
+    wanted = [sid for sid, name in enumerate(index.table.names) if filters.matches(name)]
+    assert sorted(view.sids) == wanted
+    assert sorted(view.listed) == ([] if isinstance(view.sids, range) else wanted)
+    assert view.all == (len(wanted) == len(index.table.names))
+    assert view.only == (wanted[0] if len(wanted) == 1 else -1)

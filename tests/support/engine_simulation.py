@@ -36,6 +36,7 @@ SIZES: Final = {
     "STEP": 2,
     "BULK_STEP": 3,
     "LOOK_STEP": 2,
+    "QUICK_LOOK_STEP": 2,
     "FIRST_SLICE": 2,
     "SLICE": 2,
     "GONE_STEP": 2,
