@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
 from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
+
+from natsctl import native
 
 CLONE = Path(__file__).parents[1]
 FOR_TESTS_OF_USERS = {
@@ -61,3 +66,106 @@ def test_pytest_is_needed_by_extras_alone(wheel: ZipFile) -> None:
     needs = Parser().parsestr(wheel.read(metadata).decode()).get_all("Requires-Dist", [])
     of_pytest = [need.partition(";") for need in needs if need.startswith("pytest")]
     assert of_pytest and all("extra ==" in when for _, _, when in of_pytest)
+
+
+OF_THE_BUILD = ("pyproject.toml", "README.md", "LICENSE", "natsctl/__init__.py", "natsctl/spark/pyspark_jetstream.py")
+MODULE = "natsctl/native/_native.abi3.so"
+WITHOUT_IT = "natsctl is built without its native module, all in Python: "
+
+
+@pytest.fixture
+def small_clone(tmp_path: Path) -> Path:
+    """The files of this clone that a build reads, beside a module that was built of other sources."""
+    for name in OF_THE_BUILD:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(CLONE / name, tmp_path / name)
+    shutil.copytree(CLONE / "natsctl/native", tmp_path / "natsctl/native", ignore=shutil.ignore_patterns("*.so"))
+    (tmp_path / MODULE).write_bytes(b"of other sources")
+    return tmp_path
+
+
+def build(clone: Path, **environment: str) -> tuple[list[Path], int, str]:
+    """Build a wheel in the folder `dist`; return the wheels there, the exit status, and the lines on stderr."""
+    words = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", "dist"]
+    variables = {name: value for name, value in os.environ.items() if name != "NATSCTL_NATIVE"}
+    done = subprocess.run(words, cwd=clone, env=variables | environment, capture_output=True, text=True)
+    return list((clone / "dist").glob("*.whl")), done.returncode, done.stderr
+
+
+needs_a_compiler = pytest.mark.skipif(
+    shutil.which(os.environ.get("CC") or "cc") is None or not Path(sysconfig.get_path("include"), "Python.h").is_file(),
+    reason="needs a C compiler and the headers of Python",
+)
+
+
+@needs_a_compiler
+def test_with_a_compiler_it_holds_the_native_module_for_every_later_python(small_clone: Path) -> None:
+    [path], _, errors = build(small_clone, NATSCTL_NATIVE="require")
+    platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+    assert path.name.endswith(f"-cp311-abi3-{platform}.whl") and WITHOUT_IT not in errors
+    held = ZipFile(path)
+    assert held.read(MODULE).startswith(b"\x7fELF")
+    assert {Path(name).name for name in held.namelist() if name.startswith("natsctl/native/")} == {
+        "__init__.py",
+        "_native.pyi",
+        "_native.abi3.so",
+    }
+
+
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"CC": "no-such-compiler"}, "there is no compiler (no-such-compiler)"),
+        (
+            {"CC": shutil.which("false") or "false"},
+            f"{shutil.which('false')} ended with exit status 1: no error is shown",
+        ),
+        ({"NATSCTL_NATIVE": "no"}, None),
+    ],
+)
+def test_without_the_native_module_it_is_for_any_platform(
+    small_clone: Path, environment: dict[str, str], reason: str | None
+) -> None:
+    [path], _, errors = build(small_clone, **environment)
+    assert path.name.endswith("-py3-none-any.whl")
+    assert MODULE not in ZipFile(path).namelist()
+    warnings = [line for line in errors.splitlines() if line.startswith(WITHOUT_IT)]
+    assert warnings == ([WITHOUT_IT + reason] if reason else [])
+
+
+def test_a_release_is_not_built_without_the_native_module(small_clone: Path) -> None:
+    made, status, errors = build(small_clone, CC="no-such-compiler", NATSCTL_NATIVE="require")
+    assert (made, status) == ([], 1)
+    assert "there is no compiler (no-such-compiler)" in errors
+
+
+@pytest.mark.parametrize(("name", "value"), [("CC", "no-such-compiler"), ("NATSCTL_NATIVE", "no")])
+def test_an_editable_installation_keeps_no_module_of_other_sources(
+    small_clone: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.delenv("NATSCTL_NATIVE", raising=False)
+    monkeypatch.setenv(name, value)
+    wheels = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(small_clone))
+    for hook in wheels.get_build_hooks(str(small_clone)).values():
+        hook.initialize("editable", wheels.get_default_build_data())
+    assert not (small_clone / MODULE).exists()
+
+
+def test_a_module_older_than_its_sources_is_not_loaded(small_clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NATSCTL_PURE", raising=False)
+    monkeypatch.setattr(native, "__path__", [str(small_clone / "natsctl/native")])
+    os.utime(small_clone / MODULE, (2_000_000_000_000, 2_000_000_000_000))
+    native._check()
+    os.utime(small_clone / MODULE, (0, 0))
+    with pytest.raises(ImportError, match="older than its sources"):
+        native._check()
+    (small_clone / MODULE).unlink()
+    with pytest.raises(ImportError, match="was not built"):
+        native._check()
+
+
+def test_the_sources_of_the_native_module_are_in_the_source_distribution() -> None:
+    sdist = pytest.importorskip("hatchling.builders.sdist")
+    held = {file.distribution_path for file in sdist.SdistBuilder(str(CLONE)).recurse_included_files()}
+    sources = {str(path.relative_to(CLONE)) for path in (CLONE / "natsctl/native").glob("*.[ch]")}
+    assert len(sources) > 3 and sources <= held

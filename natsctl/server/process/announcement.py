@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl import __version__
 from natsctl.api.units import format_duration, format_size
 from natsctl.api.versions import API_LEVEL, SERVER_VERSION
+from natsctl.native import absent
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
@@ -32,6 +33,7 @@ def announce(log: Log, server: ServerInstance) -> None:
     log.info("Starting nats-server")
     log.info(f"  Version:  {SERVER_VERSION}")
     log.info(f"  Natsctl:  {__version__}")
+    log.info(f"  Native:   {f'not loaded, {absent}' if absent else 'loaded'}")
     log.info(f"  Name:     {options.server_name or server.server_id}")
     log.info(f"  ID:       {server.server_id}")
     if _plain_secrets(options):

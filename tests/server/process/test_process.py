@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from natsctl.native import absent
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.raw_client import RawClient
@@ -102,6 +103,7 @@ def test_ready_lines_and_a_clean_stop(tmp_path: Path, running: list[Running], nu
     running.append(server)
     server.wait_for(r"^\[\d+\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready$")
     server.wait_for(r"\[INF\]   ID:       N[A-Z2-7]{55}$")
+    assert f"[INF]   Native:   {f'not loaded, {absent}' if absent else 'loaded'}\n" in server.log
     assert server.log.startswith(f"[{server.process.pid}] ")
     with socket.create_connection(("127.0.0.1", server.port)) as sock:
         assert sock.recv(5) == b"INFO "
