@@ -6,9 +6,10 @@ import asyncio
 import json
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Final, NamedTuple
 
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.raw_client import RawClient
@@ -106,6 +107,23 @@ async def fetched(client: RawClient, consumer: bytes, batch: int) -> None:
     client.unsubscribe(sid)
 
 
+async def snapshot(client: RawClient) -> None:
+    """Receive a snapshot of stream A at full speed."""
+    done = asyncio.Event()
+
+    def chunk(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        if reply:
+            client.publish(reply, b"")
+        if not payload:
+            done.set()
+
+    sid = client.subscribe(b"SNAPSHOT.in", chunk)
+    await api(client, b"STREAM.SNAPSHOT.A", {"deliver_subject": "SNAPSHOT.in"})
+    async with asyncio.timeout(ANSWER_WITHIN_S):
+        await done.wait()
+    client.unsubscribe(sid)
+
+
 async def consumer(client: RawClient, name: str, **config: object) -> dict[str, object]:
     """Create a durable pull consumer on stream A."""
     wanted = {"durable_name": name, "ack_policy": "explicit", **config}
@@ -121,8 +139,29 @@ def shown(name: str, value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{value * 1000:.1f} ms"
 
 
-def report(title: str, rows: dict[Kind, Row]) -> None:
-    """Print the figures of one size, a line each, with the ratio if both servers ran."""
+class Target(NamedTuple):
+    """The limit of one figure of natsctl: of the figure itself, or of its ratio to nats-server's."""
+
+    limit: float
+    ratio: bool = True
+
+    def judged(self, name: str, own: float, reference: float | None) -> str:
+        """Return whether it is met, as the end of a line; "" where nats-server's figure is missing."""
+        if self.ratio and not reference:
+            return ""
+        found = own / reference if self.ratio and reference else own
+        met = found >= self.limit if name.endswith("_per_s") else found <= self.limit
+        limit = f"{self.limit:g}" if self.ratio else shown(name, self.limit)
+        return f"   target {limit}: {verdict(met)}"
+
+
+def verdict(met: bool) -> str:
+    """Return a target's end as a word."""
+    return "met" if met else "MISSED"
+
+
+def report(title: str, rows: dict[Kind, Row], targets: Mapping[str, Target]) -> None:
+    """Print the figures of one size, a line each, with the ratio if both servers ran, and the targets."""
     print(f"\n{title}")
     own, reference = rows["natsctl"], rows.get("reference", {})
     for name, value in own.items():
@@ -132,10 +171,17 @@ def report(title: str, rows: dict[Kind, Row]) -> None:
             line += f"   reference {shown(name, reference[name]):>14}"
         if reference.get(name):
             line += f"   ratio {value / reference[name]:.2f}"
+        if name in targets:
+            line += targets[name].judged(name, value, reference.get(name))
         print(line, flush=True)
 
 
-def measure(title: str, kinds: list[Kind], work: Callable[[ServerProcess], Coroutine[object, object, Row]]) -> None:
+def measure(
+    title: str,
+    kinds: list[Kind],
+    work: Callable[[ServerProcess], Coroutine[object, object, Row]],
+    targets: Mapping[str, Target] = MappingProxyType({}),
+) -> None:
     """Run `work` on a fresh server of each kind and report."""
     rows: dict[Kind, Row] = {}
     for kind in kinds:
@@ -146,4 +192,4 @@ def measure(title: str, kinds: list[Kind], work: Callable[[ServerProcess], Corou
                 rows[kind] = asyncio.run(work(server))
             finally:
                 server.stop()
-    report(title, rows)
+    report(title, rows, targets)

@@ -5,7 +5,8 @@ of a stream that keeps messages only while somebody wants them, queue subscripti
 is one size on both servers in turn; a ratio is natsctl's time (or memory) over nats-server's, so below 1 natsctl
 needs less. natsctl syncs before every ack (its default), nats-server has its lazy default. The sizes of a run are
 arguments; the largest ones (10 million messages, 10,000 streams) take minutes and want a machine that does nothing
-else. Without nats-server on PATH natsctl's figures stand alone.
+else. `--targets` runs the sizes that have a target, with 10 million messages among them, and nothing else.
+Without nats-server on PATH natsctl's figures stand alone. `NATSCTL_PURE=1` measures natsctl in plain Python.
 """
 
 from __future__ import annotations
@@ -16,12 +17,18 @@ from functools import partial
 from typing import Final
 
 from bench.crowds import many_consumers, many_streams, many_wants, restored
-from bench.measure import ANSWER_WITHIN_S, Row, api, consumer, fetched, fill, measure, restarted, rss_mb, timed
+from bench.measure import ANSWER_WITHIN_S, Row, Target, api, consumer, fetched, fill, measure, restarted, rss_mb, timed
 from natsctl.testing import process
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.raw_client import RawClient
 
 READY_WITHIN_S: Final = 300.0
+TARGETS: Final[dict[tuple[str, int], dict[str, Target]]] = {
+    ("messages", 10_000_000): {"restarted_mb": Target(1.0)},
+    ("subjects", 1_000_000): {"first wildcard look": Target(1.0), "filtered consumer, middle": Target(1.0)},
+    ("consumers", 1000): {"publish_per_s": Target(0.8), "message for all": Target(0.002, ratio=False)},
+}
+"""Limits of figures by the curve and the size that has them."""
 
 
 async def a_long_stream(server: ServerProcess, count: int, subjects: int) -> Row:
@@ -32,6 +39,8 @@ async def a_long_stream(server: ServerProcess, count: int, subjects: int) -> Row
     row["publish_per_s"] = await fill(client, count, lambda n: b"a.%d.x" % (n * 7919 % subjects))
     await client.close()
     client, row["ready after stop"] = await restarted(server, killed=False)
+    row["first wildcard look"] = await timed(consumer(client, "look", filter_subject="a.*.x"))
+    await api(client, b"CONSUMER.DELETE.A.look")
     await client.close()
     client, row["ready after kill -9"] = await restarted(server, killed=True)
     row["restarted_mb"] = rss_mb(server)
@@ -59,8 +68,8 @@ def sizes(text: str) -> list[int]:
     return [int(float(part)) for part in text.split(",") if part]
 
 
-def main() -> None:
-    """Run the selected curves."""
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Return the options of a run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=sizes, default=sizes("1e5,1e6"), help="messages on 1,000 subjects")
     parser.add_argument("--subjects", type=sizes, default=sizes("1e4,1e5"), help="subjects, one message each")
@@ -69,20 +78,34 @@ def main() -> None:
     parser.add_argument("--wants", type=sizes, default=sizes("1e3"), help="consumers on an interest stream")
     parser.add_argument("--restored", type=sizes, default=sizes("1e5"), help="queue subscriptions of one client")
     parser.add_argument("--alone", action="store_true", help="natsctl without nats-server")
-    options = parser.parse_args()
+    parser.add_argument("--targets", action="store_true", help="the sizes that have targets, alone")
+    options = parser.parse_args(arguments)
+    if options.targets:
+        for curve in ("messages", "subjects", "streams", "consumers", "wants", "restored"):
+            setattr(options, curve, [count for name, count in TARGETS if name == curve])
+    return options
+
+
+def main() -> None:
+    """Run the selected curves."""
+    options = parsed()
     kinds: list[Kind] = ["natsctl", "reference"]
     if options.alone or reference_binary() is None:
         kinds = ["natsctl"]
     process.READY_WITHIN_S = process.STOP_WITHIN_S = READY_WITHIN_S
     for count in options.messages:
-        measure(f"{count:,} messages on 1,000 subjects", kinds, partial(a_long_stream, count=count, subjects=1000))
+        title = f"{count:,} messages on 1,000 subjects"
+        work = partial(a_long_stream, count=count, subjects=1000)
+        measure(title, kinds, work, TARGETS.get(("messages", count), {}))
     for count in options.subjects:
         title = f"{count:,} messages, each on its own subject"
-        measure(title, kinds, partial(a_long_stream, count=count, subjects=count))
+        work = partial(a_long_stream, count=count, subjects=count)
+        measure(title, kinds, work, TARGETS.get(("subjects", count), {}))
     for count in options.streams:
         measure(f"{count:,} streams", kinds, partial(many_streams, count=count))
     for count in options.consumers:
-        measure(f"{count:,} consumers on one stream", kinds, partial(many_consumers, count=count))
+        title = f"{count:,} consumers on one stream"
+        measure(title, kinds, partial(many_consumers, count=count), TARGETS.get(("consumers", count), {}))
     for count in options.wants:
         measure(f"{count:,} consumers on one interest stream", kinds, partial(many_wants, count=count))
     for count in options.restored:

@@ -20,14 +20,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 from unittest import mock
 
+from bench.measure import verdict
 from natsctl.native import lib
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 HERE: Final = Path(__file__).parent
 GENERATOR: Final = HERE / ".bin" / "load"
@@ -108,7 +109,6 @@ def generator() -> Path | None:
 def run(generator: Path, server: ServerProcess, load: Load, msgs: int, size: int) -> Figures:
     """Return the figures of one run of one load."""
     command = [str(generator), "-url", server.url, "-pid", str(server.pid), "-mode", load.mode, "-msgs", str(msgs)]
-    os.sync()  # what another server left to be written is not to delay this one
     done = subprocess.run([*command, "-size", str(size), *load.flags.split()], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(f"{load.mode}: {done.stderr.strip()}")
@@ -148,13 +148,9 @@ def measure(
         if load.above_disk_us is not None:
             syncs.append(disk_us(servers[NATIVE if NATIVE in servers else PLAIN].store_dir))
         for name, found in runs.items():
+            os.sync()  # what another server left to be written is not to delay this one
             found.append(run(generator, servers[name], load, ALWAYS_MSGS if name == ALWAYS else msgs, options.size))
     return {name: medians(found) for name, found in runs.items()}, statistics.median(syncs) if syncs else 0.0
-
-
-def verdict(met: bool) -> str:
-    """Return a target's end as a word."""
-    return "met" if met else "MISSED"
 
 
 def judged(load: Load, found: dict[str, Figures], disk: float) -> list[str]:
@@ -215,38 +211,59 @@ def measure_commands(url: str) -> None:
         print(f"natsctl {words} {spent:.3f} s CPU (target {target}: {verdict(spent <= target)})", flush=True)
 
 
+class Candidate(NamedTuple):
+    """A server to be measured: its name, kind, additional environment, and the text of its configuration file."""
+
+    name: str
+    kind: Kind = "natsctl"
+    environment: Mapping[str, str] = {}
+    config: str = ""
+
+    @contextmanager
+    def serving(self, folder: Path) -> Iterator[ServerProcess]:
+        """Run the server with its store in a folder."""
+        flags = []
+        if self.config:
+            path = folder / f"{self.name}.conf"
+            path.write_text(self.config)
+            flags = ["-c", str(path)]
+        kept = {name: value for name, value in os.environ.items() if name != "NATSCTL_PURE"}
+        server = ServerProcess(folder / self.name, self.kind, *flags)
+        with mock.patch.dict(os.environ, {**kept, **self.environment}, clear=True):
+            server.start()
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def candidates(against: Path | None, always: bool = False) -> list[Candidate]:
+    """Return the servers that this machine can run, and name those that it cannot."""
+    found = [Candidate(NATIVE), Candidate(PLAIN, environment={"NATSCTL_PURE": "1"})]
+    if lib is None:
+        print("the native module is not built (or NATSCTL_PURE is set): plain Python alone")
+        del found[0]
+    if against is not None:
+        other = {"PYTHONPATH": str(against.resolve()), "PYTHONSAFEPATH": "1"}
+        found.append(Candidate(f"natsctl in {against.name}", environment=other))
+    if reference_binary() is None:
+        print("nats-server is not on PATH: no ratios")
+        return found
+    found.append(Candidate(LAZY, "reference"))
+    if always:
+        found.append(Candidate(ALWAYS, "reference", config="jetstream { sync_interval: always }\n"))
+    return found
+
+
 @contextmanager
 def started(against: Path | None) -> Iterator[dict[str, ServerProcess]]:
-    """Start the servers that this machine can run, each with a store of its own, and name the others."""
-    kept = {name: value for name, value in os.environ.items() if name != "NATSCTL_PURE"}
+    """Run every server at once, each with a store of its own."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="natsctl-bench-")))
-        servers: dict[str, ServerProcess] = {}
-
-        def start(name: str, server: ServerProcess, **other: str) -> None:
-            with mock.patch.dict(os.environ, {**kept, **other}, clear=True):
-                servers[name] = stack.enter_context(server)
-
-        if lib is None:
-            print("the native module is not built (or NATSCTL_PURE is set): plain Python alone")
-        else:
-            start(NATIVE, ServerProcess(folder / "native"))
-        start(PLAIN, ServerProcess(folder / "plain"), NATSCTL_PURE="1")
-        if against is not None:
-            start(f"natsctl of {against}", ServerProcess(folder / "other"), **tree(against))
-        if reference_binary() is None:
-            print("nats-server is not on PATH: no ratios")
-        else:
-            start(LAZY, ServerProcess(folder / "lazy", "reference"))
-            config = folder / "always.conf"
-            config.write_text("jetstream { sync_interval: always }\n")
-            start(ALWAYS, ServerProcess(folder / "always", "reference", "-c", str(config)))
-        yield servers
-
-
-def tree(folder: Path) -> dict[str, str]:
-    """Return the environment in which natsctl is that of another checkout."""
-    return {"PYTHONPATH": str(folder.resolve()), "PYTHONSAFEPATH": "1"}
+        yield {
+            candidate.name: stack.enter_context(candidate.serving(folder))
+            for candidate in candidates(against, always=True)
+        }
 
 
 def selected(text: str) -> list[Load]:
