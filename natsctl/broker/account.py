@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.import_plan import ServiceLink
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import InterestListener, InterestSource
+    from natsctl.wire.ops import Op
 
 
 class Traffic(msgspec.Struct):
@@ -311,11 +312,13 @@ class Account:
     def run_recipient(self, subject: bytes, origin: Session, headed: bool) -> PublishBatchHandler | None:
         """Return the handler for runs of messages that `origin` publishes on `subject`, if it is the only recipient.
 
-        Runs with headers (`headed`) are for handlers alone.
+        Runs with headers (`headed`) are for handlers alone. Where nobody receives them, it answers that.
         """
         if self._mappings is not None and self._mappings.moves(subject):
             return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
+        if not (queues or clients or handlers):
+            return partial(self._answer_unreceived, origin)
         if queues or len(clients) + len(handlers) != 1 or (clients and headed):
             return None
         if handlers:
@@ -324,6 +327,23 @@ class Account:
         if session is None or session.close_reason is not None or sub.max or (session is origin and not session.echo):
             return None
         return partial(send_run, session, sub)
+
+    def answer_no_responders(self, session: Session, subject: bytes, reply: bytes) -> None:
+        """Send a 503 to a publisher, on its own reply subscription: its request has no responders."""
+        subject = self.went_to(subject)
+        clients, _, handlers = self._exact.get(reply) or self.routes.find(reply)
+        own = (*(recipient[1] for recipient in clients), *(sub.client for sub in handlers if sub.client is not None))
+        for sub in own:
+            if sub.session is session:
+                self.deliver_to(sub, reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject, b"")
+                return
+
+    def _answer_unreceived(self, session: Session, subject: bytes, run: Sequence[Op]) -> None:
+        """Answer messages that nobody receives."""
+        if session.no_responders:
+            for op in run:
+                if op[2]:
+                    self.answer_no_responders(session, op[1], op[2])
 
     def shared_size(self, subject: bytes) -> tuple[int, bool]:
         """Return how much of a published subject decides its route, and whether any number of tokens may follow.

@@ -134,18 +134,6 @@ def withdraw_subscription(session: Session, subject: bytes, queue: bytes, sid: b
     session.broker.log_info(f"Removed sub {quoted(subject)}{group} (sid {quoted(sid)}) for {claim} - not authorized")
 
 
-def answer_no_responders(session: Session, subject: bytes, reply: bytes) -> None:
-    """Send a 503 to a publisher, on its own reply subscription: its request has no responders."""
-    account = session.account
-    subject = account.went_to(subject)
-    clients, _, handlers = account.routes.exact.get(reply) or account.routes.find(reply)
-    for sub in (*(recipient[1] for recipient in clients), *(sub.client for sub in handlers if sub.client is not None)):
-        if sub.session is session:
-            header = b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject
-            account.deliver_to(sub, reply, b"", header, b"")
-            return
-
-
 SPENT: Final = Parser()
 """The parser of every session that has ended: it is never fed."""
 RESERVED_REPLIES: Final = (b"_R_.", b"$JS.ACK.", b"_GR_.", b"$GR.")
@@ -450,7 +438,7 @@ class Session:
             send = publish_traced if header and TRACE_DEST in header else publish
             recipients = send(subject, reply, header, payload, self)
             if not recipients and reply and self.no_responders:
-                answer_no_responders(self, subject, reply)
+                self.account.answer_no_responders(self, subject, reply)
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
             if look and clock.monotonic_ns() > until and defer(self, rest):
                 break

@@ -9,8 +9,9 @@ Delivery to all others pays nothing. The delivery of one message to many subscri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
+from natsctl.native import lib
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
@@ -223,11 +224,47 @@ def queue_answers(session: Session, sub: Subscription, frames: bytes, body_bytes
 
 def send_all_to(session: Session, sub: Subscription, messages: Sequence[Delivery]) -> int:
     """Queue deliveries for one client and return how many; one that does not read is cut off."""
-    out, sid, pending, done = session.out, sub.sid_field, session.pending_bytes, 0
+    return _send(session, sub, messages, 0)
+
+
+def send_run(session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
+    """Queue a run of published messages for one client."""
+    _send(session, sub, run, 1)
+
+
+def _send(session: Session, sub: Subscription, messages: Sequence[Any], first: int) -> int:
+    """Queue messages whose members from `first` on are those of a delivery; return how many."""
+    out, most, pieces = session.out, session.max_pending, message_frames
     if not out and messages:
         session.broker.dirty.append(session)
-    before, body, most, headers = pending, 0, session.max_pending, session.headers
-    for subject, reply, header, payload in messages:
+    if lib is not None and max(map(_payload_size, messages), default=0) > COPY_LIMIT:
+        pieces = _message_frames  # writes large payloads without a copy
+    frames, body, done = pieces(messages, first, sub.sid_field, session.headers, most - session.pending_bytes)
+    if isinstance(frames, bytes):
+        out.append(frames)
+        session.pending_bytes += len(frames)
+    else:
+        out.extend(frames)
+        session.pending_bytes += sum(map(len, frames))
+    session.out_bytes += body
+    session.out_msgs += done
+    sub.delivered += done
+    if session.pending_bytes > most:
+        session.cut_slow_consumer()
+    return done
+
+
+def _payload_size(message: tuple[Any, ...]) -> int:
+    return len(message[-1])
+
+
+def _message_frames(
+    messages: Sequence[tuple[Any, ...]], first: int, sid: bytes, headers: bool, room: int
+) -> tuple[list[bytes], int, int]:
+    """Return the frames of messages up to the one that takes more than `room` bytes, their body bytes and number."""
+    out, body, done = list[bytes](), 0, 0
+    for message in messages:
+        subject, reply, header, payload = message[first:] if first else message
         size = len(payload)
         if header and headers:
             frame = b"HMSG %b%b" % (subject, sid) + header_tail(reply, header, payload)
@@ -240,23 +277,17 @@ def send_all_to(session: Session, sub: Subscription, messages: Sequence[Delivery
         else:
             frame = b"MSG %b%b%b%d\r\n" % (subject, sid, reply and reply + b" ", size)
             out.append(frame)
-            pending += len(frame)
+            room -= len(frame)
             frame = payload + b"\r\n"
         out.append(frame)
         body += size
-        pending += len(frame)
+        room -= len(frame)
         done += 1
-        if pending > most:
+        if room < 0:
             break
-    session.pending_bytes += pending - before
-    session.out_bytes += body
-    session.out_msgs += done
-    sub.delivered += done
-    if pending > most:
-        session.cut_slow_consumer()
-    return done
+    return out, body, done
 
 
-def send_run(session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
-    """Queue a run of published messages for one client."""
-    send_all_to(session, sub, [op[1:] for op in run])
+message_frames: Callable[..., tuple[bytes | list[bytes], int, int]] = (
+    _message_frames if lib is None else lib.message_frames
+)

@@ -253,14 +253,16 @@ static PyObject *submit(PyObject *object, PyObject *args)
         }
     job->token = Py_NewRef(token);
     job->writes = Py_NewRef(writes);
+    Worker *worker = NULL;
     pthread_mutex_lock(&self->lock);
     put_last(&self->todo, job);
     if (self->idle_count) {
-        Worker *worker = self->idle[--self->idle_count];
+        worker = self->idle[--self->idle_count];
         worker->called = 1;
-        pthread_cond_signal(&worker->wake);
     }
     pthread_mutex_unlock(&self->lock);
+    if (worker != NULL)
+        pthread_cond_signal(&worker->wake); /* without the lock, which it takes first */
     Py_RETURN_NONE;
 }
 

@@ -20,11 +20,11 @@ int protocol_init(PyObject *module);
 
 uint32_t checksum(uint32_t start, const uint8_t *data, size_t size);
 
-/* The bytes of an object that must be `bytes`; NULL with TypeError for any other. */
+/* The bytes of an object that must be `bytes`; NULL with TypeError for any other, and where the object is NULL. */
 static inline const char *bytes_of(PyObject *object, Py_ssize_t *size)
 {
     char *data;
-    if (PyBytes_AsStringAndSize(object, &data, size) < 0)
+    if (object == NULL || PyBytes_AsStringAndSize(object, &data, size) < 0)
         return NULL;
     return data;
 }

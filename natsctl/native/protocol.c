@@ -303,10 +303,80 @@ static PyObject *one_inbox(PyObject *module, PyObject *const *args, Py_ssize_t c
     return PyLong_FromSsize_t(at);
 }
 
+/* A message as its client is sent it: MSG, or HMSG where it has a header and the client takes headers. */
+static int put_message(Buffer *out, PyObject *message, Py_ssize_t first, const char *sid, size_t sid_size, int headers,
+                       Py_ssize_t *body)
+{
+    const char *part[4];
+    Py_ssize_t size[4];
+    for (Py_ssize_t at = 0; at < 4; at++)
+        if ((part[at] = bytes_of(PyTuple_GetItem(message, first + at), &size[at])) == NULL)
+            return -1;
+    if (!headers)
+        size[2] = 0;
+    size_t room = 5 + (size_t)(size[0] + size[1] + size[2] + size[3]) + sid_size + 1 + 20 + 1 + 20 + 4;
+    char *begin = grow(out, room), *to = begin;
+    if (to == NULL)
+        return -1;
+    to = size[2] ? put_bytes(to, "HMSG ", 5) : put_bytes(to, "MSG ", 4);
+    to = put_bytes(to, part[0], (size_t)size[0]);
+    to = put_bytes(to, sid, sid_size);
+    if (size[1]) {
+        to = put_bytes(to, part[1], (size_t)size[1]);
+        *to++ = ' ';
+    }
+    if (size[2]) {
+        to = put_number(to, (uint64_t)size[2]);
+        *to++ = ' ';
+    }
+    to = put_number(to, (uint64_t)(size[2] + size[3]));
+    to = put_bytes(to, "\r\n", 2);
+    to = put_bytes(to, part[2], (size_t)size[2]);
+    to = put_bytes(to, part[3], (size_t)size[3]);
+    to = put_bytes(to, "\r\n", 2);
+    out->size -= room - (size_t)(to - begin);
+    *body += size[2] + size[3];
+    return 0;
+}
+
+PyDoc_STRVAR(messages_doc, "message_frames(messages, first, sid_field, headers, room) -> (frames, body_bytes, count)\n\n"
+                           "Return as MSG and HMSG the members subject, reply, header, payload from `first` on of tuples,\n"
+                           "up to the message that takes more than `room` bytes together.");
+
+static PyObject *message_frames(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_ssize_t sid_size, body = 0, at = 0;
+    Buffer out = {0};
+    (void)module;
+    if (takes("message_frames", count, 5) < 0)
+        return NULL;
+    const char *sid = bytes_of(args[2], &sid_size);
+    Py_ssize_t first = PyLong_AsSsize_t(args[1]), room = PyLong_AsSsize_t(args[4]);
+    int headers = PyObject_IsTrue(args[3]);
+    PyObject *messages = sid == NULL || PyErr_Occurred() ? NULL : list_of(args[0]);
+    if (messages == NULL)
+        return NULL;
+    for (Py_ssize_t length = PyList_Size(messages); at < length; at++) {
+        if (put_message(&out, PyList_GetItem(messages, at), first, sid, (size_t)sid_size, headers, &body) < 0) {
+            Py_DECREF(messages);
+            PyMem_Free(out.data);
+            return NULL;
+        }
+        if ((Py_ssize_t)out.size > room) {
+            at++;
+            break;
+        }
+    }
+    Py_DECREF(messages);
+    PyObject *frames = take_buffer(&out);
+    return frames == NULL ? NULL : Py_BuildValue("Nnn", frames, body, at);
+}
+
 PyMethodDef protocol_methods[] = {
     {"read_ops", (PyCFunction)(void (*)(void))read_ops, METH_FASTCALL, read_doc},
     {"plain_run", (PyCFunction)(void (*)(void))plain_run, METH_FASTCALL, run_doc},
     {"ack_frames", (PyCFunction)(void (*)(void))ack_frames, METH_FASTCALL, acks_doc},
+    {"message_frames", (PyCFunction)(void (*)(void))message_frames, METH_FASTCALL, messages_doc},
     {"one_inbox", (PyCFunction)(void (*)(void))one_inbox, METH_FASTCALL, inbox_doc},
     {NULL, NULL, 0, NULL},
 };

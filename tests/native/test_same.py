@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsctl.broker import publishing
+from natsctl.broker import publishing, subscription
 from natsctl.native import lib
 from natsctl.store import frame
 from natsctl.wire import parser as parser_module
@@ -125,6 +125,20 @@ def test_frames_of_acks(stored: list[Any], opening: bytes) -> None:
     assert lib.ack_frames(stored, opening, b" 7 ", 0, len(stored)) == expected
 
 
+deliveries = st.tuples(
+    subjects, st.sampled_from([b"", b"_INBOX.1"]), st.sampled_from([b"", b"NATS/1.0\r\n\r\n"]), blobs
+)
+
+
+@given(st.lists(deliveries, max_size=12), st.booleans(), st.booleans(), st.integers(-5, 9000))
+def test_frames_of_messages(messages: list[Any], headers: bool, ops: bool, room: int) -> None:
+    assert lib is not None
+    given = [(0, *message) for message in messages] if ops else messages
+    frames, body, done = subscription._message_frames(given, int(ops), b" 7 ", headers, room)
+    found = lib.message_frames(given, int(ops), b" 7 ", headers, room)
+    assert found == (b"".join(frames), body, done)
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -142,6 +156,10 @@ def test_frames_of_acks(stored: list[Any], opening: bytes) -> None:
         ("ack_frames", ([(1, b"")], b"", b"", 0, 1)),
         ("ack_frames", ([(-1, b"", b"r")], b"", b"", 0, 1)),
         ("ack_frames", ([], b"", b"", 0, 1)),
+        ("message_frames", ([(b"a", b"", b"")], 0, b" 7 ", True, 99)),
+        ("message_frames", ([(b"a", b"", b"", 7)], 0, b" 7 ", True, 99)),
+        ("message_frames", ([7], 0, b" 7 ", True, 99)),
+        ("message_frames", ([(b"a", b"", b"", b"")], -1, b" 7 ", True, 99)),
         ("one_inbox", ([(1, b"", "r")], 0, b"a")),
     ],
 )

@@ -90,6 +90,7 @@ def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowDisk]:
         sync(file)
 
     monkeypatch.setattr(PosixFile, "sync", gated)
+    monkeypatch.setattr(PosixFile, "fileno", lambda file: -1)  # native threads would sync without it
     yield gate
     gate.open.set()
 

@@ -95,11 +95,14 @@ def _short_write_kept() -> Patch:
 
 
 def _checksum_skipped() -> Patch:
-    same = mock.patch("natsctl.store.frame.crc32", lambda *_: 0)
-    writer = mock.patch("natsctl.store.file_log.crc32", lambda *_: 0)
     stack = contextlib.ExitStack()
-    stack.enter_context(same)
-    stack.enter_context(writer)
+    stack.enter_context(mock.patch("natsctl.store.frame.crc32", lambda *_: 0))
+    for name, in_python in (
+        ("file_log._encode_message", frame._message),
+        ("frame.encode_run", frame._run),
+        ("frame.encode_copies", frame._copies),
+    ):
+        stack.enter_context(mock.patch(f"natsctl.store.{name}", in_python))
     return stack
 
 
