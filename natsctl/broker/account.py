@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.import_plan import ServiceLink
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import InterestListener, InterestSource
+    from natsctl.native._native import PublishRun
     from natsctl.wire.ops import Op
 
 
@@ -338,10 +339,10 @@ class Account:
                 self.deliver_to(sub, reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject, b"")
                 return
 
-    def _answer_unreceived(self, session: Session, subject: bytes, run: Sequence[Op]) -> None:
+    def _answer_unreceived(self, session: Session, subject: bytes, run: list[Op] | PublishRun) -> None:
         """Answer messages that nobody receives."""
-        if session.no_responders:
-            for op in run:
+        if session.no_responders and (isinstance(run, list) or run.has_replies):
+            for op in run if isinstance(run, list) else run.ops():
                 if op[2]:
                     self.answer_no_responders(session, op[1], op[2])
 
@@ -457,13 +458,30 @@ class Account:
             route = self._exact.get(reply) or self.routes.find(reply)
             size = self.routes.shared_size(reply, route)
             end = lib.one_inbox(stored, start + 1, reply[:size]) if size else _end_of(stored, start, reply)
-            clients, queues, handlers = route
-            session = clients[0][0] if len(clients) == 1 else None
-            if session is None or queues or handlers or clients[0][1].max or session.close_reason is not None:
+            sub = _only_client(route)
+            if sub is None or sub.session is None:
                 self._answer_run(route, [(to, b"%b%d}" % (opening, seq)) for seq, _, to in stored[start:end] if to])
             else:
-                sub = clients[0][1]
-                queue_answers(session, sub, *lib.ack_frames(stored, opening, sub.sid_field, start, end))
+                queue_answers(sub.session, sub, *lib.ack_frames(stored, opening, sub.sid_field, start, end))
+            start = end
+
+    def acknowledge_run(self, run: PublishRun, first_seq: int, opening: bytes) -> None:
+        """Send the acks of a run of stored messages, in order."""
+        start, count = 0, len(run) if run.has_replies else 0
+        while start < count:
+            reply = run.reply(start)
+            if not reply:
+                start += 1
+                continue
+            route = self._exact.get(reply) or self.routes.find(reply)
+            size = self.routes.shared_size(reply, route)
+            end = run.one_inbox(start + 1, reply[:size]) if size else start + 1
+            sub = _only_client(route)
+            if sub is None or sub.session is None:
+                stored = run.part(start, end).entries(first_seq + start)
+                self._answer_run(route, [(to, b"%b%d}" % (opening, seq)) for seq, _, to in stored if to])
+            else:
+                queue_answers(sub.session, sub, *run.acks(first_seq, opening, sub.sid_field, start, end))
             start = end
 
     def _answer_run(self, route: Route, answers: Sequence[Answer]) -> None:
@@ -605,3 +623,12 @@ class Account:
 def _end_of(stored: Sequence[Stored], start: int, reply: bytes) -> int:
     """Return where messages with this very reply end."""
     return next((at for at in range(start + 1, len(stored)) if stored[at][2] != reply), len(stored))
+
+
+def _only_client(route: Route) -> Subscription | None:
+    """Return the subscription of the only recipient, if that is an open client's without a maximum."""
+    clients, queues, handlers = route
+    if len(clients) != 1 or queues or handlers:
+        return None
+    session, sub, _ = clients[0]
+    return sub if session is not None and session.close_reason is None and not sub.max else None

@@ -11,7 +11,7 @@ other handlers, imports and leaf nodes among them, leave no event.
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -22,12 +22,13 @@ from natsctl.broker.refusals import refuse_publish
 from natsctl.broker.routes import DOT
 from natsctl.broker.subscription import DeliveryFilter
 from natsctl.native import lib
-from natsctl.wire.ops import PUB, Op
+from natsctl.wire.ops import PUB, RUN, Op
 
 if TYPE_CHECKING:
     from natsctl.broker.routes import Recipient
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
+    from natsctl.native._native import PublishRun
 
 
 TRACE_DEST: Final = b"\r\nNats-Trace-Dest:"
@@ -185,8 +186,59 @@ SHORT_RUNS: Final = 4
 """Runs below that after which no more are looked for among what arrived together."""
 
 
+def one_by_one(ops: list[Op]) -> list[Op]:
+    """Return the same operations, each message one of its own."""
+    if lib is None or RUN not in [op[0] for op in ops]:
+        return ops
+    found: list[Op] = []
+    for op in ops:
+        if op[0] == RUN:
+            found += op[1].ops()
+        else:
+            found.append(op)
+    return found
+
+
 def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
     """Deliver leading runs of messages on one route to recipients of runs, and return the remaining operations."""
+    done = 0
+    while done < len(ops) and ops[done][0] == RUN:
+        rest = _publish_run(session, ops[done][1])
+        done += 1
+        if rest:
+            return rest + one_by_one(ops[done:])
+    ops = one_by_one(ops[done:] if done else ops)
+    return _publish_op_runs(session, ops) if len(ops) >= RUN_MIN else ops
+
+
+def _publish_run(session: Session, run: PublishRun) -> list[Op]:
+    """Deliver a run part by part, each on one route; return the messages that no recipient of runs takes."""
+    account, short, start, count = session.account, 0, 0, len(run)
+    while start < count and short < SHORT_RUNS:
+        subject = run.subject
+        take = account.run_recipient(subject, session, False)
+        if take is None:
+            break
+        size, longer = 0, False
+        end = run.one_subject()
+        if end < min(RUN_MIN, count - start):
+            short += 1
+            size, longer = account.shared_size(subject)
+            more = run.one_route(size, longer) if size else 0
+            if more > end:
+                subject, end = b"", more
+        part = run if end == len(run) else run.part(0, end)
+        session.in_msgs += end
+        session.in_bytes += part.bytes
+        take(subject, part)
+        start += end
+        if start < count:
+            run = run.part(end, len(run))
+    return run.ops() if start < count else []
+
+
+def _publish_op_runs(session: Session, ops: list[Op]) -> list[Op]:
+    """Do what `publish_runs` does with messages that are operations of their own."""
     start = short = 0
     while len(ops) - start >= RUN_MIN and ops[start][0] == PUB and short < SHORT_RUNS:
         subject = ops[start][1]
@@ -196,7 +248,7 @@ def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
         take = session.account.run_recipient(subject, session, headed)
         if take is None:
             break
-        end, size = _headed_run(ops, start, subject) if headed else plain_run(ops, start, subject, RESERVED_HEADS)
+        end, size = _headed_run(ops, start, subject) if headed else _plain_run(ops, start, subject)
         if end - start < RUN_MIN:
             more = _one_route(session, ops, start, headed)
             if more > end:
@@ -211,17 +263,14 @@ def publish_runs(session: Session, ops: list[Op]) -> list[Op]:
     return ops[start:] if start else ops
 
 
-def _plain_run(ops: list[Op], start: int, subject: bytes, reserved: Set[bytes]) -> tuple[int, int]:
+def _plain_run(ops: list[Op], start: int, subject: bytes) -> tuple[int, int]:
     """Return where messages on `subject` without headers end, and their bytes."""
     end = start
     for op in islice(ops, start, None):
-        if op[0] != PUB or op[1] != subject or op[3] or op[2][:3] in reserved:
+        if op[0] != PUB or op[1] != subject or op[3] or op[2][:3] in RESERVED_HEADS:
             break
         end += 1
     return end, _bytes_of(ops[start:end])
-
-
-plain_run = _plain_run if lib is None else lib.plain_run
 
 
 def _headed_run(ops: list[Op], start: int, subject: bytes) -> tuple[int, int]:

@@ -29,7 +29,14 @@ from natsctl.broker.deferred_work import (
     slice_end_ns,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
-from natsctl.broker.publishing import RESERVED_FIRST, RESERVED_HEADS, RUN_MIN, TRACE_DEST, publish_runs, publish_traced
+from natsctl.broker.publishing import (
+    RESERVED_FIRST,
+    RESERVED_HEADS,
+    TRACE_DEST,
+    one_by_one,
+    publish_runs,
+    publish_traced,
+)
 from natsctl.broker.refusals import (
     FAULT_NOTICES,
     FAULT_REASONS,
@@ -188,7 +195,7 @@ class Session:
         self.rtt_ns = 0
         self.tls: TlsFacts | None = None
         """Result of the TLS handshake, set by the shell; None without TLS."""
-        self._parser = Parser(broker.options.limits)
+        self._parser = Parser(broker.options.limits, runs=True)
         self.max_payload = broker.options.limits.max_payload
         self.max_subscriptions = broker.options.max_subscriptions or UNLIMITED
         self._info_again = True
@@ -400,7 +407,9 @@ class Session:
         publish = self.publisher()
         careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = subscribed = 0
-        if len(ops) >= RUN_MIN and not (careful or self.verbose):
+        if careful or self.verbose:
+            ops = one_by_one(ops)
+        elif ops:
             ops = publish_runs(self, ops)
         clock, until = self.broker.clock, slice_end_ns(self)
         rest = iter(ops)

@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.auth.permissions import SessionPermissions
     from natsctl.broker.session import Session
+    from natsctl.native._native import PublishRun
 
 
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a recipient."""
 
-PublishBatchHandler: TypeAlias = "Callable[[bytes, Sequence[Op]], None]"
-"""Called with PUB operations, all without headers, in order, and their subject, b"" where they are on several.
+PublishBatchHandler: TypeAlias = "Callable[[bytes, list[Op] | PublishRun], None]"
+"""Called with messages in order and their subject, b"" where they are on several; it takes every one of them.
 
-It takes every one of them.
+They are PUB operations, or a run of the native module, whose messages have no headers and no reserved replies.
 """
 
 DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
@@ -227,19 +228,32 @@ def send_all_to(session: Session, sub: Subscription, messages: Sequence[Delivery
     return _send(session, sub, messages, 0)
 
 
-def send_run(session: Session, sub: Subscription, subject: bytes, run: Sequence[Op]) -> None:
+def send_run(session: Session, sub: Subscription, subject: bytes, run: list[Op] | PublishRun) -> None:
     """Queue a run of published messages for one client."""
-    _send(session, sub, run, 1)
+    if isinstance(run, list):
+        _send(session, sub, run, 1)
+    elif run.longest > COPY_LIMIT:
+        _send(session, sub, run.ops(), 1)
+    else:
+        _queue(session, sub, *run.messages(sub.sid_field, session.max_pending - session.pending_bytes))
 
 
 def _send(session: Session, sub: Subscription, messages: Sequence[Any], first: int) -> int:
     """Queue messages whose members from `first` on are those of a delivery; return how many."""
-    out, most, pieces = session.out, session.max_pending, message_frames
-    if not out and messages:
-        session.broker.dirty.append(session)
+    pieces = message_frames
     if lib is not None and max(map(_payload_size, messages), default=0) > COPY_LIMIT:
         pieces = _message_frames  # writes large payloads without a copy
-    frames, body, done = pieces(messages, first, sub.sid_field, session.headers, most - session.pending_bytes)
+    room = session.max_pending - session.pending_bytes
+    frames, body, done = pieces(messages, first, sub.sid_field, session.headers, room)
+    _queue(session, sub, frames, body, done)
+    return done
+
+
+def _queue(session: Session, sub: Subscription, frames: bytes | list[bytes], body: int, done: int) -> None:
+    """Queue the bytes of messages for one client; one that does not read is cut off."""
+    out = session.out
+    if not out and done:
+        session.broker.dirty.append(session)
     if isinstance(frames, bytes):
         out.append(frames)
         session.pending_bytes += len(frames)
@@ -249,9 +263,8 @@ def _send(session: Session, sub: Subscription, messages: Sequence[Any], first: i
     session.out_bytes += body
     session.out_msgs += done
     sub.delivered += done
-    if session.pending_bytes > most:
+    if session.pending_bytes > session.max_pending:
         session.cut_slow_consumer()
-    return done
 
 
 def _payload_size(message: tuple[Any, ...]) -> int:

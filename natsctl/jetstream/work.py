@@ -15,7 +15,7 @@ reading from connections that publish into a stream for which much waits. Source
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from natsctl.store.errors import StoreError
@@ -24,6 +24,7 @@ from natsctl.store.steps import Steps
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine_context import EngineContext, Runnable
+    from natsctl.native._native import PublishRun
     from natsctl.store.stream import StreamStore
     from natsctl.wire.ops import Op
 
@@ -224,9 +225,10 @@ class Work:
         """Keep a published message; the broker's handler while the stream is closed."""
         self.hold(self._stream.pipeline.publish, subject, reply, header, payload, origin)
 
-    def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+    def publish_run(self, subject: bytes, messages: list[Op] | PublishRun) -> None:
         """Keep a run of published messages; the broker's handler for runs while the stream is closed."""
-        for _, its_subject, reply, header, payload in messages:
+        ops = messages if isinstance(messages, list) else messages.ops()
+        for _, its_subject, reply, header, payload in ops:
             self.publish(its_subject, reply, header, payload, None)
 
     def _hold(self, held: _Held) -> None:

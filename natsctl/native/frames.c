@@ -60,21 +60,16 @@ static inline char *store(char *at, uint64_t value, int bytes)
     return at;
 }
 
-typedef struct {
-    const char *subject, *header, *payload;
-    Py_ssize_t subject_size, header_size, payload_size;
-} Message;
-
 /* Adds one frame to `out` and returns its length; 0 with an exception set. */
-static uint32_t put_frame(Buffer *out, const Message *message, unsigned flags, uint64_t seq, uint64_t ts_ns,
-                          uint64_t synced_seq, uint32_t salt)
+static uint32_t put_frame(Buffer *out, const Piece part[4], unsigned flags, uint64_t seq, uint64_t ts_ns, const Log *log)
 {
-    uint64_t size = (uint64_t)HEAD_BYTES + message->subject_size + message->payload_size;
-    if (message->header_size) {
-        size += 4 + (uint64_t)message->header_size;
+    const Piece *subject = &part[0], *header = &part[2], *payload = &part[3];
+    uint64_t size = (uint64_t)HEAD_BYTES + subject->size + payload->size;
+    if (header->size) {
+        size += 4 + (uint64_t)header->size;
         flags |= HAS_HEADER;
     }
-    if (size > UINT32_MAX || message->subject_size > UINT16_MAX) {
+    if (size > UINT32_MAX || subject->size > UINT16_MAX) {
         PyErr_SetString(PyExc_OverflowError, "a message is too long for a frame");
         return 0;
     }
@@ -86,26 +81,20 @@ static uint32_t put_frame(Buffer *out, const Message *message, unsigned flags, u
     at = store(at, 0, 4);
     *at++ = MESSAGE;
     *at++ = (char)flags;
-    at = store(at, (uint64_t)message->subject_size, 2);
+    at = store(at, subject->size, 2);
     at = store(at, seq, 8);
     at = store(at, ts_ns, 8);
-    at = store(at, synced_seq, 8);
-    at = put_bytes(at, message->subject, message->subject_size);
-    if (message->header_size) {
-        at = store(at, (uint64_t)message->header_size, 4);
-        at = put_bytes(at, message->header, message->header_size);
+    at = store(at, log->synced_seq, 8);
+    at = put_bytes(at, subject->at, subject->size);
+    if (header->size) {
+        at = store(at, header->size, 4);
+        at = put_bytes(at, header->at, header->size);
     }
-    put_bytes(at, message->payload, message->payload_size);
+    put_bytes(at, payload->at, payload->size);
     const uint8_t *covered = (const uint8_t *)start + UNCHECKED_BYTES;
-    store(start + 8, checksum(salt + (uint32_t)size, covered, size - UNCHECKED_BYTES), 4);
+    store(start + 8, checksum(log->salt + (uint32_t)size, covered, size - UNCHECKED_BYTES), 4);
     return (uint32_t)size;
 }
-
-/* Arguments of all three functions: where the frames go, and what they say of the log. */
-typedef struct {
-    uint32_t salt;
-    uint64_t synced_seq;
-} Log;
 
 static int read_log(Log *log, PyObject *salt, PyObject *synced_seq)
 {
@@ -114,37 +103,36 @@ static int read_log(Log *log, PyObject *salt, PyObject *synced_seq)
     return PyErr_Occurred() ? -1 : 0;
 }
 
+static int read_piece(Piece *piece, PyObject *object)
+{
+    Py_ssize_t size;
+    piece->at = bytes_of(object, &size);
+    piece->size = piece->at == NULL ? 0 : (size_t)size;
+    return piece->at == NULL ? -1 : 0;
+}
+
 PyDoc_STRVAR(frame_doc, "frame(salt, synced_seq, seq, ts_ns, flags, subject, header, payload) -> bytes\n\n"
                         "Return the frame of one message.");
 
 static PyObject *frame(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     Log log;
-    Message message;
+    Piece part[4] = {{"", 0}};
     Buffer out = {0};
     (void)module;
     if (takes("frame", count, 8) < 0 || read_log(&log, args[0], args[1]) < 0)
         return NULL;
     uint64_t seq = PyLong_AsUnsignedLongLong(args[2]), ts_ns = PyLong_AsUnsignedLongLong(args[3]);
     long flags = PyLong_AsLong(args[4]);
-    if (PyErr_Occurred() || !(message.subject = bytes_of(args[5], &message.subject_size)) ||
-        !(message.header = bytes_of(args[6], &message.header_size)) ||
-        !(message.payload = bytes_of(args[7], &message.payload_size)))
-        return NULL;
-    if (!put_frame(&out, &message, (unsigned)flags, seq, ts_ns, log.synced_seq, log.salt))
+    if (PyErr_Occurred() || read_piece(&part[0], args[5]) < 0 || read_piece(&part[2], args[6]) < 0 ||
+        read_piece(&part[3], args[7]) < 0 || !put_frame(&out, part, (unsigned)flags, seq, ts_ns, &log))
         return NULL;
     return take_buffer(&out);
 }
 
-/* The frames of a run, and for each its accounted size and its offset, as columns of 32-bit numbers. */
-typedef struct {
-    Buffer frames, sizes, offsets;
-    uint64_t end;
-} Run;
-
-static int put_in_run(Run *run, const Message *message, uint64_t seq, uint64_t ts_ns, const Log *log)
+int put_frame_of(Frames *run, const Piece part[4], uint64_t seq, uint64_t ts_ns, const Log *log)
 {
-    uint32_t length = put_frame(&run->frames, message, 0, seq, ts_ns, log->synced_seq, log->salt);
+    uint32_t length = put_frame(&run->frames, part, 0, seq, ts_ns, log);
     if (!length)
         return -1;
     uint32_t size = length - OVER_SIZE, offset = (uint32_t)run->end;
@@ -163,7 +151,7 @@ static int put_in_run(Run *run, const Message *message, uint64_t seq, uint64_t t
     return 0;
 }
 
-static void free_run(Run *run)
+void free_frames(Frames *run)
 {
     PyMem_Free(run->frames.data);
     PyMem_Free(run->sizes.data);
@@ -180,7 +168,7 @@ static PyObject *take_column(Buffer *buffer)
 }
 
 /* (frames, sizes, offsets, last time) */
-static PyObject *take_run(Run *run, uint64_t last_ts_ns)
+PyObject *take_frames(Frames *run, uint64_t last_ts_ns)
 {
     PyObject *frames = take_buffer(&run->frames), *sizes = take_column(&run->sizes);
     PyObject *offsets = take_column(&run->offsets), *result = NULL;
@@ -198,34 +186,33 @@ PyDoc_STRVAR(run_doc, "frame_run(salt, synced_seq, first_seq, ts_ns, offset, sub
 static PyObject *frame_run(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     Log log;
-    Message message = {.header = ""};
-    Run run = {0};
+    Piece part[4] = {{"", 0}};
+    Frames run = {0};
     (void)module;
     if (takes("frame_run", count, 7) < 0 || read_log(&log, args[0], args[1]) < 0)
         return NULL;
     uint64_t seq = PyLong_AsUnsignedLongLong(args[2]), ts_ns = PyLong_AsUnsignedLongLong(args[3]);
     run.end = PyLong_AsUnsignedLongLong(args[4]);
-    if (PyErr_Occurred() || !(message.subject = bytes_of(args[5], &message.subject_size)))
+    if (PyErr_Occurred() || read_piece(&part[0], args[5]) < 0)
         return NULL;
     PyObject *payloads = list_of(args[6]);
     if (payloads == NULL)
         return NULL;
     Py_ssize_t length = PyList_Size(payloads);
     for (Py_ssize_t at = 0; at < length; at++, seq++) {
-        message.payload = bytes_of(PyList_GetItem(payloads, at), &message.payload_size);
-        if (message.payload == NULL || put_in_run(&run, &message, seq, ts_ns, &log) < 0)
+        if (read_piece(&part[3], PyList_GetItem(payloads, at)) < 0 || put_frame_of(&run, part, seq, ts_ns, &log) < 0)
             break;
     }
     Py_DECREF(payloads);
     if (PyErr_Occurred()) {
-        free_run(&run);
+        free_frames(&run);
         return NULL;
     }
-    return take_run(&run, ts_ns);
+    return take_frames(&run, ts_ns);
 }
 
 /* Reads (seq, ts_ns, subject, header, payload), which stay the tuple's. */
-static int read_copy(PyObject *copy, Message *message, uint64_t *seq, uint64_t *ts_ns)
+static int read_copy(PyObject *copy, Piece part[4], uint64_t *seq, uint64_t *ts_ns)
 {
     if (!PyTuple_Check(copy) || PyTuple_Size(copy) != 5) {
         PyErr_SetString(PyExc_TypeError, "a copy is (seq, ts_ns, subject, header, payload)");
@@ -233,10 +220,9 @@ static int read_copy(PyObject *copy, Message *message, uint64_t *seq, uint64_t *
     }
     *seq = PyLong_AsUnsignedLongLong(PyTuple_GetItem(copy, 0));
     *ts_ns = PyLong_AsUnsignedLongLong(PyTuple_GetItem(copy, 1));
-    message->subject = bytes_of(PyTuple_GetItem(copy, 2), &message->subject_size);
-    message->header = message->subject ? bytes_of(PyTuple_GetItem(copy, 3), &message->header_size) : NULL;
-    message->payload = message->header ? bytes_of(PyTuple_GetItem(copy, 4), &message->payload_size) : NULL;
-    return PyErr_Occurred() ? -1 : 0;
+    if (PyErr_Occurred() || read_piece(&part[0], PyTuple_GetItem(copy, 2)) < 0)
+        return -1;
+    return read_piece(&part[2], PyTuple_GetItem(copy, 3)) < 0 ? -1 : read_piece(&part[3], PyTuple_GetItem(copy, 4));
 }
 
 PyDoc_STRVAR(copies_doc, "frame_copies(salt, synced_seq, last_ts_ns, offset, messages) -> (frames, sizes, offsets, last_ts_ns)\n\n"
@@ -245,7 +231,7 @@ PyDoc_STRVAR(copies_doc, "frame_copies(salt, synced_seq, last_ts_ns, offset, mes
 static PyObject *frame_copies(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
     Log log;
-    Run run = {0};
+    Frames run = {0};
     (void)module;
     if (takes("frame_copies", count, 5) < 0 || read_log(&log, args[0], args[1]) < 0)
         return NULL;
@@ -256,20 +242,20 @@ static PyObject *frame_copies(PyObject *module, PyObject *const *args, Py_ssize_
         return NULL;
     Py_ssize_t length = PyList_Size(copies);
     for (Py_ssize_t at = 0; at < length; at++) {
-        Message message;
+        Piece part[4];
         uint64_t seq, ts_ns;
-        if (read_copy(PyList_GetItem(copies, at), &message, &seq, &ts_ns) < 0)
+        if (read_copy(PyList_GetItem(copies, at), part, &seq, &ts_ns) < 0)
             break;
         last_ts_ns = ts_ns > last_ts_ns ? ts_ns : last_ts_ns;
-        if (put_in_run(&run, &message, seq, last_ts_ns, &log) < 0)
+        if (put_frame_of(&run, part, seq, last_ts_ns, &log) < 0)
             break;
     }
     Py_DECREF(copies);
     if (PyErr_Occurred()) {
-        free_run(&run);
+        free_frames(&run);
         return NULL;
     }
-    return take_run(&run, last_ts_ns);
+    return take_frames(&run, last_ts_ns);
 }
 
 PyMethodDef frame_methods[] = {

@@ -2,14 +2,14 @@
 
 #include "native.h"
 
-static PyMethodDef *const parts[] = {archive_methods, column_methods, frame_methods, protocol_methods};
+static PyMethodDef *const parts[] = {archive_methods, column_methods, frame_methods, protocol_methods, reading_methods};
 
 static int execute(PyObject *module)
 {
     for (size_t part = 0; part < sizeof parts / sizeof *parts; part++)
         if (PyModule_AddFunctions(module, parts[part]) < 0)
             return -1;
-    if (frames_init() < 0 || protocol_init(module) < 0)
+    if (frames_init() < 0 || reading_init(module) < 0)
         return -1;
     return committer_init(module);
 }

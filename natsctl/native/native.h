@@ -13,10 +13,11 @@ extern PyMethodDef archive_methods[];
 extern PyMethodDef column_methods[];
 extern PyMethodDef frame_methods[];
 extern PyMethodDef protocol_methods[];
+extern PyMethodDef reading_methods[];
 
 int frames_init(void);
 int committer_init(PyObject *module);
-int protocol_init(PyObject *module);
+int reading_init(PyObject *module);
 
 uint32_t checksum(uint32_t start, const uint8_t *data, size_t size);
 
@@ -99,5 +100,44 @@ static inline char *put_bytes(char *at, const char *data, size_t size)
     memcpy(at, data, size);
     return at + size;
 }
+
+/* Part of a message that lies elsewhere. */
+typedef struct {
+    const char *at;
+    size_t size;
+} Piece;
+
+enum { PUB = 0 }; /* natsctl/wire/ops.py */
+
+/* protocol.c: what leaves for clients */
+typedef struct {
+    const char *opening, *sid;
+    size_t opening_size, sid_size;
+} Ack;
+
+int read_ack(Ack *ack, PyObject *opening, PyObject *sid);
+size_t put_ack(Buffer *out, const char *reply, size_t reply_size, const Ack *ack, uint64_t seq);
+int put_message(Buffer *out, const Piece part[4], const char *sid, size_t sid_size);
+
+/* Whether a reply subject is `shared` and one more token. */
+static inline int is_in_inbox(const char *reply, size_t reply_size, const char *shared, size_t size)
+{
+    return reply_size > size && !memcmp(reply, shared, size) && !memchr(reply + size, '.', reply_size - size);
+}
+
+/* frames.c: frames of the log, and for each its accounted size and its offset, as columns of 32-bit numbers */
+typedef struct {
+    uint32_t salt;
+    uint64_t synced_seq;
+} Log;
+
+typedef struct {
+    Buffer frames, sizes, offsets;
+    uint64_t end;
+} Frames;
+
+int put_frame_of(Frames *frames, const Piece part[4], uint64_t seq, uint64_t ts_ns, const Log *log);
+PyObject *take_frames(Frames *frames, uint64_t last_ts_ns);
+void free_frames(Frames *frames);
 
 #endif

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, repeat
 from operator import add
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.store import frame
 from natsctl.store.compaction import Compaction
@@ -29,6 +29,9 @@ from natsctl.store.segment import Segment, SegmentReader
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 from natsctl.store.steps import STEP, Steps
 from natsctl.store.view import live_run, live_span
+
+if TYPE_CHECKING:
+    from natsctl.native._native import PublishRun
 
 DELETES_PER_RECORD = 65536
 
@@ -238,6 +241,19 @@ class FileLog:
         seqs, subjects = [copy[0] for copy in messages], [copy[2] for copy in messages]
         self._index.add_all(seqs, subjects, run[1], (first_ts_ns, run[3]), run[2])
         self._take_run(run)
+
+    def append_published(self, first_seq: int, ts_ns: int, subject: bytes, run: PublishRun) -> None:
+        """Buffer a run of messages of one time; `subject` is b"" where they are on several."""
+        if not self._parts:
+            self._begin_batch(first_seq)
+        file = self.file
+        frames = run.frames(file.head.salt, self.synced_seq, first_seq, ts_ns, file.size)
+        if subject:
+            self._index.add_run(first_seq, subject, frames[1], ts_ns, frames[2])
+        else:
+            seqs = list(range(first_seq, first_seq + len(run)))
+            self._index.add_all(seqs, run.subjects(), frames[1], (ts_ns, ts_ns), frames[2])
+        self._take_run(frames)
 
     def _take_run(self, run: frame.FrameColumns) -> None:
         """Buffer the frames of messages that are in the index."""

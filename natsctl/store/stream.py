@@ -27,6 +27,7 @@ from natsctl.store.steps import BULK_STEP, STEP, Steps, finish, pieces
 from natsctl.store.view import fitting, live_run
 
 if TYPE_CHECKING:
+    from natsctl.native._native import PublishRun
     from natsctl.store.bulk import Positions
 
 BULK_PRESENT = 100_000
@@ -58,6 +59,9 @@ class MessageLog(MessageTimes, Protocol):
 
     def append_copies(self, messages: Sequence[Copy]) -> None:
         """Buffer messages under their own sequences and times; a time below an earlier one is raised to it."""
+
+    def append_published(self, first_seq: int, ts_ns: int, subject: bytes, run: PublishRun) -> None:
+        """Buffer a run of messages of one time; `subject` is b"" where they are on several."""
 
     def compress(self, on: bool) -> None:
         """Switch compression of what is written from here on."""
@@ -209,6 +213,17 @@ class StreamStore(AppendedView):
         self._check_writable()
         first_seq = self._index.last_seq + 1
         self.log.append_run(first_seq, self._in_order(ts_ns, first_seq), subject, payloads)
+        self.mark_dirty()
+        return first_seq
+
+    def append_published(self, subject: Blob, run: PublishRun, ts_ns: int) -> int:
+        """Buffer a run of messages of one time, `subject` b"" where they are on several; return the first's sequence.
+
+        Raises as `append`, which it equals (nothing changed).
+        """
+        self._check_writable()
+        first_seq = self._index.last_seq + 1
+        self.log.append_published(first_seq, self._in_order(ts_ns, first_seq), subject, run)
         self.mark_dirty()
         return first_seq
 

@@ -5,6 +5,7 @@ An operation is a plain tuple that begins with its kind.
 | tuple | from |
 | --- | --- |
 | `(PUB, subject, reply, header, payload)` | client, for PUB and HPUB |
+| `(RUN, run)` | client, for neighbouring PUBs: a `PublishRun` of the native module, where the reader asked for them |
 | `(SUB, subject, queue, sid)` | client |
 | `(UNSUB, sid, max)` | client; `max` 0 means now |
 | `(CONNECT, json)` | client |
@@ -35,6 +36,7 @@ MSG: Final = 6
 INFO: Final = 7
 OK: Final = 8
 ERR: Final = 9
+RUN: Final = 10
 
 
 class FaultKind(Enum):

@@ -32,7 +32,7 @@ PING_OP: Final[Op] = (PING,)
 class Parser(Framing):
     """Incremental parser of what clients send; chunks may be split anywhere."""
 
-    __slots__ = ()
+    __slots__ = ("_runs",)
 
     VERBS: ClassVar[tuple[bytes, ...]] = (
         b"PUB", b"HPUB", b"SUB", b"UNSUB", b"PING", b"PONG", b"CONNECT", b"INFO", b"+OK", b"-ERR",
@@ -40,8 +40,10 @@ class Parser(Framing):
     LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
     GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO", b"-ERR"})
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, *, runs: bool = False) -> None:
+        """Hold the client to `limits`; with `runs`, the native module may return operations of the kind RUN."""
         super().__init__(limits or Limits())
+        self._runs = runs
 
     def feed(self, chunk: bytes) -> list[Op]:
         """Return the operations that `chunk` completes; a fault is left in `fault` after the operations before it."""
@@ -54,7 +56,7 @@ class Parser(Framing):
                 return ops
         if lib is not None:
             limits = self.limits
-            end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops)
+            end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
             if end:
                 chunk = chunk[end:]
                 if not chunk:

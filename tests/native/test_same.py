@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsctl.broker import publishing, subscription
+from natsctl.broker import subscription
+from natsctl.broker.publishing import one_by_one
 from natsctl.native import lib
 from natsctl.store import frame
 from natsctl.wire import parser as parser_module
@@ -74,10 +75,10 @@ plain = st.builds(
 texts = st.lists(pieces | plain, max_size=30).map(b"".join)
 
 
-def _read(chunks: list[bytes], limits: Limits) -> tuple[list[Any], Any, int]:
-    reader, ops = Parser(limits), list[Any]()
+def _read(chunks: list[bytes], limits: Limits, runs: bool = False) -> tuple[list[Any], Any, int]:
+    reader, ops = Parser(limits, runs=runs), list[Any]()
     for chunk in chunks:
-        ops += reader.feed(chunk)
+        ops += one_by_one(reader.feed(chunk))
     fault = reader.fault
     return ops, fault and (fault.kind, fault.unread), reader.buffered_bytes
 
@@ -92,22 +93,9 @@ def test_operations_of_a_chunk(text: bytes, cuts: list[int], max_line: int, max_
     limits = Limits(max_line, max_payload)
     with pytest.MonkeyPatch.context() as patch:
         found = _read(chunks, limits)
+        assert found == _read(chunks, limits, runs=True)
         patch.setattr(parser_module, "lib", None)
         assert found == _read(chunks, limits)
-
-
-replies = st.sampled_from([b"", b"_INBOX.a.1", b"_R_.x", b"_GR_.y", b"$JS.ACK.z", b"ab"])
-publishes = st.tuples(
-    st.just(0), st.sampled_from([b"a", b"a.b"]), replies, st.sampled_from([b"", b"", b"NATS/1.0\r\n\r\n"]), st.binary()
-)
-others = st.sampled_from([(4,), (1, b"a", b"", b"1"), (2, b"1", 0)])
-
-
-@given(st.lists(publishes | others, max_size=12), st.integers(0, 3), st.sampled_from([b"a", b"a.b"]))
-def test_the_end_of_a_run(ops: list[Any], start: int, subject: bytes) -> None:
-    assert lib is not None
-    start, reserved = min(start, len(ops)), publishing.RESERVED_HEADS
-    assert lib.plain_run(ops, start, subject, reserved) == publishing._plain_run(ops, start, subject, reserved)
 
 
 entries = st.lists(
@@ -149,10 +137,9 @@ def test_frames_of_messages(messages: list[Any], headers: bool, ops: bool, room:
         ("frame_run", (1, 2, 3, 4, 5, b"a", 7)),
         ("frame_copies", (1, 2, 3, 4, [(1, 2, b"a", b"")])),
         ("frame_copies", (1, 2, 3, 4, [(1, 2, b"a", b"", None)])),
-        ("read_ops", ("PUB", 1, 2, [])),
-        ("read_ops", (b"PUB a 0\r\n\r\n", 100, 100, ())),
-        ("plain_run", ([1], 0, b"a", frozenset())),
-        ("plain_run", ([(0, 1, 2, 3, 4)], 0, b"a", frozenset())),
+        ("read_ops", ("PUB", 1, 2, [], True)),
+        ("read_ops", (b"PUB a 0\r\n\r\n", 100, 100, (), False)),
+        ("read_ops", (b"PUB a 0\r\n\r\n" * 9, 100, 100, (), True)),
         ("ack_frames", ([(1, b"")], b"", b"", 0, 1)),
         ("ack_frames", ([(-1, b"", b"r")], b"", b"", 0, 1)),
         ("ack_frames", ([], b"", b"", 0, 1)),

@@ -8,7 +8,8 @@ sends nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
@@ -18,10 +19,11 @@ from natsctl.api.requests import PubAck
 from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from natsctl.broker.session import Session
     from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.native._native import PublishRun
 
 
 HeaderFields = dict[bytes, bytes]
@@ -90,6 +92,19 @@ def read_headers(block: bytes) -> HeaderFields:
 
 Entry = tuple[int, bytes, bytes]
 """(sequence, subject or b"" if no consumer takes it, reply)"""
+RunEntry: TypeAlias = "tuple[int, PublishRun, int]"
+"""(last sequence, run, first sequence) of messages that were stored together."""
+
+
+def expanded(waiting: Sequence[Entry | RunEntry]) -> list[Entry]:
+    """Return one entry for each message."""
+    found: list[Entry] = []
+    for entry in waiting:
+        if isinstance(entry[1], bytes):
+            found.append(entry)
+        else:
+            found += entry[1].entries(entry[2])
+    return found
 
 
 class PublishAcks:
@@ -136,17 +151,26 @@ class PublishAcks:
         else:
             self._late.append((seq, reply, body))
 
-    def stored(self, waiting: list[Entry], durable_seq: int) -> None:
+    def stored(self, waiting: list[Entry | RunEntry], durable_seq: int) -> None:
         """Acknowledge messages that became durable."""
         if not self._no_ack:
             ack, extras = self.opening, self._extras
             if extras:
-                answers = [(reply, b"%b%d%b}" % (ack, seq, extras.pop(seq, b""))) for seq, _, reply in waiting if reply]
+                entries = expanded(waiting)
+                answers = [(reply, b"%b%d%b}" % (ack, seq, extras.pop(seq, b""))) for seq, _, reply in entries if reply]
                 self._account.answer_all(answers)
             else:
-                self._account.acknowledge(waiting, ack)
+                self._acknowledge(waiting)
         if self._late:
             self._send_late(durable_seq)
+
+    def _acknowledge(self, waiting: list[Entry | RunEntry]) -> None:
+        for single, group in groupby(waiting, lambda entry: isinstance(entry[1], bytes)):
+            if single:
+                self._account.acknowledge(cast("list[Entry]", list(group)), self.opening)
+                continue
+            for _, run, first_seq in cast("Iterator[RunEntry]", group):
+                self._account.acknowledge_run(run, first_seq, self.opening)
 
     def _send_late(self, durable_seq: int) -> None:
         late, self._late = self._late, []

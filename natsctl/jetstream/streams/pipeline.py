@@ -29,7 +29,14 @@ from natsctl.jetstream.streams import publish_checks as checks
 from natsctl.jetstream.streams.atomic_batch import AtomicBatches
 from natsctl.jetstream.streams.counters import FreshTotals
 from natsctl.jetstream.streams.fast_batch import CONTROL_SUFFIX, FastBatches, control_subject
-from natsctl.jetstream.streams.pending_message import Entry, PendingMessage, PublishAcks, storage_fault
+from natsctl.jetstream.streams.pending_message import (
+    Entry,
+    PendingMessage,
+    PublishAcks,
+    RunEntry,
+    expanded,
+    storage_fault,
+)
 from natsctl.jetstream.streams.schedules import is_timed
 from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.streams.limits import Limits
     from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.native._native import PublishRun
     from natsctl.store.message import Copy
     from natsctl.wire.ops import Op
 
@@ -129,7 +137,7 @@ class PublishPipeline:
         self._append = stream.store.append
         self._append_run = stream.store.append_run
         self._now_ns = stream.engine.clock.now_ns
-        self._waiting: list[Entry] = []
+        self._waiting: list[Entry | RunEntry] = []
         self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
         self._direct = False
@@ -198,8 +206,13 @@ class PublishPipeline:
         if self._trim:
             self._limits.trim(subject)
 
-    def publish_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+    def publish_run(self, subject: bytes, messages: list[Op] | PublishRun) -> None:
         """Handle messages in order; the broker's handler for runs. b"": on several subjects."""
+        if not isinstance(messages, list):
+            if self._direct and messages.longest <= self._max_payload and (subject or self._limits.trims_together):
+                self._take_published(subject, messages)
+                return
+            messages = messages.ops()
         if any(map(_header_of, messages)):
             self._take_headed(subject, messages)
             return
@@ -223,6 +236,18 @@ class PublishPipeline:
         self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
         if self._trim:
             self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
+
+    def _take_published(self, subject: bytes, run: PublishRun) -> None:
+        """Handle a run of messages that are only to be stored."""
+        try:
+            first_seq = self._stream.store.append_published(subject, run, self._now_ns())
+        except StoreError as fault:
+            for message in run.ops():
+                self.acks.refuse(message[2], storage_fault(fault))
+            return
+        self._waiting.append((first_seq + len(run) - 1, run, first_seq))
+        if self._trim:
+            self._limits.trim_all((subject,) if subject else dict.fromkeys(run.subjects()))
 
     def _take_one_by_one(self, messages: Sequence[Op]) -> None:
         work = self._stream.work
@@ -471,7 +496,7 @@ class PublishPipeline:
         stream.retention.committed()
         stream.count_bytes()
         if stream.consumers and waiting:
-            stored = [(seq, subject) for seq, subject, _ in waiting if subject]
+            stored = [(seq, subject) for seq, subject, _ in expanded(waiting) if subject]
             if stored:
                 stream.retention.interest.announce(stored)
 
@@ -479,7 +504,7 @@ class PublishPipeline:
         """Answer the publishers of messages above `durable_seq` that they were not kept."""
         self._stream.dedupe.forget_above(durable_seq)
         self.republish.forget_above(durable_seq)
-        lost = [entry for entry in self._waiting if entry[0] > durable_seq]
+        lost = expanded([entry for entry in self._waiting if entry[0] > durable_seq])
         self._waiting = [entry for entry in self._waiting if entry[0] <= durable_seq]
         self.acks.lost(lost, durable_seq, fault)
         self.fast.lost(durable_seq, fault)
