@@ -220,7 +220,7 @@ def _publish_run(session: Session, run: PublishRun) -> list[Op]:
         if take is None:
             break
         size, longer = 0, False
-        end = run.one_subject()
+        end = run.one_subject() if subject[:1] != b"$" else len(run)  # acks of one consumer take one route
         if end < min(RUN_MIN, count - start):
             short += 1
             size, longer = account.shared_size(subject)

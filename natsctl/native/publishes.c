@@ -10,7 +10,7 @@
 #include <structmember.h>
 
 enum { SUB = 1, UNSUB = 2, RUN = 10 }; /* natsctl/wire/ops.py */
-enum { MOST_FIELDS = 5, MAX_SIZE_DIGITS = 9, RUN_MIN = 4 };
+enum { MOST_FIELDS = 5, MAX_SIZE_DIGITS = 9, RUN_MIN = 4, MAX_SEQ_DIGITS = 19 };
 
 /* One message of a run: places in the chunk. */
 typedef struct {
@@ -421,6 +421,50 @@ static PyObject *run_frames(PyObject *object, PyObject *args)
     return take_frames(&frames, ts_ns);
 }
 
+/* The bytes of an ack's subject before its five numbers, $JS.ACK.STREAM.CONSUMER; 0 for any other subject. */
+static Py_ssize_t ack_prefix(const char *subject, Py_ssize_t size)
+{
+    Py_ssize_t dots = 0, fourth = 0, digits = 0;
+    if (size < 8 || memcmp(subject, "$JS.ACK.", 8))
+        return 0;
+    for (Py_ssize_t at = 0; at < size; at++) {
+        if (subject[at] == '.') {
+            if (++dots == 4)
+                fourth = at;
+            else if (dots > 4 && !digits)
+                return 0;
+            digits = 0;
+        } else if (dots >= 4 && (subject[at] < '0' || subject[at] > '9' || ++digits > MAX_SEQ_DIGITS))
+            return 0;
+    }
+    return dots == 8 && digits ? fourth : 0;
+}
+
+PyDoc_STRVAR(acked_doc, "acked() -> [seq, ...]\n\nReturn the stream sequences that a run of acks names.");
+
+static PyObject *run_acked(PyObject *object, PyObject *unused)
+{
+    PublishRun *self = (PublishRun *)object;
+    PyObject *list = PyList_New(self->count);
+    (void)unused;
+    for (Py_ssize_t at = 0; list != NULL && at < self->count; at++) {
+        const Publish *item = &self->items[at];
+        const char *subject = self->data + item->subject, *end = subject + item->subject_size;
+        const char *digit = subject + ack_prefix(subject, item->subject_size) + 1;
+        uint64_t seq = 0;
+        while (digit < end && *digit != '.')
+            digit++;
+        for (digit++; digit < end && *digit != '.'; digit++)
+            seq = seq * 10 + (uint64_t)(*digit - '0');
+        PyObject *number = PyLong_FromUnsignedLongLong(seq);
+        if (number == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, at, number);
+    }
+    return list;
+}
+
 static PyObject *get_subject(PyObject *self, void *unused)
 {
     (void)unused;
@@ -440,6 +484,7 @@ static PyMethodDef run_methods[] = {
     {"acks", run_acks, METH_VARARGS, run_acks_doc},
     {"messages", run_messages, METH_VARARGS, run_messages_doc},
     {"frames", run_frames, METH_VARARGS, run_frames_doc},
+    {"acked", run_acked, METH_NOARGS, acked_doc},
     {NULL, NULL, 0, NULL},
 };
 
@@ -536,11 +581,29 @@ static int keep_publish(Reading *reading, Word subject, Word reply, const char *
     return 0;
 }
 
-/* Whether a message may be in a run: nothing in its subjects asks for a check, or means a fast batch. */
-static int fits_in_run(const Reading *reading, Word subject, Word reply)
+/* Whether a message is an ack of the same consumer as those that were kept, without an answer. */
+static int is_plain_ack(const Reading *reading, Word subject, Word reply, Word payload)
+{
+    Py_ssize_t prefix = ack_prefix(subject.at, subject.size);
+    if (!prefix || reply.size || (payload.size && (payload.size != 4 || memcmp(payload.at, "+ACK", 4))))
+        return 0;
+    if (!reading->count)
+        return 1;
+    const Publish *first = reading->items;
+    const char *before = reading->data + first->subject;
+    return ack_prefix(before, first->subject_size) == prefix && !memcmp(before, subject.at, (size_t)prefix);
+}
+
+/* Whether a message may be in a run with those that were kept: acks of one consumer, or messages of which neither
+ * subject asks for a check or means a fast batch. */
+static int fits_in_run(const Reading *reading, Word subject, Word reply, Word payload)
 {
     static const char *const reserved[] = {"_R_", "_GR", "$JS", "$GR"}; /* broker/publishing.py, RESERVED_HEADS */
-    if (!reading->runs || subject.at[0] == '$' || subject.at[0] == '_')
+    if (!reading->runs)
+        return 0;
+    if (subject.at[0] == '$')
+        return is_plain_ack(reading, subject, reply, payload);
+    if (subject.at[0] == '_' || (reading->count && reading->data[reading->items->subject] == '$'))
         return 0;
     if (reply.size < 3)
         return 1;
@@ -561,8 +624,10 @@ static const char *read_publish(Reading *reading, const Word *words, int count, 
         return NULL;
     if (reading->end - body < size + 2 || body[size] != '\r' || body[size + 1] != '\n')
         return NULL;
-    Word none = {"", 0}, reply = count > fixed ? words[2] : none;
-    if (!headed && fits_in_run(reading, words[1], reply))
+    Word none = {"", 0}, reply = count > fixed ? words[2] : none, payload = {body, size};
+    if (!headed && !fits_in_run(reading, words[1], reply, payload) && end_run(reading) < 0)
+        return NULL; /* it may begin the next run */
+    if (!headed && fits_in_run(reading, words[1], reply, payload))
         failed = keep_publish(reading, words[1], reply, body, size);
     else
         failed = end_run(reading) < 0 || append_publish(reading, words[1], reply, body, header_size, size) < 0;

@@ -229,7 +229,7 @@ class Consumer:
         """Accept acks and requests, continue the timers of pending messages, and deliver."""
         takes_acks = self.needs_ack and self.config.ack_policy is not AckPolicy.FLOW_CONTROL
         names = self.stream.name.encode(), self.name.encode()
-        self.stream.js.router.register(*names, self._on_request, self.acks.handle if takes_acks else None)
+        self.stream.js.router.register(*names, self._on_request, self.acks if takes_acks else None)
         if self.config.flow_control and isinstance(self.delivery, PushDelivery):
             answers = b"%b.%b.%b.*" % (FC_PREFIX.encode(), *names)
             self._flow_answers = self.account.subscribe(answers, self._on_flow_answer)

@@ -21,6 +21,8 @@ from natsctl.jetstream.consumers.pull import PullDelivery
 from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
 
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
@@ -70,6 +72,21 @@ class Acks:
             consumer.answers.append(reply)
         if not consumer.scheduled:
             consumer.schedule()
+
+    def handle_plain(self, seqs: Sequence[int]) -> bool:
+        """Handle plain acks without an answer; False where each has to be looked at by itself."""
+        consumer = self._consumer
+        if not self._simple or consumer.state.redelivered or consumer.redelivery.queued:
+            return False
+        pop, log, position = consumer.state.pending.pop, consumer.log, consumer.undelivered.position
+        for sseq in seqs:
+            if pop(sseq, None) is not None:
+                log.acked.append(sseq)
+            elif 0 < sseq <= position:
+                consumer.record_ack()
+        if not consumer.scheduled:
+            consumer.schedule()
+        return True
 
     def _ack(self, sseq: int, subject: bytes) -> None:
         """Acknowledge one message, or with ack policy `all` everything up to it."""

@@ -7,8 +7,8 @@ unknown name is declined, so that the requester gets the "no responders" status.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, Protocol
 
 from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX
 
@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Handler
+    from natsctl.native._native import PublishRun
+    from natsctl.wire.ops import Op
 
 _NEXT: Final = f"{API_PREFIX}.CONSUMER.MSG.NEXT.".encode()
 _LEGACY_NEXT: Final = f"{LEGACY_NEXT_PREFIX}.".encode()
@@ -24,8 +26,15 @@ _ACK: Final = b"$JS.ACK."
 _LATER_TOKENS: Final = 2
 """An ack subject has seven tokens as in 2020, then eight, nine since: as many may follow the consumer sequence."""
 
-AckHandler = Callable[[bytes, bytes, bytes, bytes], None]
-"""Called with the subject of an ack, the stream sequence in it as it is written, the reply and the payload."""
+
+class AckHandler(Protocol):
+    """Interface of a consumer's acks."""
+
+    def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
+        """Handle one ack message, whose stream sequence is `token`, as it is written."""
+
+    def handle_plain(self, seqs: Sequence[int]) -> bool:
+        """Handle plain acks without an answer; False where each has to be looked at by itself."""
 
 
 class ConsumerRouter:
@@ -43,7 +52,7 @@ class ConsumerRouter:
         self._subs = [
             account.subscribe(_NEXT + b"*.*", self._on_request),
             account.subscribe(_LEGACY_NEXT + b"*.*", self._on_legacy_request),
-            account.subscribe(_ACK + b"*.*.>", self._on_ack),
+            account.subscribe(_ACK + b"*.*.>", self._on_ack, run=self._on_acks),
         ]
 
     def stop(self) -> None:
@@ -108,8 +117,19 @@ class ConsumerRouter:
         if self._held and tokens[2] in self._held:
             self._held[tokens[2]](self._on_ack, subject, reply, header, payload, origin)
             return True
-        handler(subject, tokens[5], reply, payload)
+        handler.handle(subject, tokens[5], reply, payload)
         return True
+
+    def _on_acks(self, subject: bytes, run: list[Op] | PublishRun) -> None:
+        """Handle acks: in a run of the native module those of one consumer, all of them plain."""
+        if not isinstance(run, list):
+            tokens = run.subject.split(b".", 4)
+            handler = self._acks.get((tokens[2], tokens[3]))
+            if handler is not None and tokens[2] not in self._held and handler.handle_plain(run.acked()):
+                return
+            run = run.ops()
+        for _, its_subject, reply, header, payload in run:
+            self._on_ack(its_subject, reply, header, payload, None)
 
 
 def _ack_subject(stream: bytes, consumer: bytes) -> bytes:
