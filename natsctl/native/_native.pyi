@@ -1,9 +1,10 @@
 from array import array
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 Op = tuple[Any, ...]
 _bytes = bytes
+_M = TypeVar("_M", bound=tuple[Any, ...])
 
 def frame(
     salt: int, synced_seq: int, seq: int, ts_ns: int, flags: int, subject: bytes, header: bytes, payload: bytes, /
@@ -19,6 +20,12 @@ def frame_copies(
     messages: Sequence[tuple[int, int, bytes, bytes, bytes]],
     /,
 ) -> tuple[bytes, array[int], array[int], int]: ...
+def read_frames(
+    blob: bytes, start: int, places: list[int], first: int, salt: int, type: type[_M], messages: list[_M], /
+) -> int: ...
+def first_deliveries(
+    messages: Sequence[tuple[int, int, bytes, bytes, bytes]], ack_prefix: bytes, cseq: int, left: int, /
+) -> list[tuple[bytes, bytes, bytes, bytes]]: ...
 def read_ops(chunk: bytes, max_line: int, max_payload: int, ops: list[Op], runs: bool, /) -> int: ...
 def ack_frames(
     entries: list[tuple[int, bytes, bytes]], opening: bytes, sid_field: bytes, start: int, end: int, /

@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -219,12 +220,13 @@ static void free_job(Job *job)
 /* Reads (fd, data, offset, sync); the descriptor stays the caller's. */
 static int read_write(PyObject *from, Write *to)
 {
-    Py_ssize_t size;
+    Py_ssize_t size = 0;
     if (!PyTuple_Check(from) || PyTuple_Size(from) != 4) {
         PyErr_SetString(PyExc_TypeError, "a write is (fd, data, offset, sync)");
         return -1;
     }
-    to->fd = (int)PyLong_AsLong(PyTuple_GetItem(from, 0));
+    long fd = PyLong_AsLong(PyTuple_GetItem(from, 0));
+    to->fd = fd < 0 || fd > INT_MAX ? -1 : (int)fd; /* of which the system says that it is none */
     to->data = bytes_of(PyTuple_GetItem(from, 1), &size);
     to->size = (size_t)size;
     to->offset = PyLong_AsLongLong(PyTuple_GetItem(from, 2));
@@ -243,6 +245,10 @@ static PyObject *submit(PyObject *object, PyObject *args)
     Py_ssize_t count = PyTuple_Size(writes);
     if (count < 1 || count > MAX_WRITES)
         return PyErr_Format(PyExc_ValueError, "%zd writes, not 1 to %d", count, MAX_WRITES);
+    if (!self->running) {
+        PyErr_SetString(PyExc_RuntimeError, "the threads are stopped");
+        return NULL;
+    }
     Job *job = PyMem_Calloc(1, sizeof *job);
     if (job == NULL)
         return PyErr_NoMemory();

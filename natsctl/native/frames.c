@@ -258,9 +258,95 @@ static PyObject *frame_copies(PyObject *module, PyObject *const *args, Py_ssize_
     return take_frames(&run, last_ts_ns);
 }
 
+static uint64_t load(const char *at, int bytes)
+{
+    uint64_t value = 0;
+    while (bytes--)
+        value = value << 8 | (uint8_t)at[bytes];
+    return value;
+}
+
+/* A message of the type given, which is a named tuple (seq, ts_ns, subject, header, payload). */
+static PyObject *new_message(PyTypeObject *type, const char *frame, size_t length)
+{
+    size_t subject = load(frame + 14, 2), header = 0, at = HEAD_BYTES + subject;
+    if (frame[13] & HAS_HEADER && at + 4 <= length) {
+        header = load(frame + at, 4);
+        at += 4;
+    }
+    if (at + header > length) {
+        PyErr_SetString(PyExc_ValueError, "a frame is shorter than what it holds");
+        return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *members[5] = {
+        PyLong_FromUnsignedLongLong(load(frame + 16, 8)),
+        PyLong_FromUnsignedLongLong(load(frame + 24, 8)),
+        PyBytes_FromStringAndSize(frame + HEAD_BYTES, (Py_ssize_t)subject),
+        PyBytes_FromStringAndSize(frame + at, (Py_ssize_t)header),
+        PyBytes_FromStringAndSize(frame + at + header, (Py_ssize_t)(length - at - header)),
+    };
+    PyObject *message = allocate(type, 5);
+    int failed = message == NULL;
+    for (Py_ssize_t place = 0; place < 5; place++) {
+        failed |= members[place] == NULL;
+        if (message != NULL)
+            PyTuple_SetItem(message, place, members[place]);
+        else
+            Py_XDECREF(members[place]);
+    }
+    if (failed)
+        Py_CLEAR(message);
+    return message;
+}
+
+PyDoc_STRVAR(read_frames_doc, "read_frames(blob, start, places, first, salt, type, messages) -> int\n\n"
+                              "Append the messages whose frames begin at places[first:] of a file to `messages`; `start`\n"
+                              "is the place of `blob`. Return where the places leave the blob, or a frame is not whole;\n"
+                              "with a salt other than 0 also where a checksum is wrong.");
+
+static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_ssize_t size;
+    (void)module;
+    if (takes("read_frames", count, 7) < 0)
+        return NULL;
+    const char *blob = bytes_of(args[0], &size);
+    uint64_t start = PyLong_AsUnsignedLongLong(args[1]);
+    Py_ssize_t at = PyLong_AsSsize_t(args[3]), places = PyList_Size(args[2]);
+    uint32_t salt = (uint32_t)PyLong_AsUnsignedLongMask(args[4]);
+    if (blob == NULL || PyErr_Occurred())
+        return NULL;
+    if (!PyType_Check(args[5]) || !PyType_IsSubtype((PyTypeObject *)args[5], &PyTuple_Type)) {
+        PyErr_SetString(PyExc_TypeError, "the type of messages is a tuple");
+        return NULL;
+    }
+    for (; at >= 0 && at < places; at++) {
+        uint64_t place = PyLong_AsUnsignedLongLong(PyList_GetItem(args[2], at)), offset = place - start;
+        if (PyErr_Occurred())
+            return NULL;
+        if (place < start || offset + HEAD_BYTES > (uint64_t)size)
+            break;
+        const char *frame = blob + offset;
+        uint64_t length = load(frame + 4, 4);
+        if (length < HEAD_BYTES || length > (uint64_t)size - offset)
+            break;
+        const uint8_t *covered = (const uint8_t *)frame + UNCHECKED_BYTES;
+        if (salt && checksum(salt + (uint32_t)length, covered, length - UNCHECKED_BYTES) != load(frame + 8, 4))
+            break;
+        PyObject *message = new_message((PyTypeObject *)args[5], frame, length);
+        int failed = message == NULL || PyList_Append(args[6], message) < 0;
+        Py_XDECREF(message);
+        if (failed)
+            return NULL;
+    }
+    return PyLong_FromSsize_t(at);
+}
+
 PyMethodDef frame_methods[] = {
     {"frame", (PyCFunction)(void (*)(void))frame, METH_FASTCALL, frame_doc},
     {"frame_run", (PyCFunction)(void (*)(void))frame_run, METH_FASTCALL, run_doc},
+    {"read_frames", (PyCFunction)(void (*)(void))read_frames, METH_FASTCALL, read_frames_doc},
     {"frame_copies", (PyCFunction)(void (*)(void))frame_copies, METH_FASTCALL, copies_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -35,6 +35,16 @@ int read_ack(Ack *ack, PyObject *opening, PyObject *sid)
     return 0;
 }
 
+/* The entry at a place of a list, which stays the list's; NULL with an exception. */
+static PyObject *entry_at(PyObject *entries, Py_ssize_t at)
+{
+    PyObject *entry = PyList_GetItem(entries, at);
+    if (entry != NULL && PyTuple_Check(entry) && PyTuple_Size(entry) == 3)
+        return entry;
+    PyErr_SetString(PyExc_TypeError, "an entry is (seq, subject, reply)");
+    return NULL;
+}
+
 PyDoc_STRVAR(acks_doc, "ack_frames(entries, opening, sid_field, start, end) -> (frames, body_bytes, count)\n\n"
                        "Return as MSG the acks of entries (seq, subject, reply) that have a reply.");
 
@@ -48,13 +58,9 @@ static PyObject *ack_frames(PyObject *module, PyObject *const *args, Py_ssize_t 
         return NULL;
     Py_ssize_t at = PyLong_AsSsize_t(args[3]), end = PyLong_AsSsize_t(args[4]);
     for (; at < end && !PyErr_Occurred(); at++) {
-        PyObject *entry = PyList_GetItem(args[0], at);
-        Py_ssize_t reply_size;
-        if (entry == NULL || !PyTuple_Check(entry) || PyTuple_Size(entry) != 3) {
-            PyErr_SetString(PyExc_TypeError, "an entry is (seq, subject, reply)");
-            break;
-        }
-        const char *reply = bytes_of(PyTuple_GetItem(entry, 2), &reply_size);
+        PyObject *entry = entry_at(args[0], at);
+        Py_ssize_t reply_size = 0;
+        const char *reply = entry ? bytes_of(PyTuple_GetItem(entry, 2), &reply_size) : NULL;
         uint64_t seq = reply == NULL ? 0 : PyLong_AsUnsignedLongLong(PyTuple_GetItem(entry, 0));
         if (PyErr_Occurred() || !reply_size)
             continue;
@@ -81,8 +87,9 @@ static PyObject *one_inbox(PyObject *module, PyObject *const *args, Py_ssize_t c
     if (shared == NULL || PyErr_Occurred())
         return NULL;
     for (; at < length; at++) {
+        PyObject *entry = entry_at(args[0], at);
         Py_ssize_t reply_size;
-        const char *reply = bytes_of(PyTuple_GetItem(PyList_GetItem(args[0], at), 2), &reply_size);
+        const char *reply = entry ? bytes_of(PyTuple_GetItem(entry, 2), &reply_size) : NULL;
         if (reply == NULL)
             return NULL;
         if (!reply_size)
@@ -175,9 +182,72 @@ static PyObject *message_frames(PyObject *module, PyObject *const *args, Py_ssiz
     return frames == NULL ? NULL : Py_BuildValue("Nnn", frames, body, at);
 }
 
+/* One delivery: (subject, ack subject, header, payload) of a message (seq, ts_ns, subject, header, payload). */
+static PyObject *new_delivery(PyObject *message, const Piece *prefix, uint64_t cseq, int64_t left)
+{
+    if (!PyTuple_Check(message) || PyTuple_Size(message) != 5) {
+        PyErr_SetString(PyExc_TypeError, "a message is (seq, ts_ns, subject, header, payload)");
+        return NULL;
+    }
+    uint64_t seq = PyLong_AsUnsignedLongLong(PyTuple_GetItem(message, 0));
+    uint64_t ts_ns = PyLong_AsUnsignedLongLong(PyTuple_GetItem(message, 1));
+    if (PyErr_Occurred())
+        return NULL;
+    char stack[512], *text = stack, *at;
+    if (prefix->size + 100 > sizeof stack && (text = PyMem_Malloc(prefix->size + 100)) == NULL)
+        return PyErr_NoMemory();
+    at = put_bytes(text, prefix->at, prefix->size);
+    at = put_bytes(at, "1.", 2);
+    at = put_number(at, seq);
+    *at++ = '.';
+    at = put_number(at, cseq);
+    *at++ = '.';
+    at = put_number(at, ts_ns);
+    *at++ = '.';
+    if (left < 0)
+        *at++ = '-';
+    at = put_number(at, left < 0 ? 0 - (uint64_t)left : (uint64_t)left);
+    PyObject *reply = PyBytes_FromStringAndSize(text, at - text);
+    if (text != stack)
+        PyMem_Free(text);
+    if (reply == NULL)
+        return NULL;
+    return Py_BuildValue("ONOO", PyTuple_GetItem(message, 2), reply, PyTuple_GetItem(message, 3), PyTuple_GetItem(message, 4));
+}
+
+PyDoc_STRVAR(deliveries_doc, "first_deliveries(messages, ack_prefix, cseq, left) -> [(subject, reply, header, payload), ...]\n\n"
+                             "Return first deliveries, whose ack subjects count on from `cseq` and down from `left`.");
+
+static PyObject *first_deliveries(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_ssize_t size;
+    (void)module;
+    if (takes("first_deliveries", count, 4) < 0)
+        return NULL;
+    Piece prefix = {bytes_of(args[1], &size), 0};
+    uint64_t cseq = PyLong_AsUnsignedLongLong(args[2]);
+    int64_t left = PyLong_AsLongLong(args[3]);
+    PyObject *messages = PyErr_Occurred() ? NULL : list_of(args[0]);
+    if (messages == NULL)
+        return NULL;
+    prefix.size = (size_t)size;
+    Py_ssize_t length = PyList_Size(messages);
+    PyObject *list = PyList_New(length);
+    for (Py_ssize_t at = 0; list != NULL && at < length; at++) {
+        PyObject *one = new_delivery(PyList_GetItem(messages, at), &prefix, cseq + (uint64_t)at + 1, left - at - 1);
+        if (one == NULL)
+            Py_CLEAR(list);
+        else
+            PyList_SetItem(list, at, one);
+    }
+    Py_DECREF(messages);
+    return list;
+}
+
 PyMethodDef protocol_methods[] = {
     {"ack_frames", (PyCFunction)(void (*)(void))ack_frames, METH_FASTCALL, acks_doc},
     {"message_frames", (PyCFunction)(void (*)(void))message_frames, METH_FASTCALL, messages_doc},
+    {"first_deliveries", (PyCFunction)(void (*)(void))first_deliveries, METH_FASTCALL, deliveries_doc},
     {"one_inbox", (PyCFunction)(void (*)(void))one_inbox, METH_FASTCALL, inbox_doc},
     {NULL, NULL, 0, NULL},
 };

@@ -391,6 +391,43 @@ def parse_message(blob: bytes, at: int) -> StoredMessage:
     return StoredMessage(seq, ts_ns, subject, blob[start + 4 : body], blob[body:end])
 
 
+def _read_frames(
+    blob: bytes,
+    start: int,
+    places: list[int],
+    first: int,
+    salt: int,
+    kind: type[StoredMessage],
+    messages: list[StoredMessage],
+) -> int:
+    """Append the messages whose frames begin at `places[first:]` of a file to `messages`; `start` is that of `blob`.
+
+    Return where the places leave the blob, or a frame is not whole; with a salt other than 0 also where a checksum is
+    wrong.
+    """
+    new, size = tuple.__new__, len(blob)
+    for done in range(first, len(places)):
+        at = places[done] - start
+        if at < 0 or at + HEAD_BYTES > size:
+            return done
+        _, length, crc, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
+        stop = at + length
+        if length < HEAD_BYTES or stop > size or (salt and crc32(blob[at + 12 : stop], (salt + length) & MASK) != crc):
+            return done
+        body = at + HEAD_BYTES + slen
+        header = b""
+        if flags & HAS_HEADER:
+            cut = body + 4 + HEADER_LENGTH.unpack_from(blob, body)[0]
+            header, body_at = blob[body + 4 : cut], cut
+        else:
+            body_at = body
+        messages.append(new(kind, (seq, ts_ns, blob[at + HEAD_BYTES : body], header, blob[body_at:stop])))
+    return len(places)
+
+
+read_frames = _read_frames if lib is None else lib.read_frames
+
+
 def is_intact(blob: bytes, at: int, salt: int, seq: int) -> bool:
     """Return whether a whole valid message frame of `seq` starts at `at`."""
     if at + HEAD_BYTES > len(blob):

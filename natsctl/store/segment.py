@@ -450,9 +450,7 @@ CHECKED_SHARE = 4
 
 _head_at = frame.HEAD.unpack_from
 _prefix_at = frame.PREFIX.unpack_from
-_length_at = frame.HEADER_LENGTH.unpack_from
-_new = tuple.__new__
-_MASK, _HEAD_BYTES, _HAS_HEADER = frame.MASK, frame.HEAD_BYTES, frame.HAS_HEADER
+_MASK, _HEAD_BYTES = frame.MASK, frame.HEAD_BYTES
 
 
 class SegmentReader:
@@ -495,33 +493,20 @@ class SegmentReader:
         if len(positions) < SEQUENTIAL:
             return [self.message_at(segment, position) for position in positions]
         out: list[StoredMessage] = []
-        offsets, salt = segment.offsets, file.head.salt
-        start, blob, trusted, end = 0, b"", False, -1
-        for position in positions:
-            offset = offsets[position]
-            if not start <= offset < end:
-                found = file.find(offset)
-                if found is None:
-                    self._cache.load(file)
-                    found = file.find(offset)
-                if found is None:
-                    raise self._broken(segment, position)
-                start, blob, trusted = found
-                end = start + len(blob)
-            at = offset - start
-            _, length, crc, _, flags, slen, seq, ts_ns, _ = _head_at(blob, at)
-            if not trusted and crc32(blob[at + 12 : at + length], (salt + length) & _MASK) != crc:
-                raise self._broken(segment, position)
-            body, stop = at + _HEAD_BYTES + slen, at + length
-            if flags & _HAS_HEADER:
-                cut = body + 4 + _length_at(blob, body)[0]
-                out.append(
-                    _new(
-                        StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES : body], blob[body + 4 : cut], blob[cut:stop])
-                    )
-                )
-            else:
-                out.append(_new(StoredMessage, (seq, ts_ns, blob[at + _HEAD_BYTES : body], b"", blob[body:stop])))
+        offsets, done = segment.offsets, 0
+        places = [offsets[position] for position in positions]
+        while done < len(places):
+            found = file.find(places[done])
+            if found is None:
+                self._cache.load(file)
+                found = file.find(places[done])
+            if found is None:
+                raise self._broken(segment, positions[done])
+            start, blob, trusted = found
+            before, salt = done, 0 if trusted else file.head.salt
+            done = frame.read_frames(blob, start, places, done, salt, StoredMessage, out)
+            if done == before:
+                raise self._broken(segment, positions[done])
         self._cache.touch(file)
         return out
 

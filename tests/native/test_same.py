@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 from natsctl.broker import subscription
 from natsctl.broker.publishing import one_by_one
+from natsctl.jetstream.consumers.delivery_budget import _first_deliveries
 from natsctl.native import lib
 from natsctl.store import frame
+from natsctl.store.message import StoredMessage
 from natsctl.wire import parser as parser_module
 from natsctl.wire.ops import Limits
 from natsctl.wire.parser import Parser
@@ -127,6 +129,33 @@ def test_frames_of_messages(messages: list[Any], headers: bool, ops: bool, room:
     assert found == (b"".join(frames), body, done)
 
 
+@given(salts, st.lists(copies, min_size=1, max_size=12), st.booleans(), st.data())
+def test_messages_of_frames(salt: int, messages: list[Any], checked: bool, data: st.DataObject) -> None:
+    assert lib is not None
+    written, _, places, _ = frame._copies(salt, 1, 0, 64, messages)
+    blob = bytearray(written)
+    if checked:
+        for at in data.draw(st.lists(st.integers(0, len(blob) - 1), max_size=2)):
+            blob[at] ^= 0x41
+    start = data.draw(st.integers(0, 80))
+    first = data.draw(st.integers(0, len(messages)))
+    given = (bytes(blob[start:]), 64 + start, places.tolist(), first, salt if checked else 0)
+    found: tuple[list[Any], list[Any]] = [], []
+    ends = lib.read_frames(*given, StoredMessage, found[0]), frame._read_frames(*given, StoredMessage, found[1])
+    assert ends[0] == ends[1]
+    assert found[0] == found[1]
+    assert {type(message) for message in found[0]} <= {StoredMessage}
+
+
+stored_messages = st.builds(StoredMessage, sequences, sequences, subjects, blobs, blobs)
+
+
+@given(st.lists(stored_messages, max_size=9), st.binary(max_size=700), st.integers(0, 2**60), st.integers(-20, 2**60))
+def test_first_deliveries(messages: list[Any], prefix: bytes, cseq: int, left: int) -> None:
+    assert lib is not None
+    assert lib.first_deliveries(messages, prefix, cseq, left) == _first_deliveries(messages, prefix, cseq, left)
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [
@@ -147,6 +176,12 @@ def test_frames_of_messages(messages: list[Any], headers: bool, ops: bool, room:
         ("message_frames", ([(b"a", b"", b"", 7)], 0, b" 7 ", True, 99)),
         ("message_frames", ([7], 0, b" 7 ", True, 99)),
         ("message_frames", ([(b"a", b"", b"", b"")], -1, b" 7 ", True, 99)),
+        ("read_frames", (b"x" * 80, 0, [0], 0, 0, int, [])),
+        ("read_frames", (b"x" * 80, 0, [-1], 0, 0, StoredMessage, [])),
+        ("read_frames", (b"x" * 80, 0, (), 0, 0, StoredMessage, [])),
+        ("first_deliveries", ([(1, 2, b"a", b"")], b"", 0, 0)),
+        ("first_deliveries", ([(-1, 2, b"a", b"", b"")], b"", 0, 0)),
+        ("first_deliveries", (7, b"", 0, 0)),
         ("one_inbox", ([(1, b"", "r")], 0, b"a")),
     ],
 )

@@ -156,6 +156,7 @@ class Consumer:
         "_offset_ns",
         "account",
         "ack_form",
+        "ack_prefix",
         "acks",
         "answers",
         "budget",
@@ -205,8 +206,8 @@ class Consumer:
         self.log = ChangeLog()
         self.answers: list[bytes] = []
         self.events = ConsumerAdvisories(self)
-        prefix = ack_subjects.prefix(stream.name.encode(), name.encode())
-        self.ack_form = prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
+        self.ack_prefix = ack_subjects.prefix(stream.name.encode(), name.encode())
+        self.ack_form = self.ack_prefix.replace(b"%", b"%%") + b"%d.%d.%d.%d.%d"
         self.needs_ack = rules.needs_ack(config)
         self.scheduled = self.stopped = self.held = False
         self._flow_answers: Subscription | None = None

@@ -108,6 +108,8 @@ class ConsumerContext(Protocol):
     redelivery: Redelivery
     budget: DeliveryBudget
     answers: list[bytes]
+    ack_prefix: bytes
+    """Beginning of its ack subjects, to the dot before the number of deliveries."""
     ack_form: bytes
     needs_ack: bool
     scheduled: bool

@@ -16,6 +16,7 @@ from natsctl.api.consumer import ReplayPolicy
 from natsctl.api.headers import MSG_SIZE, append
 from natsctl.api.units import SECOND
 from natsctl.jetstream.timers import Alarm
+from natsctl.native import lib
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Delivery
@@ -148,6 +149,18 @@ CONGESTION_LOOK_NS: Final = 5_000_000
 """Time until a client with too many unread bytes is checked again."""
 
 
+def _first_deliveries(messages: Sequence[StoredMessage], ack_prefix: bytes, cseq: int, left: int) -> list[Delivery]:
+    """Return first deliveries, whose ack subjects count on from `cseq` and down from `left`."""
+    form = ack_prefix.replace(b"%", b"%%") + b"1.%d.%d.%d.%d"
+    return [
+        (subject, form % (seq, cseq + i, ts_ns, left - i), header, payload)
+        for i, (seq, ts_ns, subject, header, payload) in enumerate(messages, 1)
+    ]
+
+
+first_deliveries = _first_deliveries if lib is None else lib.first_deliveries
+
+
 class DeliveryBudget:
     """The messages that one consumer may deliver."""
 
@@ -187,16 +200,11 @@ class DeliveryBudget:
     def deliveries(self, messages: Sequence[StoredMessage]) -> list[Delivery]:
         """Return first deliveries of `messages`, whose ack subjects count on from here."""
         consumer = self._consumer
-        form, cseq, left = consumer.ack_form, consumer.state.delivered_cseq, consumer.undelivered.pending
+        state, left = consumer.state, consumer.undelivered.pending
+        found = first_deliveries(messages, consumer.ack_prefix, state.delivered_cseq, left)
         if consumer.config.headers_only:
-            return [
-                (subject, form % (1, seq, cseq + i, ts_ns, left - i), *headers_only(header, payload))
-                for i, (seq, ts_ns, subject, header, payload) in enumerate(messages, 1)
-            ]
-        return [
-            (subject, form % (1, seq, cseq + i, ts_ns, left - i), header, payload)
-            for i, (seq, ts_ns, subject, header, payload) in enumerate(messages, 1)
-        ]
+            return [(subject, reply, *headers_only(header, payload)) for subject, reply, header, payload in found]
+        return found
 
     def take(self, limit: int) -> Sequence[StoredMessage]:
         """Return up to `limit` new messages to deliver now."""
