@@ -36,6 +36,11 @@ Source: nats-server reads this much at first, and what is still in the socket th
 
 CLOSE_WAIT_S: Final = 2.0
 """Time for the last output of a closing connection to leave before the transport is cut."""
+MUCH_READ_BYTES: Final = 128_000
+"""Size of a chunk after which other connections are read first.
+
+uvloop reads 256,000 bytes at most; after a full read libuv reads the same socket again, up to 32 times.
+"""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -78,6 +83,19 @@ class ClientConnection(asyncio.Protocol):
         if self._shell.log.tracing:
             self._trace(data, sent=False)
         self._shell.received(self, data)
+        if len(data) >= MUCH_READ_BYTES:
+            self._give_way()
+
+    def _give_way(self) -> None:
+        """Stop reading until the other connections had their turn."""
+        if not self.paused and not self.transport.is_closing():
+            self.transport.pause_reading()
+            self._shell.loop.call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        """Read again, unless something else has paused this connection meanwhile."""
+        if not self.paused and not self.transport.is_closing():
+            self.transport.resume_reading()
 
     def eof_received(self) -> bool:
         """Close when the client has closed its side, after the answers up to here."""

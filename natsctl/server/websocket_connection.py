@@ -17,7 +17,7 @@ from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import Opcode
 
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
+from natsctl.server.listener import MUCH_READ_BYTES, WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
 from natsctl.server.tls_contexts import SecureTransport, TlsLayer, error_text
 from natsctl.server.websocket_protocol import (
     FINAL,
@@ -121,6 +121,8 @@ class WebSocketConnection(ClientConnection):
     def data_received(self, data: bytes) -> None:
         """Take off TLS, then read the request or frames."""
         layer = self._layer
+        if len(data) >= MUCH_READ_BYTES:
+            self._give_way()
         if layer is None:
             self._clear_received(data)
             return

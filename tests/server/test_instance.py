@@ -8,13 +8,14 @@ import pytest
 from natsctl.api.errors import StorageError
 from natsctl.server import instance
 from natsctl.server.instance import ServerInstance, ServerThread
-from natsctl.server.listener import ClientConnection
+from natsctl.server.listener import MUCH_READ_BYTES, ClientConnection
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import make_durable_folder
 from tests.support.raw_client import RawClient
 
 ANY = ServerOptions(host="127.0.0.1", port=-1)
+MUCH = b"PUB x %d\r\n%s\r\n" % (MUCH_READ_BYTES, b"x" * MUCH_READ_BYTES)
 
 
 async def test_a_client_that_was_accepted_is_served() -> None:
@@ -223,3 +224,31 @@ async def test_who_is_accepted_while_the_server_stops_does_not_keep_it(monkeypat
         assert late and late[0].closing
         writer.close()
         late_sockets[0].close()
+
+
+async def test_who_sends_much_lets_others_be_read_first() -> None:
+    async with asyncio.timeout(30), ServerInstance(ANY) as server:
+        client = await RawClient.connect(server.url)
+        [connection] = server._running.connections.values()
+        connection.data_received(MUCH)
+        assert not connection.transport.is_reading()
+        while not connection.transport.is_reading():
+            await asyncio.sleep(0)
+        connection.data_received(b"PUB x 0\r\n\r\n")
+        assert connection.transport.is_reading()
+        await client.close()
+
+
+async def test_a_connection_that_gives_way_stays_paused_for_another_reason() -> None:
+    async with asyncio.timeout(30), ServerInstance(ANY) as server:
+        client = await RawClient.connect(server.url)
+        [connection] = server._running.connections.values()
+        connection.data_received(MUCH)
+        connection.pause()
+        turned = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turned.set)  # after what the chunk has put in the loop's queue
+        await turned.wait()
+        assert not connection.transport.is_reading()
+        connection.resume()
+        assert connection.transport.is_reading()
+        await client.close()
