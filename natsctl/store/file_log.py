@@ -406,7 +406,9 @@ class FileLog:
             covers = file.head.base - 1
             seal = frame.SEAL_BODY.pack(covers, sealing.size)
             plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
-            plan.image = self._image(self._index.segments[-2], sealing.size + len(plan.seal), covers, sealed=True)
+            segment = self._index.segments[-2]
+            plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
+            segment.pack()
             self._sealing = None
         self._taken_end = file.size
 
