@@ -8,7 +8,6 @@ sends nothing.
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from natsctl.api.catalogue import ApiError, error
@@ -19,7 +18,7 @@ from natsctl.api.requests import PubAck
 from natsctl.store.errors import StoreError, StoreFullError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from natsctl.broker.session import Session
     from natsctl.jetstream.streams.stream_context import StreamContext
@@ -165,12 +164,17 @@ class PublishAcks:
             self._send_late(durable_seq)
 
     def _acknowledge(self, waiting: list[Entry | RunEntry]) -> None:
-        for single, group in groupby(waiting, lambda entry: isinstance(entry[1], bytes)):
-            if single:
-                self._account.acknowledge(cast("list[Entry]", list(group)), self.opening)
+        """Send the acks of entries and runs, in order."""
+        start = 0
+        for at, entry in enumerate(waiting):
+            if isinstance(entry[1], bytes):
                 continue
-            for _, run, first_seq in cast("Iterator[RunEntry]", group):
-                self._account.acknowledge_run(run, first_seq, self.opening)
+            if start < at:
+                self._account.acknowledge(cast("list[Entry]", waiting[start:at]), self.opening)
+            self._account.acknowledge_run(entry[1], entry[2], self.opening)
+            start = at + 1
+        if start < len(waiting):
+            self._account.acknowledge(cast("list[Entry]", waiting[start:] if start else waiting), self.opening)
 
     def _send_late(self, durable_seq: int) -> None:
         late, self._late = self._late, []
