@@ -234,7 +234,8 @@ static PyObject *first_deliveries(PyObject *module, PyObject *const *args, Py_ss
     Py_ssize_t length = PyList_Size(messages);
     PyObject *list = PyList_New(length);
     for (Py_ssize_t at = 0; list != NULL && at < length; at++) {
-        PyObject *one = new_delivery(PyList_GetItem(messages, at), &prefix, cseq + (uint64_t)at + 1, left - at - 1);
+        PyObject *one = new_delivery(PyList_GetItem(messages, at), &prefix, cseq + (uint64_t)at + 1,
+                                     (int64_t)((uint64_t)left - (uint64_t)at - 1));
         if (one == NULL)
             Py_CLEAR(list);
         else

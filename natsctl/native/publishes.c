@@ -290,6 +290,8 @@ static PyObject *run_one_route(PyObject *object, PyObject *args)
     int longer;
     if (!PyArg_ParseTuple(args, "np", &size, &longer))
         return NULL;
+    if (size < 0)
+        return PyErr_Format(PyExc_ValueError, "%zd bytes of a subject", size);
     for (; at < self->count; at++) {
         const Publish *item = &self->items[at];
         const char *subject = self->data + item->subject, *end = subject + item->subject_size;
