@@ -55,12 +55,9 @@ class Parser(Framing):
             if not chunk:
                 return ops
         if lib is not None:
-            limits = self.limits
-            end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
-            if end:
-                chunk = chunk[end:]
-                if not chunk:
-                    return ops
+            chunk = self._read_plain(chunk, ops)
+            if not chunk:
+                return ops
         odd = has_odd_blanks(chunk)
         if chunk.startswith(b"HPUB "):
             chunk = chunk[self._headed(chunk, ops, odd) :]
@@ -112,6 +109,13 @@ class Parser(Framing):
             return ops
         self._feed_pieces(pieces, index, ops)
         return ops
+
+    def _read_plain(self, chunk: bytes, ops: list[Op]) -> bytes:
+        """Read the leading plain operations natively, and return the rest of the chunk."""
+        assert lib is not None
+        limits = self.limits
+        end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
+        return chunk[end:] if end else chunk
 
     def _headed(self, chunk: bytes, ops: list[Op], odd: bool) -> int:
         """Read the messages with headers that `chunk` begins with, and return where the last of them ends.
