@@ -36,14 +36,6 @@ FRONT_STEP = 1024
 """Messages that one step drops from the front of a stream that is not so long: they cost less than others."""
 
 
-def _ignore_durable(durable_seq: int) -> None:
-    """Ignore the call (default callback)."""
-
-
-def _ignore_refused(durable_seq: int, error: StoreError) -> None:
-    """Ignore the call (default callback)."""
-
-
 class MessageLog(MessageTimes, Protocol):
     """Interface of the messages on a stream's storage. They are in order, and the stream is known to take writes."""
 
@@ -176,8 +168,8 @@ class StreamStore(AppendedView):
         """Whether the last commit found no room on the disk."""
         self.lazy = False
         """Whether a commit of messages ends with their write, and their sync follows within `journal_sync_ns`."""
-        self.listener: Callable[[int], None] = _ignore_durable
-        self.refused: Callable[[int, StoreError], None] = _ignore_refused
+        self.listener: Callable[[int], None] = lambda durable_seq: None
+        self.refused: Callable[[int, StoreError], None] = lambda durable_seq, error: None
         self.held = self.held_bytes = 0
         """Messages that wait to be appended, and their bytes; kept by the stream's owner."""
         self._host = host
