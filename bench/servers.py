@@ -27,7 +27,7 @@ from typing import Final, NamedTuple
 from unittest import mock
 
 from bench.measure import verdict
-from natsctl.native import lib
+from natsctl.native import absent, lib
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 HERE: Final = Path(__file__).parent
@@ -241,11 +241,14 @@ def candidates(against: Path | None, always: bool = False) -> list[Candidate]:
     """Return the servers that this machine can run, and name those that it cannot."""
     found = [Candidate(NATIVE), Candidate(PLAIN, environment={"NATSCTL_PURE": "1"})]
     if lib is None:
-        print("the native module is not built (or NATSCTL_PURE is set): plain Python alone")
+        print(f"no native module ({absent}): plain Python alone")
         del found[0]
     if against is not None:
         other = {"PYTHONPATH": str(against.resolve()), "PYTHONSAFEPATH": "1"}
-        found.append(Candidate(f"natsctl in {against.name}", environment=other))
+        asked = [sys.executable, "-c", "from natsctl.native import lib; print(lib is None)"]
+        said = subprocess.run(asked, env=os.environ | other, capture_output=True, text=True)
+        plain = ", plain" if said.returncode or "True" in said.stdout else ""  # older ones have no such module
+        found.append(Candidate(f"natsctl in {against.name}{plain}", environment=other))
     if reference_binary() is None:
         print("nats-server is not on PATH: no ratios")
         return found

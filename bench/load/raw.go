@@ -24,6 +24,7 @@ import (
 const (
 	bufferBytes = 256 << 10
 	writeBytes  = 64 << 10 // of one write where nothing is awaited
+	ringLines   = 1 << 14
 )
 
 // wire is a bare connection; one goroutine uses it at a time.
@@ -151,6 +152,33 @@ func pub(subject, reply string, data []byte) []byte {
 	return append([]byte("PUB "+subject+" "+reply+strconv.Itoa(len(data))+"\r\n"), append(data, "\r\n"...)...)
 }
 
+// ring is a number of encoded publishes, each with a reply of its own as clients have it, that are sent in a circle.
+type ring struct {
+	lines []byte
+	width int // of one line
+	at    int
+}
+
+func newRing(inbox string) *ring {
+	r := &ring{}
+	for i := range ringLines {
+		line := pub(*stream+".data", fmt.Sprintf("%s.%08d", inbox, i), payload())
+		r.width = len(line)
+		r.lines = append(r.lines, line...)
+	}
+	return r
+}
+
+// send writes the next n lines.
+func (r *ring) send(w *wire, n int) {
+	for n > 0 {
+		k := min(n, ringLines-r.at)
+		w.write(r.lines[r.at*r.width : (r.at+k)*r.width])
+		r.at = (r.at + k) % ringLines
+		n -= k
+	}
+}
+
 // checkAck ends the program unless the payload is that of a publish that was stored.
 func checkAck(line, body []byte) {
 	if line[0] != 'M' || bytes.HasPrefix(body, []byte(`{"error"`)) {
@@ -159,19 +187,18 @@ func checkAck(line, body []byte) {
 }
 
 // pipelined publishes n messages with at most `outstanding` unacked and returns each one's time to its ack.
-func (w *wire) pipelined(n, outstanding int, line []byte) []time.Duration {
+func (w *wire) pipelined(n, outstanding int, lines *ring) []time.Duration {
 	type portion struct {
 		last int // the number of the last message of one write
 		at   time.Time
 	}
-	lines := bytes.Repeat(line, outstanding)
 	lat := make([]time.Duration, 0, n)
 	var portions []portion
 	for sent := 0; len(lat) < n; {
 		if k := min(outstanding-(sent-len(lat)), n-sent); k > 0 {
 			sent += k
 			portions = append(portions, portion{sent, time.Now()})
-			w.write(lines[:k*len(line)])
+			lines.send(w, k)
 		}
 		w.read()
 		now := time.Now()
@@ -187,10 +214,10 @@ func (w *wire) pipelined(n, outstanding int, line []byte) []time.Duration {
 }
 
 // waiting publishes one message after the other's ack, until the publishers together have sent -msgs.
-func (w *wire) waiting(sent *atomic.Int64, line []byte) (lat []time.Duration) {
+func (w *wire) waiting(sent *atomic.Int64, lines *ring) (lat []time.Duration) {
 	for sent.Add(1) <= int64(*msgs) {
 		t := time.Now()
-		w.write(line)
+		lines.send(w, 1)
 		checkAck(w.next())
 		lat = append(lat, time.Since(t))
 	}
@@ -198,21 +225,21 @@ func (w *wire) waiting(sent *atomic.Int64, line []byte) (lat []time.Duration) {
 }
 
 // publishing runs n publishers at once, each on a connection with an inbox of its own.
-func publishing(name string, n int, publish func(w *wire, line []byte) []time.Duration) result {
+func publishing(name string, n int, publish func(w *wire, lines *ring) []time.Duration) result {
 	var all sync.WaitGroup
 	lats := make([][]time.Duration, n)
 	wires := make([]*wire, n)
-	lines := make([][]byte, n)
+	rings := make([]*ring, n)
 	for p := range n {
 		wires[p] = dial()
 		defer wires[p].close()
 		inbox := fmt.Sprintf("_INBOX.load%d.%d", os.Getpid(), p)
-		wires[p].subscribe(inbox)
-		lines[p] = pub(*stream+".data", inbox, payload())
+		wires[p].subscribe(inbox + ".*")
+		rings[p] = newRing(inbox)
 	}
 	begin := start()
 	for p := range n {
-		all.Go(func() { lats[p] = publish(wires[p], lines[p]) })
+		all.Go(func() { lats[p] = publish(wires[p], rings[p]) })
 	}
 	all.Wait()
 	r := finish(name, *msgs, begin.stop(), slices.Concat(lats...))
@@ -224,7 +251,7 @@ func rawAsync(ctx context.Context, name string, n int) result {
 	nc := connect()
 	defer nc.Close()
 	create(ctx, open(nc))
-	r := publishing(name, n, func(w *wire, line []byte) []time.Duration { return w.pipelined(*msgs/n, *window, line) })
+	r := publishing(name, n, func(w *wire, lines *ring) []time.Duration { return w.pipelined(*msgs/n, *window, lines) })
 	r.Window = *window
 	return r
 }
@@ -234,7 +261,7 @@ func rawSync(ctx context.Context, name string, n int) result {
 	defer nc.Close()
 	create(ctx, open(nc))
 	var sent atomic.Int64
-	return publishing(name, n, func(w *wire, line []byte) []time.Duration { return w.waiting(&sent, line) })
+	return publishing(name, n, func(w *wire, lines *ring) []time.Duration { return w.waiting(&sent, lines) })
 }
 
 // pour writes -msgs lines as fast as the socket takes them.
