@@ -107,21 +107,23 @@ async def fetched(client: RawClient, consumer: bytes, batch: int) -> None:
     client.unsubscribe(sid)
 
 
-async def snapshot(client: RawClient) -> None:
-    """Receive a snapshot of stream A at full speed."""
+async def snapshot(client: RawClient, keep: Callable[[bytes], object] = len) -> dict[str, object]:
+    """Receive a snapshot of stream A at full speed, pass its chunks to `keep`, and return the answer before them."""
     done = asyncio.Event()
 
     def chunk(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
         if reply:
             client.publish(reply, b"")
+        keep(payload)
         if not payload:
             done.set()
 
     sid = client.subscribe(b"SNAPSHOT.in", chunk)
-    await api(client, b"STREAM.SNAPSHOT.A", {"deliver_subject": "SNAPSHOT.in"})
+    answer = await api(client, b"STREAM.SNAPSHOT.A", {"deliver_subject": "SNAPSHOT.in"})
     async with asyncio.timeout(ANSWER_WITHIN_S):
         await done.wait()
     client.unsubscribe(sid)
+    return answer
 
 
 async def consumer(client: RawClient, name: str, **config: object) -> dict[str, object]:

@@ -497,6 +497,9 @@ class Account:
 
     def unwritten_bytes(self, subject: bytes) -> int:
         """Return how much the slowest client that takes `subject` has yet to be sent, in bytes."""
+        sub = _only_client(self._exact.get(subject) or self.routes.find(subject))
+        if sub is not None and sub.session is not None:
+            return sub.session.pending_bytes
         sessions = [sub.behind().session for sub in self.routes.subscriptions_of(subject)]
         return max((session.pending_bytes for session in sessions if session is not None), default=0)
 

@@ -119,6 +119,13 @@ static int sync_file(int fd)
 #endif
 }
 
+static void close_files(const Job *job)
+{
+    for (int at = 0; at < job->count; at++)
+        if (job->write[at].fd >= 0)
+            close(job->write[at].fd);
+}
+
 static void run_job(Job *job)
 {
     double began = now_s();
@@ -129,6 +136,7 @@ static void run_job(Job *job)
             job->outcome = SYNC_FAILED;
     }
     job->seconds = now_s() - began;
+    close_files(job);
 }
 
 /* Puts a finished job on its list, with the lock held, and wakes the loop for the first one. */
@@ -217,7 +225,8 @@ static void free_job(Job *job)
     PyMem_Free(job);
 }
 
-/* Reads (fd, data, offset, sync); the descriptor stays the caller's. */
+/* Reads (fd, data, offset, sync). The job has a descriptor of its own: the caller may close his when a thread is left
+ * behind. Where there is none to be had, the write fails, and Python does it again. */
 static int read_write(PyObject *from, Write *to)
 {
     Py_ssize_t size = 0;
@@ -226,12 +235,14 @@ static int read_write(PyObject *from, Write *to)
         return -1;
     }
     long fd = PyLong_AsLong(PyTuple_GetItem(from, 0));
-    to->fd = fd < 0 || fd > INT_MAX ? -1 : (int)fd; /* of which the system says that it is none */
     to->data = bytes_of(PyTuple_GetItem(from, 1), &size);
     to->size = (size_t)size;
     to->offset = PyLong_AsLongLong(PyTuple_GetItem(from, 2));
     to->sync = PyObject_IsTrue(PyTuple_GetItem(from, 3));
-    return PyErr_Occurred() ? -1 : 0;
+    if (PyErr_Occurred())
+        return -1;
+    to->fd = fd < 0 || fd > INT_MAX ? -1 : fcntl((int)fd, F_DUPFD_CLOEXEC, 0);
+    return 0;
 }
 
 PyDoc_STRVAR(submit_doc, "submit(token, writes)\n\nRun one or two writes (fd, data, offset, sync) in a thread.");
@@ -254,6 +265,7 @@ static PyObject *submit(PyObject *object, PyObject *args)
         return PyErr_NoMemory();
     for (; job->count < count; job->count++)
         if (read_write(PyTuple_GetItem(writes, job->count), &job->write[job->count]) < 0) {
+            close_files(job);
             PyMem_Free(job);
             return NULL;
         }
@@ -312,11 +324,32 @@ static void end_threads(Committer *self)
     }
 }
 
-PyDoc_STRVAR(stop_doc, "stop()\n\nEnd the threads after the jobs that they have.");
-
-static PyObject *stop(PyObject *object, PyObject *unused)
+/* Leaves the threads behind, each to end with its job; the object and the pipe must stay, so one reference is kept. */
+static void leave_threads(Committer *self)
 {
-    (void)unused;
+    pthread_mutex_lock(&self->lock);
+    self->stopping = 1;
+    for (int at = 0; at < self->running; at++) {
+        pthread_cond_signal(&self->workers[at].wake);
+        pthread_detach(self->workers[at].thread);
+    }
+    if (self->running)
+        Py_INCREF(self);
+    self->running = 0;
+    pthread_mutex_unlock(&self->lock);
+}
+
+PyDoc_STRVAR(stop_doc, "stop(wait)\n\nEnd the threads after the jobs that they have, or leave those behind that wait for a disk.");
+
+static PyObject *stop(PyObject *object, PyObject *wait)
+{
+    int joins = PyObject_IsTrue(wait);
+    if (joins < 0)
+        return NULL;
+    if (!joins) {
+        leave_threads((Committer *)object);
+        Py_RETURN_NONE;
+    }
     Py_BEGIN_ALLOW_THREADS
     end_threads((Committer *)object);
     Py_END_ALLOW_THREADS
@@ -343,7 +376,7 @@ static void committer_free(PyObject *object)
 static PyMethodDef methods[] = {
     {"submit", submit, METH_VARARGS, submit_doc},
     {"collect", collect, METH_NOARGS, collect_doc},
-    {"stop", stop, METH_NOARGS, stop_doc},
+    {"stop", stop, METH_O, stop_doc},
     {NULL, NULL, 0, NULL},
 };
 

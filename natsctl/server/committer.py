@@ -131,6 +131,8 @@ class Committer:
 
     def stop(self) -> None:
         """End the worker threads after the jobs that they have; one that still waits for its disk is left behind."""
+        with self._lock:
+            self._posted = True  # nothing is posted any more: the loop may be closed by then
         for inbox in self._threads.values():
             inbox.put(None)
         for thread in self._threads:
@@ -139,10 +141,11 @@ class Committer:
         self._idle.clear()
         if self._native is not None and self._loop is not None:
             self._loop.remove_reader(self._wake[0])
-            self._native.stop()
+            self._native.stop(not self.in_flight)
             self._native = None
-            os.close(self._wake[0])
-            os.close(self._wake[1])
+            if not self.in_flight:  # else a thread that is left behind writes to it
+                os.close(self._wake[0])
+                os.close(self._wake[1])
 
     @property
     def idle(self) -> bool:

@@ -29,6 +29,9 @@ Mask = NDArray[np.bool_]
 
 
 def _u32(column: array[int]) -> NDArray[np.uint32]:
+    """Return a column, or a copy of one that is narrower (columns.py)."""
+    if column.typecode != "I":
+        return np.frombuffer(column, dtype=column.typecode).astype(np.uint32)
     return np.frombuffer(column, dtype=np.uint32)
 
 
@@ -210,6 +213,7 @@ def renumber(segment: Segment, moves: array[int]) -> None:
     order = order[: np.searchsorted(keys[order], GONE)]
     segment.keys, segment.counts = to_array("I", keys[order]), to_array("I", counts[order])
     segment.order, segment.asked = None, 0
+    segment.pack()
 
 
 def remove_seqs(index: StreamIndex, removed: array[int]) -> None:

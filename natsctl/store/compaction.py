@@ -21,6 +21,7 @@ from zlib import crc32
 import msgspec
 
 from natsctl.store import frame
+from natsctl.store.columns import widened
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage, image_of
 from natsctl.store.segment import Segment
@@ -72,7 +73,8 @@ class Rewrite(msgspec.Struct):
             if source is None:
                 return None
             if salt == head.salt and part.is_one_run:
-                self.offsets.extend(offset - offsets[0] + size for offset in offsets)
+                moved = size - offsets[0]
+                self.offsets.extend([offset + moved for offset in offsets])
                 pieces.append(source[offsets[0] : offsets[-1] + sizes[-1] + frame.FRAME_OVER_SIZE])
                 size += len(pieces[-1])
                 continue
@@ -102,8 +104,8 @@ class Rewrite(msgspec.Struct):
             old, kept = part.segment, set[int]()
             if part.is_whole:
                 new.seqs.extend(range(old.base, old.next_seq()) if old.seqs is None else old.seqs)
-                new.sizes.extend(old.sizes)
-                new.sids.extend(part.sids)
+                new.sizes.extend(widened(old.sizes))
+                new.sids.extend(widened(part.sids))
                 new.timed.extend(old.timed)
                 continue
             new.seqs.extend(map(old.seq_at, part.positions))
@@ -122,7 +124,9 @@ class Rewrite(msgspec.Struct):
         file.created, file.settled, file.tombs = True, file.size, self.tombs
         file.packed = self.block_bytes > 0
         self.built = new
-        return image_of(new, file.size, self.covers_seq, self.names, True)
+        image = image_of(new, file.size, self.covers_seq, self.names, True)
+        new.pack()
+        return image
 
     def result(self) -> Segment:
         """Return the index of the new file; what was removed meanwhile is dead in it."""
@@ -133,6 +137,7 @@ class Rewrite(msgspec.Struct):
             for part in self.parts:
                 new.sids.extend(map(part.segment.sids.__getitem__, part.positions))
             new.seal()
+            new.pack()
         at = 0
         for part in self.parts:
             if part.segment.live < len(part.positions):

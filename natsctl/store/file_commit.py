@@ -142,7 +142,7 @@ class Plan(msgspec.Struct):
     sealed: SegmentFile | None = None
     seal_offset: int = 0
     seal: bytes = b""
-    fallback: Callable[[], bytes] | None = None
+    fallback: Callable[[], bytes] = bytes
     """Returns the records alone, clamped to what stays; called when there is no room for the messages."""
     has_messages: bool = False
     last_ts_ns: int = 0
@@ -370,7 +370,7 @@ class FileCommit(Commit):
         plan = self.plan
         self.full = plan.has_messages
         target = plan.target
-        assert target is not None and plan.fallback is not None
+        assert target is not None
         asked = [e for e in plan.erasures[: plan.asked] if e.file is not target or e.offset < plan.offset]
         plan.erasures, plan.asked = asked + plan.erasures[plan.asked :], len(asked)
         if not plan.offset:

@@ -81,6 +81,10 @@ class Removals:
         self.erases: list[int] = []
         self.floor_moved = False
 
+    def __bool__(self) -> bool:
+        """Return whether anything was noted."""
+        return self.floor_moved or bool(self.deletes or self.erases)
+
     def add(self, seq: int, erase: bool) -> None:
         """Note that message `seq` was taken out, its bytes to be overwritten if `erase`."""
         if erase:
@@ -380,27 +384,31 @@ class FileLog:
         if self.unsynced:
             same = self.synced_mark[:2] == (file.head.base, file.head.generation)
             plan.unsynced_bytes = file.settled - (self.synced_mark[2] if same else 0)
-        spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
-        removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
-        tail = removals.encode(file.head.salt, last_seq)
-        plan.floor = removals.first_seq if removals.floor else 0
-        plan.tombs = removals.tombs()
-        file.size += sum(map(len, tail))
-        plan.data = b"".join(parts + tail)
+        sealing = self._sealing
+        if self._removals:
+            spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
+            removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
+            tail = removals.encode(file.head.salt, last_seq)
+            plan.floor = removals.first_seq if removals.floor else 0
+            plan.tombs = removals.tombs()
+            file.size += sum(map(len, tail))
+            parts += tail
+            plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable_seq))
+        plan.data = parts[0] if len(parts) == 1 else b"".join(parts)
         if not plan.data:
             if plan.sync and self.unsynced:
                 plan.target, plan.offset = file, self._taken_end
             return
-        sealing = self._sealing
         plan.target = file
         plan.offset = self._taken_end if file.created else 0
-        plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable_seq))
         if sealing is not None:
             plan.sealed, plan.seal_offset = sealing, sealing.size
             covers = file.head.base - 1
             seal = frame.SEAL_BODY.pack(covers, sealing.size)
             plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
-            plan.image = self._image(self._index.segments[-2], sealing.size + len(plan.seal), covers, sealed=True)
+            segment = self._index.segments[-2]
+            plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
+            segment.pack()
             self._sealing = None
         self._taken_end = file.size
 

@@ -18,6 +18,7 @@ from zlib import crc32
 import msgspec
 
 from natsctl.native import lib
+from natsctl.store.columns import Places
 from natsctl.store.message import Copy, StoredMessage
 from natsctl.store.subject_table import SubjectTable, Tally
 
@@ -218,7 +219,7 @@ class Scan(msgspec.Struct):
     size: int
     end: int = 0
     seqs: array[int] | range = msgspec.field(default_factory=lambda: array("Q"))
-    offsets: array[int] = msgspec.field(default_factory=lambda: array("I"))
+    offsets: Places = msgspec.field(default_factory=lambda: array("I"))
     sizes: array[int] = msgspec.field(default_factory=lambda: array("I"))
     sids: array[int] = msgspec.field(default_factory=lambda: array("I"))
     timed: array[int] = msgspec.field(default_factory=lambda: array("Q"))
@@ -252,6 +253,7 @@ class Scan(msgspec.Struct):
     def cut(self, at: Gap | Batch) -> None:
         """Forget what lies at and after the start of `at`."""
         self.seqs = self.seqs[: at.messages]
+        assert isinstance(self.offsets, array)
         del self.offsets[at.messages :], self.sizes[at.messages :]
         del self.sids[at.messages :], self.records[at.records :]
         del self.timed[bisect_right(self.timed, at.last_seq) :]
@@ -300,7 +302,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
     assert out.head is not None
     size, salt, ids = len(data), out.head.salt, table.ids
     last_seq, durable, last_ts, batch = out.last_seq, out.durable_seq, out.last_ts, out.batch
-    assert isinstance(out.seqs, array)
+    assert isinstance(out.seqs, array) and isinstance(out.offsets, array)
     add_seq, add_offset, add_size, add_sid = out.seqs.append, out.offsets.append, out.sizes.append, out.sids.append
     while position + HEAD_BYTES <= size:
         magic, length, crc, kind, flags, slen, seq, ts_ns, synced = _head_at(data, position)

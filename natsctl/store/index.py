@@ -104,7 +104,7 @@ class StreamIndex(SegmentList):
             segment.seqs.append(seq)
         sids.append(sid)
         segment.sizes.append(size)
-        segment.offsets.append(offset)
+        segment.offsets.append(offset)  # type: ignore[union-attr]  # an array before the segment is sealed
         if segment.dead is not None:
             segment.dead.append(0)
         if not segment.first_ts:
@@ -140,7 +140,7 @@ class StreamIndex(SegmentList):
         sid, more = table.ids[subject], count - 1
         segment.sids.extend(array("I", [sid]) * more)
         segment.sizes.extend(sizes[1:])
-        segment.offsets.extend(offsets[1:])
+        segment.offsets.extend(offsets[1:])  # type: ignore[union-attr]
         if segment.dead is not None:
             segment.dead.extend(bytes(more))
         segment.live += more
@@ -183,7 +183,7 @@ class StreamIndex(SegmentList):
                 stale.discard(sid)
         segment.sids.extend(sids)
         segment.sizes.extend(sizes[1:])
-        segment.offsets.extend(offsets[1:])
+        segment.offsets.extend(offsets[1:])  # type: ignore[union-attr]
         if segment.dead is not None:
             segment.dead.extend(bytes(len(sids)))
         segment.live += len(sids)

@@ -20,6 +20,7 @@ from zlib import crc32
 import msgspec
 
 from natsctl.store import frame
+from natsctl.store.columns import Places, narrowed, packed, widened
 from natsctl.store.disk import Disk
 from natsctl.store.frame import FileHead, Scan
 from natsctl.store.packed import PackedFile, Readable, open_segment
@@ -48,7 +49,7 @@ class IndexImage(msgspec.Struct, frozen=True):
     covers: int
     floor: int
     seqs: array[int] | None
-    offsets: array[int]
+    offsets: Places
     sizes: array[int]
     sids: array[int]
     dead: bytes
@@ -66,7 +67,7 @@ class IndexImage(msgspec.Struct, frozen=True):
 
     def encode(self) -> bytes:
         """Return the file's bytes; nothing where a subject holds the byte that separates them."""
-        sids, seqs, base = self.sids, self.seqs, self.head.base
+        sids, seqs, base = widened(self.sids), self.seqs, self.head.base
         if self.dead:
             sids = array("I", [GONE if gone else sid for sid, gone in zip(sids, self.dead, strict=True)])
         tally = tally_of(sids, seqs if seqs is not None else range(base, base + len(sids)))
@@ -78,7 +79,7 @@ class IndexImage(msgspec.Struct, frozen=True):
         span = (self.end, self.covers, self.floor, self.first_ts, self.last_ts)
         whose = (self.head.identity, self.head.salt, self.head.stream_id, base, self.head.generation)
         head = HEAD.pack(MAGIC, 0, *whose, *span, *numbers)
-        parts = [head[CRC_FROM:], self.offsets.tobytes(), self.sizes.tobytes(), sids.tobytes()]
+        parts = [head[CRC_FROM:], widened(self.offsets).tobytes(), widened(self.sizes).tobytes(), sids.tobytes()]
         parts += [tally.keys.tobytes(), tally.counts.tobytes(), tally.lasts.tobytes()]
         parts += [seqs.tobytes() if seqs is not None else b"", self.timed.tobytes(), self.tombs.tobytes(), self.dead]
         body = b"".join([*parts, names])
@@ -186,6 +187,7 @@ def _parse(data: bytes, segment: Readable, base: int, generation: int, table: Su
     if flags & SEALED:
         seal = frame.SEAL_BODY.pack(covers, end - SEAL_BYTES)
         scan.records.append(frame.Record(frame.SEAL, covers, seal, end - SEAL_BYTES, end, count))
+        scan.offsets, scan.sizes, scan.sids = packed(scan.offsets), narrowed(scan.sizes), narrowed(scan.sids)
     return scan
 
 

@@ -42,6 +42,7 @@ class MemoryLog:
 
     def _roll(self, seq: int) -> None:
         self._index.active.seal()
+        self._index.active.pack()
         self._index.open_segment(seq)
         self._index.tidy_subjects()
 

@@ -175,6 +175,7 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
     index.bytes += accounted
     if any(record.kind == frame.SEAL for record in scan.records[-1:]):
         segment.keys, segment.counts = tally.keys, tally.counts
+        segment.pack()
     index.segments.append(segment)
     index.bases.append(segment.base)
 

@@ -7,6 +7,8 @@ makes the segment sparse; then `seqs` lists them. A position is dead below `head
 one keeps its sorted subject numbers (`keys`) with live counts (`counts`, true only while `head` is 0), so that a
 segment which cannot match is skipped without a look inside.
 
+A sealed segment whose index file is written, or needs none, keeps its columns in less memory (`pack`, columns.py).
+
 `SegmentList` has the segments of one stream in sequence order; the last one takes appends. `SegmentReader` reads their
 settled messages: from kept bytes, or from the disk, where every frame is checked again.
 """
@@ -17,11 +19,13 @@ import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from itertools import chain
 from zlib import crc32
 
+from natsctl.native import lib
 from natsctl.store import frame
+from natsctl.store.columns import Offsets, Places, narrowed, packed, widened
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.message import StoredFrames, StoredMessage
 from natsctl.store.segment_file import SegmentCache, SegmentFile
@@ -75,7 +79,7 @@ class Segment:
     def __init__(self, base: int) -> None:
         self.base = base
         self.seqs: array[int] | None = None
-        self.offsets = array("I")
+        self.offsets: Places = array("I")
         self.sizes = array("I")
         self.sids = array("I")
         self.timed = _NO_SEQS
@@ -183,6 +187,10 @@ class Segment:
         """Freeze: nothing is added any more; keep the subject summary, drop what can be rebuilt."""
         self.order, self.asked = None, 0
         self.postings, self.posted = {}, 0
+        if lib is not None and self.dead is None and not self.head:
+            keys, counts, _ = lib.tally(self.sids, None, self.base)
+            self.keys, self.counts = array("I", keys), array("I", counts)
+            return
         if len(self.sids) >= BULK_SORT and BULK_MODULE in sys.modules:
             from natsctl.store import bulk
 
@@ -196,14 +204,20 @@ class Segment:
         self.keys = array("I", sorted(tally))
         self.counts = array("I", [tally[sid] for sid in self.keys])
 
+    def pack(self) -> None:
+        """Keep the columns of a sealed segment in less memory."""
+        self.sids, self.sizes, self.offsets = narrowed(self.sids), narrowed(self.sizes), packed(self.offsets)
+
     def unseal(self) -> None:
         """Take appends again."""
         self.keys, self.counts = None, _NONE
         self.order, self.asked = None, 0
+        self.sids, self.sizes, self.offsets = widened(self.sids), widened(self.sizes), widened(self.offsets)
 
     def truncate(self, length: int) -> None:
         """Forget positions from `length` on; the caller has counted them out."""
         for column in (self.sids, self.sizes, self.offsets):
+            assert isinstance(column, array)  # one that was sealed has been unsealed
             del column[length:]
         if self.seqs is not None:
             del self.seqs[length:]
@@ -368,6 +382,7 @@ class Segment:
         self.sids = array("I", [GONE if sid == GONE else moves[sid] for sid in self.sids])
         if self.keys is not None:
             self.seal()
+            self.pack()
         else:
             self.postings = {}
             self.posted = 0
@@ -493,8 +508,7 @@ class SegmentReader:
         if len(positions) < SEQUENTIAL:
             return [self.message_at(segment, position) for position in positions]
         out: list[StoredMessage] = []
-        offsets, done = segment.offsets, 0
-        places = [offsets[position] for position in positions]
+        places, done = [*_offsets_at(segment, positions)], 0
         while done < len(places):
             found = file.find(places[done])
             if found is None:
@@ -520,7 +534,7 @@ class SegmentReader:
         """
         sizes, offsets = segment.sizes, segment.offsets
         if isinstance(positions, range):
-            found = sizes[positions.start : positions.stop]
+            found = widened(sizes[positions.start : positions.stop])
             begin, last = offsets[positions.start], positions[-1]
             end = offsets[last] + sizes[last] + frame.FRAME_OVER_SIZE
             pieces, trusted = self._span(segment, positions.start, begin, end)
@@ -554,10 +568,9 @@ class SegmentReader:
         file = segment.body
         assert file is not None
         pieces: list[memoryview] = []
-        offsets, sizes, salt = segment.offsets, segment.sizes, file.head.salt
+        sizes, salt = segment.sizes, file.head.salt
         start, view, trusted, end = 0, memoryview(b""), False, -1
-        for position in positions:
-            offset = offsets[position]
+        for position, offset in zip(positions, _offsets_at(segment, positions), strict=True):
             if not start <= offset < end:
                 found = file.find(offset)
                 if found is None:
@@ -601,6 +614,15 @@ class SegmentReader:
         offset = segment.offsets[position]
         start, blob, _ = self._cache.fetch(file, offset, _HEAD_BYTES)
         return int(_head_at(blob, offset - start)[7])
+
+
+def _offsets_at(segment: Segment, positions: Sequence[int]) -> Iterable[int]:
+    """Return the offsets at ascending positions, of which there is one."""
+    offsets = segment.offsets
+    if not isinstance(positions, range):
+        return map(offsets.__getitem__, positions)
+    first, stop = positions[0], positions[-1] + 1
+    return offsets.between(first, stop) if isinstance(offsets, Offsets) else offsets[first:stop]
 
 
 def _is_whole(piece: memoryview, length: int, salt: int) -> bool:

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from itertools import count, repeat
 from typing import NamedTuple
 
+from natsctl.native import lib
+
 GONE = 0xFFFFFFFF
 """The number in a dead position whose subject was forgotten."""
 
@@ -132,7 +134,7 @@ class Tally(NamedTuple):
     lasts: array[int]
 
 
-def tally_of(sids: array[int], seqs: array[int] | range) -> Tally:
+def _tally_of(sids: array[int], seqs: array[int] | range) -> Tally:
     """Return the tally of messages in sequence order; the number GONE belongs to no subject."""
     last = dict(zip(sids, seqs, strict=True))
     last.pop(GONE, None)
@@ -141,3 +143,15 @@ def tally_of(sids: array[int], seqs: array[int] | range) -> Tally:
     if len(keys) == len(sids):
         return Tally(keys, array("I", [1]) * len(keys), lasts)
     return Tally(keys, array("I", map(Counter(sids).__getitem__, keys)), lasts)
+
+
+def _tally_in_c(sids: array[int], seqs: array[int] | range) -> Tally:
+    assert lib is not None
+    if len(seqs) != len(sids):
+        raise ValueError(f"{len(seqs)} sequences of {len(sids)} messages")
+    listed, base = (None, seqs.start) if isinstance(seqs, range) else (seqs, 0)
+    keys, counts, lasts = lib.tally(sids, listed, base)
+    return Tally(array("I", keys), array("I", counts), array("Q", lasts))
+
+
+tally_of = _tally_of if lib is None else _tally_in_c

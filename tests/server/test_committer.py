@@ -394,7 +394,31 @@ async def test_a_committer_that_stops_ends_the_jobs_of_its_native_threads(tmp_pa
         stream.appends = ((fd, b"data", 0, True),)
         stream.append()
     rig.committer.start_commits()
-    rig.committer.stop()
+    rig.committer.stop()  # commits in flight: their threads are left behind, and do all the same what they have
     for number, stream in enumerate(streams):
-        assert (tmp_path / str(number)).read_bytes() == b"data"
+        while (tmp_path / str(number)).read_bytes() != b"data":
+            await asyncio.sleep(0.001)
         os.close(stream.appends[0][0])
+
+
+@native
+async def test_a_thread_that_is_left_behind_writes_to_no_other_file(tmp_path: Path) -> None:
+    rig = Rig(native=True)
+    streams, pipes = [FakeStream(rig.store) for _ in range(WORKERS + 1)], [os.pipe() for _ in range(WORKERS)]
+    path = tmp_path / "log"
+    log = os.open(path, os.O_RDWR | os.O_CREAT)
+    for stream, (_, full) in zip(streams, pipes, strict=False):
+        stream.appends = ((full, bytes(1 << 20), 0, True),)  # no seeking in a pipe: fails, and Python would do it again
+    streams[-1].appends = ((log, b"data", 0, True),)
+    for stream in streams:
+        stream.append()
+    rig.committer.start_commits()
+    rig.committer.stop()
+    os.close(log)
+    other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
+    assert other == log
+    while path.read_bytes() != b"data":
+        await asyncio.sleep(0.001)
+    assert (tmp_path / "other").read_bytes() == b""
+    for fd in (other, *(end for ends in pipes for end in ends)):
+        os.close(fd)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from bench import loop, mixed, scale, servers
+from bench import archives, loop, mixed, scale, servers
 from bench.measure import Target, api, fill, report
 from natsctl.testing.jetstream import JetStreamServer
 from tests.support.raw_client import RawClient
@@ -78,6 +78,16 @@ def test_a_ratio_is_judged_upwards_for_rates_and_downwards_for_the_rest(
 def test_a_limit_of_time_needs_no_other_server() -> None:
     assert Target(0.002, ratio=False).judged("message for all", 0.0021, None) == "   target 2.0 ms: MISSED"
     assert Target(1.0).judged("restarted_mb", 10.0, None) == ""
+
+
+def test_a_snapshot_is_judged_by_rate_and_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    slow, fast = archives.Moved(49, 151), archives.Moved(100, 200)
+    archives.report("snapshot", {servers.NATIVE: slow, servers.PLAIN: slow, servers.LAZY: fast})
+    native, *others = capsys.readouterr().out.splitlines()
+    assert native.count("MISSED") == 2 and "/ nats-server 0.49" in native
+    assert not any("target" in line for line in others)
+    archives.report("snapshot", {servers.NATIVE: archives.Moved(50, 150), servers.LAZY: fast})
+    assert capsys.readouterr().out.splitlines()[0].count(": met") == 2
 
 
 def test_the_sizes_that_have_targets_are_run_alone() -> None:

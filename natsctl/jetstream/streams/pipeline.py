@@ -127,8 +127,8 @@ class PublishPipeline:
     """The publish path of one stream."""
 
     __slots__ = (
-        "_after_store", "_append", "_append_run", "_bounded", "_direct", "_limits", "_max_payload", "_now_ns",
-        "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting",
+        "_after_store", "_append", "_append_run", "_bounded", "_direct", "_if_wanted", "_limits", "_max_payload",
+        "_now_ns", "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting",
         "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
@@ -141,6 +141,7 @@ class PublishPipeline:
         self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
         self._direct = False
+        self._if_wanted = False
         self._bounded = False
         self._picky = False
         self._plain = False
@@ -172,9 +173,10 @@ class PublishPipeline:
         picky = config.discard is DiscardPolicy.NEW and self._trim
         self._picky = picky or self._stream.usage.limited
         rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
-        asked = config.sealed or interest or self._stream.usage.full or self._stream.usage.limited or rewrites
-        self._direct = not (asked or picky)
-        self._bounded = picky and not asked
+        asked = config.sealed or self._stream.usage.full or self._stream.usage.limited or rewrites
+        self._direct = not (asked or picky or interest)
+        self._if_wanted = interest and not (asked or picky)
+        self._bounded = picky and not (asked or interest)
         obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
         self._after_store = self._stream.timed.listeners()
         if config.allow_msg_counter:
@@ -190,7 +192,11 @@ class PublishPipeline:
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Handle one message; the broker's handler."""
-        direct = self._direct or (self._bounded and self._limits.has_room(subject, (payload,)))
+        direct = (
+            self._direct
+            or (self._if_wanted and not self._stream.retention.refuses(subject))
+            or (self._bounded and self._limits.has_room(subject, (payload,)))
+        )
         if header or not direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
             if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
                 self._identified(subject, reply, header, payload, origin)
@@ -282,11 +288,16 @@ class PublishPipeline:
 
     def _take_together(self, subject: bytes, messages: Sequence[Op], payloads: list[bytes]) -> bool:
         """Return whether each of a run's messages would do no more than be stored."""
-        if not (self._direct or self._bounded) or max(map(len, payloads)) > self._max_payload:
+        direct = self._direct or (self._if_wanted and self._are_wanted(subject, messages))
+        if not (direct or self._bounded) or max(map(len, payloads)) > self._max_payload:
             return False
         if not subject and (any(op[2][-4:] == CONTROL_SUFFIX for op in messages) or not self._limits.trims_together):
             return False
-        return self._direct or self._limits.has_room(subject or max([op[1] for op in messages], key=len), payloads)
+        return direct or self._limits.has_room(subject or max([op[1] for op in messages], key=len), payloads)
+
+    def _are_wanted(self, subject: bytes, messages: Sequence[Op]) -> bool:
+        """Return whether consumers take each message of a run."""
+        return not any(map(self._stream.retention.refuses, (subject,) if subject else {op[1] for op in messages}))
 
     def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
         """Store messages that need no check and no ack; return the last one's sequence."""

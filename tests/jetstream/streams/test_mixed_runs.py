@@ -45,6 +45,8 @@ CONFIGS: list[dict[str, Any]] = [
     {"max_msgs": 7, "discard": "new"},
     {"max_msg_size": 10},
     {"retention": "interest"},
+    {"retention": "interest", "max_msgs_per_subject": 1, "max_msgs": 5},
+    {"retention": "interest", "max_msgs": 7, "discard": "new"},
     {"retention": "workqueue", "max_msgs": 6},
     {"no_ack": True},
     {"subject_transform": {"src": "s.*", "dest": "s.x.$1"}},
@@ -87,6 +89,28 @@ def outcome(together: bool, messages: Sequence[tuple[Any, ...]], config: dict[st
 def test_together_is_as_one_by_one(messages: list[tuple[Any, ...]], config: dict[str, Any], storage: str) -> None:
     config = {**config, "storage": storage}
     assert outcome(True, messages, config) == outcome(False, messages, config)
+
+
+@pytest.mark.parametrize("unwanted", [(), (17,), range(60)], ids=["none", "one", "all"])
+@pytest.mark.parametrize("subjects", [["s.a"], ["s.a", "s.b", "s.x"]], ids=["one subject", "several"])
+def test_messages_of_an_interest_stream_are_kept_if_wanted(subjects: list[str], unwanted: Sequence[int]) -> None:
+    config = {"retention": "interest", "storage": "file"}
+    names = ["s.a.1" if number in unwanted else subjects[number % len(subjects)] for number in range(60)]
+    messages = [(name, "x", True) for name in names]
+    together = outcome(True, messages, config)
+    assert together == outcome(False, messages, config)
+    kept: Any = together[1]
+    assert [seq for seq, *_ in kept] == [number + 1 for number in range(60) if number not in unwanted]
+
+
+def test_wanted_messages_of_an_interest_stream_are_stored_together(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
+    jet.stream(retention="interest")
+    jet.consumer(filter_subject="s.*.x")
+    acks = jet.listen("in.*")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(jet.machine.streams["S"].pipeline), "take", None)
+        jet.wire.send(chunk(100))
+    assert len(jet.heard(acks)) == jet.counts()["pending"] == 100
 
 
 def chunk(count: int) -> bytes:
