@@ -475,7 +475,7 @@ class Account:
                 continue
             route = self._exact.get(reply) or self.routes.find(reply)
             size = self.routes.shared_size(reply, route)
-            end = run.one_inbox(start + 1, reply[:size]) if size else start + 1
+            end = run.one_inbox(start + 1, reply[:size]) if size else run.one_reply(start)
             sub = _only_client(route)
             if sub is None or sub.session is None:
                 stored = run.part(start, end).entries(first_seq + start)

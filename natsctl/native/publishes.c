@@ -328,6 +328,26 @@ static PyObject *run_one_inbox(PyObject *object, PyObject *args)
     return PyLong_FromSsize_t(at);
 }
 
+PyDoc_STRVAR(one_reply_doc, "one_reply(start) -> int\n\nReturn where messages with the reply of that one end.");
+
+static PyObject *run_one_reply(PyObject *object, PyObject *index)
+{
+    PublishRun *self = (PublishRun *)object;
+    Py_ssize_t start = PyLong_AsSsize_t(index), at;
+    if (PyErr_Occurred())
+        return NULL;
+    if (start < 0 || start >= self->count)
+        return PyErr_Format(PyExc_IndexError, "message %zd of %zd", start, self->count);
+    const Publish *first = &self->items[start];
+    for (at = start + 1; at < self->count; at++) {
+        const Publish *item = &self->items[at];
+        if (item->reply_size != first->reply_size ||
+            memcmp(self->data + item->reply, self->data + first->reply, first->reply_size))
+            break;
+    }
+    return PyLong_FromSsize_t(at);
+}
+
 PyDoc_STRVAR(reply_doc, "reply(at) -> bytes\n\nReturn the reply subject of a message.");
 
 static PyObject *run_reply(PyObject *object, PyObject *index)
@@ -482,6 +502,7 @@ static PyMethodDef run_methods[] = {
     {"one_subject", run_one_subject, METH_NOARGS, one_subject_doc},
     {"one_route", run_one_route, METH_VARARGS, one_route_doc},
     {"one_inbox", run_one_inbox, METH_VARARGS, one_inbox_doc},
+    {"one_reply", run_one_reply, METH_O, one_reply_doc},
     {"reply", run_reply, METH_O, reply_doc},
     {"acks", run_acks, METH_VARARGS, run_acks_doc},
     {"messages", run_messages, METH_VARARGS, run_messages_doc},

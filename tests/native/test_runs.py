@@ -73,6 +73,8 @@ def test_acks_of_a_run(items: list[Any], first: int) -> None:
     assert lib is not None
     run, entries = run_of(items), [(seq, s, r) for seq, (s, r, _) in enumerate(items, first)]
     assert run.acks(first, b'{"x"', b" 9 ", 1, len(items)) == lib.ack_frames(entries, b'{"x"', b" 9 ", 1, len(items))
+    for start, (_, reply, _) in enumerate(items):
+        assert run.one_reply(start) == start + end_of(items[start:], lambda item, own=reply: item[1] == own)
     for shared in (b"_INBOX.a.", b"_INBOX.b."):
         assert run.one_inbox(1, shared) == lib.one_inbox(entries, 1, shared)
 
@@ -117,6 +119,7 @@ def test_acks_of_one_consumer_are_a_run(given: list[Any]) -> None:
         ("part", (0, 99)),
         ("reply", (99,)),
         ("reply", (-1,)),
+        ("one_reply", (99,)),
         ("acks", (1, b"", b"", 0, 99)),
         ("acks", (1, "", b"", 0, 1)),
         ("messages", ("", 0)),

@@ -577,7 +577,7 @@ def _one_round(module: Any, folder: Path, chance: random.Random) -> None:
                 stream.submit(threads, chance)
                 left -= 1
         if left == 0 and chance.randrange(2):
-            threads.stop()  # with jobs that wait
+            threads.stop(True)  # with jobs that wait
             stopped = True
         blocked = all(stream.waits for stream in streams) or not left
         if select.select([out], [], [], PATIENCE_S if blocked else 0)[0]:
