@@ -46,8 +46,8 @@ BLOCK: Final = 500
 SPOILT_SHARE: Final = 0.3
 COMPARED_SHARE: Final = 0.25
 """Share of the plain inputs that are compared with the specification, which takes most of the time."""
-GROWN_BYTES: Final = 1 << 20
-"""Memory that a process may have more after calls that were made before, which a leak of a byte a call exceeds."""
+GROWN_BYTES: Final = 4 << 20
+"""Memory that a process may have more after calls that were made before; small blocks are counted one by one."""
 PATIENCE_S: Final = 60.0
 """Time in which a job must end, on a busy machine too."""
 FLAGS: Final = ("-g", "-O1", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
@@ -677,15 +677,19 @@ def _sanitized(folder: Path, names: str) -> int:
     if None in libraries:
         print(f"the sanitizers {names} are not installed: nothing is run")
         return 0
+    note, preload = folder / "note", " ".join(str(library) for library in libraries)
+    environment = {"LD_PRELOAD": preload, "PYTHONMALLOC": "malloc", "NATSCTL_PURE": "1", "NATIVE_FUZZ_NOTE": str(note)}
+    environment = dict(os.environ) | OPTIONS | environment
+    start = [sys.executable]
+    if shutil.which("setarch") and subprocess.run(["setarch", "-R", "true"], capture_output=True).returncode == 0:
+        start = ["setarch", "-R", *start]  # ThreadSanitizer knows no memory layout that is too random
+    if subprocess.run([*start, "-c", ""], env=environment, capture_output=True).returncode:
+        print(f"Python does not run with the sanitizers {names} here: nothing is run")
+        return 0
     module = build.build(folder / build.NAME, (*FLAGS, f"-fsanitize={names}"))
     words = [word for word in sys.argv[1:] if word not in ("--sanitize", names) and not word.startswith("--sanitize=")]
-    command = [sys.executable, "-m", "tests.support.native_fuzz", *words, "--module", str(module)]
-    if shutil.which("setarch"):  # ThreadSanitizer knows no memory layout that is too random
-        command = ["setarch", "-R", *command]
-    preload = " ".join(str(library) for library in libraries)
-    note = folder / "note"
-    environment = {"LD_PRELOAD": preload, "PYTHONMALLOC": "malloc", "NATSCTL_PURE": "1", "NATIVE_FUZZ_NOTE": str(note)}
-    done = subprocess.run(command, env=os.environ | OPTIONS | environment)
+    command = [*start, "-m", "tests.support.native_fuzz", *words, "--module", str(module)]
+    done = subprocess.run(command, env=environment)
     if done.returncode:
         words = shlex.split(note.read_text()) if note.exists() else []
         again = shlex.join(["python", "-m", "tests.support.native_fuzz", "--sanitize", names, *words, "--show"])
