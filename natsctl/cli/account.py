@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from natsctl.api.account import AccountInfo, AccountLimits, Tier
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.flags import Given, Json, flagged, session_of
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 from natsctl.cli.server.overview import Server, Top
@@ -160,7 +160,7 @@ NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
 """Error codes of an account, and of a server, without JetStream; not a failure of a command that shows both."""
 
 
-def info(ctx: typer.Context, json: Json = False) -> None:
+def info(ctx: Context, json: Json = False) -> None:
     """Show the account's connection, and its use and limits of JetStream.
 
     The output of -j is the server's answer to $JS.API.INFO, with the fields `user` and `server` added.
@@ -183,12 +183,12 @@ def info(ctx: typer.Context, json: Json = False) -> None:
 
 
 def tls(
-    ctx: typer.Context,
+    ctx: Context,
     expire_warn: Annotated[
-        str, typer.Option("--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never")
+        str, Option("--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never")
     ] = "1w",
-    ocsp: Annotated[bool, typer.Option("--ocsp", help="also show what the certificates say about OCSP")] = False,
-    pem: Annotated[bool, typer.Option("--pem/--no-pem", help="also show the certificates themselves")] = True,
+    ocsp: Annotated[bool, Option("--ocsp", help="also show what the certificates say about OCSP")] = False,
+    pem: Annotated[bool, Option("--pem/--no-pem", help="also show the certificates themselves")] = True,
     json: Json = False,
 ) -> None:
     """Show the certificates that the server presented, its own first, and warn of those that expire soon."""
@@ -220,7 +220,7 @@ def tls(
 
 
 @flagged((*FILTERS, FILTER))
-def connections(ctx: typer.Context, given: Given, view: View, top_rows: Top = 1000) -> None:
+def connections(ctx: Context, given: Given, view: View, top_rows: Top = 1000) -> None:
     """Show the account's connections, those with most subscriptions first."""
     from natsctl.client.account import own_answers
 
@@ -234,7 +234,7 @@ def connections(ctx: typer.Context, given: Given, view: View, top_rows: Top = 10
 
 
 @flagged()
-def statistics(ctx: typer.Context, view: View) -> None:
+def statistics(ctx: Context, view: View) -> None:
     """Show the statistics of each server for the account."""
     from natsctl.cli.render.server_reports import STATISTICS, render_statistics
     from natsctl.client.account import own_answers

@@ -6,8 +6,6 @@ import contextlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
@@ -30,6 +28,7 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.verbs import Verb
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
 
@@ -124,22 +123,18 @@ FIELDS = {
 """The field of `Load` that each flag sets."""
 
 
-Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
+Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
 
 
 class Reported(NamedTuple):
     """Output of a benchmark: a bundle of flags for commands."""
 
-    csv: Annotated[
-        str | None, typer.Option("--csv", metavar="FILE", help="write a line for each client to this file")
-    ] = None
+    csv: Annotated[str | None, Option("--csv", metavar="FILE", help="write a line for each client to this file")] = None
     progress: Progress = True
     json: Json = False
 
 
-def bench(
-    ctx: typer.Context, kind: str, given: Given, reported: Reported, *, subject: str = "", force: bool = False
-) -> None:
+def bench(ctx: Context, kind: str, given: Given, reported: Reported, *, subject: str = "", force: bool = False) -> None:
     """Run a benchmark and show its report."""
     load = load_of(kind, given, subject)
     session = session_of(ctx)
@@ -228,19 +223,19 @@ def _show(report: Report, json: bool) -> None:
 
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PACED, *STORED, *HISTORY, *PURGE))
-def put(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+def put(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
     """Put values into a bucket, which is created if it does not exist."""
     bench(ctx, "kv put", given, reported, force=force)
 
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PAUSE, *PATIENCE))
-def get(ctx: typer.Context, given: Given, reported: Reported) -> None:
+def get(ctx: Context, given: Given, reported: Reported) -> None:
     """Get values from a bucket."""
     bench(ctx, "kv get", given, reported)
 
 
 @flagged(PUBLISHING)
-def pub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+def pub(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Publish messages as quickly as the server reads them.
 
     The clock stops when the server has read the last one. Messages go out in blocks of about 64 KiB, so that one client
@@ -250,7 +245,7 @@ def pub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) 
 
 
 @flagged((*COMMON, *MANY_READ, *CORE_PATIENCE))
-def sub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+def sub(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Receive messages, each client all of them.
 
     The clock runs from the first message to the last. One client takes some hundred thousand messages per second;
@@ -260,25 +255,25 @@ def sub(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) 
 
 
 @flagged((*COMMON, *SENT, *PACED, *PATIENCE))
-def request(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+def request(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Send requests, each when the one before it was answered."""
     bench(ctx, "service request", given, reported, subject=subject)
 
 
 @flagged((*COMMON, *PAUSE, *CORE_PATIENCE))
-def serve(ctx: typer.Context, subject: Subject, given: Given, reported: Reported) -> None:
+def serve(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
     """Answer --msgs requests, which the clients share."""
     bench(ctx, "service serve", given, reported, subject=subject)
 
 
 @flagged((*READING, *BATCH, *FILTER, *PURGE))
-def ordered(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+def ordered(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
     """Read a stream, each client all of it through a consumer of its own that needs no acks."""
     bench(ctx, "js ordered", given, reported, force=force)
 
 
 @flagged((*READING, *CONSUMER, *BATCH, *FILTER, *PURGE))
-def consume(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+def consume(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
     """Read through a durable consumer with continuous pull requests; the clients share the messages.
 
     A consumer that it creates is removed at the end; one that exists is used as it is, and stays.
@@ -287,7 +282,7 @@ def consume(ctx: typer.Context, given: Given, reported: Reported, force: Force =
 
 
 @flagged((*READING, *CONSUMER, *BATCH, *FILTER, *PURGE))
-def fetch(ctx: typer.Context, given: Given, reported: Reported, force: Force = False) -> None:
+def fetch(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
     """Read through a durable consumer, one batch after the other; the clients share the messages.
 
     A consumer that it creates is removed at the end; one that exists is used as it is, and stays.
@@ -296,37 +291,37 @@ def fetch(ctx: typer.Context, given: Given, reported: Reported, force: Force = F
 
 
 @flagged(READING)
-def get_sync(ctx: typer.Context, given: Given, reported: Reported) -> None:
+def get_sync(ctx: Context, given: Given, reported: Reported) -> None:
     """Read messages with direct gets, one after the other."""
     bench(ctx, "js get sync", given, reported)
 
 
 @flagged((*READING, *BATCH, *FILTER))
-def get_batch(ctx: typer.Context, given: Given, reported: Reported) -> None:
+def get_batch(ctx: Context, given: Given, reported: Reported) -> None:
     """Read messages with direct gets in batches."""
     bench(ctx, "js get batch", given, reported)
 
 
 @flagged(STORING)
-def sync(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def sync(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream, each message when the one before it was acked."""
     bench(ctx, "js pub sync", given, reported, subject=subject, force=force)
 
 
 @flagged((*STORING, *BATCH))
-def asynchronous(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def asynchronous(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream in batches, each after the acks of the one before."""
     bench(ctx, "js pub async", given, reported, subject=subject, force=force)
 
 
 @flagged((*STORING, *BATCH))
-def atomic(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def atomic(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream in batches that are stored as a whole or not at all, of up to 1000 messages."""
     bench(ctx, "js pub atomic", given, reported, subject=subject, force=force)
 
 
 @flagged((*STORING, *BATCH, *FLOW))
-def fast(ctx: typer.Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def fast(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream in one batch for each client, with an ack for every --batch messages."""
     bench(ctx, "js pub fast", given, reported, subject=subject, force=force)
 

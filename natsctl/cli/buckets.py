@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
 from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
@@ -33,6 +32,7 @@ from natsctl.cli.flags import (
     merged,
 )
 from natsctl.cli.output import emit_name_pages
+from natsctl.cli.parameters import Argument
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import did_you_mean
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from natsctl.client.requests import Answer
 
 
-BucketName = Annotated[str | None, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
-TheBucket = Annotated[str, typer.Argument(metavar="BUCKET", help="the bucket", show_default=False)]
+BucketName = Annotated[str | None, Argument(metavar="BUCKET", help="the bucket")]
+TheBucket = Annotated[str, Argument(metavar="BUCKET", help="the bucket")]
 
 _NO_JETSTREAM = "buckets are streams: they need an account with JetStream (natsctl account info)"
 MAX_SUGGESTED_FROM = 5_000

@@ -213,8 +213,9 @@ def _command_at(place: Place, command: dict[str, Any], words: list[str]) -> None
     if _waits(place, words):
         words.pop()
     with contextlib.suppress(NatsctlError):
-        more, words = take_out(words, {name: bool(metavar) for name, (metavar, _) in own.items()})
+        more, kept = take_out(words, {name: bool(metavar) for name, (metavar, _) in own.items()})
         place.options |= more
+        words = kept.all
     place.given = _positional(words, own)
 
 

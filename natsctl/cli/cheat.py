@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import msgspec
-import typer
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import Json, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 
 
 class TopicText(NamedTuple):
@@ -254,13 +254,11 @@ class UnknownTopicError(NatsctlError):
 
 
 def cheat(
-    ctx: typer.Context,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="one of the listed topics")] = "",
-    everything: Annotated[bool, typer.Option("--all", "-a", help="show every topic")] = False,
-    list_only: Annotated[bool, typer.Option("--list", help="list the names of the topics")] = False,
-    save: Annotated[
-        str, typer.Option("--save", metavar="FOLDER", help="write each topic to a file in this folder")
-    ] = "",
+    ctx: Context,
+    topic: Annotated[str, Argument(metavar="TOPIC", help="one of the listed topics")] = "",
+    everything: Annotated[bool, Option("--all", "-a", help="show every topic")] = False,
+    list_only: Annotated[bool, Option("--list", help="list the names of the topics")] = False,
+    save: Annotated[str, Option("--save", metavar="FOLDER", help="write each topic to a file in this folder")] = "",
     json: Json = False,
 ) -> None:
     """Show example command lines by topic; each runs as it stands."""

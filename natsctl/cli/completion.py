@@ -10,13 +10,12 @@ import os
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.candidates import SHELLS
 from natsctl.cli.flags import Json, session_of
+from natsctl.cli.parameters import Argument, Context
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 
@@ -129,8 +128,8 @@ def fish() -> None:
 
 
 def install(
-    ctx: typer.Context,
-    shell: Annotated[str | None, typer.Argument(metavar="SHELL", help="bash, zsh or fish; yours by default")] = None,
+    ctx: Context,
+    shell: Annotated[str | None, Argument(metavar="SHELL", help="bash, zsh or fish; yours by default")] = None,
     json: Json = False,
 ) -> None:
     """Install the completion script for this user; a second run changes nothing."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
@@ -16,6 +15,8 @@ from natsctl.api.model import Duration, Model
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed
 from natsctl.cli.flags import Force, IfNotExists, Json, MissingOk, session_of
+from natsctl.cli.parameters import Argument, ExitError, Option
+from natsctl.cli.parameters import Context as CommandContext
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import duration, safe
@@ -112,10 +113,10 @@ def render_checks(found: Sequence[CheckedContext]) -> Table:
 _ONE = "cli.context:Context"
 
 
-Name = Annotated[str, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
-MaybeName = Annotated[str | None, typer.Argument(metavar="CONTEXT", help="the context", show_default=False)]
-ShowSecrets = Annotated[bool, typer.Option("--show-secrets", help="show passwords, tokens and keys")]
-Connect = Annotated[bool, typer.Option("--connect", help="connect with it, and show what the server reports")]
+Name = Annotated[str, Argument(metavar="CONTEXT", help="the context")]
+MaybeName = Annotated[str | None, Argument(metavar="CONTEXT", help="the context")]
+ShowSecrets = Annotated[bool, Option("--show-secrets", help="show passwords, tokens and keys")]
+Connect = Annotated[bool, Option("--connect", help="connect with it, and show what the server reports")]
 
 
 def of_user() -> Contexts:
@@ -192,7 +193,7 @@ def picked(session: Session, contexts: Contexts, given: str | None) -> str:
     return prompt_name("Select a Context", names)
 
 
-def select(ctx: typer.Context, name: MaybeName = None, json: Json = False) -> None:
+def select(ctx: CommandContext, name: MaybeName = None, json: Json = False) -> None:
     """Select the context that commands use by default."""
     session, contexts = session_of(ctx), of_user()
     chosen = picked(session, contexts, name)
@@ -200,7 +201,7 @@ def select(ctx: typer.Context, name: MaybeName = None, json: Json = False) -> No
     show(contexts, chosen, json=json)
 
 
-def previous(ctx: typer.Context, json: Json = False) -> None:
+def previous(ctx: CommandContext, json: Json = False) -> None:
     """Go back to the context that was selected before."""
     session, contexts = session_of(ctx), of_user()
     before = contexts.previous()
@@ -210,7 +211,7 @@ def previous(ctx: typer.Context, json: Json = False) -> None:
     show(contexts, before, json=json)
 
 
-def unselect(ctx: typer.Context, json: Json = False) -> None:
+def unselect(ctx: CommandContext, json: Json = False) -> None:
     """Select no context."""
     session, contexts = session_of(ctx), of_user()
     before = contexts.selected()
@@ -221,7 +222,9 @@ def unselect(ctx: typer.Context, json: Json = False) -> None:
         output.note(f"Context {safe(before)} is no longer selected" if before else "No context was selected")
 
 
-def rm(ctx: typer.Context, name: Name, force: Force = False, missing_ok: MissingOk = False, json: Json = False) -> None:
+def rm(
+    ctx: CommandContext, name: Name, force: Force = False, missing_ok: MissingOk = False, json: Json = False
+) -> None:
     """Remove a context; the selected one stays until it is unselected."""
     session, contexts = session_of(ctx), of_user()
     exists = contexts.exists(name) if missing_ok else bool(known(contexts, name))
@@ -236,15 +239,13 @@ def rm(ctx: typer.Context, name: Name, force: Force = False, missing_ok: Missing
         output.note(f"Context {safe(name)} was removed" if exists else f"There is no context {safe(name)}")
 
 
-Description = Annotated[
-    str | None, typer.Option("--description", metavar="TEXT", help="its purpose", show_default=False)
-]
-Select = Annotated[bool, typer.Option("--select", help="select it")]
-Embed = Annotated[bool, typer.Option("--embed", help="store the content of --creds, --nkey, --jwt and --seed in it")]
+Description = Annotated[str | None, Option("--description", metavar="TEXT", help="its purpose")]
+Select = Annotated[bool, Option("--select", help="select it")]
+Embed = Annotated[bool, Option("--embed", help="store the content of --creds, --nkey, --jwt and --seed in it")]
 
 
 def add(
-    ctx: typer.Context,
+    ctx: CommandContext,
     name: Name,
     description: Description = None,
     select: Select = False,
@@ -267,13 +268,13 @@ def add(
 
 
 def copy(
-    ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="CONTEXT", help="the context to copy")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="the context to create")],
+    ctx: CommandContext,
+    source: Annotated[str, Argument(metavar="CONTEXT", help="the context to copy")],
+    name: Annotated[str, Argument(metavar="NAME", help="the context to create")],
     description: Description = None,
     select: Select = False,
     embed: Embed = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="replace an existing one")] = False,
+    force: Annotated[bool, Option("--force", "-f", help="replace an existing one")] = False,
     json: Json = False,
 ) -> None:
     """Copy a context, adjusted by the flags for server and login."""
@@ -286,15 +287,15 @@ def copy(
 
 
 def edit(
-    ctx: typer.Context,
+    ctx: CommandContext,
     name: MaybeName = None,
     description: Description = None,
     select: Select = False,
     embed: Embed = False,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="KEY", help="remove the value of a key such as js_domain")
+        list[str] | None, Option("--unset", metavar="KEY", help="remove the value of a key such as js_domain")
     ] = None,
-    interactive: Annotated[bool, typer.Option("--interactive", "-i", help="edit it in $EDITOR")] = False,
+    interactive: Annotated[bool, Option("--interactive", "-i", help="edit it in $EDITOR")] = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -388,8 +389,8 @@ def _save(session: Session, contexts: Contexts, name: str, document: Document, e
 
 
 def ls(
-    ctx: typer.Context,
-    names: Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line")] = False,
+    ctx: CommandContext,
+    names: Annotated[bool, Option("--names", "-n", help="names only, one on a line")] = False,
     show_secrets: ShowSecrets = False,
     json: Json = False,
 ) -> None:
@@ -419,7 +420,7 @@ def _listed(contexts: Contexts, name: str, show_secrets: bool) -> dict[str, Any]
 
 
 def info(
-    ctx: typer.Context,
+    ctx: CommandContext,
     name: MaybeName = None,
     connect: Connect = False,
     show_secrets: ShowSecrets = False,
@@ -437,10 +438,10 @@ def info(
         more = {"connection": found.server, **({"fault": found.fault} if found.fault else {})}
     show(contexts, chosen, json=json, show_secrets=show_secrets, **more)
     if more.get("fault"):
-        raise typer.Exit(ExitCode.FAILED)
+        raise ExitError(ExitCode.FAILED)
 
 
-def validate(ctx: typer.Context, name: MaybeName = None, connect: Connect = False, json: Json = False) -> None:
+def validate(ctx: CommandContext, name: MaybeName = None, connect: Connect = False, json: Json = False) -> None:
     """Check one context or all of them: the file, the secrets that it points to and the URLs.
 
     Ends with 1 if one of them cannot be used.
@@ -457,7 +458,7 @@ def validate(ctx: typer.Context, name: MaybeName = None, connect: Connect = Fals
     else:
         output.emit("No contexts defined")
     if any(one.fault for one in found):
-        raise typer.Exit(ExitCode.FAILED)
+        raise ExitError(ExitCode.FAILED)
 
 
 def _checked(

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
 from natsctl.cli import output
 from natsctl.cli.flags import Details, Json, Names, check_details, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
@@ -48,15 +48,15 @@ def render_counters(found: Sequence[Counter]) -> Table:
 COUNTER = "client.counters:Counter"
 
 
-Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the counter's subject")]
-Pattern = Annotated[str, typer.Argument(metavar="SUBJECT", help="subjects, wildcards allowed", show_default=False)]
+Subject = Annotated[str, Argument(metavar="SUBJECT", help="the counter's subject")]
+Pattern = Annotated[str, Argument(metavar="SUBJECT", help="subjects, wildcards allowed")]
 Stream = Annotated[
     str,
-    typer.Option("--stream", metavar="STREAM", help="its stream, if several have the subject [the only one]"),
+    Option("--stream", metavar="STREAM", help="its stream, if several have the subject [the only one]"),
 ]
 
 
-def get(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
+def get(ctx: Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show the value of a counter."""
     found = _counter(ctx, subject, stream)
     if json:
@@ -65,7 +65,7 @@ def get(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = 
         output.emit(found.val)
 
 
-def view(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
+def view(ctx: Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show a counter, its last change, and the counts of the streams that it sources."""
     from natsctl.cli.output import show_page
 
@@ -77,7 +77,7 @@ def view(ctx: typer.Context, subject: Subject, stream: Stream = "", json: Json =
 
 
 def ls(
-    ctx: typer.Context,
+    ctx: Context,
     subject: Pattern = "",
     stream: Stream = "",
     names: Names = False,
@@ -107,7 +107,7 @@ def ls(
         output.note("No Counters found")
 
 
-def _counter(ctx: typer.Context, subject: str, stream: str) -> Counter:
+def _counter(ctx: Context, subject: str, stream: str) -> Counter:
     from natsctl.cli.messaging.bodies import check_target
     from natsctl.cli.resolve import suggesting
     from natsctl.client.counters import counter
@@ -118,20 +118,20 @@ def _counter(ctx: typer.Context, subject: str, stream: str) -> Counter:
         return session.run(lambda manager: counter(manager, subject, stream))
 
 
-Number = Annotated[str, typer.Argument(metavar="VALUE", help="a whole number of any size [1]", show_default=False)]
+Number = Annotated[str, Argument(metavar="VALUE", help="a whole number of any size [1]")]
 
 
-def increment(ctx: typer.Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
+def increment(ctx: Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
     """Add to a counter, and show its new value."""
     _add(ctx, subject, value, 1, json)
 
 
-def decrement(ctx: typer.Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
+def decrement(ctx: Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
     """Subtract from a counter, and show its new value."""
     _add(ctx, subject, value, -1, json)
 
 
-def _add(ctx: typer.Context, subject: str, value: str, sign: int, json: bool) -> None:
+def _add(ctx: Context, subject: str, value: str, sign: int, json: bool) -> None:
     from natsctl.cli.messaging.bodies import check_target
     from natsctl.client.counters import add, read_number
 

@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.units import format_duration
 from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli import output
 from natsctl.cli.flags import ConfigFile
+from natsctl.cli.parameters import ExitError, Option
 from natsctl.cli.render.change import DURATIONS, SIZES, Change, render_change
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
@@ -40,7 +39,7 @@ NAMES = frozenset(("name", "durable_name"))
 
 Unset = Annotated[
     list[str] | None,
-    typer.Option("--unset", metavar="FIELD", help="remove a field, so that the server's default applies"),
+    Option("--unset", metavar="FIELD", help="remove a field, so that the server's default applies"),
 ]
 
 
@@ -50,12 +49,10 @@ class Edits(NamedTuple):
     config: ConfigFile = None
     replace: Annotated[
         bool,
-        typer.Option("--replace", help="--config is the whole configuration: fields it leaves out take their defaults"),
+        Option("--replace", help="--config is the whole configuration: fields it leaves out take their defaults"),
     ] = False
     unset: Unset = None
-    interactive: Annotated[
-        bool, typer.Option("--interactive", "-i", help="edit the configuration in $EDITOR", show_default=False)
-    ] = False
+    interactive: Annotated[bool, Option("--interactive", "-i", help="edit the configuration in $EDITOR")] = False
 
     def check(self) -> None:
         """Raise UsageError for flags that exclude each other."""
@@ -148,7 +145,7 @@ def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], o
         send()
     except DryRunError as preview:
         show_preview(preview, {**session.effect, **(differences if json else {})}, as_json=json)
-    raise typer.Exit(ExitCode.DRIFT)
+    raise ExitError(ExitCode.DRIFT)
 
 
 EDITORS = ("vi", "nano")

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
 from natsctl.api.catalogue import entries
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli import output
 from natsctl.cli.flags import Json
+from natsctl.cli.parameters import Argument, Option
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.verbs import Verb
@@ -125,9 +125,9 @@ class UnknownError(NatsctlError):
 
 
 def ls(
-    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that they must match")] = "",
-    sort: Annotated[str, typer.Argument(metavar="SORT", help="sort by code, http or description")] = "code",
-    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order")] = False,
+    match: Annotated[str, Argument(metavar="MATCH", help="regular expression that they must match")] = "",
+    sort: Annotated[str, Argument(metavar="SORT", help="sort by code, http or description")] = "code",
+    reverse: Annotated[bool, Option("--reverse", "-R", help="reverse the order")] = False,
     json: Json = False,
 ) -> None:
     """List JetStream's errors."""
@@ -143,7 +143,7 @@ def ls(
 
 
 def lookup(
-    code: Annotated[str, typer.Argument(metavar="CODE", help="number or name, such as 10059 or JSStreamNotFoundErr")],
+    code: Annotated[str, Argument(metavar="CODE", help="number or name, such as 10059 or JSStreamNotFoundErr")],
     json: Json = False,
 ) -> None:
     """Explain one error: its text, its HTTP-like code and what causes it."""

@@ -7,8 +7,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import (
@@ -27,6 +25,7 @@ from natsctl.cli.flags import (
     wait_seconds,
 )
 from natsctl.cli.messaging.receive import ListenOptions, follow, listen
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import suggesting
@@ -97,12 +96,10 @@ FLAGS = (
 
 @flagged(FLAGS)
 def events(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[
-        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
-    ] = None,
+    count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
+    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
     json: Json = False,
 ) -> None:
     """Show advisories and metrics as they happen, until Ctrl-C, --count or --wait.

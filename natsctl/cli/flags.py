@@ -9,21 +9,27 @@ were on the command line, in wire values, and only those. So "not given" and "gi
 from __future__ import annotations
 
 import functools
-import inspect
 import json
 import re
 import time
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
-from natsctl.cli.plain_values import WHOLE_MAX, WHOLE_MIN
+from natsctl.cli.parameters import (
+    WHOLE_MAX,
+    WHOLE_MIN,
+    Argument,
+    Context,
+    Option,
+    Parameter,
+    hints_of,
+    is_bundle,
+    parameters_of,
+)
 from natsctl.cli.session import Session
 
 if TYPE_CHECKING:
@@ -194,15 +200,15 @@ class Flag(NamedTuple):
         except ValueError as error:
             raise UsageError(f"{self.name}: {error}") from error
 
-    def annotation(self) -> Any:
-        """Return the annotation of its parameter in a command function."""
+    def declared(self) -> Parameter:
+        """Return the declaration of its parameter in a command function."""
         help = f"{self.help} [{self.default}]" if self.default else self.help
         if self.kind.switch:
             alone = self.name.startswith("--no-") or not self.kind.negates
             names = self.name if alone else f"{self.name}/--no-{self.name.removeprefix('--')}"
-            return Annotated[bool | None, typer.Option(names, *self.aliases, help=help, show_default=False)]
-        option = typer.Option(self.name, *self.aliases, help=help, metavar=self.kind.metavar, show_default=False)
-        return Annotated[list[str] | None, option] if self.kind.repeated else Annotated[str | None, option]
+            return Parameter(self.parameter, bool | None, Option(names, *self.aliases, help=help), None)
+        option = Option(self.name, *self.aliases, help=help, metavar=self.kind.metavar)
+        return Parameter(self.parameter, list[str] | None if self.kind.repeated else str | None, option, None)
 
 
 def without_defaults(table: Sequence[Flag]) -> tuple[Flag, ...]:
@@ -271,7 +277,7 @@ class Flagged:
     """A command function that takes the flags of a table, and bundles of options; made by `flagged`.
 
     A bundle is a NamedTuple whose fields are annotated as options: a parameter of that type takes all of them.
-    Its signature is computed when Typer reads it, as only one of many commands runs.
+    Its parameters are listed when they are asked for, as only one of many commands runs.
     """
 
     def __init__(self, function: Callable[..., Any], table: Sequence[Flag]) -> None:
@@ -287,51 +293,22 @@ class Flagged:
             value = keywords.pop(flag.parameter, None)
             if value is not None and not (flag.kind.repeated and not value):
                 given[flag.name] = flag.read(value)
-        for name, kind in self._hints.items():
-            if _is_bundle(kind):
+        for name, kind in self.hints.items():
+            if is_bundle(kind):
                 keywords[name] = kind(**{field: keywords.pop(field) for field in kind._fields if field in keywords})
-        if "given" in self._hints:
+        if "given" in self.hints:
             keywords["given"] = given
         return self.__wrapped__(*arguments, **keywords)
 
     @functools.cached_property
-    def _hints(self) -> dict[str, Any]:
-        return typing.get_type_hints(self.__wrapped__, include_extras=True)
-
-    @functools.cached_property
-    def __signature__(self) -> inspect.Signature:
-        """Return the function's parameters, with the fields of a bundle and the table's flags in place of `given`."""
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        found: list[inspect.Parameter] = []
-        for one in inspect.signature(self.__wrapped__).parameters.values():
-            kind = self._hints[one.name]
-            if _is_bundle(kind):
-                found += _options_of(kind)
-            elif one.name != "given":
-                found.append(one.replace(kind=keyword, annotation=kind))
-        found += [
-            inspect.Parameter(flag.parameter, keyword, default=None, annotation=flag.annotation())
-            for flag in self._table
-        ]
-        return inspect.Signature(found)
+    def hints(self) -> dict[str, Any]:
+        """Return the annotations of the function."""
+        return hints_of(self.__wrapped__)
 
     @property
-    def __annotations__(self) -> dict[str, Any]:  # type: ignore[override]  # of this command, not of the class
-        return {one.name: one.annotation for one in self.__signature__.parameters.values()}
-
-
-def _is_bundle(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_field_defaults")
-
-
-def _options_of(bundle: Any) -> list[inspect.Parameter]:
-    hints = typing.get_type_hints(bundle, include_extras=True)
-    return [
-        inspect.Parameter(
-            name, inspect.Parameter.KEYWORD_ONLY, default=bundle._field_defaults[name], annotation=hints[name]
-        )
-        for name in bundle._fields
-    ]
+    def parameters(self) -> list[Parameter]:
+        """Return the function's parameters, and those of the table's flags in place of `given`."""
+        return [*parameters_of(self.__wrapped__, self.hints), *(flag.declared() for flag in self._table)]
 
 
 def flagged(table: Sequence[Flag] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -339,40 +316,32 @@ def flagged(table: Sequence[Flag] = ()) -> Callable[[Callable[..., Any]], Callab
     return lambda function: Flagged(function, table)
 
 
-Json = Annotated[bool, typer.Option("--json", "-j", help="show the answer as JSON", show_default=False)]
-Force = Annotated[bool, typer.Option("--force", "-f", "--yes", help="do not ask", show_default=False)]
+Json = Annotated[bool, Option("--json", "-j", help="show the answer as JSON")]
+Force = Annotated[bool, Option("--force", "-f", "--yes", help="do not ask")]
 ConfigFile = Annotated[
-    str | None, typer.Option("--config", metavar="FILE", help="configuration file, JSON or YAML; - for stdin")
+    str | None, Option("--config", metavar="FILE", help="configuration file, JSON or YAML; - for stdin")
 ]
-Validate = Annotated[bool, typer.Option("--validate", help="validate and print the configuration, create nothing")]
+Validate = Annotated[bool, Option("--validate", help="validate and print the configuration, create nothing")]
 Output = Annotated[
-    str | None, typer.Option("--output", metavar="FILE", help="write the configuration to a file, create nothing")
+    str | None, Option("--output", metavar="FILE", help="write the configuration to a file, create nothing")
 ]
-Defaults = Annotated[bool, typer.Option("--defaults", help="use defaults instead of asking", show_default=False)]
-Names = Annotated[bool, typer.Option("--names", "-n", help="names only, one on a line", show_default=False)]
-Details = Annotated[
-    bool, typer.Option("--details", help="with -j, whole objects in place of names", show_default=False)
-]
-Raw = Annotated[bool, typer.Option("--raw", "-r", help="bodies only, unchanged", show_default=False)]
-IfNotExists = Annotated[
-    bool, typer.Option("--if-not-exists", help="accept an existing one, whatever its configuration", show_default=False)
-]
-MissingOk = Annotated[bool, typer.Option("--missing-ok", help="succeed if it does not exist", show_default=False)]
-NoSelect = Annotated[bool, typer.Option("--no-select", help="do not ask which one", show_default=False)]
+Defaults = Annotated[bool, Option("--defaults", help="use defaults instead of asking")]
+Names = Annotated[bool, Option("--names", "-n", help="names only, one on a line")]
+Details = Annotated[bool, Option("--details", help="with -j, whole objects in place of names")]
+Raw = Annotated[bool, Option("--raw", "-r", help="bodies only, unchanged")]
+IfNotExists = Annotated[bool, Option("--if-not-exists", help="accept an existing one, whatever its configuration")]
+MissingOk = Annotated[bool, Option("--missing-ok", help="succeed if it does not exist")]
+NoSelect = Annotated[bool, Option("--no-select", help="do not ask which one")]
 Watch = Annotated[
     str | None,
-    typer.Option("--watch", metavar="DURATION", help="refresh at this interval", show_default=False),
+    Option("--watch", metavar="DURATION", help="refresh at this interval"),
 ]
-Rounds = Annotated[int, typer.Option("--count", metavar="N", help="end after N refreshes", min=0, show_default=False)]
-Progress = Annotated[bool, typer.Option("--progress/--no-progress", help="show a progress bar on a terminal")]
-All = Annotated[
-    bool, typer.Option("--all", "-a", help="also those that KV, object store and MQTT use", show_default=False)
-]
-StreamName = Annotated[str | None, typer.Argument(metavar="STREAM", help="the stream", show_default=False)]
-ConsumerName = Annotated[str | None, typer.Argument(metavar="CONSUMER", help="the consumer", show_default=False)]
-Header = Annotated[
-    list[str] | None, typer.Option("--header", "-H", metavar="KEY:VALUE", help="a header", show_default=False)
-]
+Rounds = Annotated[int, Option("--count", metavar="N", help="end after N refreshes", min=0)]
+Progress = Annotated[bool, Option("--progress/--no-progress", help="show a progress bar on a terminal")]
+All = Annotated[bool, Option("--all", "-a", help="also those that KV, object store and MQTT use")]
+StreamName = Annotated[str | None, Argument(metavar="STREAM", help="the stream")]
+ConsumerName = Annotated[str | None, Argument(metavar="CONSUMER", help="the consumer")]
+Header = Annotated[list[str] | None, Option("--header", "-H", metavar="KEY:VALUE", help="a header")]
 
 
 def check_details(details: bool, json: bool) -> None:
@@ -383,7 +352,7 @@ def check_details(details: bool, json: bool) -> None:
         raise UsageError("--details is for -j")
 
 
-def session_of(context: typer.Context) -> Session:
+def session_of(context: Context) -> Session:
     """Return the session of the command line."""
     return cast(Session, context.obj)
 
@@ -453,23 +422,20 @@ def _local(text: str) -> int:
 
 Master = Annotated[
     str,
-    typer.Option(
+    Option(
         "--master",
         metavar="URL",
         help="where Spark runs: local[N], spark://host:7077, yarn [the one of natsctl spark start, else local]",
-        show_default=False,
     ),
 ]
-Remote = Annotated[
-    str, typer.Option("--remote", metavar="URL", help="Spark Connect server, sc://host:port", show_default=False)
-]
+Remote = Annotated[str, Option("--remote", metavar="URL", help="Spark Connect server, sc://host:port")]
 JavaPath = Annotated[
     str,
-    typer.Option("--java", metavar="PATH", help="Java to run Spark on, 17 or newer (NATSCTL_JAVA)", show_default=False),
+    Option("--java", metavar="PATH", help="Java to run Spark on, 17 or newer (NATSCTL_JAVA)"),
 ]
 Conf = Annotated[
     list[str] | None,
-    typer.Option("--conf", metavar="KEY=VALUE", help="a Spark setting; may be repeated", show_default=False),
+    Option("--conf", metavar="KEY=VALUE", help="a Spark setting; may be repeated"),
 ]
 
 

@@ -139,33 +139,65 @@ class Dash(str):
     __slots__ = ()
 
 
+class Words(NamedTuple):
+    """The words of a command line without its global options: all of them, and sorted."""
+
+    all: list[str]
+    flags: list[tuple[str, str | None]]
+    """The flags of the command, each with its value; None for a switch."""
+    arguments: list[str]
+    unusual: bool = False
+    """Whether some are not sorted: flags that the command does not have or that lack a value, several in one word."""
+
+
 def take_out(
     words: Sequence[str], own: Mapping[str, bool], of_noun: GlobalFlag | None = None
-) -> tuple[dict[str, Any], list[str]]:
-    """Return the global options among a command's arguments, and the arguments without them; raises UsageError.
+) -> tuple[dict[str, Any], Words]:
+    """Return the global options among a command's words, and the words without them; raises UsageError.
 
-    `own` are the command's flags, and whether each takes a value, which is then never read as a flag. Arguments after
-    `--` stay. `of_noun` is treated like a global option. A lone `-` becomes a Dash.
+    `own` are the command's flags, and whether each takes a value, which is then never read as a flag. Words after
+    `--` are arguments. `of_noun` is treated like a global option. A lone `-` becomes a Dash.
     """
     known = {**_BY_SPELLING, **dict.fromkeys(of_noun.spellings if of_noun else (), of_noun)}
     given: dict[str, Any] = {}
-    kept: list[str] = []
+    kept = Words([], [], [])
+    unusual = False
     left = list(words)
     while left:
-        name, equals, _ = left[0].partition("=")
+        name = left[0].partition("=")[0]
         if left[0] == "--":
-            kept += left
+            kept.all.extend(left)
+            kept.arguments.extend(left[1:])
             break
         if name in own:
-            kept.append(left.pop(0))
-            if own[name] and not equals and left:
-                kept.append(left.pop(0))
+            unusual |= _keep(left, own[name], kept)
         elif flag := known.get(name):
             _take(flag, left, given)
         else:
             word = left.pop(0)
-            kept.append(Dash(word) if word == "-" else word)
-    return given, kept
+            word = Dash(word) if word == "-" else word
+            kept.all.append(word)
+            kept.arguments.append(word)
+            unusual |= word.startswith("-") and word != "-"
+    return given, kept._replace(unusual=unusual)
+
+
+def _keep(left: list[str], takes_value: bool, kept: Words) -> bool:
+    """Move one flag of the command, with its value, from `left` to `kept`; return whether that is unusual."""
+    word = left.pop(0)
+    kept.all.append(word)
+    name, equals, value = word.partition("=")
+    if not takes_value:
+        kept.flags.append((name, None))
+        return bool(equals)
+    if equals:
+        kept.flags.append((name, value))
+        return not name.startswith("--")
+    if not left:
+        return True
+    kept.all.append(left[0])
+    kept.flags.append((name, left.pop(0)))
+    return False
 
 
 def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:

@@ -5,20 +5,18 @@ Only the command that runs is built. Typer's failures become natsctl's.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.commands import COMMANDS
-from natsctl.cli.globals import OF_NOUNS, all_spellings, take_out, wants_json
+from natsctl.cli.globals import OF_NOUNS, Words, all_spellings, take_out, wants_json
 from natsctl.cli.output import display_settings
+from natsctl.cli.parameters import Command, ExitError, command_of
 from natsctl.cli.resolve import did_you_mean
 from natsctl.cli.session import GlobalOptions, Session, given_on_stdin
 from natsctl.cli.verbs import Verb, find
@@ -27,31 +25,29 @@ from natsctl.client.message import DryRunError
 if TYPE_CHECKING:
     from natsctl.cli.nouns import Noun
 
-_USE_RICH = "TYPER_USE_RICH"
 _TERMINATED = 128 + signal.SIGTERM
 
 
 def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     """Run the command of a noun and return its exit code; raises UsageError and the errors of the command."""
-    import_typer()
     rows, rest = find(COMMANDS[noun.name], words)
     path = " ".join(["natsctl", *(row.name for row in rows)])
     function = rows[-1].function
     if function is None:
         return _show_group(noun, rows[-1], path, rest, given)
     command = command_of(function)
-    more, arguments = take_out(rest, _flags_of(command), OF_NOUNS.get(noun.name))
+    more, kept = take_out(rest, command.flags, OF_NOUNS.get(noun.name))
     given = {**given, **more}
     if "help" in given:
         from natsctl.cli.help import render_command_help
 
-        print(render_command_help(command, path, rows[-1].examples))
+        print(render_command_help(command.by_typer, path, rows[-1].examples))
         return 0
     before = signal.signal(signal.SIGTERM, _terminate)
     with display_settings(given):
         session = Session(_options(given_on_stdin(given)), json=wants_json(rest))
         try:
-            return _run(command, arguments, path, session)
+            return _run(command, kept, path, session)
         finally:
             session.close()
             signal.signal(signal.SIGTERM, before)
@@ -62,10 +58,10 @@ def _show_group(noun: Noun, group: Verb, path: str, words: Sequence[str], given:
 
     Raises UsageError for an unknown verb.
     """
-    more, arguments = take_out(words, {}, OF_NOUNS.get(noun.name))
+    more, kept = take_out(words, {}, OF_NOUNS.get(noun.name))
     asked = "help" in {**given, **more}
-    if arguments and not asked:
-        raise _unknown(group, arguments[0], path)
+    if kept.all and not asked:
+        raise _unknown(group, kept.all[0], path)
     from natsctl.cli.help import render_group_help
 
     about = group.help or noun.help
@@ -82,34 +78,6 @@ def _unknown(group: Verb, word: str, path: str) -> UsageError:
     return UsageError(f"unknown command {word!r}", hint=did_you_mean(word, by_word) or f"see {path} --help")
 
 
-def import_typer() -> Any:
-    """Return `typer.main`, imported without rich: help and errors are plain text."""
-    before = os.environ.get(_USE_RICH)
-    os.environ[_USE_RICH] = "0"
-    try:
-        return importlib.import_module("typer.main")
-    finally:
-        if before is None:
-            del os.environ[_USE_RICH]
-        else:
-            os.environ[_USE_RICH] = before
-
-
-@functools.cache
-def command_of(function: Callable[..., Any]) -> Any:
-    """Return Typer's command of a function, created once per process: creating one takes as long as running it."""
-    import typer
-
-    from natsctl.cli.plain_values import read_plainly
-
-    app = typer.Typer(add_completion=False)
-    app.command()(function)
-    command = import_typer().get_command(app)
-    read_plainly(command.params)
-    command.add_help_option = False  # `--help` is one of the global options
-    return command
-
-
 def _terminate(number: int, frame: FrameType | None) -> None:
     """End as Ctrl-C does, so that unfinished work is cleaned up."""
     sys.exit(_TERMINATED)
@@ -119,37 +87,36 @@ def _options(given: dict[str, Any]) -> GlobalOptions:
     return GlobalOptions(**{name: value for name, value in given.items() if name in GlobalOptions._fields})
 
 
-def _flags_of(command: Any) -> dict[str, bool]:
-    """Return the flags that a command declares, and whether each takes a value."""
-    return {
-        spelling: not getattr(parameter, "is_flag", False)
-        for parameter in command.params
-        for spelling in (*parameter.opts, *parameter.secondary_opts)
-        if spelling.startswith("-")
-    }
-
-
-def _run(command: Any, arguments: list[str], path: str, session: Session) -> int:
-    import typer
-
-    usage_error: Any = typer.BadParameter.__base__
-    click_error: Any = usage_error.__base__
+def _run(command: Command, words: Words, path: str, session: Session) -> int:
+    """Return the exit code of a command, whose words Typer reads where they are not in order."""
     try:
-        # Not `command.main`, which treats an EOFError (of a truncated file, say) as an interruption by the user.
-        with command.make_context(path, list(arguments), obj=session) as context:
-            result = command.invoke(context)
-    except typer.Exit as end:
-        return int(end.exit_code)
+        values = command.values(words)
+        result = _run_by_typer(command, words, path, session) if values is None else command.run(values, session)
+    except ExitError as end:
+        return end.exit_code
     except DryRunError as preview:
         from natsctl.cli.consent import show_preview
 
         show_preview(preview, session.effect, as_json=session.json)
         return 0
+    return result if isinstance(result, int) and not isinstance(result, bool) else 0
+
+
+def _run_by_typer(command: Command, words: Words, path: str, session: Session) -> Any:
+    """Return the result of a command; raises UsageError for what Typer refuses."""
+    found = command.by_typer
+    import typer
+
+    usage_error: Any = typer.BadParameter.__base__
+    click_error: Any = usage_error.__base__
+    try:
+        # Not `found.main`, which treats an EOFError (of a truncated file, say) as an interruption by the user.
+        with found.make_context(path, list(words.all), obj=session) as context:
+            return found.invoke(context)
     except usage_error as failure:
         raise _explained(failure, path) from None
     except click_error as failure:
         raise UsageError(failure.format_message()) from None
-    return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 
 def _only_when_made(path: str, flag: str) -> str:
@@ -167,7 +134,7 @@ def _only_when_made(path: str, flag: str) -> str:
 
 def _plain(text: str) -> str:
     """Return Typer's text in our form: `--count: x is not a number`, `unexpected argument x`."""
-    from natsctl.cli.plain_values import EMPTY
+    from natsctl.cli.parameters import EMPTY
 
     if found := re.fullmatch(r"Invalid value for (?:('[^']*'(?: / '[^']*')*)|(\S+)): (.*)", text, re.DOTALL):
         name = (found[1] or found[2]).replace("'", "").split(" / ")[0].strip("[].")

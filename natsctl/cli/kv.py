@@ -12,7 +12,6 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec import UNSET, UnsetType, field, to_builtins
 
 from natsctl.api.errors import UsageError
@@ -32,6 +31,7 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.flags import Force, Json, Raw, session_of, wait_seconds
 from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import read_body
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.verbs import LazyModule, Verb
 from natsctl.client.buckets import KV
@@ -47,22 +47,18 @@ else:
     kv_buckets = LazyModule("natsctl.cli.kv_buckets")
 
 
-Key = Annotated[str, typer.Argument(metavar="KEY", help="the key", show_default=False)]
-Value = Annotated[
-    str | None, typer.Argument(metavar="VALUE", help="the value; without it, stdin is read", show_default=False)
-]
-Ttl = Annotated[str | None, typer.Option("--ttl", metavar="DURATION", help="remove the key after this time")]
+Key = Annotated[str, Argument(metavar="KEY", help="the key")]
+Value = Annotated[str | None, Argument(metavar="VALUE", help="the value; without it, stdin is read")]
+Ttl = Annotated[str | None, Option("--ttl", metavar="DURATION", help="remove the key after this time")]
 
 
-def put(ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
+def put(ctx: Context, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
     """Set a key."""
     body = _body(value)
     _write(session_of(ctx), bucket, key, json, lambda opened: opened.put(key, body), value)
 
 
-def create(
-    ctx: typer.Context, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False
-) -> None:
+def create(ctx: Context, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False) -> None:
     """Set a key that does not exist, or was deleted."""
     body, ttl_ns = _body(value), ttl_of(ttl)
     opened = _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns), value)
@@ -71,13 +67,13 @@ def create(
 
 
 def update(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
     key: Key,
     value: Value = None,
     revision: Annotated[
         int | None,
-        typer.Argument(metavar="REVISION", help="the revision that the key must be at", min=0, show_default=False),
+        Argument(metavar="REVISION", help="the revision that the key must be at", min=0),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -89,12 +85,10 @@ def update(
 
 
 def revert(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
     key: Key,
-    revision: Annotated[
-        int, typer.Argument(metavar="REVISION", help="the revision to go back to", min=1, show_default=False)
-    ],
+    revision: Annotated[int, Argument(metavar="REVISION", help="the revision to go back to", min=1)],
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -177,12 +171,12 @@ def _write(
 
 
 def get(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
     key: Key,
     revision: Annotated[
         int | None,
-        typer.Option("--revision", metavar="N", help="the value at this revision", min=1, show_default=False),
+        Option("--revision", metavar="N", help="the value at this revision", min=1),
     ] = None,
     raw: Raw = False,
     json: Json = False,
@@ -205,9 +199,9 @@ def get(
 
 
 def history(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="the key, or a filter such as db.*", show_default=False)],
+    key: Annotated[str, Argument(metavar="KEY", help="the key, or a filter such as db.*")],
     json: Json = False,
 ) -> None:
     """Show the history of a key, including deletions."""
@@ -228,24 +222,18 @@ def history(
     show_table(render_history(bucket, key, found))
 
 
-Count = Annotated[
-    int, typer.Option("--count", metavar="N", help="end after N entries, 0 for never", min=0, show_default=False)
-]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without changes")]
+Count = Annotated[int, Option("--count", metavar="N", help="end after N entries, 0 for never", min=0)]
+Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without changes")]
 
 
 def watch(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: BucketName = None,
-    keys: Annotated[
-        str, typer.Argument(metavar="FILTER", help="only these keys, such as db.* or db.>", show_default=False)
-    ] = ">",
-    history: Annotated[bool, typer.Option("--history", help="start with all kept values", show_default=False)] = False,
-    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="also show deletions")] = True,
-    updates: Annotated[bool, typer.Option("--updates", help="only new changes", show_default=False)] = False,
-    revision: Annotated[
-        int, typer.Option("--revision", metavar="N", help="start at this revision", min=0, show_default=False)
-    ] = 0,
+    keys: Annotated[str, Argument(metavar="FILTER", help="only these keys, such as db.* or db.>")] = ">",
+    history: Annotated[bool, Option("--history", help="start with all kept values")] = False,
+    deletes: Annotated[bool, Option("--deletes/--no-deletes", help="also show deletions")] = True,
+    updates: Annotated[bool, Option("--updates", help="only new changes")] = False,
+    revision: Annotated[int, Option("--revision", metavar="N", help="start at this revision", min=0)] = 0,
     count: Count = 0,
     wait: Wait = None,
     json: Json = False,

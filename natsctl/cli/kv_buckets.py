@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_length, plural
 from natsctl.cli import output
@@ -60,6 +58,7 @@ from natsctl.cli.flags import (
 )
 from natsctl.cli.kv import open_bucket, ttl_of
 from natsctl.cli.live import progress
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
 from natsctl.client.buckets import KV
@@ -133,7 +132,7 @@ FIELDS = {
 
 @flagged(KV_ADD)
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     bucket: TheBucket,
     if_not_exists: IfNotExists = False,
@@ -150,7 +149,7 @@ def add(
 
 @flagged(KV_EDIT)
 def edit(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     bucket: BucketName = None,
     unset_fields: Unset = None,
@@ -175,20 +174,18 @@ def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
         )
 
 
-def info(ctx: typer.Context, bucket: BucketName = None, json: Json = False) -> None:
+def info(ctx: Context, bucket: BucketName = None, json: Json = False) -> None:
     """Show a bucket's configuration and state."""
     show_bucket(KV, live_bucket(session_of(ctx), KV, bucket), json)
 
 
 def ls(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: BucketName = None,
-    keys: Annotated[
-        str | None, typer.Argument(metavar="FILTER", help="only these keys, such as db.* or db.>", show_default=False)
-    ] = None,
+    keys: Annotated[str | None, Argument(metavar="FILTER", help="only these keys, such as db.* or db.>")] = None,
     names: Names = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="a table of the keys", show_default=False)] = False,
-    values: Annotated[bool, typer.Option("--display-value", help="include values", show_default=False)] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="a table of the keys")] = False,
+    values: Annotated[bool, Option("--display-value", help="include values")] = False,
     json: Json = False,
 ) -> None:
     """List the buckets, or the keys of one.
@@ -239,20 +236,16 @@ def _show_none(bucket: str, pattern: str) -> None:
 
 Revision = Annotated[
     int | None,
-    typer.Option("--revision", metavar="N", help="only if the key is at this revision", min=1, show_default=False),
+    Option("--revision", metavar="N", help="only if the key is at this revision", min=1),
 ]
-WholeBucket = Annotated[
-    bool, typer.Option("--all", help="delete the bucket with every key, in place of KEY", show_default=False)
-]
-EveryKey = Annotated[
-    bool, typer.Option("--all", help="purge every key of the bucket, in place of KEY", show_default=False)
-]
+WholeBucket = Annotated[bool, Option("--all", help="delete the bucket with every key, in place of KEY")]
+EveryKey = Annotated[bool, Option("--all", help="purge every key of the bucket, in place of KEY")]
 
 
 def rm(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
-    key: Annotated[str | None, typer.Argument(metavar="KEY", help="the key", show_default=False)] = None,
+    key: Annotated[str | None, Argument(metavar="KEY", help="the key")] = None,
     whole: WholeBucket = False,
     revision: Revision = None,
     force: Force = False,
@@ -316,19 +309,15 @@ def _show_removed(bucket: Bucket, key: str, revision: int, done: str, json: bool
 
 
 def purge(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
     key: Annotated[
         str | None,
-        typer.Argument(metavar="KEY", help="the key, or a filter such as db.>", show_default=False),
+        Argument(metavar="KEY", help="the key, or a filter such as db.>"),
     ] = None,
     whole: EveryKey = False,
-    ttl: Annotated[
-        str | None, typer.Option("--ttl", metavar="DURATION", help="remove the marker after this time")
-    ] = None,
-    markers: Annotated[
-        bool, typer.Option("--markers", help="with a filter: leave a marker for each key too", show_default=False)
-    ] = False,
+    ttl: Annotated[str | None, Option("--ttl", metavar="DURATION", help="remove the marker after this time")] = None,
+    markers: Annotated[bool, Option("--markers", help="with a filter: leave a marker for each key too")] = False,
     revision: Revision = None,
     force: Force = False,
     missing_ok: MissingOk = False,
@@ -403,10 +392,10 @@ def _purge_many(
 
 
 def compact(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="also remove markers of deletions older than this")
+        str, Option("--older-than", metavar="DURATION", help="also remove markers of deletions older than this")
     ] = "30m",
     force: Force = False,
     json: Json = False,

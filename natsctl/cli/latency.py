@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, Progress, session_of, wait_seconds
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def latency(
-    ctx: typer.Context,
-    server_b: Annotated[str, typer.Option("--server-b", metavar="URL", help="the server to receive on")],
-    size: Annotated[str, typer.Option("--size", metavar="SIZE", help="size of each message [8]")] = "8",
-    rate: Annotated[int, typer.Option("--rate", metavar="N", help="messages per second", min=1)] = 1000,
-    duration: Annotated[str, typer.Option("--duration", metavar="DURATION", help="duration [5s]")] = "5s",
+    ctx: Context,
+    server_b: Annotated[str, Option("--server-b", metavar="URL", help="the server to receive on")],
+    size: Annotated[str, Option("--size", metavar="SIZE", help="size of each message [8]")] = "8",
+    rate: Annotated[int, Option("--rate", metavar="N", help="messages per second", min=1)] = 1000,
+    duration: Annotated[str, Option("--duration", metavar="DURATION", help="duration [5s]")] = "5s",
     histogram: Annotated[
-        str | None, typer.Option("--histogram", metavar="FILE", help="write the percentiles to this file, for plotting")
+        str | None, Option("--histogram", metavar="FILE", help="write the percentiles to this file, for plotting")
     ] = None,
     progress: Progress = True,
     json: Json = False,
@@ -85,8 +84,8 @@ def _write(path: str, report: LatencyReport) -> None:
 
 
 def rtt(
-    ctx: typer.Context,
-    iterations: Annotated[int, typer.Argument(metavar="ITERATIONS", help="number of round trips [5]", min=1)] = 5,
+    ctx: Context,
+    iterations: Annotated[int, Argument(metavar="ITERATIONS", help="number of round trips [5]", min=1)] = 5,
     json: Json = False,
 ) -> int:
     """Show the mean round trip to every address of this context's servers; exit 5 if none can be reached."""

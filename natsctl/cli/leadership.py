@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.units import plural
 from natsctl.cli import output
+from natsctl.cli.parameters import Option
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import suggesting
 from natsctl.client.leaders import Asset, Info, leader_of, peers_of, plan_spread
@@ -17,10 +16,8 @@ from natsctl.client.message import DryRunError
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
 
-Preferred = Annotated[
-    str, typer.Option("--preferred", metavar="SERVER", help="the server that should lead", show_default=False)
-]
-Wait = Annotated[str | None, typer.Option("--wait", metavar="DURATION", help="longest wait for a new leader [10s]")]
+Preferred = Annotated[str, Option("--preferred", metavar="SERVER", help="the server that should lead")]
+Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for a new leader [10s]")]
 
 
 def announce_step_down(before: Info) -> None:

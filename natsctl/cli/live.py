@@ -18,11 +18,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.output import console
+from natsctl.cli.parameters import Option
 from natsctl.cli.render.text import count, duration, safe
 
 if TYPE_CHECKING:
@@ -346,7 +345,7 @@ def amount(number: float, unit: str) -> str:
     return format_size(int(number)) if unit == BYTES else plural(round(number), unit.removesuffix("s"))
 
 
-Every = Annotated[str, typer.Option("--watch", metavar="DURATION", help="time between two refreshes")]
+Every = Annotated[str, Option("--watch", metavar="DURATION", help="time between two refreshes")]
 
 
 def plot_room(rounds: int) -> tuple[int, int]:

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec import UNSET, UnsetType, field, to_builtins
 
 from natsctl.api.errors import UsageError
@@ -64,6 +63,7 @@ from natsctl.cli.flags import (
 from natsctl.cli.kv import Count, Wait
 from natsctl.cli.live import progress as progressing
 from natsctl.cli.messaging.bodies import STDIN
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 from natsctl.client.asset_config import new_object_bucket, set_object_ttl
@@ -96,7 +96,7 @@ FIELDS = {"ttl": "max_age", "compress": "compression", "tags": "placement.tags",
 
 @flagged(OBJECT_ADD)
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     bucket: TheBucket,
     if_not_exists: IfNotExists = False,
@@ -111,7 +111,7 @@ def add(
 
 @flagged(OBJECT_EDIT)
 def edit(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     bucket: BucketName = None,
     unset_fields: Unset = None,
@@ -130,24 +130,22 @@ STDOUT = "-"
 SMALL_BYTES = 256 * 1024
 """Size of transfers below which no bar is drawn."""
 
-ObjectName = Annotated[str, typer.Argument(metavar="OBJECT", help="the object", show_default=False)]
+ObjectName = Annotated[str, Argument(metavar="OBJECT", help="the object")]
 
 
 def put(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
-    file: Annotated[
-        str | None, typer.Argument(metavar="FILE", help="the file; - or none for stdin", show_default=False)
-    ] = None,
-    name: Annotated[str, typer.Option("--name", metavar="NAME", help="name of the object [the file's name]")] = "",
-    description: Annotated[str, typer.Option("--description", metavar="TEXT", help="a description")] = "",
+    file: Annotated[str | None, Argument(metavar="FILE", help="the file; - or none for stdin")] = None,
+    name: Annotated[str, Option("--name", metavar="NAME", help="name of the object [the file's name]")] = "",
+    description: Annotated[str, Option("--description", metavar="TEXT", help="a description")] = "",
     header: Header = None,
     metadata: Annotated[
         list[str] | None,
-        typer.Option("--metadata", metavar="KEY=VALUE", help="attach a key and value", show_default=False),
+        Option("--metadata", metavar="KEY=VALUE", help="attach a key and value"),
     ] = None,
     chunk_size: Annotated[
-        str, typer.Option("--chunk-size", metavar="SIZE", help="size of the chunks that it is stored in")
+        str, Option("--chunk-size", metavar="SIZE", help="size of the chunks that it is stored in")
     ] = "128KiB",
     progress: Progress = True,
     force: Force = False,
@@ -226,12 +224,12 @@ def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool,
 
 
 def get(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
     name: ObjectName,
     target: Annotated[
         str | None,
-        typer.Option("--output", "-O", metavar="FILE", help="the file to write, - for stdout", show_default=False),
+        Option("--output", "-O", metavar="FILE", help="the file to write, - for stdout"),
     ] = None,
     progress: Progress = True,
     force: Force = False,
@@ -327,10 +325,10 @@ def show_object(found: StoredObject) -> None:
     show_page(render_object(found))
 
 
-OptionalObject = Annotated[str | None, typer.Argument(metavar="OBJECT", help="the object", show_default=False)]
+OptionalObject = Annotated[str | None, Argument(metavar="OBJECT", help="the object")]
 
 
-def info(ctx: typer.Context, bucket: BucketName = None, name: OptionalObject = None, json: Json = False) -> None:
+def info(ctx: Context, bucket: BucketName = None, name: OptionalObject = None, json: Json = False) -> None:
     """Show a bucket's configuration and state, or an object's metadata."""
     session = session_of(ctx)
     picked = pick_bucket(session, OBJECTS, bucket)
@@ -346,7 +344,7 @@ def info(ctx: typer.Context, bucket: BucketName = None, name: OptionalObject = N
         show_object(found)
 
 
-def ls(ctx: typer.Context, bucket: BucketName = None, names: Names = False, json: Json = False) -> None:
+def ls(ctx: Context, bucket: BucketName = None, names: Names = False, json: Json = False) -> None:
     """List the buckets, or the objects of one."""
     session = session_of(ctx)
     with suggesting_in_bucket(session):
@@ -375,12 +373,10 @@ def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> 
 
 
 def rm(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: TheBucket,
     name: OptionalObject = None,
-    whole: Annotated[
-        bool, typer.Option("--all", help="delete the bucket with every object, in place of OBJECT", show_default=False)
-    ] = False,
+    whole: Annotated[bool, Option("--all", help="delete the bucket with every object, in place of OBJECT")] = False,
     force: Force = False,
     missing_ok: MissingOk = False,
     json: Json = False,
@@ -441,7 +437,7 @@ def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool
         return None
 
 
-def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
+def seal(ctx: Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
     """Seal a bucket permanently: it can only be read."""
     session = session_of(ctx)
     check_consent(session, f"seal Bucket {bucket}", force)
@@ -459,10 +455,10 @@ def seal(ctx: typer.Context, bucket: TheBucket, force: Force = False, json: Json
 
 
 def watch(
-    ctx: typer.Context,
+    ctx: Context,
     bucket: BucketName = None,
-    deletes: Annotated[bool, typer.Option("--deletes/--no-deletes", help="also show deletions")] = True,
-    updates: Annotated[bool, typer.Option("--updates", help="only new changes", show_default=False)] = False,
+    deletes: Annotated[bool, Option("--deletes/--no-deletes", help="also show deletions")] = True,
+    updates: Annotated[bool, Option("--updates", help="only new changes")] = False,
     count: Count = 0,
     wait: Wait = None,
     json: Json = False,

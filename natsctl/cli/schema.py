@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, get_origin
 
 import msgspec
-import typer
 from msgspec import field
 
 from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
@@ -26,6 +25,7 @@ from natsctl.cli import output
 from natsctl.cli.commands import every_command
 from natsctl.cli.flags import Json, session_of
 from natsctl.cli.flags import Names as NamesFlag
+from natsctl.cli.parameters import Argument, Context, ExitError, Option
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import body_text, safe
 from natsctl.cli.verbs import Verb
@@ -310,9 +310,9 @@ _PLAIN: Final = {list: "An array; see the schema for its items.", dict: "An obje
 
 
 def ls(
-    match: Annotated[str, typer.Argument(metavar="MATCH", help="regular expression that the ids must match")] = "",
+    match: Annotated[str, Argument(metavar="MATCH", help="regular expression that the ids must match")] = "",
     commands: Annotated[
-        bool, typer.Option("--commands", help="only the output of -j, with the commands that print it")
+        bool, Option("--commands", help="only the output of -j, with the commands that print it")
     ] = False,
     names: NamesFlag = False,
     json: Json = False,
@@ -346,8 +346,8 @@ def _first_line(kind: Any) -> str:
 
 
 def info(
-    id: Annotated[str, typer.Argument(metavar="ID", help="the id, or its end such as stream_configuration")],
-    yaml: Annotated[bool, typer.Option("--yaml", help="as YAML")] = False,
+    id: Annotated[str, Argument(metavar="ID", help="the id, or its end such as stream_configuration")],
+    yaml: Annotated[bool, Option("--yaml", help="as YAML")] = False,
     json: Json = False,
 ) -> None:
     """Show the JSON schema of a kind of document; with `[]` behind the id, that of an array of them."""
@@ -365,9 +365,9 @@ MAX_BYTES = 64 * 1024 * 1024
 
 
 def validate(
-    id: Annotated[str, typer.Argument(metavar="ID", help="the id, or its end such as stream_configuration")],
-    file: Annotated[str, typer.Argument(metavar="FILE", help="the JSON document; - for stdin")],
-    strict: Annotated[bool, typer.Option("--strict", help="unknown keys are errors")] = False,
+    id: Annotated[str, Argument(metavar="ID", help="the id, or its end such as stream_configuration")],
+    file: Annotated[str, Argument(metavar="FILE", help="the JSON document; - for stdin")],
+    strict: Annotated[bool, Option("--strict", help="unknown keys are errors")] = False,
     json: Json = False,
 ) -> None:
     """Check a JSON document against a schema; ends with 1 with the path and the reason if it does not match."""
@@ -376,11 +376,11 @@ def validate(
 
 
 def request(
-    ctx: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to ask")],
-    body: Annotated[str, typer.Argument(metavar="BODY", help="the body of the request")] = "{}",
-    schema: Annotated[str, typer.Option("--schema", metavar="ID", help="schema of the answer [from its type]")] = "",
-    show: Annotated[bool, typer.Option("--show", help="also show the answer")] = False,
+    ctx: Context,
+    subject: Annotated[str, Argument(metavar="SUBJECT", help="the subject to ask")],
+    body: Annotated[str, Argument(metavar="BODY", help="the body of the request")] = "{}",
+    schema: Annotated[str, Option("--schema", metavar="ID", help="schema of the answer [from its type]")] = "",
+    show: Annotated[bool, Option("--show", help="also show the answer")] = False,
     json: Json = False,
 ) -> None:
     """Send a request and check the answer against the schema of its `type`, or that of --schema."""
@@ -415,7 +415,7 @@ def _show_verdict(verdict: Verdict, what: str, *, strict: bool, json: bool) -> N
     if verdict.unknown and not json:
         output.note(f"warning: unknown keys: {', '.join(safe(path) for path in verdict.unknown)}")
     if not verdict.valid:
-        raise typer.Exit(ExitCode.FAILED)
+        raise ExitError(ExitCode.FAILED)
 
 
 def _read(file: str) -> bytes:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 from msgspec import UNSET
 
 from natsctl.api.errors import UsageError
@@ -20,6 +19,7 @@ from natsctl.cli.flags import Header, Json, Names, Raw, session_of
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
 from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.messaging.request_reply import Answers
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
@@ -105,8 +105,8 @@ def _add_endpoint(section: Section, endpoint: Endpoint, done: EndpointStats | No
 
 
 def serve(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="the name of the service")],
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="the name of the service")],
     header: Header = None,
     json: Json = False,
 ) -> None:
@@ -136,12 +136,12 @@ def serve(
     session.run(work)
 
 
-MaybeService = Annotated[str, typer.Argument(metavar="SERVICE", help="the service", show_default=False)]
-Service = Annotated[str, typer.Argument(metavar="SERVICE", help="the service")]
-InstanceName = Annotated[str, typer.Argument(metavar="ID", help="only this instance", show_default=False)]
+MaybeService = Annotated[str, Argument(metavar="SERVICE", help="the service")]
+Service = Annotated[str, Argument(metavar="SERVICE", help="the service")]
+InstanceName = Annotated[str, Argument(metavar="ID", help="only this instance")]
 
 
-def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
+def ls(ctx: Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
     """List services, or the instances of one."""
     from natsctl.cli.output import show_table
     from natsctl.client.services import infos
@@ -159,11 +159,11 @@ def ls(ctx: typer.Context, service: MaybeService = "", names: Names = False, jso
 
 
 def info(
-    ctx: typer.Context,
+    ctx: Context,
     service: Service,
     instance: InstanceName = "",
     endpoint: Annotated[
-        str, typer.Option("--endpoint", "-e", metavar="REGEX", help="only endpoints whose name matches")
+        str, Option("--endpoint", "-e", metavar="REGEX", help="only endpoints whose name matches")
     ] = "",
     json: Json = False,
 ) -> None:
@@ -201,7 +201,7 @@ def _matcher(words: str) -> re.Pattern[str]:
         raise UsageError(f"--endpoint: {words!r} is not a regular expression: {failure}") from failure
 
 
-def stats(ctx: typer.Context, service: Service, instance: InstanceName = "", json: Json = False) -> None:
+def stats(ctx: Context, service: Service, instance: InstanceName = "", json: Json = False) -> None:
     """Show the number of requests to each endpoint of a service, and how long they took."""
     from natsctl.cli.output import show_table
     from natsctl.client import services
@@ -213,7 +213,7 @@ def stats(ctx: typer.Context, service: Service, instance: InstanceName = "", jso
         show_table(render_stats([said.value for said in found], service))
 
 
-def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> None:
+def ping(ctx: Context, service: MaybeService = "", json: Json = False) -> None:
     """Show which instances answer, the quickest first."""
     from natsctl.cli.output import show_table
     from natsctl.cli.render.measurements import fine
@@ -229,12 +229,12 @@ def ping(ctx: typer.Context, service: MaybeService = "", json: Json = False) -> 
 
 
 def request(
-    ctx: typer.Context,
+    ctx: Context,
     service: Service,
-    endpoint: Annotated[str, typer.Argument(metavar="ENDPOINT", help="the name of the endpoint")],
+    endpoint: Annotated[str, Argument(metavar="ENDPOINT", help="the name of the endpoint")],
     body: Body = None,
     header: Header = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="how many requests", min=1)] = 1,
+    count: Annotated[int, Option("--count", metavar="N", help="how many requests", min=1)] = 1,
     translate: Translate = "",
     templates: Templates = True,
     force_stdin: ForceStdin = False,

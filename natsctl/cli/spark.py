@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model, Size64, Time
 from natsctl.cli import output
 from natsctl.cli.flags import Conf, JavaPath, Json, flagged, session_of
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.verbs import Verb
 from natsctl.client.message import DryRunError
 
@@ -42,9 +41,7 @@ class SparkServer(Model, kw_only=True):
 @flagged()
 def doctor(
     java: JavaPath = "",
-    start: Annotated[
-        bool, typer.Option("--start", help="also start Spark and measure the time to its first answer")
-    ] = False,
+    start: Annotated[bool, Option("--start", help="also start Spark and measure the time to its first answer")] = False,
     json: Json = False,
 ) -> int:
     """Check what Spark needs on this machine: packages, Java, caches, memory; and say what to do.
@@ -69,9 +66,9 @@ def doctor(
 
 @flagged()
 def warm(
-    ctx: typer.Context,
+    ctx: Context,
     java: JavaPath = "",
-    force: Annotated[bool, typer.Option("--force", help="create it again if it exists", show_default=False)] = False,
+    force: Annotated[bool, Option("--force", help="create it again if it exists")] = False,
     json: Json = False,
 ) -> None:
     """Create an archive of the classes that Spark loads, which halves its start-up time.
@@ -114,14 +111,14 @@ class SparkNotRunningError(NatsctlError):
 
 @flagged()
 def start(
-    ctx: typer.Context,
+    ctx: Context,
     master: Annotated[
-        str, typer.Option("--master", metavar="URL", help="master URL: local[N], spark://host:7077")
+        str, Option("--master", metavar="URL", help="master URL: local[N], spark://host:7077")
     ] = "local[*]",
     java: JavaPath = "",
     conf: Conf = None,
     idle_stop: Annotated[
-        str, typer.Option("--idle-stop", metavar="DURATION", help="stop after this long without use; 0: never")
+        str, Option("--idle-stop", metavar="DURATION", help="stop after this long without use; 0: never")
     ] = "8h",
     json: Json = False,
 ) -> None:
@@ -147,7 +144,7 @@ def start(
 
 
 @flagged()
-def stop(ctx: typer.Context, json: Json = False) -> None:
+def stop(ctx: Context, json: Json = False) -> None:
     """Stop the Spark in the background, and its queries with it. Ends with 3 if none is running."""
     from natsctl.spark.session.connect import stop_server
 

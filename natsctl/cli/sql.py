@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
-import typer
-
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.flags import Json, Rounds, SparkFlags, Watch, flagged, session_of, watch_seconds
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.spark.sql_tables import tokens
 
 if TYPE_CHECKING:
@@ -299,29 +298,23 @@ class SparkQueries:
 
 @flagged()
 def sql(
-    ctx: typer.Context,
+    ctx: Context,
     spark: SparkFlags,
     query: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[QUERY]", help="the query, @FILE, or - for stdin; without it, a prompt", show_default=False
-        ),
+        Argument(metavar="[QUERY]", help="the query, @FILE, or - for stdin; without it, a prompt"),
     ] = None,
     backup: Annotated[
         Path | None,
-        typer.Option("--backup", metavar="PATH", help="tables are backups at or below this path", show_default=False),
+        Option("--backup", metavar="PATH", help="tables are backups at or below this path"),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", help="most rows; 0 for all [tables: 1000]", min=0, show_default=False),
+        Option("--limit", metavar="N", help="most rows; 0 for all [tables: 1000]", min=0),
     ] = None,
-    csv: Annotated[bool, typer.Option("--csv", help="show the rows as CSV", show_default=False)] = False,
-    explain: Annotated[
-        bool, typer.Option("--explain", help="show how the query would be answered", show_default=False)
-    ] = False,
-    use_spark: Annotated[
-        bool, typer.Option("--spark", help="use Spark even if the server alone can answer", show_default=False)
-    ] = False,
+    csv: Annotated[bool, Option("--csv", help="show the rows as CSV")] = False,
+    explain: Annotated[bool, Option("--explain", help="show how the query would be answered")] = False,
+    use_spark: Annotated[bool, Option("--spark", help="use Spark even if the server alone can answer")] = False,
     watch: Watch = None,
     rounds: Rounds = 0,
     json: Json = False,

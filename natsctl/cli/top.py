@@ -13,13 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.flags import Json, every_seconds, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe
 
@@ -31,30 +30,26 @@ if TYPE_CHECKING:
 
 
 def top(
-    ctx: typer.Context,
-    server: Annotated[
-        str, typer.Argument(metavar="SERVER", help="its name or id [the server of this connection]", show_default=False)
-    ] = "",
-    conns: Annotated[int, typer.Option("--conns", "-n", metavar="N", help="how many connections", min=1)] = 1024,
-    interval: Annotated[
-        str, typer.Option("--interval", "-d", metavar="DURATION", help="time between two views [1s]")
-    ] = "1s",
+    ctx: Context,
+    server: Annotated[str, Argument(metavar="SERVER", help="its name or id [the server of this connection]")] = "",
+    conns: Annotated[int, Option("--conns", "-n", metavar="N", help="how many connections", min=1)] = 1024,
+    interval: Annotated[str, Option("--interval", "-d", metavar="DURATION", help="time between two views [1s]")] = "1s",
     sort: Annotated[
-        str, typer.Option("--sort", metavar="FIELD", help="cid, subs, pending, msgs_to, bytes_from, idle, rtt … [cid]")
+        str, Option("--sort", metavar="FIELD", help="cid, subs, pending, msgs_to, bytes_from, idle, rtt … [cid]")
     ] = "cid",
-    lookup: Annotated[bool, typer.Option("--lookup", help="look up the names of clients' addresses")] = False,
+    lookup: Annotated[bool, Option("--lookup", help="look up the names of clients' addresses")] = False,
     out: Annotated[
         str | None,
-        typer.Option("--output", "-o", metavar="FILE", help="write one view to a file and end: .json, .csv, else text"),
+        Option("--output", "-o", metavar="FILE", help="write one view to a file and end: .json, .csv, else text"),
     ] = None,
     delimiter: Annotated[
-        str, typer.Option("--delimiter", metavar="CHAR", help="show delimited values with this separator")
+        str, Option("--delimiter", metavar="CHAR", help="show delimited values with this separator")
     ] = "",
-    raw: Annotated[bool, typer.Option("--raw", "-b", help="sizes and plain numbers")] = False,
+    raw: Annotated[bool, Option("--raw", "-b", help="sizes and plain numbers")] = False,
     max_refresh: Annotated[
-        int, typer.Option("--max-refresh", "-r", metavar="N", help="number of views [at a terminal unlimited, else 1]")
+        int, Option("--max-refresh", "-r", metavar="N", help="number of views [at a terminal unlimited, else 1]")
     ] = 0,
-    subs: Annotated[bool, typer.Option("--subs", help="show the subjects of subscriptions")] = False,
+    subs: Annotated[bool, Option("--subs", help="show the subjects of subscriptions")] = False,
     json: Json = False,
 ) -> None:
     """Show a server's activity and its connections, live; needs a user of the system account.

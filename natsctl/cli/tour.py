@@ -14,11 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
-import typer
-
 from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.flags import session_of
+from natsctl.cli.parameters import Context, Option
 
 
 class Step(NamedTuple):
@@ -364,9 +363,9 @@ def _server(folder: Path) -> Iterator[str]:
 
 
 def tour(
-    ctx: typer.Context,
+    ctx: Context,
     keep: Annotated[
-        Path | None, typer.Option("--keep", metavar="DIR", help="run in this folder and keep it, including the store")
+        Path | None, Option("--keep", metavar="DIR", help="run in this folder and keep it, including the store")
     ] = None,
 ) -> None:
     """Run the ORDERS scenario from start to end: each command line, then its real output.

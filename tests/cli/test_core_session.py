@@ -90,14 +90,14 @@ def test_the_data_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch
 def test_global_options_are_taken_out_wherever_they_stand() -> None:
     words = ["info", "-s", "h:1", "ORDERS", "--trace", "--timeout=3s", "-j"]
     given, left = take_out(words, {"-j": False})
-    assert left == ["info", "ORDERS", "-j"]
+    assert left.all == ["info", "ORDERS", "-j"]
     assert given == {"server": "h:1", "trace": True, "timeout": 3.0}
 
 
 def test_a_commands_own_flag_wins_and_its_value_is_never_a_flag() -> None:
     words = ["-s", "5", "--subject", "--trace", "--server=x"]
     given, left = take_out(words, {"-s": True, "--subject": True})
-    assert left == ["-s", "5", "--subject", "--trace"]
+    assert left.all == ["-s", "5", "--subject", "--trace"]
     assert given == {"server": "x"}
 
 
@@ -121,7 +121,8 @@ def test_flags_before_a_verb_are_the_verbs(words: str, sorted_words: str) -> Non
 
 
 def test_words_after_two_dashes_stay() -> None:
-    assert take_out(["a", "--", "--trace", "-j"], {}) == ({}, ["a", "--", "--trace", "-j"])
+    given, left = take_out(["a", "--", "--trace", "-j"], {})
+    assert (given, left.all, left.arguments) == ({}, ["a", "--", "--trace", "-j"], ["a", "--trace", "-j"])
     assert not wants_json(["pub", "a", "--", "-j"])
     assert wants_json(["str", "ls", "--json"])
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from natsctl.cli.commands import every_command
-from natsctl.cli.invocation import command_of
+from natsctl.cli.parameters import command_of
 
 Run = Callable[..., Any]
 
@@ -94,7 +94,7 @@ LEAVES = [(name, verb.function) for name, verb in every_command() if name not in
 
 def _words(name: str, function: Callable[..., Any], timeout: str = "500ms") -> list[str]:
     """The command with what it needs, made to end, to ask nothing, and to change nothing."""
-    parameters = command_of(function).params
+    parameters = command_of(function).by_typer.params
     valued = {spelling for one in parameters for spelling in one.opts if not getattr(one, "is_flag", False)}
     switches = {spelling for one in parameters for spelling in one.opts} - valued
     arguments = [one.metavar or "" for one in parameters if one.param_type_name == "argument"]

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from natsctl.cli.commands import COMMANDS
 from natsctl.cli.globals import GLOBAL_FLAGS
-from natsctl.cli.invocation import command_of
 from natsctl.cli.nouns import NOUNS, Noun
+from natsctl.cli.parameters import command_of
 from natsctl.cli.verbs import Verb
 
 FOLDERS = ("tests/cli", "tests/client", "tests/live")
@@ -112,7 +112,7 @@ NATS_SERVER_FLAGS = "server run"
 
 def parameters(verb: Verb) -> Sequence[Any]:
     """Return the arguments and flags of a command, or of a group that runs without a verb."""
-    return tuple(command_of(verb.function).params) if verb.function else ()
+    return tuple(command_of(verb.function).by_typer.params) if verb.function else ()
 
 
 def completion_of(noun: Noun) -> dict[str, Any]:

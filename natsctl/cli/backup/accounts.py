@@ -7,8 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
@@ -33,6 +31,7 @@ from natsctl.cli.backup.transfer_flags import (
 from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
 from natsctl.cli.flags import Force, Json, Progress, session_of
 from natsctl.cli.live import progress as shown
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import LazyModule, Verb
 from natsctl.client.backup.manifest import Document
@@ -53,7 +52,7 @@ else:
 Work = Callable[["RetryingManager", Callable[[float, float], None]], Awaitable["AccountOutcome"]]
 
 CriticalWarnings = Annotated[
-    bool, typer.Option("--critical-warnings", "-w", help="exit with 1 if anything differs from the backup")
+    bool, Option("--critical-warnings", "-w", help="exit with 1 if anything differs from the backup")
 ]
 
 
@@ -68,8 +67,8 @@ class ConfigurationBackup(Document):
 
 
 def backup_account(
-    ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder to make")],
+    ctx: Context,
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="folder to make")],
     check: Check = False,
     consumers: Consumers = True,
     parallel: Parallel = PARALLEL,
@@ -105,8 +104,8 @@ def backup_account(
 
 
 def restore_account(
-    ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder of an account backup")],
+    ctx: Context,
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="folder of an account backup")],
     on_existing: OnExisting = "fail",
     cluster: Cluster = "",
     tag: Tags = None,
@@ -198,9 +197,9 @@ SAVED = ("stream", "consumer", "account", "kv", "object")
 
 
 def backup(
-    ctx: typer.Context,
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="folder to make")],
-    data: Annotated[bool, typer.Option("--data", help="also save the messages, as stream_<STREAM>.tgz")] = False,
+    ctx: Context,
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="folder to make")],
+    data: Annotated[bool, Option("--data", help="also save the messages, as stream_<STREAM>.tgz")] = False,
     progress: Progress = True,
     json: Json = False,
 ) -> None:
@@ -242,11 +241,11 @@ def _begins(done: Transferred) -> str:
 
 
 def restore(
-    ctx: typer.Context,
-    folder: Annotated[str | None, typer.Argument(metavar="FOLDER", help="folder of natsctl backup")] = None,
-    file: Annotated[str | None, typer.Option("--file", metavar="FILE", help="only this file of the backup")] = None,
+    ctx: Context,
+    folder: Annotated[str | None, Argument(metavar="FOLDER", help="folder of natsctl backup")] = None,
+    file: Annotated[str | None, Option("--file", metavar="FILE", help="only this file of the backup")] = None,
     update_streams: Annotated[
-        bool, typer.Option("--update-streams", help="update existing streams to the saved configuration")
+        bool, Option("--update-streams", help="update existing streams to the saved configuration")
     ] = False,
     force: Force = False,
     json: Json = False,

@@ -6,8 +6,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.backup.selection import (
@@ -30,6 +28,7 @@ from natsctl.cli.backup.selection import (
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.flags import Json, Names, Progress, Raw, session_of
 from natsctl.cli.live import progress as shown
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.client.backup.discovery import Verdict
 from natsctl.client.backup.manifest import Document
 from natsctl.client.message import DryRunError
@@ -48,10 +47,8 @@ class Verdicts(Document):
 
 
 def ls(
-    folder: Annotated[
-        Path, typer.Argument(metavar="PATH", help="a folder, searched to any depth", show_default=False)
-    ] = Path(),
-    check: Annotated[bool, typer.Option("--check/--no-check", help="read the data to find damage")] = True,
+    folder: Annotated[Path, Argument(metavar="PATH", help="a folder, searched to any depth")] = Path(),
+    check: Annotated[bool, Option("--check/--no-check", help="read the data to find damage")] = True,
     names: Names = False,
     json: Json = False,
 ) -> int:
@@ -87,7 +84,7 @@ def inspect(
     path: Source,
     subjects: Annotated[
         int | None,
-        typer.Option("--subjects", metavar="N", help="subjects to list, 0 for all (20, with -j all)", min=0),
+        Option("--subjects", metavar="N", help="subjects to list, 0 for all (20, with -j all)", min=0),
     ] = None,
     progress: Progress = True,
     json: Json = False,
@@ -112,7 +109,7 @@ def inspect(
 
 def info(
     path: Source,
-    subjects: Annotated[bool, typer.Option("--subjects", help="also every subject with its messages")] = False,
+    subjects: Annotated[bool, Option("--subjects", help="also every subject with its messages")] = False,
     progress: Progress = True,
     json: Json = False,
 ) -> None:
@@ -147,7 +144,7 @@ def cat(
     since: Since = None,
     until: Until = None,
     seq: Sequences = "",
-    count: Annotated[int, typer.Option("--count", metavar="N", help="at most N", min=0, show_default=False)] = 0,
+    count: Annotated[int, Option("--count", metavar="N", help="at most N", min=0)] = 0,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -235,7 +232,7 @@ def verify(path: Top, progress: Progress = True, json: Json = False) -> int:
 
 
 def validate(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="the backup: a directory or a file")],
+    path: Annotated[Path, Argument(metavar="PATH", help="the backup: a directory or a file")],
     progress: Progress = True,
 ) -> None:
     """Check one stream backup and print a line with its numbers, or end with 1 where it is not whole.
@@ -286,19 +283,19 @@ def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
 
 LastPerSubject = Annotated[
     int | None,
-    typer.Option("--last-per-subject", metavar="N", help="the newest N of every subject", show_default=False),
+    Option("--last-per-subject", metavar="N", help="the newest N of every subject"),
 ]
 KvCompact = Annotated[
-    bool, typer.Option("--kv-compact", help="of a bucket the latest revision of each key, without removed keys")
+    bool, Option("--kv-compact", help="of a bucket the latest revision of each key, without removed keys")
 ]
-Renumber = Annotated[bool, typer.Option("--renumber", help="number the messages from 1, and drop all consumers")]
+Renumber = Annotated[bool, Option("--renumber", help="number the messages from 1, and drop all consumers")]
 
 
 def edit(
-    ctx: typer.Context,
+    ctx: Context,
     path: Source,
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
-    name: Annotated[str, typer.Option("--name", metavar="STREAM", help="another name", show_default=False)] = "",
+    target: Annotated[Path, Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
+    name: Annotated[str, Option("--name", metavar="STREAM", help="another name")] = "",
     subject: Subjects = None,
     exclude_subject: ExcludeSubjects = None,
     since: Since = None,
@@ -316,7 +313,7 @@ def edit(
     kv_compact: KvCompact = False,
     renumber: Renumber = False,
     archive: Annotated[
-        int, typer.Option("--archive", metavar="1|2", help="format to write: 1 can be read by servers before 2.15")
+        int, Option("--archive", metavar="1|2", help="format to write: 1 can be read by servers before 2.15")
     ] = 2,
     consumers: Consumers = True,
     force: ForceReplace = False,

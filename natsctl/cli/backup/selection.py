@@ -6,11 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_subject
 from natsctl.cli.flags import read_moment
+from natsctl.cli.parameters import Option
 
 if TYPE_CHECKING:
     from natsctl.client.backup.selection import MessageSelection
@@ -20,63 +19,51 @@ _END: Final = 1 << 63
 """A time in ns after that of any message."""
 Subjects = Annotated[
     list[str] | None,
-    typer.Option(
-        "--subject", metavar="SUBJECT", help="only messages on this subject; may have wildcards", show_default=False
-    ),
+    Option("--subject", metavar="SUBJECT", help="only messages on this subject; may have wildcards"),
 ]
 Since = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--since",
         metavar="TIME",
         help="only messages stored at this time or later, or this long ago",
-        show_default=False,
     ),
 ]
 Until = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--until",
         metavar="TIME",
         help="only messages stored at this time or earlier, or this long ago",
-        show_default=False,
     ),
 ]
 Sequences = Annotated[
     str,
-    typer.Option(
-        "--seq", metavar="N|FROM-TO", help="only messages with this sequence, or in this range", show_default=False
-    ),
+    Option("--seq", metavar="N|FROM-TO", help="only messages with this sequence, or in this range"),
 ]
 ExcludeSubjects = Annotated[
     list[str] | None,
-    typer.Option("--exclude-subject", metavar="SUBJECT", help="not on this subject", show_default=False),
+    Option("--exclude-subject", metavar="SUBJECT", help="not on this subject"),
 ]
-After = Annotated[str | None, typer.Option("--after", metavar="TIME", help="the same as --since", show_default=False)]
+After = Annotated[str | None, Option("--after", metavar="TIME", help="the same as --since")]
 Before = Annotated[
     str | None,
-    typer.Option("--before", metavar="TIME", help="stored before this time, or before so long ago", show_default=False),
+    Option("--before", metavar="TIME", help="stored before this time, or before so long ago"),
 ]
-FirstSeq = Annotated[
-    int | None, typer.Option("--first-seq", metavar="N", help="with this sequence or a higher one", show_default=False)
-]
-LastSeq = Annotated[
-    int | None, typer.Option("--last-seq", metavar="N", help="with this sequence or a lower one", show_default=False)
-]
+FirstSeq = Annotated[int | None, Option("--first-seq", metavar="N", help="with this sequence or a higher one")]
+LastSeq = Annotated[int | None, Option("--last-seq", metavar="N", help="with this sequence or a lower one")]
 Headers = Annotated[
     list[str] | None,
-    typer.Option("--header", metavar="NAME[:VALUE]", help="with this header", show_default=False),
+    Option("--header", metavar="NAME[:VALUE]", help="with this header"),
 ]
-ExcludeHeaders = Annotated[
-    list[str] | None, typer.Option("--exclude-header", metavar="NAME", help="without this header", show_default=False)
-]
+ExcludeHeaders = Annotated[list[str] | None, Option("--exclude-header", metavar="NAME", help="without this header")]
 Payloads = Annotated[
     list[str] | None,
-    typer.Option("--payload-match", metavar="REGEX", help="whose payload has a match", show_default=False),
+    Option("--payload-match", metavar="REGEX", help="whose payload has a match"),
 ]
 ExcludePayloads = Annotated[
     list[str] | None,
-    typer.Option("--exclude-payload-match", metavar="REGEX", help="whose payload has no match", show_default=False),
+    Option("--exclude-payload-match", metavar="REGEX", help="whose payload has no match"),
 ]
 
 

@@ -8,46 +8,39 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration, parse_size
 from natsctl.cli import output
 from natsctl.cli.live import progress
+from natsctl.cli.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from natsctl.client.backup.restore import OnExisting as Existing
     from natsctl.client.backup.transfer import Progress, Say
 
 
-Check = Annotated[bool, typer.Option("--check", help="make the server check its data first")]
-Consumers = Annotated[bool, typer.Option("--consumers/--no-consumers", help="include consumers")]
-ForceReplace = Annotated[bool, typer.Option("--force", "-f", "--yes", help="replace an existing backup")]
+Check = Annotated[bool, Option("--check", help="make the server check its data first")]
+Consumers = Annotated[bool, Option("--consumers/--no-consumers", help="include consumers")]
+ForceReplace = Annotated[bool, Option("--force", "-f", "--yes", help="replace an existing backup")]
 ChunkSize = Annotated[
     str | None,
-    typer.Option("--chunk-size", metavar="SIZE", help="size of the chunks that are sent", show_default=False),
+    Option("--chunk-size", metavar="SIZE", help="size of the chunks that are sent"),
 ]
 WindowSize = Annotated[
     str | None,
-    typer.Option("--window-size", metavar="SIZE", help="most bytes in flight", show_default=False),
+    Option("--window-size", metavar="SIZE", help="most bytes in flight"),
 ]
-IdleTimeout = Annotated[
-    str, typer.Option("--idle-timeout", metavar="DURATION", help="give up after this long without data")
-]
-Retries = Annotated[
-    int, typer.Option("--retries", metavar="N", help="retry this many times after an interruption", min=0)
-]
-Parallel = Annotated[int, typer.Option("--parallel", metavar="N", help="streams handled at once", min=1, max=64)]
-Cluster = Annotated[str, typer.Option("--cluster", metavar="NAME", help="place in this cluster", show_default=False)]
-Tags = Annotated[
-    list[str] | None, typer.Option("--tag", metavar="TAG", help="place on servers with this tag", show_default=False)
-]
-Replicas = Annotated[int, typer.Option("--replicas", metavar="N", help="number of copies", min=0, show_default=False)]
+IdleTimeout = Annotated[str, Option("--idle-timeout", metavar="DURATION", help="give up after this long without data")]
+Retries = Annotated[int, Option("--retries", metavar="N", help="retry this many times after an interruption", min=0)]
+Parallel = Annotated[int, Option("--parallel", metavar="N", help="streams handled at once", min=1, max=64)]
+Cluster = Annotated[str, Option("--cluster", metavar="NAME", help="place in this cluster")]
+Tags = Annotated[list[str] | None, Option("--tag", metavar="TAG", help="place on servers with this tag")]
+Replicas = Annotated[int, Option("--replicas", metavar="N", help="number of copies", min=0)]
 OnExisting = Annotated[
-    str, typer.Option("--on-existing", metavar="fail|skip|replace", help="what to do with a stream that exists")
+    str, Option("--on-existing", metavar="fail|skip|replace", help="what to do with a stream that exists")
 ]
-Source = Annotated[Path, typer.Argument(metavar="PATH", help="the backup: a directory or a file")]
-Top = Annotated[Path, typer.Argument(metavar="PATH", help="a backup, or a folder of backups")]
+Source = Annotated[Path, Argument(metavar="PATH", help="the backup: a directory or a file")]
+Top = Annotated[Path, Argument(metavar="PATH", help="a backup, or a folder of backups")]
 
 IDLE_TIMEOUT = "30s"
 RETRIES = 3

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
 from msgspec import field
 
 from natsctl.api.consumer import ConsumerInfo
@@ -28,6 +27,7 @@ from natsctl.cli.flags import (
     watch_seconds,
 )
 from natsctl.cli.live import Every, plot_room
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
@@ -68,14 +68,12 @@ class Removed(Model):
     missing: list[str]
 
 
-Figures = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
-Leaders = Annotated[
-    bool, typer.Option("--leaders", "-l", help="number of consumers that each server leads", show_default=False)
-]
+Figures = Annotated[bool, Option("--raw", "-r", help="plain numbers")]
+Leaders = Annotated[bool, Option("--leaders", "-l", help="number of consumers that each server leads")]
 
 
 def report(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     leaders: Leaders = False,
     raw: Figures = False,
@@ -169,7 +167,7 @@ def _led(found: Progress) -> list[tuple[str, str, int]]:
 
 
 def graph(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     every: Every = "1s",
@@ -201,17 +199,13 @@ def graph(
 
 
 def events(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N events", min=0)] = 0,
-    wait: Annotated[
-        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
-    ] = None,
-    short: Annotated[bool, typer.Option("--short", help="one line per event", show_default=False)] = False,
-    cloudevent: Annotated[
-        bool, typer.Option("--cloudevent", help="one CloudEvents 1.0 document per line", show_default=False)
-    ] = False,
+    count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
+    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
+    short: Annotated[bool, Option("--short", help="one line per event")] = False,
+    cloudevent: Annotated[bool, Option("--cloudevent", help="one CloudEvents 1.0 document per line")] = False,
     json: Json = False,
 ) -> None:
     """Show advisories and ack samples of one consumer as they arrive."""

@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.times import format_time, parse_time
@@ -16,6 +14,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.listing import list_consumers, live_consumer, show_info
 from natsctl.cli.flags import FORMS, ConsumerName, Force, Json, MissingOk, StreamName, read_moment, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import duration, safe, stamp, when
 from natsctl.cli.resolve import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.stream.remove import NoStreamMatchesError
@@ -31,12 +30,12 @@ DEFAULT_PAUSE = "1h"
 
 
 def pause(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     until: Annotated[
         str | None,
-        typer.Argument(metavar="UNTIL", help="a duration, or a time; without offset it is local", show_default=False),
+        Argument(metavar="UNTIL", help="a duration, or a time; without offset it is local"),
     ] = None,
     force: Force = False,
     json: Json = False,
@@ -61,7 +60,7 @@ def pause(
 
 
 def resume(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     force: Force = False,
@@ -118,12 +117,12 @@ PINNED = "pinned_client"
 
 
 def reset(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     sequence: Annotated[
         int,
-        typer.Option("--sequence", metavar="SEQ", help="stream sequence to deliver next", min=0, show_default=False),
+        Option("--sequence", metavar="SEQ", help="stream sequence to deliver next", min=0),
     ] = 0,
     force: Force = False,
     json: Json = False,
@@ -153,10 +152,10 @@ def reset(
 
 
 def unpin(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="the priority group", show_default=False)] = None,
+    group: Annotated[str | None, Argument(metavar="GROUP", help="the priority group")] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -201,11 +200,11 @@ Info = dict[str, Any]
 
 
 def rm(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumers: Annotated[
         list[str] | None,
-        typer.Argument(metavar="CONSUMER...", help="names, or patterns such as 'TMP_*'", show_default=False),
+        Argument(metavar="CONSUMER...", help="names, or patterns such as 'TMP_*'"),
     ] = None,
     force: Force = False,
     missing_ok: MissingOk = False,

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.subjects import is_valid_subject
@@ -62,6 +60,7 @@ from natsctl.cli.flags import (
     session_of,
     without_defaults,
 )
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import is_zero
@@ -308,7 +307,7 @@ def linear_backoff(steps: int, shortest_ns: int, longest_ns: int) -> list[int]:
 
 @flagged(CONSUMER_EDIT)
 def edit(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     edits: Edits,
     stream: StreamName = None,
@@ -427,12 +426,12 @@ def _create(session: Session, stream: str, wanted: Config) -> Answer[Any]:
         raise
 
 
-Ephemeral = Annotated[bool, typer.Option("--ephemeral", help="the server removes it when it is unused")]
+Ephemeral = Annotated[bool, Option("--ephemeral", help="the server removes it when it is unused")]
 
 
 @flagged(CONSUMER_ADD)
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
@@ -508,11 +507,11 @@ def _config_from_flags(session: Session, name: str | None, given: Given, ephemer
 
 @flagged(CONSUMER_COPY)
 def copy(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream of both consumers")],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the consumer whose configuration is copied")],
-    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="the consumer to create")],
+    stream: Annotated[str, Argument(metavar="STREAM", help="the stream of both consumers")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="the consumer whose configuration is copied")],
+    destination: Annotated[str, Argument(metavar="DESTINATION", help="the consumer to create")],
     ephemeral: Ephemeral = False,
     if_not_exists: IfNotExists = False,
     json: Json = False,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-import typer
 from msgspec import field
 
 from natsctl.api.model import Model
@@ -13,6 +12,7 @@ from natsctl.cli import output
 from natsctl.cli.consumer.listing import FILTERS, described, list_consumers, show_info
 from natsctl.cli.flags import ConsumerName, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
+from natsctl.cli.parameters import Context
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_consumer, pick_stream
 from natsctl.cli.verbs import Verb
@@ -36,7 +36,7 @@ class Balance(Model):
 
 
 def step_down(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     preferred: Preferred = "",
@@ -58,7 +58,7 @@ def step_down(
 
 @flagged(tuple(flag for flag in FILTERS if flag.name != "--api-level"))
 def balance(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: StreamName = None,
     wait: Wait = None,

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import (
@@ -30,6 +28,7 @@ from natsctl.cli.flags import (
     session_of,
 )
 from natsctl.cli.output import emit_name_pages
+from natsctl.cli.parameters import Context
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
@@ -88,7 +87,7 @@ def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: s
 
 
 def info(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     no_select: NoSelect = False,
@@ -100,7 +99,7 @@ def info(
 
 
 def state(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     no_select: NoSelect = False,
@@ -112,7 +111,7 @@ def state(
 
 
 def _show(
-    ctx: typer.Context,
+    ctx: Context,
     stream: str | None,
     consumer: str | None,
     no_select: bool,
@@ -132,7 +131,7 @@ def _show(
 
 
 def ls(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     names: Names = False,
     sort: Sort = None,
@@ -228,7 +227,7 @@ FILTERS = (
 
 @flagged(FILTERS)
 def find(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: StreamName = None,
     names: Names = False,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
 from msgspec import field
 
 from natsctl.api.errors import NothingReceivedError, UsageError
@@ -34,6 +33,7 @@ from natsctl.cli.flags import (
     wait_seconds,
 )
 from natsctl.cli.messaging.subscribe import STARTS
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
@@ -88,14 +88,12 @@ READING = (
 
 @flagged(READING)
 def next_message(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
-    batch: Annotated[
-        int | None, typer.Option("--batch", metavar="N", help="most messages per request [256]", min=1)
-    ] = None,
+    count: Annotated[int, Option("--count", metavar="N", help="how many messages", min=1)] = 1,
+    batch: Annotated[int | None, Option("--batch", metavar="N", help="most messages per request [256]", min=1)] = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -113,11 +111,11 @@ def next_message(
 
 @flagged(READING)
 def fetch(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    batch: Annotated[int, typer.Option("--batch", "--count", metavar="N", help="most messages", min=1)] = FETCHED,
+    batch: Annotated[int, Option("--batch", "--count", metavar="N", help="most messages", min=1)] = FETCHED,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
@@ -318,26 +316,22 @@ ORDERED = (
 
 @flagged(ORDERED)
 def sub(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
-    ack: Annotated[bool, typer.Option("--ack/--no-ack", help="acknowledge")] = True,
+    ack: Annotated[bool, Option("--ack/--no-ack", help="acknowledge")] = True,
     count: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--count", metavar="N", help="end after N messages, 0 for never [pull without --wait: 1, else 0]", min=0
         ),
     ] = None,
-    wait: Annotated[
-        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
-    ] = None,
+    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
     deliver_group: Annotated[
-        str, typer.Option("--deliver-group", metavar="NAME", help="the consumer's queue group, for compatibility")
+        str, Option("--deliver-group", metavar="NAME", help="the consumer's queue group, for compatibility")
     ] = "",
-    group: Annotated[
-        str, typer.Option("--group", metavar="NAME", help="priority group to read in", show_default=False)
-    ] = "",
+    group: Annotated[str, Option("--group", metavar="NAME", help="priority group to read in")] = "",
     raw: Raw = False,
     json: Json = False,
 ) -> None:

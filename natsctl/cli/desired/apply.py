@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
 from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
@@ -16,6 +15,7 @@ from natsctl.cli import output
 from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.flags import Json, Progress, flagged, session_of
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.results import Result, Summary
@@ -31,28 +31,25 @@ if TYPE_CHECKING:
     from natsctl.desired.plan import Plan
 
 
-Yes = Annotated[bool, typer.Option("--yes", "--force", help="remove and replace without asking", show_default=False)]
-Concurrency = Annotated[
-    int, typer.Option("--concurrency", metavar="N", help="changes carried out at once", min=1, max=256)
-]
+Yes = Annotated[bool, Option("--yes", "--force", help="remove and replace without asking")]
+Concurrency = Annotated[int, Option("--concurrency", metavar="N", help="changes carried out at once", min=1, max=256)]
 OnFailure = Annotated[
     str,
-    typer.Option(
+    Option(
         "--on-failure", metavar="continue|stop", help="whether to continue with what does not depend on a failed change"
     ),
 ]
 BackupFolder = Annotated[
     Path,
-    typer.Option(
+    Option(
         "--backup-folder",
         metavar="FOLDER",
         help="where --keep-backup leaves backups [the working directory]",
-        show_default=False,
     ),
 ]
 KeepBackup = Annotated[
     bool,
-    typer.Option("--keep-backup", help="leave a backup of each stream that is replaced", show_default=False),
+    Option("--keep-backup", help="leave a backup of each stream that is replaced"),
 ]
 
 BAR_FROM = 20
@@ -225,12 +222,12 @@ class Applied(Model, kw_only=True, omit_defaults=False):
 
 @flagged()
 def apply(
-    ctx: typer.Context,
+    ctx: Context,
     named: DocumentFlags,
     running: ApplyFlags,
     plan_file: Annotated[
         Path | None,
-        typer.Option("--plan", metavar="FILE", help="carry out a plan that was saved", show_default=False),
+        Option("--plan", metavar="FILE", help="carry out a plan that was saved"),
     ] = None,
     prune: Prune = False,
     allow_replace: AllowReplace = False,
@@ -301,16 +298,14 @@ def _content(path: Path) -> bytes:
 
 DestroyPrune = Annotated[
     bool,
-    typer.Option("--prune", help="also remove everything else that this owner's documents created", show_default=False),
+    Option("--prune", help="also remove everything else that this owner's documents created"),
 ]
-DestroyAdopt = Annotated[
-    bool, typer.Option("--adopt", help="also remove what belongs to another owner or to none", show_default=False)
-]
+DestroyAdopt = Annotated[bool, Option("--adopt", help="also remove what belongs to another owner or to none")]
 
 
 @flagged()
 def destroy(
-    ctx: typer.Context,
+    ctx: Context,
     named: DocumentFlags,
     running: ApplyFlags,
     prune: DestroyPrune = False,

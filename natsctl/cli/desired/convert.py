@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from natsctl.cli import output
 from natsctl.cli.desired.export import WriteFlags, write
 from natsctl.cli.desired.sources import DocumentFlags
 from natsctl.cli.flags import Json, flagged, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
@@ -24,19 +23,19 @@ _ANSWER = (
 
 @flagged()
 def terraform(
-    ctx: typer.Context,
+    ctx: Context,
     how: WriteFlags,
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH", help=".tf files, folders of them, states as JSON", show_default=False),
+        Argument(metavar="PATH", help=".tf files, folders of them, states as JSON"),
     ],
     variables: Annotated[
         list[str] | None,
-        typer.Option("--var", metavar="NAME=VALUE", help="the value of a variable", show_default=False),
+        Option("--var", metavar="NAME=VALUE", help="the value of a variable"),
     ] = None,
     variable_files: Annotated[
         list[str] | None,
-        typer.Option("--var-file", metavar="FILE", help="values of variables, .tfvars", show_default=False),
+        Option("--var-file", metavar="FILE", help="values of variables, .tfvars"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -56,7 +55,7 @@ def terraform(
 
 @flagged()
 def documents(
-    ctx: typer.Context,
+    ctx: Context,
     named: DocumentFlags,
     how: WriteFlags,
     json: Json = False,
@@ -67,7 +66,7 @@ def documents(
     _write(ctx, as_created(named.load()), how, json, noted=True)
 
 
-def _write(ctx: typer.Context, wanted: DocumentSet, how: WriteFlags, json: bool, *, noted: bool = False) -> None:
+def _write(ctx: Context, wanted: DocumentSet, how: WriteFlags, json: bool, *, noted: bool = False) -> None:
     from natsctl.cli.render.text import safe
     from natsctl.desired.export import Exporter
 

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, flagged, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -23,23 +22,20 @@ if TYPE_CHECKING:
 
 Format = Annotated[
     str,
-    typer.Option("--format", metavar="yaml|json", help="format [by the file's name, else yaml]", show_default=False),
+    Option("--format", metavar="yaml|json", help="format [by the file's name, else yaml]"),
 ]
 OutputPath = Annotated[
     str,
-    typer.Option(
+    Option(
         "--output",
         "-o",
         metavar="PATH",
         help="file (.yaml, .yml, .json) or folder, one file for each stream [stdout]",
-        show_default=False,
     ),
 ]
-Split = Annotated[bool, typer.Option("--split", help="one document for each asset, with its kind", show_default=False)]
-Replace = Annotated[bool, typer.Option("--force", help="replace existing files", show_default=False)]
-Full = Annotated[
-    bool, typer.Option("--full", help="write every field, including those that servers fill in", show_default=False)
-]
+Split = Annotated[bool, Option("--split", help="one document for each asset, with its kind")]
+Replace = Annotated[bool, Option("--force", help="replace existing files")]
+Full = Annotated[bool, Option("--full", help="write every field, including those that servers fill in")]
 
 
 class WriteFlags(NamedTuple):
@@ -168,19 +164,15 @@ MQTT = "$MQTT_"
 
 @flagged()
 def export(
-    ctx: typer.Context,
+    ctx: Context,
     how: WriteFlags,
     streams: Annotated[
         list[str] | None,
-        typer.Argument(metavar="STREAM", help="streams or buckets; * and ? match any characters", show_default=False),
+        Argument(metavar="STREAM", help="streams or buckets; * and ? match any characters"),
     ] = None,
-    ephemeral: Annotated[
-        bool, typer.Option("--ephemeral", help="also consumers without a durable name", show_default=False)
-    ] = False,
-    header: Annotated[
-        bool, typer.Option("--header/--no-header", help="name the server in a comment at the top")
-    ] = True,
-    time: Annotated[bool, typer.Option("--time", help="add the time to that comment", show_default=False)] = False,
+    ephemeral: Annotated[bool, Option("--ephemeral", help="also consumers without a durable name")] = False,
+    header: Annotated[bool, Option("--header/--no-header", help="name the server in a comment at the top")] = True,
+    time: Annotated[bool, Option("--time", help="add the time to that comment")] = False,
     json: Json = False,
 ) -> int:
     """Write the configuration of the account, or of these streams, as documents for natsctl apply.

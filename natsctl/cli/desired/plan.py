@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
-import typer
 from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
@@ -14,6 +13,7 @@ from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.flags import Json, flagged, session_of
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey
 from natsctl.desired.plan import Action, Change, Difference, Plan
@@ -31,35 +31,30 @@ T = TypeVar("T")
 
 Prune = Annotated[
     bool,
-    typer.Option(
-        "--prune", help="remove what this owner's documents created and no longer describe", show_default=False
-    ),
+    Option("--prune", help="remove what this owner's documents created and no longer describe"),
 ]
 AllowReplace = Annotated[
     bool,
-    typer.Option("--allow-replace", help="replace what cannot be changed in place", show_default=False),
+    Option("--allow-replace", help="replace what cannot be changed in place"),
 ]
 KeepMessages = Annotated[
     bool,
-    typer.Option("--keep-messages", help="keep the messages and consumers of replaced streams", show_default=False),
+    Option("--keep-messages", help="keep the messages and consumers of replaced streams"),
 ]
-Adopt = Annotated[
-    bool, typer.Option("--adopt", help="take over what belongs to another owner or to none", show_default=False)
-]
+Adopt = Annotated[bool, Option("--adopt", help="take over what belongs to another owner or to none")]
 
 
 DiffPrune = Annotated[
     bool,
-    typer.Option("--prune", help="also list what apply --prune would remove", show_default=False),
+    Option("--prune", help="also list what apply --prune would remove"),
 ]
 MaxRemovals = Annotated[
     int | None,
-    typer.Option(
+    Option(
         "--max-removals",
         metavar="N",
         min=0,
         help="do nothing if more assets than that would be removed [10, or a tenth of the account's]",
-        show_default=False,
     ),
 ]
 
@@ -120,7 +115,7 @@ def show_plan(plan: Plan) -> None:
 
 @flagged()
 def plan(
-    ctx: typer.Context,
+    ctx: Context,
     named: DocumentFlags,
     prune: Prune = False,
     allow_replace: AllowReplace = False,
@@ -128,9 +123,7 @@ def plan(
     adopt: Adopt = False,
     max_removals: MaxRemovals = None,
     allow_empty: AllowEmpty = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="save the plan, for apply", show_default=False)
-    ] = None,
+    out: Annotated[Path | None, Option("--out", "-o", metavar="FILE", help="save the plan, for apply")] = None,
     json: Json = False,
 ) -> int:
     """Show what apply would do, in order, and change nothing; exit status 10 if there is anything to do.
@@ -179,7 +172,7 @@ def _save(made: Plan, path: Path, json: bool) -> None:
 
 @flagged()
 def diff(
-    ctx: typer.Context,
+    ctx: Context,
     named: DocumentFlags,
     prune: DiffPrune = False,
     allow_empty: AllowEmpty = False,

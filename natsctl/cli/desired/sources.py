@@ -7,12 +7,11 @@ import re
 from collections.abc import Sequence
 from typing import Annotated, NamedTuple
 
-import typer
-
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
 from natsctl.cli import output
 from natsctl.cli.flags import Json, flagged
+from natsctl.cli.parameters import Argument, Option
 from natsctl.desired.assets import DocumentSet, Fault
 
 
@@ -68,26 +67,22 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PATH", help="documents: files, folders, globs; - for stdin", show_default=False),
+    Argument(metavar="PATH", help="documents: files, folders, globs; - for stdin"),
 ]
 Files = Annotated[
     list[str] | None,
-    typer.Option("--file", "-f", metavar="PATH", help="documents, as PATH; may be repeated", show_default=False),
+    Option("--file", "-f", metavar="PATH", help="documents, as PATH; may be repeated"),
 ]
 Owner = Annotated[
     str,
-    typer.Option("--owner", metavar="NAME", help="owner of the assets [owner: of the documents]", show_default=False),
+    Option("--owner", metavar="NAME", help="owner of the assets [owner: of the documents]"),
 ]
 Variables = Annotated[
     list[str] | None,
-    typer.Option(
-        "--var", metavar="NAME=VALUE", help="a value for ${NAME}; wins over the environment", show_default=False
-    ),
+    Option("--var", metavar="NAME=VALUE", help="a value for ${NAME}; wins over the environment"),
 ]
 
-AllowEmpty = Annotated[
-    bool, typer.Option("--allow-empty", help="accept documents that describe nothing", show_default=False)
-]
+AllowEmpty = Annotated[bool, Option("--allow-empty", help="accept documents that describe nothing")]
 
 
 class DocumentFlags(NamedTuple):

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec import field
 
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model, Time
 from natsctl.cli import output
 from natsctl.cli.globals import Dash
+from natsctl.cli.parameters import Argument, Option
 from natsctl.cli.render.message import Received, render_headers
 from natsctl.cli.render.text import body_text
 
@@ -51,27 +51,21 @@ STDIN = "-"
 SILENT_S = 2.0
 """Seconds without input after which a reminder is printed that a body is being read."""
 
-Subject = Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject")]
-Body = Annotated[
-    str | None, typer.Argument(metavar="BODY", help="the body; without it, stdin is read", show_default=False)
-]
+Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
+Body = Annotated[str | None, Argument(metavar="BODY", help="the body; without it, stdin is read")]
 Templates = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--templates/--no-templates",
         help="execute templates in subject and body: {{Count}}, {{Time}}, {{TimeStamp}}, {{Unix}}, {{UnixNano}}, "
         "{{ID}}, {{Random 1 9}}; those in headers always are",
     ),
 ]
-ForceStdin = Annotated[bool, typer.Option("--force-stdin", help="read stdin where BODY is not given")]
-SendOn = Annotated[
-    str, typer.Option("--send-on", metavar="eof|newline", help="stdin is one body, or each line of it [eof]")
-]
+ForceStdin = Annotated[bool, Option("--force-stdin", help="read stdin where BODY is not given")]
+SendOn = Annotated[str, Option("--send-on", metavar="eof|newline", help="stdin is one body, or each line of it [eof]")]
 Translate = Annotated[
     str,
-    typer.Option(
-        "--translate", metavar="COMMAND", help="filter each body through this command; {{Subject}} is expanded"
-    ),
+    Option("--translate", metavar="COMMAND", help="filter each body through this command; {{Subject}} is expanded"),
 ]
 
 

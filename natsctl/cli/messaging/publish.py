@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
@@ -48,6 +46,7 @@ from natsctl.cli.messaging.bodies import (
     read_headers,
     reads_stdin,
 )
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.text import safe
 from natsctl.client.messaging.messages import Outgoing, stream_headers
@@ -228,18 +227,18 @@ class Publishing:
 
 @flagged(FLAGS)
 def publish(
-    ctx: typer.Context,
+    ctx: Context,
     subject: Subject,
     given: Given,
     body: Body = None,
-    reply: Annotated[str, typer.Option("--reply", metavar="SUBJECT", help="subject for replies")] = "",
+    reply: Annotated[str, Option("--reply", metavar="SUBJECT", help="subject for replies")] = "",
     header: Header = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="how many messages", min=1)] = 1,
-    sleep: Annotated[str | None, typer.Option("--sleep", metavar="DURATION", help="pause between messages")] = None,
+    count: Annotated[int, Option("--count", metavar="N", help="how many messages", min=1)] = 1,
+    sleep: Annotated[str | None, Option("--sleep", metavar="DURATION", help="pause between messages")] = None,
     jitter: Annotated[
-        str | None, typer.Option("--jitter", metavar="DURATION", help="add a random time up to this to each pause")
+        str | None, Option("--jitter", metavar="DURATION", help="add a random time up to this to each pause")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="do not report what was published")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="do not report what was published")] = False,
     templates: Templates = True,
     force_stdin: ForceStdin = False,
     send_on: SendOn = "eof",

@@ -6,8 +6,6 @@ import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Duration, Model
 from natsctl.cli import output
@@ -30,6 +28,7 @@ from natsctl.cli.messaging.bodies import (
     shown_body,
 )
 from natsctl.cli.messaging.publish import BodySource
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
 from natsctl.cli.render.text import safe
 from natsctl.client.messaging.messages import Outgoing
@@ -53,21 +52,21 @@ class Response(Message, kw_only=True):
 
 
 def request(
-    ctx: typer.Context,
+    ctx: Context,
     subject: Subject,
     body: Body = None,
     header: Header = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="how many requests", min=1)] = 1,
+    count: Annotated[int, Option("--count", metavar="N", help="how many requests", min=1)] = 1,
     replies: Annotated[
-        int, typer.Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)
+        int, Option("--replies", metavar="N", help="replies to wait for; 0: until none arrive", min=0)
     ] = 1,
     reply_timeout: Annotated[
-        str | None, typer.Option("--reply-timeout", metavar="DURATION", help="longest wait between replies [300ms]")
+        str | None, Option("--reply-timeout", metavar="DURATION", help="longest wait between replies [300ms]")
     ] = None,
-    wait_for_empty: Annotated[bool, typer.Option("--wait-for-empty", help="end at an empty reply")] = False,
+    wait_for_empty: Annotated[bool, Option("--wait-for-empty", help="end at an empty reply")] = False,
     fail_on_header: Annotated[
         list[str] | None,
-        typer.Option("--fail-on-header", metavar="KEY[:VALUE]", help="a reply with this header is a failure (exit 1)"),
+        Option("--fail-on-header", metavar="KEY[:VALUE]", help="a reply with this header is a failure (exit 1)"),
     ] = None,
     translate: Translate = "",
     templates: Templates = True,
@@ -75,7 +74,7 @@ def request(
     send_on: SendOn = "eof",
     raw: Raw = False,
     json: Json = False,
-    wait: Annotated[bool, typer.Option("--wait", "-w", hidden=True)] = False,
+    wait: Annotated[bool, Option("--wait", "-w", hidden=True)] = False,
 ) -> None:
     """Send a request and show the reply; no responder is a failure (exit 5), as is a service's error (exit 1)."""
     check_target(subject)
@@ -158,25 +157,25 @@ QUEUE = "NATS-RPLY-22"
 
 
 def reply(
-    ctx: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to listen on, wildcards allowed")],
-    body: Annotated[str | None, typer.Argument(metavar="BODY", help="the answer; without it, an echo")] = None,
-    echo: Annotated[bool, typer.Option("--echo", help="answer with the request's body and headers")] = False,
+    ctx: Context,
+    subject: Annotated[str, Argument(metavar="SUBJECT", help="the subject to listen on, wildcards allowed")],
+    body: Annotated[str | None, Argument(metavar="BODY", help="the answer; without it, an echo")] = None,
+    echo: Annotated[bool, Option("--echo", help="answer with the request's body and headers")] = False,
     command: Annotated[
         str,
-        typer.Option(
+        Option(
             "--command",
             metavar="COMMAND",
             help="answer with the output of this; {{1}} is a token of the subject from 0, {{.Request}} the body; "
             "also in NATS_REQUEST_SUBJECT and NATS_REQUEST_BODY",
         ),
     ] = "",
-    queue: Annotated[str, typer.Option("--queue", "-q", metavar="GROUP", help=f"queue group [{QUEUE}]")] = QUEUE,
+    queue: Annotated[str, Option("--queue", "-q", metavar="GROUP", help=f"queue group [{QUEUE}]")] = QUEUE,
     sleep: Annotated[
-        str | None, typer.Option("--sleep", metavar="DURATION", help="wait a random time up to this before each answer")
+        str | None, Option("--sleep", metavar="DURATION", help="wait a random time up to this before each answer")
     ] = None,
     header: Header = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N requests", min=0)] = 0,
+    count: Annotated[int, Option("--count", metavar="N", help="end after N requests", min=0)] = 0,
     templates: Templates = True,
     json: Json = False,
 ) -> None:
@@ -282,11 +281,11 @@ class Traced(Model, kw_only=True):
 
 
 def trace(
-    ctx: typer.Context,
-    subject: Annotated[str, typer.Argument(metavar="SUBJECT", help="the subject to publish to")],
-    payload: Annotated[str | None, typer.Argument(metavar="PAYLOAD", help="the body")] = None,
-    deliver: Annotated[bool, typer.Option("--deliver", help="also deliver the message")] = False,
-    stamped: Annotated[bool, typer.Option("--timestamp", "-T", help="show times, since the message arrived")] = False,
+    ctx: Context,
+    subject: Annotated[str, Argument(metavar="SUBJECT", help="the subject to publish to")],
+    payload: Annotated[str | None, Argument(metavar="PAYLOAD", help="the body")] = None,
+    deliver: Annotated[bool, Option("--deliver", help="also deliver the message")] = False,
+    stamped: Annotated[bool, Option("--timestamp", "-T", help="show times, since the message arrived")] = False,
     header: Header = None,
     json: Json = False,
 ) -> None:

@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import matches
@@ -34,6 +32,7 @@ from natsctl.cli.flags import (
 )
 from natsctl.cli.live import drawing
 from natsctl.cli.messaging.receive import ListenOptions, follow
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, safe
@@ -169,15 +168,11 @@ class SubscribeFlags:
 
 @flagged(FLAGS)
 def subscribe(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    subjects: Annotated[
-        list[str] | None, typer.Argument(metavar="SUBJECT...", help="subjects, wildcards allowed")
-    ] = None,
-    count: Annotated[int, typer.Option("--count", metavar="N", help="end after N messages", min=0)] = 0,
-    wait: Annotated[
-        str | None, typer.Option("--wait", metavar="DURATION", help="end after this long without any")
-    ] = None,
+    subjects: Annotated[list[str] | None, Argument(metavar="SUBJECT...", help="subjects, wildcards allowed")] = None,
+    count: Annotated[int, Option("--count", metavar="N", help="end after N messages", min=0)] = 0,
+    wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote
 
-import typer
-
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, SparkFlags, flagged, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.resolve import did_you_mean
 
 if TYPE_CHECKING:
@@ -23,9 +22,7 @@ if TYPE_CHECKING:
 
 Pipeline = Annotated[
     str,
-    typer.Argument(
-        metavar="PIPELINE", help="folder or name of the pipeline [the one in this folder]", show_default=False
-    ),
+    Argument(metavar="PIPELINE", help="folder or name of the pipeline [the one in this folder]"),
 ]
 
 
@@ -75,11 +72,9 @@ def take_context(session: Session, project: Project) -> None:
 
 
 def init(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="folder to create; its last part is the pipeline's name")],
-    stream: Annotated[
-        str, typer.Option("--stream", metavar="STREAM", help="the stream that the example reads")
-    ] = "ORDERS",
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="folder to create; its last part is the pipeline's name")],
+    stream: Annotated[str, Option("--stream", metavar="STREAM", help="the stream that the example reads")] = "ORDERS",
     json: Json = False,
 ) -> None:
     """Create the folder of a pipeline, with an example from a stream into a table and another stream."""
@@ -113,7 +108,7 @@ def init(
 
 
 @flagged()
-def validate(ctx: typer.Context, spark: SparkFlags, pipeline: Pipeline = "", json: Json = False) -> int:
+def validate(ctx: Context, spark: SparkFlags, pipeline: Pipeline = "", json: Json = False) -> int:
     """Check a pipeline without running it: its files, the streams they name, and every flow.
 
     Ends with 2 where anything is wrong; each fault is reported with its file and line.

@@ -13,13 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
-import typer
-
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, named
 from natsctl.cli.flags import Force, Json, SparkFlags, every_seconds, flagged, session_of
 from natsctl.cli.globals import GLOBAL_FLAGS
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, note_pipeline, take_context
 
 if TYPE_CHECKING:
@@ -33,36 +32,30 @@ if TYPE_CHECKING:
 
 @flagged()
 def run(
-    ctx: typer.Context,
+    ctx: Context,
     spark: SparkFlags,
     pipeline: Pipeline = "",
-    once: Annotated[
-        bool, typer.Option("--once", help="run one update, ignoring the interval of natsctl.yml", show_default=False)
-    ] = False,
+    once: Annotated[bool, Option("--once", help="run one update, ignoring the interval of natsctl.yml")] = False,
     interval: Annotated[
         str,
-        typer.Option(
+        Option(
             "--interval",
             metavar="DURATION",
             help="update at this interval until it is stopped [from natsctl.yml]",
-            show_default=False,
         ),
     ] = "",
     full_refresh: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--full-refresh",
             metavar="TABLE",
             help="clear this table and rebuild it from the beginning",
-            show_default=False,
         ),
     ] = None,
-    full_refresh_all: Annotated[
-        bool, typer.Option("--full-refresh-all", help="clear all tables and rebuild them", show_default=False)
-    ] = False,
+    full_refresh_all: Annotated[bool, Option("--full-refresh-all", help="clear all tables and rebuild them")] = False,
     detach: Annotated[
         bool,
-        typer.Option("--detach", "-d", help="run in the background until natsctl pipeline stop", show_default=False),
+        Option("--detach", "-d", help="run in the background until natsctl pipeline stop"),
     ] = False,
     force: Force = False,
     json: Json = False,
@@ -315,9 +308,7 @@ def _spark_words(spark: SparkFlags) -> list[str]:
 
 def stop(
     pipeline: Pipeline = "",
-    force: Annotated[
-        bool, typer.Option("--force", "-f", help="kill it if it does not stop", show_default=False)
-    ] = False,
+    force: Annotated[bool, Option("--force", "-f", help="kill it if it does not stop")] = False,
     json: Json = False,
 ) -> None:
     """Stop a pipeline's run; the next one continues from there."""

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, Names, Rounds, Watch, session_of, watch_seconds
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipelines, take_context
 
 if TYPE_CHECKING:
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
 
 
 def status(
-    ctx: typer.Context,
+    ctx: Context,
     pipeline: Pipeline = "",
     checkpoint: Annotated[
         str,
-        typer.Option("--checkpoint", metavar="DIR", help="the checkpoint of any streaming query", show_default=False),
+        Option("--checkpoint", metavar="DIR", help="the checkpoint of any streaming query"),
     ] = "",
     watch: Watch = None,
     rounds: Rounds = 0,
@@ -206,7 +205,7 @@ def ls(names: Names = False, json: Json = False) -> None:
 
 def logs(
     pipeline: Pipeline = "",
-    lines: Annotated[int, typer.Option("--lines", "-n", metavar="N", help="the last N; 0 for all", min=0)] = 100,
+    lines: Annotated[int, Option("--lines", "-n", metavar="N", help="the last N; 0 for all", min=0)] = 100,
     json: Json = False,
 ) -> None:
     """Show the events of the last detached run."""

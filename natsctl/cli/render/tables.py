@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
-import typer
-
 from natsctl.api.errors import UsageError
 from natsctl.cli.output import table_style
+from natsctl.cli.parameters import Option
 from natsctl.cli.render.text import folded, length, safe
 
 if TYPE_CHECKING:
@@ -43,13 +42,11 @@ T = TypeVar("T")
 
 Columns = Annotated[
     str | None,
-    typer.Option("--columns", metavar="NAME[,NAME]", help="show these columns, in this order", show_default=False),
+    Option("--columns", metavar="NAME[,NAME]", help="show these columns, in this order"),
 ]
-Wide = Annotated[bool, typer.Option("--wide", help="all columns", show_default=False)]
-Sort = Annotated[
-    str | None, typer.Option("--sort", metavar="COLUMN", help="sort the rows by this column", show_default=False)
-]
-Reverse = Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order", show_default=False)]
+Wide = Annotated[bool, Option("--wide", help="all columns")]
+Sort = Annotated[str | None, Option("--sort", metavar="COLUMN", help="sort the rows by this column")]
+Reverse = Annotated[bool, Option("--reverse", "-R", help="reverse the order")]
 
 
 class Table:

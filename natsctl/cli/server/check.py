@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli import output
@@ -27,6 +26,7 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
+from natsctl.cli.parameters import Context, ExitError, Option
 from natsctl.cli.verbs import Verb
 from natsctl.client.checks import Check
 
@@ -208,7 +208,7 @@ class CheckResult(msgspec.Struct):
 Work = Callable[["Manager", "Check", dict[str, Any]], Awaitable[None]]
 
 
-def run_check(ctx: typer.Context, given: Given, json: bool, check: Check, work: Work) -> None:
+def run_check(ctx: Context, given: Given, json: bool, check: Check, work: Work) -> None:
     """Run the check and exit with its status; a failed request is critical, a bad flag a usage error."""
     session = session_of(ctx)
     limits = limits_of(given, check.suite)
@@ -257,7 +257,7 @@ def end_check(given: Given, json: bool, check: Check) -> None:
             console().print(part)
     else:
         output.emit(_text(chosen, check, given))
-    raise typer.Exit(0 if chosen == "prometheus" else int(check.status))
+    raise ExitError(0 if chosen == "prometheus" else int(check.status))
 
 
 def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str:
@@ -289,11 +289,11 @@ def _replace(path: Path, text: str) -> None:
         raise UsageError(f"--outfile: {path}: {failure.strerror}") from failure
 
 
-Stream = Annotated[str, typer.Option("--stream", metavar="STREAM", help="the stream", show_default=False)]
+Stream = Annotated[str, Option("--stream", metavar="STREAM", help="the stream")]
 
 
 @flagged((*STREAM, *OUT))
-def stream(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
+def stream(ctx: Context, given: Given, stream: Stream, json: Json = False) -> None:
     """Check a stream: messages, subjects, replicas, mirror and sources.
 
     Thresholds may also be set in the stream's metadata, as io.nats.monitor.msgs-warn and so on.
@@ -312,10 +312,10 @@ def stream(ctx: typer.Context, given: Given, stream: Stream, json: Json = False)
 
 @flagged((*CONSUMER, *OUT))
 def consumer(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: Stream,
-    consumer: Annotated[str, typer.Option("--consumer", metavar="CONSUMER", help="the consumer", show_default=False)],
+    consumer: Annotated[str, Option("--consumer", metavar="CONSUMER", help="the consumer")],
     json: Json = False,
 ) -> None:
     """Check a consumer: its backlog, and when it was last used.
@@ -336,7 +336,7 @@ def consumer(
 
 
 @flagged((*MESSAGE, *OUT))
-def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False) -> None:
+def message(ctx: Context, given: Given, stream: Stream, json: Json = False) -> None:
     """Check the newest message of a stream or of a subject: its age and body."""
     from natsctl.client.checks import check_message
 
@@ -345,7 +345,7 @@ def message(ctx: typer.Context, given: Given, stream: Stream, json: Json = False
 
 
 @flagged((*JETSTREAM, *OUT))
-def jetstream(ctx: typer.Context, given: Given, json: Json = False) -> None:
+def jetstream(ctx: Context, given: Given, json: Json = False) -> None:
     """Check the account's use of its JetStream limits, and the replicas of its streams."""
     from natsctl.client.checks import check_jetstream
 
@@ -354,9 +354,9 @@ def jetstream(ctx: typer.Context, given: Given, json: Json = False) -> None:
 
 @flagged((*KV, *OUT))
 def kv(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    bucket: Annotated[str, typer.Option("--bucket", metavar="BUCKET", help="the bucket", show_default=False)],
+    bucket: Annotated[str, Option("--bucket", metavar="BUCKET", help="the bucket")],
     json: Json = False,
 ) -> None:
     """Check a key-value bucket: that it exists, the number of its values, a key."""
@@ -367,7 +367,7 @@ def kv(
 
 
 @flagged((*CONNECTION, *OUT))
-def connection(ctx: typer.Context, given: Given, json: Json = False) -> None:
+def connection(ctx: Context, given: Given, json: Json = False) -> None:
     """Check that the server accepts connections, and how quickly it answers."""
     from natsctl.client.checks import check_connection
 
@@ -383,7 +383,7 @@ def connection(ctx: typer.Context, given: Given, json: Json = False) -> None:
 
 
 @flagged((*SERVER, *OUT))
-def server(ctx: typer.Context, given: Given, json: Json = False) -> None:
+def server(ctx: Context, given: Given, json: Json = False) -> None:
     """Check a server: uptime, load, certificates, and what is required of it."""
     from natsctl.client.checks import check_server
 
@@ -392,11 +392,9 @@ def server(ctx: typer.Context, given: Given, json: Json = False) -> None:
 
 @flagged((*META, *OUT))
 def meta(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    expect: Annotated[
-        int, typer.Option("--expect", metavar="N", help="expected number of servers", show_default=False)
-    ],
+    expect: Annotated[int, Option("--expect", metavar="N", help="expected number of servers")],
     json: Json = False,
 ) -> None:
     """Check the meta group of a JetStream cluster."""
@@ -410,11 +408,9 @@ def meta(
 
 @flagged((*REQUEST, *OUT))
 def request(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    subject: Annotated[
-        str, typer.Option("--subject", metavar="SUBJECT", help="the subject to ask", show_default=False)
-    ],
+    subject: Annotated[str, Option("--subject", metavar="SUBJECT", help="the subject to ask")],
     json: Json = False,
 ) -> None:
     """Check that a service answers a request, how quickly, and with what."""
@@ -425,9 +421,9 @@ def request(
 
 @flagged((*CREDENTIAL, *OUT))
 def credential(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    file: Annotated[str, typer.Option("--credential", metavar="FILE", help="the credentials", show_default=False)],
+    file: Annotated[str, Option("--credential", metavar="FILE", help="the credentials")],
     json: Json = False,
 ) -> None:
     """Check how long a credentials file is still valid, without a server."""

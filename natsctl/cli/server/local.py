@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed
 from natsctl.cli.flags import Force, Json, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.server.storage import RefusedStream
 
 
-def run(ctx: typer.Context) -> None:
+def run() -> int:
     """Run a JetStream server until it is stopped; takes the flags of nats-server, see `natsctl server run -h`."""
     from natsctl.cli.server.provisioned import serve
 
-    raise typer.Exit(serve(ctx.args))
+    return serve(())
 
 
 class Mapped(msgspec.Struct):
@@ -52,14 +52,12 @@ _SIGNS = string.ascii_letters + string.digits + "-_%@&^#"
 
 
 def mappings(
-    ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the subjects that are mapped", show_default=False)],
-    destination: Annotated[
-        str, typer.Argument(metavar="DEST", help="the subjects that they become", show_default=False)
-    ],
+    ctx: Context,
+    source: Annotated[str, Argument(metavar="SOURCE", help="the subjects that are mapped")],
+    destination: Annotated[str, Argument(metavar="DEST", help="the subjects that they become")],
     subjects: Annotated[
         list[str] | None,
-        typer.Argument(metavar="SUBJECT", help="subjects to test the mapping with", show_default=False),
+        Argument(metavar="SUBJECT", help="subjects to test the mapping with"),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -109,17 +107,13 @@ def _try_on(mapping: object) -> None:
 
 
 def passwd(
-    ctx: typer.Context,
+    ctx: Context,
     password: Annotated[
         str | None,
-        typer.Option(
-            "--pass", "-p", metavar="PASSWORD", help="the password; - for stdin (PASSWORD)", show_default=False
-        ),
+        Option("--pass", "-p", metavar="PASSWORD", help="the password; - for stdin (PASSWORD)"),
     ] = None,
-    cost: Annotated[int, typer.Option("--cost", "-c", metavar="N", help="work factor of bcrypt", min=4, max=31)] = 11,
-    generate: Annotated[
-        bool, typer.Option("--generate", "-g", help="generate a password and show it", show_default=False)
-    ] = False,
+    cost: Annotated[int, Option("--cost", "-c", metavar="N", help="work factor of bcrypt", min=4, max=31)] = 11,
+    generate: Annotated[bool, Option("--generate", "-g", help="generate a password and show it")] = False,
     json: Json = False,
 ) -> None:
     """Show the bcrypt hash of a password, for a server's configuration; asks no server."""
@@ -144,7 +138,7 @@ def passwd(
         output.emit(hashed)
 
 
-def _password(ctx: typer.Context, given: str | None) -> str:
+def _password(ctx: Context, given: str | None) -> str:
     if given == "-":
         import sys
 
@@ -177,20 +171,16 @@ class Refused(msgspec.Struct):
 
 
 def repair(
-    ctx: typer.Context,
-    folder: Annotated[
-        Path, typer.Argument(metavar="STORE_DIR", help="storage folder of the stopped server", show_default=False)
-    ],
+    ctx: Context,
+    folder: Annotated[Path, Argument(metavar="STORE_DIR", help="storage folder of the stopped server")],
     streams: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="STREAM", help="refused streams to repair; without any, they are shown", show_default=False
-        ),
+        Argument(metavar="STREAM", help="refused streams to repair; without any, they are shown"),
     ] = None,
-    account: Annotated[str, typer.Option("--account", metavar="NAME", help="the account of the streams")] = "$G",
+    account: Annotated[str, Option("--account", metavar="NAME", help="the account of the streams")] = "$G",
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="JSON configuration to use where it is lost", show_default=False),
+        Option("--config", metavar="FILE", help="JSON configuration to use where it is lost"),
     ] = None,
     force: Force = False,
     json: Json = False,

@@ -6,7 +6,6 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
 from natsctl.api.units import parse_length, plural
@@ -27,6 +26,7 @@ from natsctl.cli.flags import (
     session_of,
 )
 from natsctl.cli.leadership import announce_leader, announce_step_down
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 from natsctl.client.system.cluster import Member
@@ -53,11 +53,9 @@ _KINDS = ("client", "leafnode")
 
 @flagged((*_CONNECTIONS, *_PACE))
 def balance(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    spread: Annotated[
-        str, typer.Argument(metavar="DURATION", help="spread the moves over this time", show_default=False)
-    ] = "0s",
+    spread: Annotated[str, Argument(metavar="DURATION", help="spread the moves over this time")] = "0s",
     force: Force = False,
     progress: Progress = True,
     json: Json = False,
@@ -141,7 +139,7 @@ _PLACEMENT = (
 
 
 @flagged(_PLACEMENT)
-def step_down(ctx: typer.Context, given: Given, force: Force = False, json: Json = False) -> None:
+def step_down(ctx: Context, given: Given, force: Force = False, json: Json = False) -> None:
     """Make the leader of JetStream's cluster step down, and wait for a new one."""
     from natsctl.client.system import cluster as system_cluster
 
@@ -158,8 +156,8 @@ def step_down(ctx: typer.Context, given: Given, force: Force = False, json: Json
 
 
 def peer_remove(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="SERVER", help="the server, by name or peer id", show_default=False)],
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="SERVER", help="the server, by name or peer id")],
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -187,10 +185,10 @@ def peer_remove(
 
 
 def rescue(
-    ctx: typer.Context,
+    ctx: Context,
     quorum: Annotated[
         int | None,
-        typer.Option("--quorum", metavar="N", help="number of servers that form a quorum", min=1, show_default=False),
+        Option("--quorum", metavar="N", help="number of servers that form a quorum", min=1),
     ] = None,
     force: Force = False,
     json: Json = False,

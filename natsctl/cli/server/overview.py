@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.api.units import plural
@@ -16,6 +15,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal
 from natsctl.cli.flags import TEXT, WORDS, Flag, Force, Given, Json, Names, Rounds, every_seconds, flagged, session_of
 from natsctl.cli.live import Every, plot_room
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import duration, safe
 from natsctl.cli.verbs import Verb
@@ -34,11 +34,9 @@ SCOPE = (
     Flag("--tags", WORDS, "tags", "only servers that have all these tags", aliases=("--tag",)),
 )
 
-Expect = Annotated[
-    int, typer.Argument(metavar="EXPECT", help="number of servers that must answer", min=0, show_default=False)
-]
-Top = Annotated[int, typer.Option("--top", metavar="N", help="only the first N rows", min=0)]
-ServerName = Annotated[str, typer.Argument(metavar="SERVER", help="the server, by name or id", show_default=False)]
+Expect = Annotated[int, Argument(metavar="EXPECT", help="number of servers that must answer", min=0)]
+Top = Annotated[int, Option("--top", metavar="N", help="only the first N rows", min=0)]
+ServerName = Annotated[str, Argument(metavar="SERVER", help="the server, by name or id")]
 
 
 def scope_of(given: Given, expect: int = 0) -> Scope:
@@ -107,7 +105,7 @@ class Success(msgspec.Struct):
 
 @flagged(SCOPE)
 def ls(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     expect: Expect = 0,
     sort: Sort = None,
@@ -138,10 +136,10 @@ def ls(
 
 @flagged(SCOPE)
 def ping(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     expect: Expect = 0,
-    show_id: bool = typer.Option(False, "--id", help="also the servers' ids", show_default=False),
+    show_id: Annotated[bool, Option("--id", help="also the servers' ids")] = False,
     json: Json = False,
 ) -> None:
     """Show how quickly each server answers; fail if they are fewer than EXPECT."""
@@ -176,7 +174,7 @@ def suggesting_server() -> Iterator[None]:
         raise
 
 
-def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> None:
+def info(ctx: Context, server: ServerName = "", json: Json = False) -> None:
     """Show a server by name or id, else the one connected to."""
     from natsctl.client.system.system_account import System
 
@@ -191,7 +189,7 @@ def info(ctx: typer.Context, server: ServerName = "", json: Json = False) -> Non
     show_page(render_server(answer))
 
 
-def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
+def reload(ctx: Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
     """Reload a server's configuration file."""
     from natsctl.client.system.system_account import System
 
@@ -205,11 +203,9 @@ def reload(ctx: typer.Context, server: ServerName = "", force: Force = False, js
 
 
 def graph(
-    ctx: typer.Context,
+    ctx: Context,
     server: ServerName = "",
-    jetstream: Annotated[
-        bool, typer.Option("--jetstream", "-j", help="show JetStream instead", show_default=False)
-    ] = False,
+    jetstream: Annotated[bool, Option("--jetstream", "-j", help="show JetStream instead")] = False,
     every: Every = "1s",
     rounds: Rounds = 0,
 ) -> None:
@@ -272,7 +268,7 @@ def _figures(varz: dict[str, object], jetstream: bool) -> tuple[float, ...]:
     return number("cpu"), number("mem"), number("connections"), number("in_msgs") + number("out_msgs")
 
 
-Account = Annotated[str, typer.Argument(metavar="ACCOUNT", help="the account's name", show_default=False)]
+Account = Annotated[str, Argument(metavar="ACCOUNT", help="the account's name")]
 
 
 class AccountNotFoundError(NatsctlError):
@@ -282,9 +278,9 @@ class AccountNotFoundError(NatsctlError):
 
 
 def account_info(
-    ctx: typer.Context,
+    ctx: Context,
     account: Account,
-    host: Annotated[str, typer.Option("--host", metavar="SERVER", help="the server to ask", show_default=False)] = "",
+    host: Annotated[str, Option("--host", metavar="SERVER", help="the server to ask")] = "",
     json: Json = False,
 ) -> None:
     """Show an account: limits, imports and exports."""
@@ -317,7 +313,7 @@ def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
     return AccountNotFoundError(f"there is no account {account}", hint=hint)
 
 
-def account_purge(ctx: typer.Context, account: Account, force: Force = False, json: Json = False) -> None:
+def account_purge(ctx: Context, account: Account, force: Force = False, json: Json = False) -> None:
     """Remove every stream and consumer that JetStream holds for an account."""
     from natsctl.client.system.cluster import purge_account
     from natsctl.client.system.reports import details

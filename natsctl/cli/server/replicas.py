@@ -10,11 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-import typer
-
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, session_of
+from natsctl.cli.parameters import Context, Option
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -23,25 +22,23 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Replica")
 
-Stream = Annotated[str, typer.Option("--stream", metavar="STREAM", help="only this stream", show_default=False)]
-Consumer = Annotated[str, typer.Option("--consumer", metavar="NAME", help="only this consumer", show_default=False)]
-RaftGroup = Annotated[str, typer.Option("--raft-group", metavar="GROUP", help="only this group", show_default=False)]
-Health = Annotated[bool, typer.Option("--health", help="also ask each server whether its copy is healthy")]
-Expected = Annotated[
-    int, typer.Option("--expected", metavar="N", help="how many servers should answer", min=0, show_default=False)
-]
-Unsynced = Annotated[bool, typer.Option("--unsynced", help="only copies that differ, by how much from the leader's")]
+Stream = Annotated[str, Option("--stream", metavar="STREAM", help="only this stream")]
+Consumer = Annotated[str, Option("--consumer", metavar="NAME", help="only this consumer")]
+RaftGroup = Annotated[str, Option("--raft-group", metavar="GROUP", help="only this group")]
+Health = Annotated[bool, Option("--health", help="also ask each server whether its copy is healthy")]
+Expected = Annotated[int, Option("--expected", metavar="N", help="how many servers should answer", min=0)]
+Unsynced = Annotated[bool, Option("--unsynced", help="only copies that differ, by how much from the leader's")]
 Stdin = Annotated[
-    bool, typer.Option("--stdin", help="read answers from stdin, as natsctl server request jetstream prints them")
+    bool, Option("--stdin", help="read answers from stdin, as natsctl server request jetstream prints them")
 ]
 ReadTimeout = Annotated[
-    int, typer.Option("--read-timeout", metavar="SECONDS", help="how long to wait for the servers", min=1)
+    int, Option("--read-timeout", metavar="SECONDS", help="how long to wait for the servers", min=1)
 ]
-Csv = Annotated[bool, typer.Option("--csv", help="print comma-separated values")]
+Csv = Annotated[bool, Option("--csv", help="print comma-separated values")]
 
 
 def stream_check(
-    ctx: typer.Context,
+    ctx: Context,
     stream: Stream = "",
     raft_group: RaftGroup = "",
     health: Health = False,
@@ -75,7 +72,7 @@ def stream_check(
 
 
 def consumer_check(
-    ctx: typer.Context,
+    ctx: Context,
     stream: Stream = "",
     consumer: Consumer = "",
     raft_group: RaftGroup = "",

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
-import typer
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import plural
@@ -28,6 +27,7 @@ from natsctl.cli.flags import (
     session_of,
     watch_seconds,
 )
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.server.overview import (
     SCOPE,
@@ -249,12 +249,12 @@ ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
 
 
 @flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE))
-def connections(ctx: typer.Context, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
+def connections(ctx: Context, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
     """Show connections, those with most subscriptions first."""
     _connections(ctx, given, view, expect, top_rows)
 
 
-def _connections(ctx: typer.Context, given: Given, view: View, expect: int, most: int) -> None:
+def _connections(ctx: Context, given: Given, view: View, expect: int, most: int) -> None:
     from natsctl.client.system.system_account import System
 
     session = session_of(ctx)
@@ -292,12 +292,10 @@ def connection_report(answers: Answers, given: Given, view: View, most: int) -> 
 
 @flagged(SCOPE)
 def accounts(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     view: View,
-    account: Annotated[
-        str, typer.Argument(metavar="ACCOUNT", help="the connections of this account", show_default=False)
-    ] = "",
+    account: Annotated[str, Argument(metavar="ACCOUNT", help="the connections of this account")] = "",
     expect: Expect = 0,
     top_rows: Top = 1000,
 ) -> None:
@@ -334,7 +332,7 @@ _GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"
 
 
 @flagged((*_LEAFNODES, *SCOPE))
-def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
+def leafnodes(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show leaf node connections."""
     from natsctl.cli.render.server_reports import LEAFNODES
     from natsctl.client.system.reports import listed
@@ -344,7 +342,7 @@ def leafnodes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) 
 
 
 @flagged(SCOPE)
-def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
+def routes(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the routes within clusters."""
     from natsctl.cli.render.server_reports import ROUTES
     from natsctl.client.system.reports import listed
@@ -354,7 +352,7 @@ def routes(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> 
 
 
 @flagged((*_GATEWAYS, *SCOPE))
-def gateways(ctx: typer.Context, given: Given, view: View, expect: Expect = 0) -> None:
+def gateways(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the gateways between clusters."""
     from natsctl.cli.render.server_reports import GATEWAYS
     from natsctl.client.system.reports import gateways as rows
@@ -372,7 +370,7 @@ class _Asked(NamedTuple):
     scope: Scope
 
 
-def _report_links(ctx: typer.Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
+def _report_links(ctx: Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
     from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.system_account import System
 
@@ -409,7 +407,7 @@ _JETSTREAM_FLAGS = (Flag("--account", TEXT, "account", "the use of this account"
 
 @flagged(SCOPE)
 def cpu(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     expect: Expect = 0,
     reverse: Reverse = False,
@@ -423,7 +421,7 @@ def cpu(
 
 @flagged(SCOPE)
 def mem(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     expect: Expect = 0,
     reverse: Reverse = False,
@@ -435,7 +433,7 @@ def mem(
     _use(ctx, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
-def _use(ctx: typer.Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
+def _use(ctx: Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
     from natsctl.cli.render.server_reports import render_use
     from natsctl.client.system.system_account import System
 
@@ -459,7 +457,7 @@ def _memory(value: float) -> str:
 
 @flagged((*HEALTH, *SCOPE))
 def health(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     expect: Expect = 0,
     reverse: Reverse = False,
@@ -493,12 +491,12 @@ def health(
 
 @flagged((*_JETSTREAM_FLAGS, *SCOPE))
 def jetstream(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     view: View,
     expect: Expect = 0,
     leaders: Annotated[
-        bool, typer.Option("--leaders", "-l", help="also how many streams and consumers each server leads")
+        bool, Option("--leaders", "-l", help="also how many streams and consumers each server leads")
     ] = False,
 ) -> None:
     """Show what JetStream holds on each server, and the members of its cluster."""
@@ -529,11 +527,11 @@ def jetstream(
 
 @flagged(SCOPE)
 def downgrade(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    level: Annotated[int, typer.Argument(metavar="LEVEL", help="the JetStream API level to go back to", min=0)],
+    level: Annotated[int, Argument(metavar="LEVEL", help="the JetStream API level to go back to", min=0)],
     every: Annotated[
-        bool, typer.Option("--all", help="also the consumers of such streams that need no higher level themselves")
+        bool, Option("--all", help="also the consumers of such streams that need no higher level themselves")
     ] = False,
     json: Json = False,
 ) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import typer
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli import output
@@ -28,6 +27,7 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
+from natsctl.cli.parameters import Argument, Context
 from natsctl.cli.render.text import safe
 from natsctl.cli.server.overview import SCOPE, Expect, Server, require_all, scope_of, suggesting_server
 from natsctl.cli.server.report import HEALTH, STATES, place_state
@@ -121,14 +121,14 @@ def _asking(what: str, help: str) -> Callable[..., None]:
     """Return the command that requests `what` from every server."""
 
     @flagged((*KINDS[what], *SCOPE))
-    def ask(ctx: typer.Context, given: Given, expect: Expect = 0, json: Json = False) -> None:
+    def ask(ctx: Context, given: Given, expect: Expect = 0, json: Json = False) -> None:
         _ask(ctx, what, given, expect)
 
     ask.__doc__ = help
     return ask
 
 
-def _ask(ctx: typer.Context, what: str, given: Given, expect: int) -> None:
+def _ask(ctx: Context, what: str, given: Given, expect: int) -> None:
     """Show what every server answers to `what`, a line each.
 
     Raises UnreachableError, or NatsctlError if one refuses.
@@ -171,10 +171,10 @@ variables = _asking("VARZ", "Show configuration and statistics of each server.")
 
 @flagged((*KINDS["GATEWAYZ"], *SCOPE))
 def gateways(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     expect: Expect = 0,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="as --filter-name", show_default=False)] = "",
+    name: Annotated[str, Argument(metavar="NAME", help="as --filter-name")] = "",
     json: Json = False,
 ) -> None:
     """Show the gateways of each server."""
@@ -182,9 +182,9 @@ def gateways(
 
 
 def kick(
-    ctx: typer.Context,
-    client: Annotated[int, typer.Argument(metavar="CID", help="the connection's number", show_default=False)],
-    server: Annotated[str, typer.Argument(metavar="SERVER", help="its server, by name or id", show_default=False)],
+    ctx: Context,
+    client: Annotated[int, Argument(metavar="CID", help="the connection's number")],
+    server: Annotated[str, Argument(metavar="SERVER", help="its server, by name or id")],
     json: Json = False,
 ) -> None:
     """Disconnect a client or leaf node."""
@@ -206,10 +206,10 @@ _PROFILE = (
 
 @flagged((*_PROFILE, *SCOPE))
 def profile(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    profile: Annotated[str, typer.Argument(metavar="PROFILE", help=", ".join(PROFILES), show_default=False)],
-    folder: Annotated[str, typer.Argument(metavar="DIR", help="folder to write it to", show_default=False)] = ".",
+    profile: Annotated[str, Argument(metavar="PROFILE", help=", ".join(PROFILES))],
+    folder: Annotated[str, Argument(metavar="DIR", help="folder to write it to")] = ".",
     json: Json = False,
 ) -> None:
     """Profile servers, and write one file for each; natsctl's own server has no profiles."""

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
-import typer
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.flags import Given, Json, Rounds, every_seconds, flagged, session_of, wait_seconds
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.tables import Column, Reverse, Sort
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import top
@@ -29,9 +29,7 @@ class Activity(msgspec.Struct):
     rows: list[dict[str, Any]]
 
 
-Number = Annotated[
-    int, typer.Option("--number", "-n", "--top", metavar="N", help="only the first N rows", min=0, show_default=False)
-]
+Number = Annotated[int, Option("--number", "-n", "--top", metavar="N", help="only the first N rows", min=0)]
 
 
 class Looks(NamedTuple):
@@ -39,7 +37,7 @@ class Looks(NamedTuple):
 
     sort: Sort = None
     reverse: Reverse = False
-    every: Annotated[str, typer.Option("--every", metavar="DURATION", help="time between two refreshes")] = "2s"
+    every: Annotated[str, Option("--every", metavar="DURATION", help="time between two refreshes")] = "2s"
     rounds: Rounds = 0
     json: Json = False
 
@@ -69,12 +67,10 @@ def show_rows(
 
 @flagged()
 def requests(
-    ctx: typer.Context,
+    ctx: Context,
     looks: Looks,
-    account: Annotated[
-        str, typer.Option("--account", metavar="REGEX", help="only accounts that this matches", show_default=False)
-    ] = "",
-    rate: Annotated[str, typer.Option("--rate", metavar="DURATION", help="time over which rates are taken")] = "1m",
+    account: Annotated[str, Option("--account", metavar="REGEX", help="only accounts that this matches")] = "",
+    rate: Annotated[str, Option("--rate", metavar="DURATION", help="time over which rates are taken")] = "1m",
     number: Number = 10,
 ) -> None:
     """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
@@ -97,7 +93,7 @@ def requests(
 
 
 @flagged(SCOPE)
-def servers(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
+def servers(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch servers: connections, load and throughput."""
     from natsctl.cli.render.server_reports import WATCHED_SERVERS
 
@@ -105,7 +101,7 @@ def servers(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) 
 
 
 @flagged(SCOPE)
-def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
+def jetstream(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch JetStream on each server: storage and API requests."""
     from natsctl.cli.render.server_reports import WATCHED_JETSTREAM
 
@@ -117,7 +113,7 @@ def jetstream(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0
     show_rows("JetStream", WATCHED_JETSTREAM, look, looks, "ha-assets", number)
 
 
-def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
+def _servers(ctx: Context, given: Given) -> Callable[[], list[Row]]:
     from natsctl.client.system.system_account import System
     from natsctl.client.system.top import Rates, server_rows
 
@@ -131,7 +127,7 @@ def _servers(ctx: typer.Context, given: Given) -> Callable[[], list[Row]]:
 
 
 @flagged(SCOPE)
-def accounts(ctx: typer.Context, given: Given, looks: Looks, number: Number = 0) -> None:
+def accounts(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections and throughput."""
     from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS
     from natsctl.client.system.reports import account_totals

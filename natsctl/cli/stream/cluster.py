@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from msgspec import field
 
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
@@ -14,6 +13,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import All, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
 from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import count
 from natsctl.cli.resolve import did_you_mean, pick_stream, suggesting
 from natsctl.cli.stream.list import FIND, find_streams
@@ -42,7 +42,7 @@ class Balance(Model):
 
 
 def step_down(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     preferred: Preferred = "",
     wait: Wait = None,
@@ -65,7 +65,7 @@ def step_down(
 
 @flagged(tuple(flag for flag in FIND if flag.name != "--api-level"))
 def balance(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     all_streams: All = False,
     wait: Wait = None,
@@ -85,14 +85,12 @@ def balance(
         output.emit(f"Balanced {plural(len(done), 'stream')} of {count(len(found))}")
 
 
-Peer = Annotated[str | None, typer.Argument(metavar="PEER", help="the server to remove", show_default=False)]
-RemovalWait = Annotated[
-    str | None, typer.Option("--wait", metavar="DURATION", help="longest wait for its removal [10s]")
-]
+Peer = Annotated[str | None, Argument(metavar="PEER", help="the server to remove")]
+RemovalWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for its removal [10s]")]
 
 
 def peer_remove(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     peer: Peer = None,
     wait: RemovalWait = None,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.editing import warn_unless_taken
@@ -45,6 +43,7 @@ from natsctl.cli.flags import (
     session_of,
     without_defaults,
 )
+from natsctl.cli.parameters import Argument, Context
 from natsctl.cli.resolve import suggesting
 from natsctl.cli.stream.info import existing, show_info
 from natsctl.client.asset_config import new_stream
@@ -293,7 +292,7 @@ MEANINGS: dict[str, str] = {
 
 @flagged(STREAM_ADD)
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     stream: StreamName = None,
     config: ConfigFile = None,
@@ -359,10 +358,10 @@ NOT_COPIED = ("sealed", "template_owner")
 
 @flagged(STREAM_COPY)
 def copy(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="the stream whose configuration is copied")],
-    destination: Annotated[str, typer.Argument(metavar="DESTINATION", help="the stream to create")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="the stream whose configuration is copied")],
+    destination: Annotated[str, Argument(metavar="DESTINATION", help="the stream to create")],
     if_not_exists: IfNotExists = False,
     json: Json = False,
 ) -> None:

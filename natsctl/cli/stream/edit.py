@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import plural
 from natsctl.api.update_losses import messages_lost, stream_losses
@@ -25,6 +23,7 @@ from natsctl.cli.editing import (
     without_server_metadata,
 )
 from natsctl.cli.flags import Config, Force, Given, Json, StreamName, apply, flagged, session_of
+from natsctl.cli.parameters import Context
 from natsctl.cli.render.change import Change, changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_stream, suggesting
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 @flagged(STREAM_EDIT)
 def edit(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     edits: Edits,
     stream: StreamName = None,
@@ -113,7 +112,7 @@ def _paths(found: list[Change]) -> list[str]:
     return [one.path for one in found]
 
 
-def seal(ctx: typer.Context, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
+def seal(ctx: Context, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
     """Seal a stream permanently: nothing can be stored, removed or changed any more."""
     session = session_of(ctx)
     check_consent(session, f"seal {named('Stream', [stream] if stream else [])}", force)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.cli import output
 from natsctl.cli.flags import Json, StreamName, session_of
+from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_stream, suggesting
 
@@ -63,13 +62,13 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
     show_page(render_stream(answer.value))
 
 
-NoSelect = Annotated[bool, typer.Option("--no-select", help="do not ask which one", show_default=False)]
+NoSelect = Annotated[bool, Option("--no-select", help="do not ask which one")]
 
 
 def info(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
-    state_only: Annotated[bool, typer.Option("--state", help="only the state")] = False,
+    state_only: Annotated[bool, Option("--state", help="only the state")] = False,
     no_select: NoSelect = False,
     json: Json = False,
 ) -> None:
@@ -87,7 +86,7 @@ def info(
     show_page(render_stream_state(answer.value))
 
 
-def state(ctx: typer.Context, stream: StreamName = None, no_select: NoSelect = False, json: Json = False) -> None:
+def state(ctx: Context, stream: StreamName = None, no_select: NoSelect = False, json: Json = False) -> None:
     """Show a stream's state."""
     info(ctx, stream, state_only=True, no_select=no_select, json=json)
 

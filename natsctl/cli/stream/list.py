@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from natsctl.cli import output
 from natsctl.cli.flags import (
     DURATION,
@@ -27,6 +25,7 @@ from natsctl.cli.flags import (
     session_of,
 )
 from natsctl.cli.output import emit_name_pages
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import is_internal, is_match
@@ -38,18 +37,14 @@ if TYPE_CHECKING:
     from natsctl.client.requests import Answer, Listing
 
 
-Subject = Annotated[
-    str, typer.Option("--subject", metavar="SUBJECT", help="streams that store this subject", show_default=False)
-]
+Subject = Annotated[str, Option("--subject", metavar="SUBJECT", help="streams that store this subject")]
 Patterns = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME]...", help="names; * and ? match any characters", show_default=False),
+    Argument(metavar="[NAME]...", help="names; * and ? match any characters"),
 ]
 
 
-MoreColumns = Annotated[
-    bool, typer.Option("--wide", help="more columns, for a wide terminal; --columns selects them", show_default=False)
-]
+MoreColumns = Annotated[bool, Option("--wide", help="more columns, for a wide terminal; --columns selects them")]
 
 
 class Streams(NamedTuple):
@@ -103,11 +98,11 @@ def warn_absent(absent: Collection[str]) -> None:
         output.note(f"warning: inaccessible streams: {', '.join(safe(name) for name in absent)}")
 
 
-ReverseOrder = Annotated[bool, typer.Option("--reverse", "-r", "-R", help="reverse the order", show_default=False)]
+ReverseOrder = Annotated[bool, Option("--reverse", "-r", "-R", help="reverse the order")]
 
 
 def ls(
-    ctx: typer.Context,
+    ctx: Context,
     patterns: Patterns = None,
     subject: Subject = "",
     names: Names = False,
@@ -186,7 +181,7 @@ FIND: tuple[Flag, ...] = (
 
 @flagged(FIND)
 def find(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     names: Names = False,
     all_streams: All = False,

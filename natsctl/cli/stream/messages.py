@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model
@@ -18,6 +16,7 @@ from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import Force, Json, MissingOk, Raw, StreamName, session_of
 from natsctl.cli.messaging.bodies import Translate, emit_body
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
@@ -32,9 +31,7 @@ if TYPE_CHECKING:
     from natsctl.client.stream_state import Purge, PurgeEffect
 
 
-Sequence = Annotated[
-    int | None, typer.Argument(metavar="SEQ", help="the message's sequence", min=1, show_default=False)
-]
+Sequence = Annotated[int | None, Argument(metavar="SEQ", help="the message's sequence", min=1)]
 
 
 def ask_sequence(session: Session, question: str, default: str = "") -> int:
@@ -49,11 +46,11 @@ def ask_sequence(session: Session, question: str, default: str = "") -> int:
 
 
 def get(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     seq: Sequence = None,
     last_for: Annotated[
-        str, typer.Option("--last-for", "-S", metavar="SUBJECT", help="the last message of this subject")
+        str, Option("--last-for", "-S", metavar="SUBJECT", help="the last message of this subject")
     ] = "",
     raw: Raw = False,
     translate: Translate = "",
@@ -113,17 +110,13 @@ def _text(raw: bytes) -> str:
 
 
 def view(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
-    size: Annotated[int, typer.Argument(metavar="[SIZE]", help="messages per page", min=1)] = 10,
-    seq: Annotated[
-        int, typer.Option("--id", "--seq", metavar="SEQ", help="start at this sequence", min=1, show_default=False)
-    ] = 1,
-    since: Annotated[
-        str, typer.Option("--since", metavar="DURATION", help="start with messages stored this long ago")
-    ] = "",
-    subject: Annotated[str, typer.Option("--subject", metavar="SUBJECT", help="only messages on this subject")] = ">",
-    raw: Annotated[bool, typer.Option("--raw", help="bodies only, unchanged", show_default=False)] = False,
+    size: Annotated[int, Argument(metavar="[SIZE]", help="messages per page", min=1)] = 10,
+    seq: Annotated[int, Option("--id", "--seq", metavar="SEQ", help="start at this sequence", min=1)] = 1,
+    since: Annotated[str, Option("--since", metavar="DURATION", help="start with messages stored this long ago")] = "",
+    subject: Annotated[str, Option("--subject", metavar="SUBJECT", help="only messages on this subject")] = ">",
+    raw: Annotated[bool, Option("--raw", help="bodies only, unchanged")] = False,
     translate: Translate = "",
     json: Json = False,
 ) -> None:
@@ -221,20 +214,14 @@ class Purged(Model):
 
 
 def purge(
-    ctx: typer.Context,
+    ctx: Context,
     streams: StreamNames = None,
     force: Force = False,
-    subject: Annotated[
-        str, typer.Option("--subject", metavar="SUBJECT", help="only messages on this subject", show_default=False)
-    ] = "",
-    seq: Annotated[
-        int | None, typer.Option("--seq", metavar="SEQ", help="only messages before this sequence", min=1)
-    ] = None,
-    keep: Annotated[
-        int, typer.Option("--keep", metavar="N", help="keep the newest N messages", min=0, show_default=False)
-    ] = 0,
+    subject: Annotated[str, Option("--subject", metavar="SUBJECT", help="only messages on this subject")] = "",
+    seq: Annotated[int | None, Option("--seq", metavar="SEQ", help="only messages before this sequence", min=1)] = None,
+    keep: Annotated[int, Option("--keep", metavar="N", help="keep the newest N messages", min=0)] = 0,
     older_than: Annotated[
-        str, typer.Option("--older-than", metavar="DURATION", help="only messages stored longer ago than this")
+        str, Option("--older-than", metavar="DURATION", help="only messages stored longer ago than this")
     ] = "",
     json: Json = False,
 ) -> None:
@@ -353,11 +340,11 @@ def _answers(answers: dict[str, Answer[Any]], several: bool) -> Any:
 
 
 def rmm(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     seq: Sequence = None,
     force: Force = False,
-    erase: Annotated[bool, typer.Option("--erase/--no-erase", help="overwrite the message's bytes")] = True,
+    erase: Annotated[bool, Option("--erase/--no-erase", help="overwrite the message's bytes")] = True,
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import Force, Json, MissingOk, session_of
+from natsctl.cli.parameters import Argument, Context
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import is_internal, is_pattern, matching, pick_stream, suggesting
 from natsctl.cli.stream.info import warn_of_bucket
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 StreamNames = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[STREAM]...", help="the streams; * and ? match any characters", show_default=False),
+    Argument(metavar="[STREAM]...", help="the streams; * and ? match any characters"),
 ]
 
 
@@ -61,7 +60,7 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
 
 
 def rm(
-    ctx: typer.Context,
+    ctx: Context,
     streams: StreamNames = None,
     force: Force = False,
     missing_ok: MissingOk = False,

@@ -7,7 +7,6 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
 from msgspec import field
 
 from natsctl.api.errors import StorageError, UsageError
@@ -30,6 +29,7 @@ from natsctl.cli.flags import (
     watch_seconds,
 )
 from natsctl.cli.live import Every, plot_room
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_stream, suggesting
@@ -58,16 +58,12 @@ NEVER = "1970-01-01T00:00:00Z"
 class DeepFlags(NamedTuple):
     """Options of a deep report: a bundle of flags."""
 
-    deep: Annotated[
-        bool, typer.Option("--deep", help="analyse every message of STREAM, with Spark", show_default=False)
-    ] = False
+    deep: Annotated[bool, Option("--deep", help="analyse every message of STREAM, with Spark")] = False
     html: Annotated[
         Path | None,
-        typer.Option("--html", metavar="FILE", help="--deep: write it as an HTML page with plots", show_default=False),
+        Option("--html", metavar="FILE", help="--deep: write it as an HTML page with plots"),
     ] = None
-    payloads: Annotated[
-        bool, typer.Option("--payloads", help="--deep: also find equal payloads", show_default=False)
-    ] = False
+    payloads: Annotated[bool, Option("--payloads", help="--deep: also find equal payloads")] = False
     backup: FromBackup = None
 
     def check(self, stream: str | None, others: bool) -> None:
@@ -167,12 +163,12 @@ class StreamReport(Model):
     unavailable: dict[str, str] = field(default_factory=dict)
 
 
-RawNumbers = Annotated[bool, typer.Option("--raw", "-r", help="plain numbers", show_default=False)]
+RawNumbers = Annotated[bool, Option("--raw", "-r", help="plain numbers")]
 STDOUT = "-"
 
 
-def _sort_flag(letter: str, word: str) -> Any:
-    return typer.Option(f"--{word}", f"-{letter}", help=f"sort by {word}", show_default=False)
+def _sort_flag(letter: str, word: str) -> Option:
+    return Option(f"--{word}", f"-{letter}", help=f"sort by {word}")
 
 
 class Order(NamedTuple):
@@ -194,23 +190,17 @@ class Order(NamedTuple):
         return (asked or ["bytes"])[0]
 
 
-OfCluster = Annotated[
-    str, typer.Option("--cluster", metavar="NAME", help="streams of this cluster", show_default=False)
-]
-Leaders = Annotated[
-    bool, typer.Option("--leaders", "-l", help="number of streams that each server leads", show_default=False)
-]
-Dot = Annotated[
-    str, typer.Option("--dot", metavar="FILE", help="write the replication graph for GraphViz", show_default=False)
-]
+OfCluster = Annotated[str, Option("--cluster", metavar="NAME", help="streams of this cluster")]
+Leaders = Annotated[bool, Option("--leaders", "-l", help="number of streams that each server leads")]
+Dot = Annotated[str, Option("--dot", metavar="FILE", help="write the replication graph for GraphViz")]
 
 
-InAnyCase = Annotated[bool, typer.Option("--all", "-a", help="all streams, which is the default", show_default=False)]
+InAnyCase = Annotated[bool, Option("--all", "-a", help="all streams, which is the default")]
 
 
 @flagged()
 def report(
-    ctx: typer.Context,
+    ctx: Context,
     by: Order,
     deep: DeepFlags,
     spark: SparkFlags,
@@ -353,7 +343,7 @@ Gaps = list[tuple[int, int]]
 
 
 def gaps(
-    ctx: typer.Context, stream: StreamName = None, force: Force = False, progress: Progress = True, json: Json = False
+    ctx: Context, stream: StreamName = None, force: Force = False, progress: Progress = True, json: Json = False
 ) -> None:
     """Show the ranges of deleted sequences.
 
@@ -397,7 +387,7 @@ def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, q
 
 
 def graph(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
     every: Every = "1s",
     rounds: Rounds = 0,
@@ -432,14 +422,12 @@ SUBJECT_ORDERS = {"name": 0, "subjects": 0, "messages": 1, "count": 1}
 
 
 def subjects(
-    ctx: typer.Context,
+    ctx: Context,
     stream: StreamName = None,
-    filter: Annotated[str, typer.Argument(metavar="[FILTER]", help="subjects of this pattern")] = ">",
-    sort: Annotated[
-        str, typer.Option("--sort", metavar="name|messages", help="sort the rows by this column")
-    ] = "messages",
-    reverse: Annotated[bool, typer.Option("--reverse", "-R", help="reverse the order", show_default=False)] = False,
-    names: Annotated[bool, typer.Option("--names/--no-names", "-n", help="subjects only, one on a line")] = False,
+    filter: Annotated[str, Argument(metavar="[FILTER]", help="subjects of this pattern")] = ">",
+    sort: Annotated[str, Option("--sort", metavar="name|messages", help="sort the rows by this column")] = "messages",
+    reverse: Annotated[bool, Option("--reverse", "-R", help="reverse the order")] = False,
+    names: Annotated[bool, Option("--names/--no-names", "-n", help="subjects only, one on a line")] = False,
     json: Json = False,
 ) -> None:
     """Show the subjects of a stream and how many messages each has, fewest first."""

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
@@ -27,6 +25,7 @@ from natsctl.cli.flags import (
     session_of,
 )
 from natsctl.cli.output import emit_name_pages
+from natsctl.cli.parameters import Argument, Context
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import STREAM_ADD
 from natsctl.cli.verbs import Verb
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 NOT_ON_SERVERS_OF_TODAY = "nats-server has had no stream templates since 2.14; natsctl server has"
 
-TemplateName = Annotated[str | None, typer.Argument(metavar="TEMPLATE", help="the template", show_default=False)]
+TemplateName = Annotated[str | None, Argument(metavar="TEMPLATE", help="the template")]
 
 _OF_ONE_STREAM = ("--mirror", "--source", "--first-sequence")
 TEMPLATE_ADD = (
@@ -50,7 +49,7 @@ TEMPLATE_ADD = (
 
 @flagged(TEMPLATE_ADD)
 def add(
-    ctx: typer.Context,
+    ctx: Context,
     given: Given,
     template: TemplateName = None,
     if_not_exists: IfNotExists = False,
@@ -80,7 +79,7 @@ def _wanted(name: str | None, given: Given) -> Config:
     return {"name": name, "config": new_stream({"name": "", **config}), "max_streams": most}
 
 
-def ls(ctx: typer.Context, names: Names = False, json: Json = False) -> None:
+def ls(ctx: Context, names: Names = False, json: Json = False) -> None:
     """List the templates; -j shows them in full."""
     session = session_of(ctx)
     with explaining(session, ""):
@@ -92,14 +91,14 @@ def ls(ctx: typer.Context, names: Names = False, json: Json = False) -> None:
     output.emit_json(found if names else [_info(session, name).raw for name in found])
 
 
-def info(ctx: typer.Context, template: TemplateName = None, json: Json = False) -> None:
+def info(ctx: Context, template: TemplateName = None, json: Json = False) -> None:
     """Show a template's configuration and the streams it has made."""
     session = session_of(ctx)
     _show(_info(session, _pick(session, template)), json)
 
 
 def rm(
-    ctx: typer.Context,
+    ctx: Context,
     template: TemplateName = None,
     force: Force = False,
     missing_ok: MissingOk = False,

@@ -9,8 +9,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-import typer
-
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import format_size, plural
@@ -38,6 +36,7 @@ from natsctl.cli.backup.transfer_flags import (
 )
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import ConfigFile, Force, Json, Progress, SparkFlags, flagged, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.resolve import suggesting
 from natsctl.cli.stream.info import show_info
@@ -59,9 +58,9 @@ if TYPE_CHECKING:
 
 
 def backup(
-    ctx: typer.Context,
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
-    target: Annotated[Path, typer.Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
+    ctx: Context,
+    stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
+    target: Annotated[Path, Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     progress: Progress = True,
     check: Check = False,
     consumers: Consumers = True,
@@ -70,7 +69,7 @@ def backup(
     idle_timeout: IdleTimeout = IDLE_TIMEOUT,
     retries: Retries = RETRIES,
     replay: Annotated[
-        bool, typer.Option("--replay", help="read message by message, as for servers without snapshots")
+        bool, Option("--replay", help="read message by message, as for servers without snapshots")
     ] = False,
     force: ForceReplace = False,
     json: Json = False,
@@ -114,17 +113,13 @@ def backup(
 
 
 def restore(
-    ctx: typer.Context,
-    words: Annotated[
-        list[str], typer.Argument(metavar="[STREAM] SOURCE", help="a new name for the stream, and the backup")
-    ],
+    ctx: Context,
+    words: Annotated[list[str], Argument(metavar="[STREAM] SOURCE", help="a new name for the stream, and the backup")],
     progress: Progress = True,
     config: ConfigFile = None,
     subjects: Annotated[
         list[str] | None,
-        typer.Option(
-            "--subjects", metavar="SUBJECT[,SUBJECT]", help="subjects of the restored stream", show_default=False
-        ),
+        Option("--subjects", metavar="SUBJECT[,SUBJECT]", help="subjects of the restored stream"),
     ] = None,
     cluster: Cluster = "",
     tag: Tags = None,
@@ -218,26 +213,20 @@ def _backup_begins(done: Transferred) -> str:
 
 Subjects = Annotated[
     str,
-    typer.Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages on these subjects", show_default=False),
+    Option("--subject", metavar="SUBJECT[,SUBJECT]", help="only messages on these subjects"),
 ]
 Since = Annotated[
     str,
-    typer.Option(
-        "--since", metavar="TIME", help="only messages stored since this time, or this long ago", show_default=False
-    ),
+    Option("--since", metavar="TIME", help="only messages stored since this time, or this long ago"),
 ]
-StartSeq = Annotated[
-    int | None, typer.Option("--start-seq", metavar="SEQ", help="the first sequence", min=1, show_default=False)
-]
+StartSeq = Annotated[int | None, Option("--start-seq", metavar="SEQ", help="the first sequence", min=1)]
 EndSeq = Annotated[
     int | None,
-    typer.Option("--end-seq", metavar="SEQ", help="the last sequence, itself included", min=1, show_default=False),
+    Option("--end-seq", metavar="SEQ", help="the last sequence, itself included", min=1),
 ]
 FromBackup = Annotated[
     Path | None,
-    typer.Option(
-        "--backup", metavar="PATH", help="read a backup at or below this path instead of a server", show_default=False
-    ),
+    Option("--backup", metavar="PATH", help="read a backup at or below this path instead of a server"),
 ]
 
 
@@ -278,34 +267,25 @@ class ExportForm(NamedTuple):
 
     format: Annotated[
         str,
-        typer.Option(
+        Option(
             "--format",
             metavar="parquet|json|csv|delta",
             help="[by the target's ending, else parquet]",
-            show_default=False,
         ),
     ] = ""
     partition_by: Annotated[
         str,
-        typer.Option(
-            "--partition-by", metavar="date|subject", help="one folder for each in the target", show_default=False
-        ),
+        Option("--partition-by", metavar="date|subject", help="one folder for each in the target"),
     ] = ""
     incremental: Annotated[
         bool,
-        typer.Option(
-            "--incremental", help="add the messages since the last run, each exactly once", show_default=False
-        ),
+        Option("--incremental", help="add the messages since the last run, each exactly once"),
     ] = False
     ignore_loss: Annotated[
         bool,
-        typer.Option(
-            "--ignore-data-loss", help="--incremental: continue although messages are missing", show_default=False
-        ),
+        Option("--ignore-data-loss", help="--incremental: continue although messages are missing"),
     ] = False
-    force: Annotated[
-        bool, typer.Option("--force", "-f", "--yes", help="replace an existing export", show_default=False)
-    ] = False
+    force: Annotated[bool, Option("--force", "-f", "--yes", help="replace an existing export")] = False
 
     def target(self, path: str) -> Target:
         """Return the destination and format of the messages. Raises UsageError."""
@@ -316,13 +296,13 @@ class ExportForm(NamedTuple):
 
 @flagged()
 def export(
-    ctx: typer.Context,
+    ctx: Context,
     spark: SparkFlags,
     part: ExportRange,
     wanted: ExportForm,
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
+    stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="a file such as out.parquet, a folder, or a URL that Spark knows")
+        str, Argument(metavar="TARGET", help="a file such as out.parquet, a folder, or a URL that Spark knows")
     ],
     backup: FromBackup = None,
     json: Json = False,
@@ -408,33 +388,31 @@ class Imported(Model, kw_only=True):
 
 FileFormat = Annotated[
     str,
-    typer.Option("--format", metavar="parquet|json|csv|delta", help="[by the endings of files]", show_default=False),
+    Option("--format", metavar="parquet|json|csv|delta", help="[by the endings of files]"),
 ]
 OneSubject = Annotated[
     str,
-    typer.Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own", show_default=False),
+    Option("--subject", metavar="SUBJECT", help="for all messages, instead of their own"),
 ]
 RowAsJson = Annotated[
     bool,
-    typer.Option("--row-as-json", help="the payload is the row as JSON", show_default=False),
+    Option("--row-as-json", help="the payload is the row as JSON"),
 ]
 Ids = Annotated[
     str,
-    typer.Option(
-        "--ids", metavar="auto|seq|own", help="message ids: own (or STREAM:SEQ without one), STREAM:SEQ, own only"
-    ),
+    Option("--ids", metavar="auto|seq|own", help="message ids: own (or STREAM:SEQ without one), STREAM:SEQ, own only"),
 ]
 Writers = Annotated[
-    int, typer.Option("--writers", metavar="N", help="messages in flight; order is kept within subjects", min=1)
+    int, Option("--writers", metavar="N", help="messages in flight; order is kept within subjects", min=1)
 ]
 
 
 @flagged()
 def load(
-    ctx: typer.Context,
+    ctx: Context,
     spark: SparkFlags,
-    stream: Annotated[str, typer.Argument(metavar="STREAM", help="the stream")],
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
+    stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
     format: FileFormat = "",
     subject: OneSubject = "",
     as_json: RowAsJson = False,

@@ -13,7 +13,7 @@ import pytest
 from natsctl.api.errors import UsageError
 from natsctl.cli.flags import Flagged
 from natsctl.cli.globals import leading
-from natsctl.cli.invocation import command_of
+from natsctl.cli.parameters import command_of
 from natsctl.cli.verbs import Verb
 from tests.support.command_pages import ROOT
 from tests.support.natscli_page import NATS_SERVER_FLAGS, Node, compared, facts_of, our_tree, parameters
@@ -106,7 +106,7 @@ def _declared(verb: Verb) -> dict[str, Any]:
 def _take(verb: Verb, flag: str) -> None:
     function = verb.function
     assert function is not None
-    command = command_of(function)
+    command = command_of(function).by_typer
     declared = _declared(verb)[flag]
     words = [flag] if declared.is_flag else [flag, _sample(str(declared.metavar))]
     # Arguments are left out: the flag is what is read here, by Typer and then by the table that it stands in.
