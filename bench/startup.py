@@ -1,7 +1,8 @@
 """Cost of short commands and of server starts, with nats and nats-server for comparison: `python -m bench.startup`.
 
 Each line is a whole process with its output in a pipe, on natsctl's server with a few streams, consumers and buckets;
-figures are wall time and processor time, the best of several. Without `nats` on PATH natsctl's figures stand alone.
+figures are wall time and processor time, the best of several, beside those of a Python that does nothing, and of
+`nats` if it is on PATH.
 Bytecode has to be kept (no PYTHONDONTWRITEBYTECODE), else every process compiles what it imports.
 
 `--servers 30` starts servers instead, 30 of each in turn: the time from the spawn to the line INFO and to the first
@@ -27,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.listing import cost
+from bench.listing import cost, costs
 from bench.measure import api
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import ServerProcess, reference_binary
@@ -42,6 +43,9 @@ LINES: Final = (
     ("consumer ls S1", "consumer ls S1"),
     ("kv ls", "kv ls"),
     ("kv ls B0", "kv ls B0"),
+    ("kv put B0 key value", "kv put B0 key value"),
+    ("kv get B0 key --raw", "kv get B0 key --raw"),
+    ("publish S1.a hello", "publish S1.a hello"),
     ("publish S1.a hello -J", "publish S1.a hello -J"),
     ("__complete zsh stream info S", ""),
     ("__complete zsh consumer info S1 C", ""),
@@ -184,11 +188,12 @@ def commands() -> None:
         os.environ["NATS_URL"] = server.url
         print("seconds of the clock (of the processor)")
         for own, other in LINES:
-            mine = cost([sys.executable, "-m", "natsctl", *own.split()])
-            line = f"  {own:36} natsctl {mine.wall_s:5.2f} ({mine.cpu_s:.2f})"
+            mine, bare = costs([sys.executable, "-m", "natsctl", *own.split()], [sys.executable, "-c", "pass"])
+            line = f"  {own:36} natsctl {mine.wall_s:5.2f} ({mine.cpu_s:.3f})"
+            line += f"   python {bare.wall_s:5.2f} ({bare.cpu_s:.3f})"
             if reference and other:
                 theirs = cost([reference, *other.split()])
-                line += f"   nats {theirs.wall_s:5.2f} ({theirs.cpu_s:.2f})"
+                line += f"   nats {theirs.wall_s:5.2f} ({theirs.cpu_s:.3f})"
             print(line, flush=True)
 
 

@@ -1,6 +1,6 @@
 """The nats-server release that this server follows: its version, its JetStream API level, and where both are shown."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 SERVER_VERSION: Final = "2.15.2"
 """nats-server version whose behaviour clients may expect; they gate features on it."""
@@ -22,3 +22,10 @@ def is_level_met(level: str | bytes) -> bool:
     digits = level.decode("latin-1") if isinstance(level, bytes) else level
     sign = digits[:1] in ("+", "-")
     return digits[sign:].isascii() and digits[sign:].isdigit() and int(digits) <= API_LEVEL
+
+
+class RequiredLevel(NamedTuple):
+    """A level, and the field that needs it."""
+
+    level: int
+    field: str

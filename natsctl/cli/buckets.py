@@ -7,16 +7,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs
-
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
-from natsctl.api.model import Model
-from natsctl.api.stream import StreamConfig
-from natsctl.api.update_losses import stream_losses
-from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed, confirmed_edit
-from natsctl.cli.editing import check_given, part_of, preview_edit, show_differences, unset, warn_unless_taken
 from natsctl.cli.flags import (
     COUNT,
     PAIRS,
@@ -33,10 +26,8 @@ from natsctl.cli.flags import (
 )
 from natsctl.cli.output import emit_name_pages
 from natsctl.cli.parameters import Argument
-from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import did_you_mean
-from natsctl.client.asset_config import normalised
 from natsctl.client.buckets import (
     KV,
     BucketNotFoundError,
@@ -53,6 +44,8 @@ if TYPE_CHECKING:
     from natsctl.client.object_store import ObjectNotFoundError
     from natsctl.client.requests import Answer
 
+
+T = TypeVar("T")
 
 BucketName = Annotated[str | None, Argument(metavar="BUCKET", help="the bucket")]
 TheBucket = Annotated[str, Argument(metavar="BUCKET", help="the bucket")]
@@ -96,23 +89,25 @@ def check_key_or_all(argument: str, given: str | None, whole: bool, doing: str) 
 @contextmanager
 def suggesting_in_bucket(session: Session) -> Iterator[None]:
     """Add a suggestion to errors about a bucket, key or object that does not exist."""
+    try:
+        yield
+    except NatsctlError as failure:
+        failure.hint = failure.hint or _hint(session, failure)
+        raise
+
+
+def _hint(session: Session, failure: NatsctlError) -> str:
+    """Return a suggestion for a failure in a bucket."""
     from natsctl.client.kv import KeyNotFoundError
     from natsctl.client.object_store import ObjectNotFoundError
 
-    try:
-        yield
-    except BucketNotFoundError as failure:
-        failure.hint = failure.hint or _bucket_hint(session, failure)
-        raise
-    except KeyNotFoundError as failure:
-        failure.hint = failure.hint or _key_hint(session, failure)
-        raise
-    except ObjectNotFoundError as failure:
-        failure.hint = failure.hint or _object_hint(session, failure)
-        raise
-    except ApiResponseError as failure:
-        failure.hint = failure.hint or HINTS.get(failure.err_code, "")
-        raise
+    if isinstance(failure, BucketNotFoundError):
+        return _bucket_hint(session, failure)
+    if isinstance(failure, KeyNotFoundError):
+        return _key_hint(session, failure)
+    if isinstance(failure, ObjectNotFoundError):
+        return _object_hint(session, failure)
+    return HINTS.get(failure.err_code, "") if isinstance(failure, ApiResponseError) else ""
 
 
 def _bucket_hint(session: Session, failure: BucketNotFoundError) -> str:
@@ -132,7 +127,7 @@ def _key_hint(session: Session, failure: KeyNotFoundError) -> str:
     listing = f"natsctl kv ls {bucket.name} shows the keys there are"
     if bucket.info.value.state.num_subjects > MAX_SUGGESTED_FROM:
         return safe(listing)
-    found = _asked(lambda: session.run(lambda _: keys(bucket)))
+    found = _asked(lambda: session.run(lambda manager: keys(bucket.at(manager))))
     if failure.key in (found or ()):
         return safe(f"natsctl kv history {bucket.name} {failure.key} shows the revisions that are kept")
     return safe(did_you_mean(failure.key, found or ()) or (listing if found else f"bucket {bucket.name} has no keys"))
@@ -162,64 +157,9 @@ def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
         return None
 
 
-class AnyBucket(Model, kw_only=True, omit_defaults=False):
-    """A bucket by its own fields; `stream_info` is the server's answer about its stream.
-
-    Sizes are bytes, times to live nanoseconds; 0 and -1 mean no limit.
-    """
-
-    bucket: str
-    description: str
-    stream: str
-    created: str
-    last_update: str
-    bytes: int
-    ttl: int
-    max_bucket_size: int
-    storage: str
-    replicas: int
-    compressed: bool
-    metadata: dict[str, str] = field(default_factory=dict)
-    stream_info: dict[str, Any] = field(default_factory=dict)
-
-
-def shared_fields(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
-    """Return the fields of `AnyBucket` from a bucket's stream."""
-    info = answer.value
-    config, state = info.config, info.state
-    return {
-        "bucket": kind.bucket_of(config.name),
-        "description": config.description,
-        "stream": config.name,
-        "created": info.created,
-        "last_update": state.last_ts,
-        "bytes": state.bytes,
-        "ttl": config.max_age,
-        "max_bucket_size": config.max_bytes or -1,
-        "storage": config.storage.value,
-        "replicas": config.num_replicas,
-        "compressed": config.compression.value != "none",
-        "metadata": {key: text for key, text in config.metadata.items() if not key.startswith(SERVER_METADATA)},
-        "stream_info": answer.raw,
-    }
-
-
-def either(name: str, doc: str, *kinds: type[Struct]) -> type[Struct]:
-    """Return a type with the fields of all the given ones, none of which is required."""
-    fields: dict[str, Any] = {}
-    for kind in kinds:
-        for one in structs.fields(kind):
-            fields[one.name] = fields[one.name] | one.type if one.name in fields else one.type | UnsetType
-    rows = [(field_name, found, UNSET) for field_name, found in fields.items()]
-    return defstruct(name, rows, bases=(Model,), module=kinds[0].__module__, namespace={"__doc__": doc})
-
-
-T = TypeVar("T")
-
-
 def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
     if kind is KV:
-        from natsctl.cli.kv import bucket_document
+        from natsctl.cli.answer_documents import bucket_document
     else:
         from natsctl.cli.object import bucket_document
     return bucket_document(answer)
@@ -241,12 +181,12 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
 def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> None:
     """Show the list of buckets."""
     if names and json:
-        output.emit_json(session.run(lambda manager: bucket_names(manager, kind)))
+        output.emit_json(session.ask(lambda manager: bucket_names(manager, kind)))
         return
     if names:
-        emit_name_pages(session, lambda manager: bucket_name_pages(manager, kind))
+        emit_name_pages(session.ask, lambda manager: bucket_name_pages(manager, kind))
         return
-    infos, absent = session.run(lambda manager: bucket_infos(manager, kind))
+    infos, absent = session.ask(lambda manager: bucket_infos(manager, kind))
     if json:
         output.emit_json([_document(kind, one) for one in infos])
     elif infos:
@@ -357,6 +297,8 @@ def create_bucket(
                 failure.args = (f"bucket {bucket} exists with another configuration",)
                 failure.hint = f"natsctl {kind.word} edit {bucket} changes it, --if-not-exists leaves it alone"
             raise
+    from natsctl.cli.editing import warn_unless_taken
+
     made = "was created" if answer.raw.get("did_create", True) else "exists already with this configuration"
     show_bucket(kind, answer, json, f"Bucket {bucket} {made}")
     warn_unless_taken(wanted, answer, json)
@@ -396,6 +338,11 @@ def edit_bucket(
 
     `fields` maps a bucket's names of fields to those of its stream; `settle` adjusts dependent fields, or raises.
     """
+    from natsctl.api.stream import StreamConfig
+    from natsctl.cli.editing import check_given, unset
+    from natsctl.cli.render.change import changes
+    from natsctl.client.asset_config import normalised
+
     check_given(session, given or unset_fields, "give flags such as --description TEXT, or --unset FIELD")
     before = normalised(live.raw["config"])
     wanted = dict(live.raw["config"])
@@ -411,6 +358,9 @@ def _send(
     session: Session, kind: Kind, live: Answer[Any], found: Sequence[Any], wanted: Config, *, force: bool, json: bool
 ) -> None:
     """Show the differences, ask for confirmation, and send the whole configuration."""
+    from natsctl.api.update_losses import stream_losses
+    from natsctl.cli.editing import part_of, preview_edit, show_differences, warn_unless_taken
+
     bucket = kind.bucket_of(str(wanted["name"]))
 
     def send() -> Answer[Any]:

@@ -57,7 +57,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb(
             "publish",
             publish.publish,
-            answer="messaging.publish:Published|PubAck*",
+            answer="cli.answer_documents:Published|PubAck*",
             examples=(
                 'natsctl publish ORDERS.new "hello" --wait',
                 "cat order.json | natsctl publish ORDERS.new",
@@ -66,13 +66,13 @@ COMMANDS: Mapping[str, Verb] = {
         Verb(
             "request",
             request_reply.request,
-            answer="messaging.request_reply:Response*",
+            answer="cli.answer_documents:Response*",
             examples=("natsctl request ORDERS.new hello",),
         ),
         Verb(
             "subscribe",
             subscribe.subscribe,
-            answer="messaging.bodies:Message*|messaging.subscribe:Counted[]",
+            answer="cli.answer_documents:Message*|cli.answer_documents:Counted[]",
             examples=('natsctl subscribe "ORDERS.*" --count 3',),
         ),
         Verb("kv", kv.VERBS),
@@ -80,7 +80,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb(
             "reply",
             request_reply.reply,
-            answer="messaging.request_reply:Answered*",
+            answer="cli.answer_documents:Answered*",
             examples=(
                 "natsctl reply time.now --command date",
                 "natsctl reply 'weather.>' --command \"curl -s wttr.in/{{1}}?format=3\"",
@@ -89,13 +89,13 @@ COMMANDS: Mapping[str, Verb] = {
         Verb(
             "trace",
             request_reply.trace,
-            answer="messaging.request_reply:Traced",
+            answer="cli.answer_documents:Traced",
             examples=("natsctl trace ORDERS.new",),
         ),
         Verb(
             "events",
             events.events,
-            answer="messaging.receive:Happened*|messaging.receive:CloudEvent*",
+            answer="cli.answer_documents:Happened*|cli.answer_documents:CloudEvent*",
             examples=(
                 "natsctl events --short",
                 "natsctl events --js-metric --consumer ORDERS.NEW --count 1 -j",

@@ -6,8 +6,6 @@ were on the command line, in wire values, and only those. So "not given" and "gi
 `--help` come from the same rows.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import re
@@ -58,7 +56,7 @@ class Kind(NamedTuple):
     negates: bool = True
     """Whether a switch has a `--no-` form too."""
 
-    def named(self, metavar: str) -> Kind:
+    def named(self, metavar: str) -> "Kind":
         """Return the same kind with another metavar."""
         return self._replace(metavar=metavar)
 
@@ -448,7 +446,7 @@ class SparkFlags(NamedTuple):
     conf: Conf = None
 
     @property
-    def options(self) -> SparkOptions:
+    def options(self) -> "SparkOptions":
         """Return the flags as options of a session. Raises UsageError."""
         from natsctl.spark.session.spark_options import SparkOptions, parse_conf
 

@@ -5,7 +5,10 @@ An option that a command declares itself under the same spelling is the command'
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from natsctl.client.settings import Settings
 
 
 class GlobalFlag(NamedTuple):
@@ -95,6 +98,68 @@ GLOBAL_FLAGS = (
     GlobalFlag("help", ("-h", "--help"), "", "show help"),
     GlobalFlag("version", ("--version",), "", "show the version"),
 )
+
+
+class GlobalOptions(NamedTuple):
+    """Options of every command, before or after its name; None is "not given"."""
+
+    server: str | None = None
+    user: str | None = None
+    password: str | None = None
+    token: str | None = None
+    creds: str | None = None
+    nkey: str | None = None
+    jwt: str | None = None
+    seed: str | None = None
+    password_stdin: bool = False
+    token_stdin: bool = False
+    tlscert: str | None = None
+    tlskey: str | None = None
+    tlsca: str | None = None
+    tlsfirst: bool = False
+    tls_insecure: bool = False
+    socks_proxy: str | None = None
+    connection_name: str | None = None
+    timeout: float | None = None
+    context: str | None = None
+    no_context: bool = False
+    js_domain: str | None = None
+    js_api_prefix: str | None = None
+    js_event_prefix: str | None = None
+    inbox_prefix: str | None = None
+    trace: bool = False
+    no_input: bool = False
+    dry_run: bool = False
+    colors: str | None = None
+    all_streams: bool = False
+
+    def settings(self) -> "Settings":
+        """Return the server and the login that the flags name."""
+        from natsctl.client.settings import Settings
+
+        return Settings(
+            url=self.server or "",
+            user=self.user or "",
+            password=self.password or "",
+            token=self.token or "",
+            creds=self.creds or "",
+            nkey=self.nkey or "",
+            user_jwt=self.jwt or "",
+            user_seed=self.seed or "",
+            cert=self.tlscert or "",
+            key=self.tlskey or "",
+            ca=self.tlsca or "",
+            tls_first=self.tlsfirst,
+            tls_insecure=self.tls_insecure,
+            socks_proxy=self.socks_proxy or "",
+            jetstream_domain=self.js_domain or "",
+            jetstream_api_prefix=self.js_api_prefix or "",
+            jetstream_event_prefix=self.js_event_prefix or "",
+            inbox_prefix=self.inbox_prefix or "",
+            color_scheme=self.colors or "",
+            timeout_s=self.timeout,
+        )
+
 
 _MAY_BE_EMPTY = ("password", "connection_name")
 """Options whose value may be empty; an empty one of the others would silently choose another server or login."""

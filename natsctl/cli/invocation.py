@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.commands import COMMANDS
-from natsctl.cli.globals import OF_NOUNS, Words, all_spellings, take_out, wants_json
+from natsctl.cli.globals import OF_NOUNS, GlobalOptions, Words, all_spellings, take_out, wants_json
 from natsctl.cli.output import display_settings
 from natsctl.cli.parameters import Command, ExitError, command_of
 from natsctl.cli.resolve import did_you_mean
-from natsctl.cli.session import GlobalOptions, Session, given_on_stdin
+from natsctl.cli.session import Session, given_on_stdin
 from natsctl.cli.verbs import Verb, find
 from natsctl.client.message import DryRunError
 

@@ -12,19 +12,13 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import UNSET, UnsetType, field, to_builtins
-
 from natsctl.api.errors import UsageError
-from natsctl.api.model import Model
 from natsctl.api.units import parse_duration
 from natsctl.cli import output
 from natsctl.cli.buckets import (
-    AnyBucket,
     BucketName,
     TheBucket,
-    either,
     pick_bucket,
-    shared_fields,
     suggesting_in_bucket,
 )
 from natsctl.cli.consent import check_consent, confirmed
@@ -42,6 +36,7 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.kv import Bucket as OpenBucket
     from natsctl.client.kv import WatchOptions
+    from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 else:
     kv_buckets = LazyModule("natsctl.cli.kv_buckets")
@@ -158,8 +153,7 @@ def _write(
     The new revision is printed at a terminal, and elsewhere unless `quiet`.
     """
     with suggesting_in_bucket(session):
-        opened = open_bucket(session, bucket)
-        answer = session.run(lambda _: write(opened))
+        opened, answer = session.ask(lambda manager: _written(manager, bucket, write), changes=True)
     if json:
         output.emit_json(written_document(bucket, key, "PUT", answer.raw))
         return opened
@@ -170,22 +164,21 @@ def _write(
     return opened
 
 
+AtRevision = Annotated[int | None, Option("--revision", metavar="N", help="the value at this revision", min=1)]
+
+
 def get(
     ctx: Context,
     bucket: TheBucket,
     key: Key,
-    revision: Annotated[
-        int | None,
-        Option("--revision", metavar="N", help="the value at this revision", min=1),
-    ] = None,
+    revision: AtRevision = None,
     raw: Raw = False,
     json: Json = False,
 ) -> None:
     """Show the value of a key; --raw writes the value alone."""
     session = session_of(ctx)
     with suggesting_in_bucket(session):
-        opened = open_bucket(session, bucket)
-        entry = session.run(lambda _: opened.get(key, revision or 0))
+        entry = session.ask(lambda manager: _entry(manager, bucket, key, revision or 0))
     if json:
         output.emit_json(entry_document(entry))
     elif raw:
@@ -196,6 +189,22 @@ def get(
 
         show_message(render_heading(entry), [], entry.value or b"")
         output.emit("")
+
+
+async def _written(
+    manager: Manager, bucket: str, write: Callable[[OpenBucket], Awaitable[Answer[Any]]]
+) -> tuple[OpenBucket, Answer[Any]]:
+    from natsctl.client.kv import Bucket as OpenBucket
+
+    opened = await OpenBucket.open(manager, bucket)
+    return opened, await write(opened)
+
+
+async def _entry(manager: Manager, bucket: str, key: str, revision: int) -> ReadEntry:
+    from natsctl.client.kv import Bucket as OpenBucket
+
+    opened = await OpenBucket.open(manager, bucket)
+    return await opened.get(key, revision)
 
 
 def history(
@@ -272,78 +281,6 @@ def _show(entry: ReadEntry, json: bool) -> None:
     sys.stdout.flush()
 
 
-class Entry(Model, omit_defaults=False):
-    """A key at a revision; `operation` is PUT, DEL or PURGE, `delta` the number of entries still to read.
-
-    `ttl` is its lifetime, -1 for unlimited; an entry without it has the lifetime of the bucket.
-    """
-
-    bucket: str
-    key: str
-    revision: int
-    operation: str
-    created: str
-    length: int
-    delta: int
-    value: str | UnsetType = UNSET
-    value_base64: str | UnsetType = UNSET
-    ttl: int | UnsetType = UNSET
-
-
-class Written(Model):
-    """Outcome of a write: the stream's ack with the key; `revision` is its sequence."""
-
-    bucket: str
-    key: str
-    operation: str
-    revision: int
-    stream: str
-    seq: int
-    domain: str = ""
-    duplicate: bool = False
-
-
-class Removed(Model):
-    """Outcome of a removal: a key, with the revision of its marker, or a bucket; nothing where it did not exist."""
-
-    bucket: str
-    success: bool
-    key: str | UnsetType = UNSET
-    revision: int | UnsetType = UNSET
-    missing: bool = False
-
-
-class Purged(Model):
-    """Outcome of a purge: a key (`revision` is that of its marker), the keys of a filter, or deleted keys.
-
-    `purged` is the number of removed messages, `keys` that of keys.
-    """
-
-    bucket: str
-    success: bool
-    key: str | UnsetType = UNSET
-    revision: int | UnsetType = UNSET
-    keys: int | UnsetType = UNSET
-    markers: int | UnsetType = UNSET
-    purged: int | UnsetType = UNSET
-    missing: bool = False
-
-
-class Bucket(AnyBucket, kw_only=True, omit_defaults=False):
-    """A key-value bucket; `values` counts history and deletion markers."""
-
-    history: int
-    values: int
-    keys: int
-    marker_ttl: int
-    max_value_size: int
-    mirror: str | None = None
-    sources: list[str] = field(default_factory=list)
-
-
-Listed = either("Listed", "A bucket, or an entry of one, whose value is there where it was asked for.", Bucket, Entry)
-
-
 def entry_document(entry: ReadEntry) -> dict[str, Any]:
     """Return an entry as `Entry`."""
     document = {
@@ -375,41 +312,23 @@ def written_document(bucket: str, key: str, operation: str, ack: dict[str, Any])
     return {"bucket": bucket, "key": key, "operation": operation, "revision": ack.get("seq"), **ack}
 
 
-def bucket_document(answer: Answer[Any]) -> dict[str, Any]:
-    """Return a bucket's stream as `Bucket`."""
-    config, state = answer.value.config, answer.value.state
-    document: dict[str, Any] = to_builtins(
-        Bucket(
-            **shared_fields(KV, answer),
-            history=config.max_msgs_per_subject,
-            values=state.messages,
-            keys=state.num_subjects,
-            marker_ttl=config.subject_delete_marker_ttl,
-            max_value_size=config.max_msg_size or -1,
-            mirror=KV.bucket_of(config.mirror.name) if config.mirror else None,
-            sources=[KV.bucket_of(one.name) for one in config.sources],
-        )
-    )
-    return document
-
-
 VERBS = (
     Verb(
         "add, new",
         kv_buckets.add,
-        answer="cli.kv:Bucket",
+        answer="cli.answer_documents:Bucket",
         examples=("natsctl kv add CONFIG --history 5 --ttl 30d", "natsctl kv add COPY --mirror CONFIG"),
     ),
     Verb(
         "edit",
         kv_buckets.edit,
-        answer="cli.kv:Bucket",
+        answer="cli.answer_documents:Bucket",
         examples=("natsctl kv edit CONFIG --history 10 --dry-run",),
     ),
     Verb(
         "put",
         put,
-        answer="cli.kv:Written",
+        answer="cli.answer_documents:Written",
         examples=(
             "natsctl kv put CONFIG db.host db1.example.net",
             "cat cert.pem | natsctl kv put CONFIG cert",
@@ -419,47 +338,52 @@ VERBS = (
     Verb(
         "get",
         get,
-        answer="cli.kv:Entry",
+        answer="cli.answer_documents:Entry",
         examples=("natsctl kv get CONFIG db.host", "natsctl kv get CONFIG db.host --revision 3 --raw"),
     ),
     Verb(
         "create",
         create,
-        answer="cli.kv:Written",
+        answer="cli.answer_documents:Written",
         examples=('natsctl kv create LOCKS job.7 "$HOSTNAME" --ttl 5m',),
     ),
     Verb(
         "update",
         update,
-        answer="cli.kv:Written",
+        answer="cli.answer_documents:Written",
         examples=("natsctl kv update CONFIG db.host db2.example.net 7",),
     ),
     Verb(
         "del, rm, delete",
         kv_buckets.rm,
-        answer="cli.kv:Removed",
+        answer="cli.answer_documents:Removed",
         examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --all --force --missing-ok"),
     ),
     Verb(
         "purge",
         kv_buckets.purge,
-        answer="cli.kv:Purged",
+        answer="cli.answer_documents:Purged",
         examples=("natsctl kv purge CONFIG db.host", 'natsctl kv purge CONFIG "db.>" --dry-run'),
     ),
-    Verb("history", history, answer="cli.kv:Entry[]", examples=("natsctl kv history CONFIG db.host",)),
-    Verb("revert", revert, answer="cli.kv:Written", examples=("natsctl kv revert CONFIG db.host 3",)),
-    Verb("info, view, status", kv_buckets.info, answer="cli.kv:Bucket"),
+    Verb("history", history, answer="cli.answer_documents:Entry[]", examples=("natsctl kv history CONFIG db.host",)),
+    Verb("revert", revert, answer="cli.answer_documents:Written", examples=("natsctl kv revert CONFIG db.host 3",)),
+    Verb("info, view, status", kv_buckets.info, answer="cli.answer_documents:Bucket"),
     Verb(
         "watch",
         watch,
-        answer="cli.kv:Entry*",
+        answer="cli.answer_documents:Entry*",
         examples=('natsctl kv watch CONFIG "db.>" --updates', "natsctl kv watch CONFIG --count 1 --wait 1m -j"),
     ),
     Verb(
         "ls, list",
         kv_buckets.ls,
-        answer="cli.kv:Listed[]",
+        answer="cli.answer_documents:Listed[]",
         examples=("natsctl kv ls", 'natsctl kv ls CONFIG "db.*" -v --display-value'),
     ),
-    Verb("compact", kv_buckets.compact, answer="cli.kv:Purged", examples=("natsctl kv compact CONFIG --force",)),
+    Verb(
+        "compact",
+        kv_buckets.compact,
+        answer="cli.answer_documents:Purged",
+        examples=("natsctl kv compact CONFIG --force",),
+    ),
 )

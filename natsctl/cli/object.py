@@ -15,6 +15,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import format_size, parse_size, plural
 from natsctl.cli import output
+from natsctl.cli.answer_documents import AnyBucket, either, shared_fields
 from natsctl.cli.buckets import (
     BUCKET_SIZE,
     COMPRESS,
@@ -22,20 +23,17 @@ from natsctl.cli.buckets import (
     METADATA,
     PLACEMENT,
     REPLICAS,
-    AnyBucket,
     BucketName,
     TheBucket,
     check_key_or_all,
     create_bucket,
     edit_bucket,
-    either,
     list_buckets,
     live_bucket,
     open_if_there,
     pick_bucket,
     remove_bucket,
     report_missing,
-    shared_fields,
     show_bucket,
     storage_flag,
     suggesting_in_bucket,

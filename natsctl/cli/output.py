@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from natsctl.api.errors import ExitCode
     from natsctl.cli.render.page import Page
-    from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
 
 
@@ -268,10 +267,14 @@ def table_style() -> tuple[Box, str]:
     return DOUBLE if scheme == "double" else ROUNDED, scheme if scheme in COLOURS and scheme not in _BOXES else ""
 
 
-def emit_name_pages(session: Session, pages: Callable[[Manager], AsyncIterator[Iterable[str]]]) -> int:
+def emit_name_pages(
+    ask: Callable[[Callable[[Manager], Awaitable[int]]], int],
+    pages: Callable[[Manager], AsyncIterator[Iterable[str]]],
+) -> int:
     """Print the names of each page on stdout as it arrives, one per line, and return their number.
 
-    Raises the errors of the pages, after printing those before, and BrokenPipeError if the reader has gone.
+    `ask` is `Session.ask` where pages are all that is asked for, else `Session.run`. Raises the errors of the pages,
+    after printing those before, and BrokenPipeError if the reader has gone.
     """
 
     async def show(manager: Manager) -> int:
@@ -283,7 +286,7 @@ def emit_name_pages(session: Session, pages: Callable[[Manager], AsyncIterator[I
             number += len(names)
         return number
 
-    return session.run(show)
+    return ask(show)
 
 
 MAX_FAULTS = 200

@@ -215,8 +215,16 @@ def _declared(hints: dict[str, Any], names: Iterable[str], defaults: dict[str, A
 
 
 def hints_of(place: Any) -> dict[str, Any]:
-    """Return the annotations of a function or class by name."""
-    return typing.get_type_hints(place, include_extras=True)
+    """Return the annotations of a function or class by name.
+
+    Those that are names are looked up: the first text that is compiled costs as much as reading a command line.
+    """
+    known = getattr(place, "__globals__", {})
+    found = {name: known.get(text, text) for name, text in place.__annotations__.items()}
+    found.pop("return", None)
+    if any(isinstance(one, str | typing.ForwardRef) for one in found.values()):
+        return typing.get_type_hints(place, include_extras=True)
+    return found
 
 
 def is_bundle(kind: Any) -> bool:

@@ -27,7 +27,7 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
 
     Raises UnreachableError at the deadline, or if the connection is lost.
     """
-    from natsctl.cli.session import GlobalOptions
+    from natsctl.cli.globals import GlobalOptions
     from natsctl.client.servers import resolve
 
     known = {name: value for name, value in place.options.items() if name in GlobalOptions._fields}

@@ -15,9 +15,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from natsctl.api.errors import UsageError
+from natsctl.cli.globals import GlobalOptions
 from natsctl.cli.output import COLOUR
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.one_shot import PlainConnection
     from natsctl.client.servers import Target
-    from natsctl.client.settings import Settings
 
 
 T = TypeVar("T")
@@ -35,67 +35,6 @@ T = TypeVar("T")
 MAX_REST_S = 60.0
 UNSEEN_REST_S = 1.0
 """Idle time after which a connection is checked before it is used."""
-
-
-class GlobalOptions(NamedTuple):
-    """Options of every command, before or after its name; None is "not given"."""
-
-    server: str | None = None
-    user: str | None = None
-    password: str | None = None
-    token: str | None = None
-    creds: str | None = None
-    nkey: str | None = None
-    jwt: str | None = None
-    seed: str | None = None
-    password_stdin: bool = False
-    token_stdin: bool = False
-    tlscert: str | None = None
-    tlskey: str | None = None
-    tlsca: str | None = None
-    tlsfirst: bool = False
-    tls_insecure: bool = False
-    socks_proxy: str | None = None
-    connection_name: str | None = None
-    timeout: float | None = None
-    context: str | None = None
-    no_context: bool = False
-    js_domain: str | None = None
-    js_api_prefix: str | None = None
-    js_event_prefix: str | None = None
-    inbox_prefix: str | None = None
-    trace: bool = False
-    no_input: bool = False
-    dry_run: bool = False
-    colors: str | None = None
-    all_streams: bool = False
-
-    def settings(self) -> Settings:
-        """Return the server and the login that the flags name."""
-        from natsctl.client.settings import Settings
-
-        return Settings(
-            url=self.server or "",
-            user=self.user or "",
-            password=self.password or "",
-            token=self.token or "",
-            creds=self.creds or "",
-            nkey=self.nkey or "",
-            user_jwt=self.jwt or "",
-            user_seed=self.seed or "",
-            cert=self.tlscert or "",
-            key=self.tlskey or "",
-            ca=self.tlsca or "",
-            tls_first=self.tlsfirst,
-            tls_insecure=self.tls_insecure,
-            socks_proxy=self.socks_proxy or "",
-            jetstream_domain=self.js_domain or "",
-            jetstream_api_prefix=self.js_api_prefix or "",
-            jetstream_event_prefix=self.js_event_prefix or "",
-            inbox_prefix=self.inbox_prefix or "",
-            color_scheme=self.colors or "",
-            timeout_s=self.timeout,
-        )
 
 
 class Session:
@@ -147,35 +86,41 @@ class Session:
         finally:
             self._last_used_s = time.monotonic()
 
-    def ask(self, work: Callable[[Manager], Awaitable[T]]) -> T:
-        """Return the result of `work(manager)`, which makes requests one after another and changes nothing.
+    def ask(self, work: Callable[[Manager], Awaitable[T]], *, changes: bool = False) -> T:
+        """Return the result of `work(manager)`, which makes requests, or publishes, one after another.
 
         A plain server is asked without asyncio and nats-py. What needs more is left to `run`, which does all of the
-        work again. Raises as `run`.
+        work again, unless it `changes` something that it may have done. Raises as `run`.
         """
         from natsctl.client.one_shot import NeedsMoreError, completed
 
-        plain = self._plain()
+        answered: dict[tuple[str, bytes], dict[str, Any]] = {}
+        plain = self._plain(changes)
         if plain is not None:
             from natsctl.client.manager import Manager
 
             _collect_again()
             try:
                 return completed(work(Manager(cast("Connection", plain))))
-            except NeedsMoreError:
-                pass  # nats-py knows how to do it, or how to say why not
+            except NeedsMoreError as needed:  # nats-py knows how to do it, or how to say why not
+                answered = needed.answered
             finally:
                 plain.shut()
-        return self.run(work)
 
-    def _plain(self) -> PlainConnection | None:
+        def rest(manager: Manager) -> Awaitable[T]:
+            manager.requests.answered = answered
+            return work(manager)
+
+        return self.run(rest)
+
+    def _plain(self, changes: bool) -> PlainConnection | None:
         """Return a connection for requests alone; None where one is open already, or needs more."""
         options = self.options
         if self._manager or self._embedded or options.trace or options.tls_insecure:
             return None
         from natsctl.client.one_shot import open_plain
 
-        return open_plain(self.target(), self._name, dry_run=options.dry_run)
+        return open_plain(self.target(), self._name, dry_run=options.dry_run, changes=changes)
 
     @property
     def _name(self) -> str:

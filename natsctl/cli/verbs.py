@@ -11,8 +11,6 @@ At run time such a module is a `LazyModule`, because to import every command wou
     VERBS = (Verb("add, create, new", create.add), Verb("edit, update", edit.edit))
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -61,7 +59,7 @@ class Verb(NamedTuple):
     """
 
     names: str
-    command: Callable[..., Any] | Sequence[Verb]
+    command: Callable[..., Any] | Sequence["Verb"]
     help: str = ""
     answer: str = ""
     examples: tuple[str, ...] = ()
@@ -85,7 +83,7 @@ class Verb(NamedTuple):
         return isinstance(self.command, tuple)
 
     @property
-    def verbs(self) -> Sequence[Verb]:
+    def verbs(self) -> Sequence["Verb"]:
         """Return the table of the verbs below it; an empty one for a command."""
         return _resolved(self.command) if self.is_group else ()
 
@@ -105,7 +103,7 @@ class Verb(NamedTuple):
         first = inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0]
         return " ".join(first.split()).removesuffix(".")
 
-    def below(self) -> Iterator[tuple[str, Verb]]:
+    def below(self) -> Iterator[tuple[str, "Verb"]]:
         """Yield every verb below it, groups included, with the words that lead there."""
         for verb in self.verbs:
             yield verb.name, verb

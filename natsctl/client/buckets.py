@@ -6,7 +6,7 @@ Entries of key-value buckets: key, operation, time to live. Source: ADR-8, ADR-4
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import SECOND, format_duration, parse_duration
@@ -97,11 +97,10 @@ async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[Stream
 
     Names are cheap and complete, the list by subject leaves out mirrors: those are asked for one by one.
     """
-    import asyncio
+    from natsctl.client.requests import Answer, together
 
-    from natsctl.client.requests import Answer
-
-    names, listed = await asyncio.gather(bucket_names(manager, kind), manager.stream_list(subject=kind.subject))
+    asked: list[Any] = [bucket_names(manager, kind), manager.stream_list(subject=kind.subject)]
+    names, listed = await together(manager.connection, *asked)
     found = {one.raw["config"]["name"]: one for one in listed if kind.is_mine(one.raw["config"]["name"])}
     absent = _unreachable(listed, kind)
     left = [name for name in names if kind.prefix + name not in found and name not in absent]
@@ -115,7 +114,7 @@ async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[Stream
             return None
         return Answer(StreamInfo, answer.subject, raw=answer.raw)
 
-    more = dict(zip(left, await asyncio.gather(*(one(name) for name in left)), strict=True))
+    more = dict(zip(left, await together(manager.connection, *(one(name) for name in left)), strict=True))
     absent += [name for name, answer in more.items() if answer is None]
     found |= {kind.prefix + name: answer for name, answer in more.items() if answer is not None}
     return [found[name] for name in sorted(found)], absent

@@ -214,6 +214,9 @@ class Connection:
     With `dry_run` callers raise DryRunError in place of a change; the connection itself sends everything.
     """
 
+    concurrent = True
+    """Whether several requests can wait for their answers at a time."""
+
     def __init__(self, target: Target, tracer: Tracer | None = None) -> None:
         self.target = target
         self.tracer = tracer
@@ -330,17 +333,17 @@ class Connection:
         named = quoted.partition('"')[2].partition('"')[0]
         verb, subject = verb.lower(), named.lower()
         if verb == "publish":
-            self._refused.append(_refused(verb, named))
+            self._refused.append(refusal(verb, named))
             if self.on_refused is not None:
                 self.on_refused(self._refused[-1])
         for waiter in list(self._waiting.values()):
             inbox_refused = verb == "subscription" and self._inbox.lower().startswith(subject.rstrip("*"))
             if (waiter.subject.lower() == subject or inbox_refused) and not waiter.future.done():
-                waiter.future.set_exception(_refused(verb, waiter.subject if not inbox_refused else named))
+                waiter.future.set_exception(refusal(verb, waiter.subject if not inbox_refused else named))
         for subscription in self._subscriptions:
             for used in subscription.subjects if verb == "subscription" else (subscription.watched,):
                 if used.lower() == subject:
-                    subscription.fail(_refused(verb, used))
+                    subscription.fail(refusal(verb, used))
 
     async def _on_closed(self, client: Any) -> None:
         """Fail all that wait; called twice, when the end begins and when all of it is done."""
@@ -544,7 +547,8 @@ def _check(subject: str) -> None:
         raise UsageError(subject_fault(subject))
 
 
-def _refused(verb: str, subject: str) -> NotAuthorisedError:
+def refusal(verb: str, subject: str) -> NotAuthorisedError:
+    """Return the error for a subject that the server refuses."""
     act = "publish to" if verb == "publish" else "subscribe to"
     failure = NotAuthorisedError(
         f"not authorised to {act} {subject}", hint="ask for the permission, or log in as another user"

@@ -8,8 +8,6 @@ Source of the keys: docs/compatibility.md#contexts.
 atomically, so that a concurrent reader sees the old or the new one. Source: docs/compatibility.md#contexts.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,7 +93,7 @@ class Contexts:
 
         return settings_of(self.document(name), str(self.path(name)), self._environment)
 
-    def document(self, name: str) -> Document:
+    def document(self, name: str) -> "Document":
         """Return the object in a context's file, as it stands there; raises ContextNotFoundError or UsageError."""
         file = self.path(name)
         try:

@@ -8,10 +8,8 @@ and the reverse; the tests hold both. Source: ADR-8, ADR-48.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, NothingReceivedError
@@ -34,13 +32,13 @@ from natsctl.client.buckets import (
 )
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.messaging import messages
-from natsctl.client.messaging.consumers import OrderedReader
+from natsctl.client.requests import together
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
     from natsctl.api.requests import PubAck
     from natsctl.client.manager import Manager
-    from natsctl.client.messaging.consumers import Delivered
+    from natsctl.client.messaging.consumers import Delivered, OrderedReader
     from natsctl.client.messaging.messages import Stored
     from natsctl.client.requests import Answer
 
@@ -82,10 +80,25 @@ class Bucket:
         self.name = name
         self.info = info
         self.stream = KV.stream_of(name)
-        config = info.value.config
+        config: Any = info.raw.get("config")
+        plain = isinstance(config, dict) and not (config.get("mirror") or config.get("mirror_direct"))
+        if not plain or not isinstance(config.get("allow_direct", False), bool):
+            self._read(info)
+            return
+        # The typed configuration takes longer to import than the value to be read.
+        self.direct = config.get("allow_direct", False)
+        self.reads = f"$KV.{name}."
+        self.writes = f"{self._api()}{self.reads}"
+
+    def _api(self) -> str:
+        prefix = self.manager.connection.target.api_prefix
+        return "" if prefix == _API_PREFIX else f"{prefix}."
+
+    def _read(self, info: Answer[StreamInfoAnswer]) -> None:
+        """Set the fields by the configuration of a mirror; raises ProtocolError."""
+        config, name = info.value.config, self.name
         self.direct = config.allow_direct or config.mirror_direct
-        prefix = manager.connection.target.api_prefix
-        api = "" if prefix == _API_PREFIX else f"{prefix}."
+        api = self._api()
         self.reads = f"$KV.{name}."
         self.writes = f"{api}{self.reads}"
         if config.mirror is not None:
@@ -98,6 +111,10 @@ class Bucket:
     async def open(cls, manager: Manager, name: str) -> Bucket:
         """Return the bucket of that name. Raises BucketNotFoundError, UsageError for a bad name."""
         return cls(manager, name, await bucket_info(manager, KV, name))
+
+    def at(self, manager: Manager) -> Bucket:
+        """Return the same bucket on another connection."""
+        return Bucket(manager, self.name, self.info)
 
     @property
     def shortest_ttl_ns(self) -> int:
@@ -220,16 +237,15 @@ def current_key(failure: NatsctlError) -> str:
     return failure.subject.partition("$KV.")[2].partition(".")[2] or "the key"
 
 
-@dataclass(frozen=True, slots=True)
-class WatchOptions:
-    """Options of a watch: keys, start, and end (`count` entries, or `wait_s` without one)."""
+class WatchOptions(NamedTuple):
+    """Options of a watch: keys, start, and end (`limit` entries, or `wait_s` without one)."""
 
     pattern: str = ALL_KEYS
     history: bool = False
     updates: bool = False
     revision: int = 0
     deletes: bool = True
-    count: int = 0
+    limit: int = 0
     wait_s: float | None = None
 
     @property
@@ -238,6 +254,13 @@ class WatchOptions:
         if self.revision:
             return "by_start_sequence"
         return "new" if self.updates else "all" if self.history else "last_per_subject"
+
+
+def _reader(bucket: Bucket, pattern: str, **options: Any) -> OrderedReader:
+    """Return a reader of the keys that match."""
+    from natsctl.client.messaging.consumers import OrderedReader
+
+    return OrderedReader(bucket.manager, bucket.stream, bucket.reads + pattern, **options)
 
 
 async def entries(
@@ -255,9 +278,7 @@ async def entries(
     check_pattern(pattern)
     deliver = "all" if history else "last_per_subject"
     found: dict[object, Entry] = {}
-    async with OrderedReader(
-        bucket.manager, bucket.stream, bucket.reads + pattern, deliver=deliver, headers_only=not values
-    ) as reader:
+    async with _reader(bucket, pattern, deliver=deliver, headers_only=not values) as reader:
         async for delivered in reader.stored():
             entry = to_entry(bucket, delivered, values=values)
             name: object = entry.revision if history else entry.key
@@ -270,9 +291,7 @@ async def keys(bucket: Bucket, pattern: str = ALL_KEYS) -> list[str]:
     """Return the keys that match and have a value, sorted; the headers of their last messages show which those are."""
     check_pattern(pattern)
     found: dict[str, bool] = {}
-    async with OrderedReader(
-        bucket.manager, bucket.stream, bucket.reads + pattern, deliver="last_per_subject", headers_only=True
-    ) as reader:
+    async with _reader(bucket, pattern, deliver="last_per_subject", headers_only=True) as reader:
         async for message, _ in reader.stored():
             found[message.subject] = operation_of(message.headers) == PUT
     begin = len(bucket.reads)
@@ -286,14 +305,8 @@ async def watch(bucket: Bucket, watching: WatchOptions) -> AsyncIterator[Entry]:
     """
     check_pattern(watching.pattern)
     number = 0
-    async with OrderedReader(
-        bucket.manager,
-        bucket.stream,
-        bucket.reads + watching.pattern,
-        deliver=watching.deliver,
-        start_seq=watching.revision,
-    ) as reader:
-        while not watching.count or number < watching.count:
+    async with _reader(bucket, watching.pattern, deliver=watching.deliver, start_seq=watching.revision) as reader:
+        while not watching.limit or number < watching.limit:
             delivered = await reader.next(watching.wait_s)
             if delivered is None:
                 break
@@ -362,7 +375,7 @@ async def compact(bucket: Bucket, found: Sequence[Removal], on_progress: Callabl
     purged = done = 0
     for begin in range(0, len(found), AT_ONCE):
         batch = found[begin : begin + AT_ONCE]
-        answers = await asyncio.gather(*(bucket.forget(one.entry.key, one.below) for one in batch))
+        answers = await together(manager.connection, *(bucket.forget(one.entry.key, one.below) for one in batch))
         purged += sum(answer.value.purged for answer in answers)
         done += len(batch)
         on_progress(done)
@@ -373,5 +386,5 @@ async def mark_purged(bucket: Bucket, keys: Sequence[str], ttl_ns: int, on_progr
     """Purge keys one by one, so that watchers learn of each. In a dry run raises DryRunError with the first message."""
     for begin in range(0, len(keys), AT_ONCE):
         batch = keys[begin : begin + AT_ONCE]
-        await asyncio.gather(*(bucket.purge(key, ttl_ns=ttl_ns) for key in batch))
+        await together(bucket.manager.connection, *(bucket.purge(key, ttl_ns=ttl_ns) for key in batch))
         on_progress(begin + len(batch))

@@ -12,10 +12,11 @@ refuses; one that does not is asked for its level first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
+from natsctl.api.versions import RequiredLevel
 from natsctl.client.requests import Requests
 
 if TYPE_CHECKING:
@@ -306,13 +307,6 @@ CONSUMER_LEVELS: Final[dict[str, int]] = {
 
 _UNSET: Final[tuple[Any, ...]] = (None, False, 0, "", "default", [], {})
 """Values of a field that need no support of the server."""
-
-
-class RequiredLevel(NamedTuple):
-    """A level, and the field that needs it."""
-
-    level: int
-    field: str
 
 
 def required_level_of(config: Any, levels: Mapping[str, int]) -> RequiredLevel:

@@ -1,7 +1,5 @@
 """Messages as they are sent and received, and those that a dry run would have sent."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias

@@ -4,10 +4,10 @@ These alone take longer to import than a person waits for a list of names. So th
 protocol that a request needs: INFO, CONNECT, SUB, PUB, MSG and PING. It never waits longer than its deadline.
 
 `OneShotClient` serves completion, for which every failure is an `UnreachableError`. `PlainConnection` serves commands
-that make single requests (`Session.ask`): it is that part of a Connection that `Requests` uses, and its `request`
-blocks in place of being suspended, so that `completed` gets the result of their coroutines without an event loop. It
-reports only silence itself. On any other failure it raises NeedsMoreError, and the work is done again by nats-py, which
-alone words what went wrong.
+that make single requests or publish one message (`Session.ask`): it is that part of a Connection that `Requests` uses,
+and its methods block in place of being suspended, so that `completed` gets the result of their coroutines without an
+event loop. It reports only silence itself, and the end of a connection over which something may have been changed. On
+any other failure it raises NeedsMoreError, and the work is done again by nats-py, which alone words what went wrong.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ import json
 import os
 import socket
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UnreachableError
-from natsctl.client.message import Message, to_message
+from natsctl.client.message import Message, encode_headers, to_message
 from natsctl.client.settings import login_options, tls_context, wants_tls
 
 if TYPE_CHECKING:
@@ -182,20 +183,29 @@ class OneShotClient:
 
 
 class NeedsMoreError(Exception):
-    """The work needs more than this client does, such as TLS, or failed in a way that nats-py describes."""
+    """The work needs more than this client does, such as TLS, or failed in a way that nats-py describes.
+
+    `answered` are the answers that need not be asked for again, by subject and body.
+    """
+
+    def __init__(self, answered: Mapping[tuple[str, bytes], dict[str, Any]] = MappingProxyType({})) -> None:
+        super().__init__()
+        self.answered = dict(answered)
 
 
 class PlainConnection(OneShotClient):
     """The part of a Connection that single requests use, on one plain socket."""
 
-    several = lost = False
+    several = lost = concurrent = False
     tracer = None
 
-    def __init__(self, target: Target, *, dry_run: bool) -> None:
-        """Take the target, which `open_plain` has found to be plain."""
+    def __init__(self, target: Target, *, dry_run: bool, changes: bool = False) -> None:
+        """Take the target, which `open_plain` has found to be plain; what `changes` something is not done again."""
         super().__init__(target, time.monotonic() + target.timeout_s)
         self.timeout_s = target.timeout_s
         self.dry_run = dry_run
+        self._changes = changes
+        self._sent = False
         self._inbox = ""
 
     def _encrypt(self, context: SSLContext | None, hostname: str | None) -> None:
@@ -205,32 +215,78 @@ class PlainConnection(OneShotClient):
         self, subject: str, body: bytes = b"", *, headers: HeaderLike | None = None, timeout_s: float | None = None
     ) -> Message:
         """Return the answer; raises UnreachableError if none comes in time, NeedsMoreError for any other failure."""
-        if headers or not subject or len(subject.split()) != 1 or len(body) > int(self._info.get("max_payload", 0)):
-            raise NeedsMoreError
+        block = self._checked(subject, body, headers)
         wait_s = timeout_s or self.timeout_s
         self._deadline_s = time.monotonic() + wait_s
         try:
-            return self._exchanged(subject, body)
+            return self._exchanged(subject, body, block)
         except TimeoutError:
             raise UnreachableError(f"no answer on {subject} within {wait_s:g}s") from None
         except (OSError, ValueError) as failure:
-            raise NeedsMoreError from failure
+            raise self._failed(failure) from failure
 
-    def _exchanged(self, subject: str, body: bytes) -> Message:
-        begin = ""
+    async def publish(
+        self, subject: str, body: bytes = b"", *, reply: str = "", headers: HeaderLike | None = None
+    ) -> None:
+        """Send a message, which the server has read then; raises as `request`."""
+        block = self._checked(subject, body, headers, reply)
+        self._deadline_s = time.monotonic() + self.timeout_s
+        try:
+            self._send(b"", subject, reply, body, block, b"PING\r\n")
+            while (line := self._line()) != b"PONG":
+                self._judge(line)
+        except TimeoutError:
+            raise UnreachableError(f"no answer from {self.target.shown}") from None
+        except (OSError, ValueError) as failure:
+            raise self._failed(failure) from failure
+
+    async def flush(self, timeout_s: float | None = None) -> None:
+        """Return at once: the server has read what `publish` has sent."""
+
+    def _checked(self, subject: str, body: bytes, headers: HeaderLike | None, reply: str = "r") -> bytes:
+        """Return the header block of a message; raises NeedsMoreError for a message that cannot be sent here."""
+        block = encode_headers(headers) if headers else b""
+        too_long = len(body) + len(block) > int(self._info.get("max_payload", 0))
+        named = [subject, reply] if reply else [subject]
+        if too_long or any(len(one.split()) != 1 for one in named) or (block and not self._info.get("headers")):
+            raise NeedsMoreError
+        return block
+
+    def _send(self, begin: bytes, subject: str, reply: str, body: bytes, block: bytes, end: bytes = b"") -> None:
+        """Send a message, with protocol lines before and after it."""
+        words = f"{subject} {reply}" if reply else subject
+        sizes = f"{len(block)} {len(block) + len(body)}" if block else f"{len(body)}"
+        line = f"{'HPUB' if block else 'PUB'} {words} {sizes}\r\n".encode()
+        self._socket.settimeout(self._left_s())
+        self._sent = True
+        self._socket.sendall(begin + line + block + body + b"\r\n" + end)
+
+    def _failed(self, failure: Exception) -> Exception:
+        """Return the error for a failure other than silence."""
+        text = str(failure).lower()
+        unsent = not self._sent or isinstance(failure, UnicodeEncodeError)
+        if unsent or not self._changes or "permissions violation for publish" in text:
+            return NeedsMoreError()
+        from natsctl.client.connection import ConnectionLostError, refusal
+
+        if "permissions violation for subscription" in text:  # to the inbox: the message itself may have been taken
+            return refusal("subscription", f"{self._inbox}.*")
+        return ConnectionLostError(f"the connection to {self.target.shown} was lost")
+
+    def _exchanged(self, subject: str, body: bytes, block: bytes) -> Message:
+        begin = b""
         if not self._inbox:
             self._inbox = f"{self.target.settings.inbox_prefix.rstrip('.') or '_INBOX'}.{os.urandom(11).hex()}"
-            begin = f"SUB {self._inbox}.* 1\r\n"
+            begin = f"SUB {self._inbox}.* 1\r\n".encode()
         self._requests += 1
         reply = f"{self._inbox}.{self._requests:x}"
-        self._socket.settimeout(self._left_s())
-        self._socket.sendall(f"{begin}PUB {subject} {reply} {len(body)}\r\n".encode() + body + b"\r\n")
+        self._send(begin, subject, reply, body, block)
         while (message := self._message()).subject != reply:
             pass  # an answer that came too late for an earlier request
         return message
 
 
-def open_plain(target: Target, name: str, *, dry_run: bool) -> PlainConnection | None:
+def open_plain(target: Target, name: str, *, dry_run: bool, changes: bool = False) -> PlainConnection | None:
     """Return a connection to a target of one address without TLS, signatures and proxy; None where it needs more.
 
     Secrets that lie elsewhere are left to nats-py too: another program is not to be asked for them twice. Raises
@@ -243,7 +299,7 @@ def open_plain(target: Target, name: str, *, dry_run: bool) -> PlainConnection |
         return None
     if settings.socks_proxy or wants_tls(settings, target.urls):
         return None
-    connection = PlainConnection(target, dry_run=dry_run)
+    connection = PlainConnection(target, dry_run=dry_run, changes=changes)
     try:
         connection.open(name)
     except TimeoutError as failure:

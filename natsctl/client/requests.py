@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -24,13 +24,14 @@ T = TypeVar("T")
 class Answer(Generic[T]):
     """`raw` is the JSON object as the server sent it, with unknown fields.
 
-    `value` is the same as a model, made on first use. `kind` is that model, or the endpoint that knows it.
+    `value` is the same as a model, made on first use. `kind` is that model, its name in `natsctl.api.requests`, or the
+    endpoint that knows it.
     """
 
     __slots__ = ("_body", "_kind", "_raw", "_value", "subject")
 
     def __init__(
-        self, kind: type[T] | Endpoint, subject: str, body: bytes = b"", raw: dict[str, Any] | None = None
+        self, kind: type[T] | str | Endpoint, subject: str, body: bytes = b"", raw: dict[str, Any] | None = None
     ) -> None:
         self.subject = subject
         self._kind = kind
@@ -51,7 +52,13 @@ class Answer(Generic[T]):
         if self._value is None:
             import msgspec
 
-            kind: Any = self._kind.answer if isinstance(self._kind, Endpoint) else self._kind
+            kind: Any = self._kind
+            if isinstance(kind, Endpoint):
+                kind = kind.answer
+            elif isinstance(kind, str):
+                from natsctl.api import requests
+
+                kind = getattr(requests, kind)
             try:
                 self._value = msgspec.convert(self.raw, kind)
             except msgspec.ValidationError as failure:
@@ -98,6 +105,8 @@ class Requests:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.answered: dict[tuple[str, bytes], dict[str, Any]] = {}
+        """First pages of lists that another connection has received, by subject and body; each is used once."""
 
     async def ask(
         self,
@@ -193,17 +202,27 @@ class Requests:
         Those after the first are asked for side by side.
         """
 
-        async def page(offset: int) -> dict[str, Any]:
-            payload = json.dumps({**(body or {}), "offset": offset}).encode()
-            return await self.exchange(endpoint.subject(*tokens, prefix=prefix), payload)
+        subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
 
+        def asked(offset: int) -> bytes:
+            return json.dumps({**(body or {}), "offset": offset}).encode()
+
+        async def page(offset: int) -> dict[str, Any]:
+            return await self.exchange(subject, asked(offset))
+
+        first = self.answered.pop((subject, asked(0)), None) or await page(0)
+        limit, total = int(first.get("limit") or 0), int(first.get("total") or 0)
+        if not 0 < limit < total:
+            yield first
+            return
+        if not self.connection.concurrent:
+            from natsctl.client.one_shot import NeedsMoreError
+
+            raise NeedsMoreError({(subject, asked(0)): first})
         import asyncio
 
-        prefix = self.connection.target.api_prefix
-        first = await page(0)
         yield first
-        limit, total = int(first.get("limit") or 0), int(first.get("total") or 0)
-        offsets = iter(range(limit, total, limit)[:MAX_PAGES] if limit > 0 else ())
+        offsets = iter(range(limit, total, limit)[:MAX_PAGES])
         running = deque(asyncio.create_task(page(offset)) for offset in islice(offsets, PAGES_AT_ONCE))
         try:
             while running:
@@ -294,6 +313,19 @@ def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:
     if isinstance(failure, ApiResponseError):
         return failure.err_code in NO_LEADER
     return may_repeat and not isinstance(failure, JetStreamNotEnabledError)
+
+
+async def together(connection: Connection, *work: Coroutine[Any, Any, T]) -> list[T]:
+    """Return the results of requests, which are made side by side where the connection can do that."""
+    if connection.concurrent:
+        import asyncio
+
+        return await asyncio.gather(*work)
+    try:
+        return [await one for one in work]
+    finally:
+        for one in work:
+            one.close()
 
 
 def encoded(body: Any) -> bytes:

@@ -7,8 +7,6 @@ replaced by another.
 A context is checked by its file, its secrets, its URLs, and on request by connecting to its server.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple

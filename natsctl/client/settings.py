@@ -5,8 +5,6 @@ A secret may be given indirectly: `file:///path`, `env://NAME`, `data:;base64,â€
 credentials.
 """
 
-from __future__ import annotations
-
 import base64
 import binascii
 import json
@@ -310,7 +308,7 @@ def wants_tls(settings: Settings, urls: tuple[str, ...]) -> bool:
     return bool(wanted) or any(url.startswith(("tls://", "wss://")) for url in urls)
 
 
-def tls_context(settings: Settings, urls: tuple[str, ...]) -> ssl.SSLContext | None:
+def tls_context(settings: Settings, urls: tuple[str, ...]) -> "ssl.SSLContext | None":
     """Return the TLS context that the settings or a tls:// or wss:// URL ask for, or None.
 
     Raises UsageError for an unreadable file.

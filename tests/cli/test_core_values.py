@@ -58,6 +58,8 @@ def _unread(command: Any) -> Any:
         ["a", "--number=10", "--share", "0.5", "--many", "x", "-m", "y", "--switch", "--state"],
         ["--no-state", "--share=-1", "--file", "a/../b"],
         ["-w", "--", "-x"],
+        ["--file", "--switch", "--many", "-w"],
+        ["-", "--state", "--no-state", "--number", "1", "--number", "2"],
         ["--number", "11"],
         ["--number", "-1"],
         ["--number", "x"],

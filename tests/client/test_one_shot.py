@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.api.errors import NatsctlError, UnreachableError, UsageError
+from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
+from natsctl.client.connection import ConnectionLostError
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.one_shot import NeedsMoreError, completed, open_plain
@@ -50,8 +51,8 @@ def _serving(fake: Any) -> Iterator[str]:
 
 
 @contextmanager
-def _plain(target: Target) -> Iterator[Any]:
-    connection = open_plain(target, "test", dry_run=False)
+def _plain(target: Target, *, changes: bool = False) -> Iterator[Any]:
+    connection = open_plain(target, "test", dry_run=False, changes=changes)
     assert connection is not None
     try:
         yield connection
@@ -114,14 +115,86 @@ def test_a_refused_subject_and_a_lost_connection_are_left_to_nats_py(fake: Any, 
         completed(connection.request(SUBJECT))
 
 
+@pytest.mark.parametrize("sending", ["publish", "request"])
+def test_a_message_that_was_perhaps_taken_is_not_sent_again(fake: Any, sending: str) -> None:
+    fake.fatal.add(SUBJECT)
+    lost = pytest.raises(ConnectionLostError, match="was lost")
+    with _serving(fake) as url, _plain(_target(url), changes=True) as connection, lost:
+        completed(getattr(connection, sending)(SUBJECT))
+    with _serving(fake) as url, _plain(_target(url)) as connection, pytest.raises(NeedsMoreError):
+        completed(getattr(connection, sending)(SUBJECT))
+
+
+@pytest.mark.parametrize("sending", ["publish", "request"])
+def test_a_message_that_was_refused_is_left_to_nats_py(fake: Any, sending: str) -> None:
+    fake.refused.add(SUBJECT)
+    with _serving(fake) as url, _plain(_target(url), changes=True) as connection, pytest.raises(NeedsMoreError):
+        completed(getattr(connection, sending)(SUBJECT))
+
+
+class _Inboxes(set[str]):
+    def __contains__(self, subject: object) -> bool:
+        return str(subject).startswith("_INBOX.")
+
+
+def test_a_message_without_an_inbox_for_its_answer_is_not_sent_again(fake: Any) -> None:
+    fake.refused = _Inboxes()
+    with _serving(fake) as url:
+        refused = pytest.raises(NotAuthorisedError, match=r"not authorised to subscribe to _INBOX\.\w+\.\*")
+        with _plain(_target(url), changes=True) as connection, refused:
+            completed(connection.request(SUBJECT))
+        with _plain(_target(url)) as connection, pytest.raises(NeedsMoreError):
+            completed(connection.request(SUBJECT))
+
+
+def test_a_message_is_published_as_over_nats_py(server: Any) -> None:
+    """The same message comes, with its reply subject and headers, and the server has it when `publish` returns."""
+
+    async def heard(*, plain: bool) -> Any:
+        async with await connect(_target(server.url), name="test") as connection:
+            arriving = await connection.subscribe("shop.*")
+            await connection.flush()
+            sent: dict[str, Any] = {"reply": "answers", "headers": (("Kind", "ä"), ("Kind", "b"))}
+            if plain:
+                with _plain(_target(server.url), changes=True) as other:
+                    completed(other.publish("shop.a", b"1\r\n2", **sent))
+                    completed(other.publish("shop.b"))
+                    completed(other.flush())
+            else:
+                await connection.publish("shop.a", b"1\r\n2", **sent)
+                await connection.publish("shop.b")
+            found = [await arriving.next(60), await arriving.next(60)]
+            return [(one.subject, one.reply, one.body, one.headers.pairs) for one in found if one is not None]
+
+    ours = asyncio.run(heard(plain=True))
+    assert ours == asyncio.run(heard(plain=False))
+    assert [one[:3] for one in ours] == [("shop.a", "answers", b"1\r\n2"), ("shop.b", "", b"")]
+
+
+def test_lists_of_several_pages_are_left_to_nats_py(fake: Any) -> None:
+    names = "$JS.API.STREAM.NAMES"
+    fake.answers[names] = b'{"total": 2, "offset": 0, "limit": 2, "streams": ["A", "B"]}'
+    with _serving(fake) as url, _plain(_target(url)) as connection:
+        assert completed(Manager(connection).stream_names()) == ["A", "B"]
+        fake.answers[names] = b'{"total": 3, "offset": 0, "limit": 2, "streams": ["A", "B"]}'
+        with pytest.raises(NeedsMoreError):
+            completed(Manager(connection).stream_names())
+
+
 @pytest.mark.parametrize("subject", ["", "a b", "a\udc80"])
 def test_what_cannot_be_sent_is_left_to_nats_py(fake: Any, subject: str) -> None:
-    with _serving(fake) as url, _plain(_target(url)) as connection:
+    fake.answers["b"] = b""
+    with _serving(fake) as url, _plain(_target(url), changes=True) as connection:
+        completed(connection.request("b"))
         with pytest.raises(NeedsMoreError):
             completed(connection.request(subject))
         with pytest.raises(NeedsMoreError):
             completed(connection.request("a", bytes(2 * 1024 * 1024)))
-    assert fake.published == []
+        with pytest.raises(NeedsMoreError):
+            completed(connection.publish(subject))
+        with pytest.raises(NeedsMoreError):
+            completed(connection.publish("a", reply="b c"))
+    assert fake.published == [("b", b"")]
 
 
 def test_a_refused_login_is_left_to_nats_py(fake: Any) -> None:

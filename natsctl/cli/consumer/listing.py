@@ -32,7 +32,6 @@ from natsctl.cli.parameters import Context
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import safe
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
-from natsctl.client.search import ConsumerTest, Wanted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -40,12 +39,13 @@ if TYPE_CHECKING:
     from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, Listing
+    from natsctl.client.search import ConsumerTest, Wanted
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
     """Return all consumers of a stream. Raises ApiResponseError with a suggestion."""
     with suggesting(session, stream):
-        return session.run(lambda manager: manager.consumer_list(stream))
+        return session.ask(lambda manager: manager.consumer_list(stream))
 
 
 def warn_of_absent(*pages: Listing[Answer[Any]]) -> None:
@@ -166,9 +166,9 @@ def ls(
 
 def _list_names(session: Session, stream: str, json: bool) -> None:
     if json:
-        output.emit_json(list(session.run(lambda manager: manager.consumer_names(stream))))
+        output.emit_json(list(session.ask(lambda manager: manager.consumer_names(stream))))
     else:
-        emit_name_pages(session, lambda manager: manager.consumer_name_pages(stream))
+        emit_name_pages(session.ask, lambda manager: manager.consumer_name_pages(stream))
 
 
 def show_consumers(
@@ -267,10 +267,12 @@ def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
             yield [one.raw["name"] for one in page if test(one.raw)]
 
     with suggesting(session, stream):
-        emit_name_pages(session, pages)
+        emit_name_pages(session.run, pages)
     warn_of_absent(*seen)
 
 
 def described(given: Given) -> Wanted:
     """Return a description of the flags' conditions."""
+    from natsctl.client.search import Wanted
+
     return Wanted(**fields_of(FILTERS, given))

@@ -13,10 +13,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import field
-
 from natsctl.api.errors import UsageError
-from natsctl.api.model import Model, Time
 from natsctl.cli import output
 from natsctl.cli.globals import Dash
 from natsctl.cli.parameters import Argument, Option
@@ -26,24 +23,6 @@ from natsctl.cli.render.text import body_text
 if TYPE_CHECKING:
     from natsctl.client.message import Message as ClientMessage
     from natsctl.client.messaging.messages import Outgoing
-
-
-class Message(Model, kw_only=True):
-    """A message: `data` in base64, `text` where it is UTF-8; with its position in a stream or consumer."""
-
-    subject: str
-    data: str
-    received: Time
-    reply: str = ""
-    headers: dict[str, list[str]] = field(default_factory=dict)
-    text: str | None = None
-    stream: str = ""
-    stream_seq: int = 0
-    consumer: str = ""
-    consumer_seq: int = 0
-    deliveries: int = 0
-    pending: int = 0
-    time: Time = ""
 
 
 STDIN = "-"

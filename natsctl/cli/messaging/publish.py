@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import itertools
 import os
-import random
 import sys
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import (
@@ -33,7 +28,6 @@ from natsctl.cli.flags import (
     session_of,
     wait_seconds,
 )
-from natsctl.cli.live import progress
 from natsctl.cli.messaging.bodies import (
     Body,
     ForceStdin,
@@ -82,6 +76,9 @@ class BodySource:
         if not self.lines:
             yield self._body
             return
+        import asyncio
+        import threading
+
         loop = asyncio.get_running_loop()
         queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         room = threading.Semaphore(LINES_AHEAD)
@@ -119,14 +116,6 @@ def _chunks() -> Iterator[bytes]:
         return
     while chunk := os.read(descriptor, _CHUNK_BYTES):
         yield chunk
-
-
-class Published(Model, kw_only=True):
-    """Messages published to a subject, without acks of a stream."""
-
-    subject: str
-    published: int
-    bytes: int
 
 
 MANY = 20
@@ -177,18 +166,20 @@ class Pause(NamedTuple):
 
     async def wait(self) -> None:
         """Wait once."""
+        import asyncio
+        import random
+
         await asyncio.sleep(self.least_s + random.uniform(0, self.jitter_s))
 
 
-@dataclass(frozen=True, slots=True)
-class Publishing:
+class Publishing(NamedTuple):
     """The messages to publish, their number and options."""
 
     subject: str
     input: BodySource
     headers: tuple[tuple[str, str], ...]
     reply: str
-    count: int
+    times: int
     pause: Pause
     templates: bool
     quiet: bool
@@ -197,7 +188,7 @@ class Publishing:
     @property
     def total(self) -> int | None:
         """The number of messages, None if stdin determines it."""
-        return None if self.input.lines else self.count
+        return None if self.input.lines else self.times
 
     @property
     def many(self) -> bool:
@@ -217,12 +208,21 @@ class Publishing:
 
     def _of(self, body: bytes) -> Iterator[Outgoing]:
         """Yield the messages with one body, numbered from 1 as templates count them."""
-        yield from filled(Outgoing(self.subject, body, self.headers), self.count, self.templates)
+        yield from filled(Outgoing(self.subject, body, self.headers), self.times, self.templates)
 
     def report(self, message: Outgoing) -> None:
         """Report a sent message."""
         if not self.quiet and not self.json and not self.many:
             output.log(f'Published {plural(len(message.body), "byte")} to "{safe(message.subject)}"')
+
+
+ReplyTo = Annotated[str, Option("--reply", metavar="SUBJECT", help="subject for replies")]
+Times = Annotated[int, Option("--count", metavar="N", help="how many messages", min=1)]
+Sleep = Annotated[str | None, Option("--sleep", metavar="DURATION", help="pause between messages")]
+Jitter = Annotated[
+    str | None, Option("--jitter", metavar="DURATION", help="add a random time up to this to each pause")
+]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="do not report what was published")]
 
 
 @flagged(FLAGS)
@@ -231,14 +231,12 @@ def publish(
     subject: Subject,
     given: Given,
     body: Body = None,
-    reply: Annotated[str, Option("--reply", metavar="SUBJECT", help="subject for replies")] = "",
+    reply: ReplyTo = "",
     header: Header = None,
-    count: Annotated[int, Option("--count", metavar="N", help="how many messages", min=1)] = 1,
-    sleep: Annotated[str | None, Option("--sleep", metavar="DURATION", help="pause between messages")] = None,
-    jitter: Annotated[
-        str | None, Option("--jitter", metavar="DURATION", help="add a random time up to this to each pause")
-    ] = None,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="do not report what was published")] = False,
+    count: Times = 1,
+    sleep: Sleep = None,
+    jitter: Jitter = None,
+    quiet: Quiet = False,
     templates: Templates = True,
     force_stdin: ForceStdin = False,
     send_on: SendOn = "eof",
@@ -270,7 +268,11 @@ def publish(
     if session.dry_run:
         _preview(outgoing, atomic, stored)
     work = _publish_batch if atomic else _publish_stored if stored else _publish_plain
-    session.run(lambda manager: work(manager, outgoing))
+    single = not (atomic or read.lines) and count == 1
+    if single:
+        session.ask(lambda manager: work(manager, outgoing), changes=True)
+    else:
+        session.run(lambda manager: work(manager, outgoing))
 
 
 def _preview(outgoing: Publishing, atomic: bool, stored: bool) -> None:
@@ -333,6 +335,8 @@ async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
 
 
 def _tracking(outgoing: Publishing) -> Any:
+    from natsctl.cli.live import progress
+
     quiet = outgoing.quiet or outgoing.json or not outgoing.many
     return progress(f"Publishing to {outgoing.subject}", outgoing.total, "messages", quiet=quiet)
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from natsctl.api.errors import NothingReceivedError, StorageError
-from natsctl.api.model import Model, Time
 from natsctl.api.subjects import matches
 from natsctl.api.units import plural
 from natsctl.cli import output
@@ -27,27 +26,6 @@ if TYPE_CHECKING:
     from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Feed
     from natsctl.client.messaging.request_reply import RequestLog
-
-
-class Happened(Model, kw_only=True):
-    """An advisory, a metric or another event, as the server sent it; `natsctl schema ls advisory` has their kinds."""
-
-    type: str = ""
-    id: str = ""
-    timestamp: Time = ""
-
-
-class CloudEvent(Model, kw_only=True):
-    """An event in the envelope of CloudEvents 1.0; `id` and `time` are null where the event has none."""
-
-    type: str
-    time: str | None
-    id: str | None
-    source: str
-    dataschema: str
-    specversion: str
-    subject: str
-    data: dict[str, Any]
 
 
 BREATH = 1000

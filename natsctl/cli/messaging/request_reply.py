@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
-from natsctl.api.model import Duration, Model
 from natsctl.cli import output
 from natsctl.cli.flags import Header, Json, Raw, session_of, wait_seconds
 from natsctl.cli.globals import Dash
 from natsctl.cli.messaging.bodies import (
     Body,
     ForceStdin,
-    Message,
     SendOn,
     Subject,
     Templates,
@@ -41,14 +39,6 @@ if TYPE_CHECKING:
     from natsctl.client.message import Message as ClientMessage
     from natsctl.client.messaging.message_trace import Report
     from natsctl.client.messaging.request_reply import AnswerMaker, AnswerOutcome
-
-
-class Response(Message, kw_only=True):
-    """An answer to a request, how long it took, and the status of one that has a status."""
-
-    rtt: Duration
-    status: int = 0
-    description: str = ""
 
 
 def request(
@@ -143,13 +133,6 @@ class Answers:
             emit_body(answer.payload)
         else:
             output.emit_bytes(shown_body(answer.payload, translated=bool(self.translate)))
-
-
-class Answered(Message, kw_only=True):
-    """A request, and whether it was answered; `failure` is the reason if it was not."""
-
-    answered: bool
-    failure: str = ""
 
 
 QUEUE = "NATS-RPLY-22"
@@ -270,14 +253,6 @@ def _show(done: AnswerOutcome, json: bool) -> None:
         output.note(f"no answer: {safe(str(done.failure))}")
     elif done.answer is None:
         output.note("no answer: the request has no reply subject")
-
-
-class Traced(Model, kw_only=True):
-    """The servers' trace events of a message, as they sent them."""
-
-    subject: str
-    delivered: bool
-    traces: list[dict[str, Any]]
 
 
 def trace(

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.api.model import Model
 from natsctl.api.subjects import matches
 from natsctl.api.units import format_size, plural
 from natsctl.cli import output
@@ -45,14 +44,6 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.feed import Feed
-
-
-class Counted(Model, kw_only=True):
-    """The messages of a subject or subscription."""
-
-    subject: str
-    messages: int
-    bytes: int
 
 
 STARTS = (

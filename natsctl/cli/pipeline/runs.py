@@ -24,7 +24,8 @@ from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, no
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.session import GlobalOptions, Session
+    from natsctl.cli.globals import GlobalOptions
+    from natsctl.cli.session import Session
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import Event
     from natsctl.spark.pipeline.update import RunPlan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.consumer import ConsumerInfo
@@ -247,7 +246,7 @@ def _with_share(column: Column[Row], messages: int) -> Column[Row]:
             return column.cell(row)
         return f"{column.cell(row)} / {100 * info.num_pending / messages:.0f}%"
 
-    return replace(column, cell=cell)
+    return column._replace(cell=cell)
 
 
 def render_leaders(led: Sequence[tuple[str, str, int]]) -> Table:

@@ -7,14 +7,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api import acks
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.render.text import stamp as local_stamp
-from natsctl.client.messaging.message_trace import CONNECTIONS
 
 if TYPE_CHECKING:
+    from natsctl.api.acks import AckSubject
     from natsctl.api.requests import PubAck
     from natsctl.client.messaging.message_trace import Report
 
@@ -29,18 +28,22 @@ class Received(NamedTuple):
     at_ns: int
 
     @property
-    def delivery(self) -> acks.AckSubject | None:
+    def delivery(self) -> AckSubject | None:
         """Return the message's position in its stream, and in its consumer if no direct get delivered it."""
         if self.reply:
+            from natsctl.api import acks
+
             return acks.parse(self.reply.encode("utf-8", "surrogateescape"))
         return _direct(dict(self.headers)) if self.headers else None
 
 
-def _direct(headers: dict[str, str]) -> acks.AckSubject | None:
+def _direct(headers: dict[str, str]) -> AckSubject | None:
     """Return the position of a message by the headers of a direct get, which have no consumer."""
     try:
         seq, ts_ns = int(headers["Nats-Sequence"]), parse_time(headers["Nats-Time-Stamp"])
-        return acks.AckSubject(
+        from natsctl.api.acks import AckSubject
+
+        return AckSubject(
             headers["Nats-Stream"].encode(), b"", 0, seq, 0, ts_ns, int(headers.get("Nats-Num-Pending", "0"))
         )
     except (KeyError, ValueError):
@@ -95,7 +98,7 @@ def message_document(message: Received) -> dict[str, Any]:
     return document
 
 
-def _delivery_document(delivery: acks.AckSubject) -> dict[str, Any]:
+def _delivery_document(delivery: AckSubject) -> dict[str, Any]:
     consumer = {
         "consumer": _text(delivery.consumer),
         "consumer_seq": delivery.consumer_seq,
@@ -220,6 +223,8 @@ _EVENTS: dict[str, Callable[[dict[str, Any]], str]] = {
 
 
 def _who(event: dict[str, Any]) -> str:
+    from natsctl.client.messaging.message_trace import CONNECTIONS
+
     label = CONNECTIONS.get(event.get("kind", 0), "connection")
     name = f' "{_word(event, "name")}"' if event.get("name") else ""
     return f"{label}{name} cid {event.get('cid', '?')}"
@@ -230,6 +235,8 @@ def _word(event: dict[str, Any], key: str) -> str:
 
 
 def _taken(report: Report) -> Iterator[str]:
+    from natsctl.client.messaging.message_trace import CONNECTIONS
+
     for event in report.events:
         if event.get("error"):
             continue

@@ -108,7 +108,7 @@ LEAFNODES: tuple[Column[Row], ...] = (
     *_MOVED,
     counted("Subs", "subscriptions"),
     Column("Compressed", text("compression"), wide=True),
-    Column("Spoke", lambda row: yes(bool(row.get("is_spoke"))), wide=True),
+    Column[Row]("Spoke", lambda row: yes(bool(row.get("is_spoke"))), wide=True),
 )
 ROUTES: tuple[Column[Row], ...] = (
     *_SERVER,
@@ -132,7 +132,7 @@ GATEWAYS: tuple[Column[Row], ...] = (
     spanned("RTT", "connection", "rtt"),
     sized("In Bytes", "connection", "in_bytes"),
     sized("Out Bytes", "connection", "out_bytes"),
-    Column(
+    Column[Row](
         "Accounts", lambda row: count(len(row.get("accounts") or ())), lambda row: len(row.get("accounts") or ()), True
     ),
 )

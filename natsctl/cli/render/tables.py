@@ -14,9 +14,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.output import table_style
@@ -130,8 +129,7 @@ def render_table(
     return table
 
 
-@dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class Column(NamedTuple, Generic[T]):
     """One column: its title, its cells, and the sort key of rows (the cell, unless `order` is given)."""
 
     title: str
@@ -165,7 +163,7 @@ def selected_columns(table: Sequence[Column[T]], words: str | None, wide: bool) 
     if words is None and not wide:
         return [column for column in table if not column.wide]
     asked = table if words is None else [_named(table, word, "--columns") for word in words.replace(",", " ").split()]
-    return [replace(column, spare=0) for column in asked]
+    return [column._replace(spare=0) for column in asked]
 
 
 def sorted_rows(
@@ -225,7 +223,7 @@ def render_sheet(
     columns = selected_columns(table, words, True)
     if words is None and not wide and width is not None:
         last = len(columns)
-        columns = [replace(one, spare=last - at) if one.wide else one for at, one in enumerate(columns)]
+        columns = [one._replace(spare=last - at) if one.wide else one for at, one in enumerate(columns)]
     sheet = render_columns(title, columns, rows, "--wide" if wide is not None else "")
     if totals and rows:
         sheet.add_section()
@@ -238,8 +236,7 @@ def summed(rows: Sequence[T], value: Callable[[T], int], show: Callable[[int], s
     return show(sum(value(row) for row in rows))
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A column: its heading and cells, and whether they are aligned to the right."""
 
     title: str
@@ -247,8 +244,7 @@ class Part:
     right: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Fit:
+class Fit(NamedTuple):
     """The shown columns, their widths, those left out, and the offset that was removed from times."""
 
     parts: Sequence[Part]
@@ -313,7 +309,7 @@ def _without_offset(parts: Sequence[Part]) -> tuple[list[Part], str]:
     if len(offsets) != 1:
         return list(parts), ""
     short = [
-        replace(part, cells=[found[1] if (found := _MOMENT.fullmatch(cell)) else cell for cell in part.cells])
+        part._replace(cells=[found[1] if (found := _MOMENT.fullmatch(cell)) else cell for cell in part.cells])
         for part in parts
     ]
     return short, offsets.pop()

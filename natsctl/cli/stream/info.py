@@ -62,13 +62,14 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
     show_page(render_stream(answer.value))
 
 
+StateOnly = Annotated[bool, Option("--state", help="only the state")]
 NoSelect = Annotated[bool, Option("--no-select", help="do not ask which one")]
 
 
 def info(
     ctx: Context,
     stream: StreamName = None,
-    state_only: Annotated[bool, Option("--state", help="only the state")] = False,
+    state_only: StateOnly = False,
     no_select: NoSelect = False,
     json: Json = False,
 ) -> None:

@@ -66,7 +66,7 @@ def list_streams(
     session: Session, *, subject: str = "", patterns: Sequence[str] | None = None, all_streams: bool = False
 ) -> Streams:
     """Return the selected streams, with the server's reports on those that it could not reach."""
-    return meant_streams(session.run(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
+    return meant_streams(session.ask(lambda manager: manager.stream_list(subject=subject)), patterns, all_streams)
 
 
 def meant_streams(found: Listing[Answer[StreamInfo]], patterns: Sequence[str] | None, all_streams: bool) -> Streams:
@@ -148,9 +148,9 @@ def ls(
 
 def _list_names(session: Session, subject: str, meant: Callable[[str], bool], *, reverse: bool, json: bool) -> None:
     if not (reverse or json):
-        emit_name_pages(session, lambda manager: _meant_pages(manager.stream_name_pages(subject=subject), meant))
+        emit_name_pages(session.ask, lambda manager: _meant_pages(manager.stream_name_pages(subject=subject), meant))
         return
-    found = session.run(lambda manager: manager.stream_names(subject=subject))
+    found = session.ask(lambda manager: manager.stream_names(subject=subject))
     shown = sorted(filter(meant, found), reverse=reverse)
     output.emit_json(shown) if json else output.emit_names(shown)
 
@@ -248,7 +248,7 @@ def _find_names(session: Session, given: Given, all_streams: bool) -> None:
             found = await matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
             yield [one.value.config.name for one in found]
 
-    emit_name_pages(session, pages)
+    emit_name_pages(session.run, pages)
     warn_absent(absent)
 
 

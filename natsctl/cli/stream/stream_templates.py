@@ -84,7 +84,7 @@ def ls(ctx: Context, names: Names = False, json: Json = False) -> None:
     session = session_of(ctx)
     with explaining(session, ""):
         if not json:
-            if not emit_name_pages(session, lambda manager: manager.template_name_pages()):
+            if not emit_name_pages(session.ask, lambda manager: manager.template_name_pages()):
                 output.emit("No Stream Templates defined")
             return
         found = list(session.run(lambda manager: manager.template_names()))

@@ -13,15 +13,13 @@ answered by a replica that lags; `direct=False` asks the leader, for a state tha
 
 from __future__ import annotations
 
-import asyncio
+import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from natsctl.api import codec, endpoints
+from natsctl.api import endpoints
 from natsctl.api import headers as blocks
-from natsctl.api.acks import ACK, parse
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, parse_duration
@@ -39,8 +37,7 @@ _ADDED = frozenset(("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-S
 """Headers of a direct get's answer that describe the message and are no part of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(NamedTuple):
     """A message of a stream; `time` is RFC 3339."""
 
     subject: str
@@ -64,7 +61,7 @@ async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> Stored
     """Return the message with that sequence, None where there is none."""
     if direct:
         target = endpoints.DIRECT_GET.subject(stream, prefix=manager.connection.target.api_prefix)
-        answered, found = await _direct(manager, target, codec.encode({"seq": seq}))
+        answered, found = await _direct(manager, target, json.dumps({"seq": seq}, separators=(",", ":")).encode())
         if answered:
             return found
     return await _by_api(manager, stream, seq=seq)
@@ -110,6 +107,12 @@ async def _by_api(manager: Manager, stream: str, **which: Any) -> Stored | None:
 
 def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "surrogateescape")
+
+
+async def _pause() -> None:
+    import asyncio
+
+    await asyncio.sleep(PAUSE_S)
 
 
 class Outgoing(NamedTuple):
@@ -232,17 +235,15 @@ async def publish(
         leaderless = message.status == NO_RESPONDERS and connection.several and time.monotonic() < until_s
         if not leaderless or not await manager.stream_names(subject=subject):
             return ack_of(message, subject)
-        await asyncio.sleep(PAUSE_S)
+        await _pause()
 
 
 def ack_of(message: Message, subject: str) -> Answer[PubAck]:
     """Return the publish acknowledgement in a message; raises as `publish`."""
-    from natsctl.api.requests import PubAck
-
     raw = refused_by(message, subject)
     if "stream" not in raw:
         raise ProtocolError(f"the answer on {subject} is not a publish ack: {message.body[:64]!r}")
-    return Answer(PubAck, subject, raw=raw)
+    return Answer("PubAck", subject, raw=raw)
 
 
 def refused_by(message: Message, subject: str) -> dict[str, Any]:
@@ -262,7 +263,7 @@ def refused_by(message: Message, subject: str) -> dict[str, Any]:
     return raw
 
 
-async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, wait: bool = True) -> None:
+async def acknowledge(manager: Manager, message: Message, kind: bytes = b"+ACK", *, wait: bool = True) -> None:
     """Acknowledge a delivered message, or answer with another `kind` of `natsctl.api.acks`; with `wait` await storage.
 
     Raises UnreachableError if the consumer was removed meanwhile.
@@ -277,13 +278,15 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = ACK, *, 
         leaderless = answer.status == NO_RESPONDERS and connection.several and time.monotonic() < until_s
         if not leaderless or not await _is_there(manager, message):
             break
-        await asyncio.sleep(PAUSE_S)
+        await _pause()
     if answer.status == NO_RESPONDERS:
         raise UnreachableError("the acknowledgement has no responder: the consumer was removed")
 
 
 async def _is_there(manager: Manager, delivered: Message) -> bool:
     """Return whether the consumer exists that has delivered a message."""
+    from natsctl.api.acks import parse
+
     at = parse(delivered.reply.encode())
     if at is None:
         return False

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import unquote_plus
 
 from natsctl.api.codec import go_quote
 
@@ -50,7 +49,11 @@ class Query:
         for pair in raw.split("&"):
             if pair and ";" not in pair and not BAD_ESCAPE.search(pair):
                 name, _, value = pair.partition("=")
-                self._values.setdefault(unquote_plus(name), unquote_plus(value))
+                if "%" in pair or "+" in pair:
+                    from urllib.parse import unquote_plus  # a start does without it
+
+                    name, value = unquote_plus(name), unquote_plus(value)
+                self._values.setdefault(name, value)
 
     def text(self, name: str) -> str:
         """Return a text, empty where it is absent."""

@@ -308,7 +308,9 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
             """There is nothing to end."""
 
         return Manager(
-            SimpleNamespace(target=target, tracer=None, dry_run=False, timeout_s=5.0, lost=False, close=close)
+            SimpleNamespace(
+                target=target, tracer=None, dry_run=False, timeout_s=5.0, lost=False, concurrent=True, close=close
+            )
         )  # type: ignore[arg-type]  # what requests use of a connection
 
     async def exchange(requests: Requests, subject: str, payload: bytes, *_: Any, **more: Any) -> dict[str, Any]:

@@ -158,7 +158,7 @@ async def test_a_watch_goes_on_behind_a_consumer_that_is_lost(clients: Any, monk
         bucket = await make(manager, "B")
         await bucket.put("k", b"1")
         seen: list[bytes | None] = []
-        async for entry in watch(bucket, WatchOptions(count=3)):
+        async for entry in watch(bucket, WatchOptions(limit=3)):
             seen.append(entry.value)
             if len(seen) == 1:
                 for name in await manager.consumer_names("KV_B"):
