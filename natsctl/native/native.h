@@ -15,6 +15,7 @@ extern PyMethodDef frame_methods[];
 extern PyMethodDef protocol_methods[];
 extern PyMethodDef reading_methods[];
 
+int archive_init(void);
 int frames_init(void);
 int committer_init(PyObject *module);
 int reading_init(PyObject *module);

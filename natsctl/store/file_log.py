@@ -137,6 +137,8 @@ class FileLog:
         identity: bytes,
         key: str,
     ) -> None:
+        self.keeps = True
+        """Whether what is written stays in memory for reads."""
         self.stream_id = stream_id
         self.identity = identity
         self.folder = f"streams/s{stream_id:06d}"
@@ -461,7 +463,7 @@ class FileLog:
             self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
         target.created = True
         target.settled = commit.settled_end
-        if plan.data:
+        if plan.data and self.keeps:
             target.keep(plan.offset, plan.data, True)
             self._cache.touch(target)
 
@@ -546,6 +548,13 @@ class FileLog:
     def message_at(self, segment: Segment, position: int) -> StoredMessage:
         """Return one live message. Raises StoreDamagedError."""
         return self._reader.message_at(segment, position)
+
+    def release_before(self, seq: int) -> None:
+        """Release what is in memory for reads of the segments in a row before that of message `seq`."""
+        at = bisect_right(self._index.bases, seq) - 2
+        while at >= 0 and (file := self._index.segments[at].body) is not None and file.kept:
+            self._cache.drop(file)
+            at -= 1
 
     def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
         """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError."""

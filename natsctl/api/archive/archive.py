@@ -123,7 +123,7 @@ class Feed:
             raise ArchiveError(f"a piece of {size} bytes is over the limit of {MAX_RECORD_BYTES}")
         if len(self) < size:
             return None
-        return bytes(self._buffer[self._at : self._at + size])
+        return bytes(memoryview(self._buffer)[self._at : self._at + size])
 
     def take(self, size: int) -> bytes | None:
         """Return the next `size` bytes, None until that many are there. Raises ArchiveError."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from hashlib import sha256
 from struct import Struct
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -37,6 +37,7 @@ from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StreamConfig
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
+from natsctl.native import lib
 
 BLOCK_BYTES: Final = 1 << 20
 """Size at which a block file of many records is closed; it is held in memory until then."""
@@ -58,6 +59,8 @@ _PARSED_BYTES: Final = 64 << 10
 """Least that is parsed in one step."""
 _PARSED_RECORDS: Final = 1024
 """Records that are, where that is not more than a large block: 2 ms, and lanes enough."""
+_MOST_BYTES: Final = LARGE_BLOCK_BYTES if lib is None else BLOCK_BYTES
+"""Most that is parsed in one step, unless one record is longer."""
 _BATCH_RECORDS: Final = 512
 _BATCH_BYTES: Final = 1 << 20
 """End of a batch of messages that are stored in one step."""
@@ -89,12 +92,19 @@ class BlockWriter:
     def __init__(self, stream: str) -> None:
         self._stream = stream
         self.index = 1
+        self._hasher = hasher_of(f"{stream}-1")
         self._parts: list[bytes] = []
         self._hashed: list[bytes] = []
+        self._records = 0
         self._bytes = 0
 
     def add(self, messages: Sequence[MessageFields]) -> None:
-        """Accept messages; their hashes are computed when the block is closed."""
+        """Accept messages; in Python their hashes are computed when the block is closed."""
+        self._records += len(messages)
+        if lib is not None:
+            self._parts.append(lib.write_v1(messages, self._hasher.key))
+            self._bytes += len(self._parts[-1])
+            return
         parts, hashed, pack = self._parts, self._hashed, _HEAD.pack
         size = 0
         for seq, ts_ns, subject, header, payload in messages:
@@ -123,15 +133,17 @@ class BlockWriter:
     @property
     def full(self) -> bool:
         """Return whether the block is to be closed."""
-        return self._bytes >= (BLOCK_BYTES if len(self._hashed) >= LANES else LARGE_BLOCK_BYTES)
+        return self._bytes >= (BLOCK_BYTES if self._records >= LANES else LARGE_BLOCK_BYTES)
 
     def close(self) -> Generator[None, None, bytes]:
         """Return the file and begin the next one; yield between pieces of long work."""
-        parts, hashed = self._parts, self._hashed
-        self._parts, self._hashed, self._bytes = [], [], 0
-        hashes = yield from hashes_of(hasher_of(f"{self._stream}-{self.index}"), hashed)
-        parts[_PARTS - 1 :: _PARTS] = [hashes[at : at + _HASH_BYTES] for at in range(0, len(hashes), _HASH_BYTES)]
+        parts, hashed, hasher = self._parts, self._hashed, self._hasher
+        self._parts, self._hashed, self._records, self._bytes = [], [], 0, 0
         self.index += 1
+        self._hasher = hasher_of(f"{self._stream}-{self.index}")
+        if hashed:
+            hashes = yield from hashes_of(hasher, hashed)
+            parts[_PARTS - 1 :: _PARTS] = [hashes[at : at + _HASH_BYTES] for at in range(0, len(hashes), _HASH_BYTES)]
         return b"".join(parts)
 
 
@@ -143,6 +155,10 @@ class _Records(NamedTuple):
     hashes: list[bytes]
     end: int
     next_bytes: int
+
+
+_Checked = tuple[list[ArchivedMessage | Gone], int, int]
+"""Items of the whole records of a piece, all with their hashes, where they end, and the size of the next."""
 
 
 def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Item | None]:
@@ -157,21 +173,26 @@ def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Ite
         while (piece := file.peek(feed, size)) is None:
             yield None
         data = piece
-        records = _parsed(data, file.name)
+        native: _Checked | None = None if lib is None else lib.read_v1(data, hasher.key, ArchivedMessage, Gone)
+        items, end, record = native or (yield from _checked(data, hasher, file.name))
+        yield from _batches(items)
+        file.skip(feed, end)
+        mean_bytes = end // max(len(items), 1)
+        wanted = min(max(_PARSED_BYTES, mean_bytes * _PARSED_RECORDS), _MOST_BYTES)
+
+
+def _checked(data: bytes, hasher: HighwayHash64, name: str) -> Generator[Item, None, _Checked]:
+    """Return what is in `data`, and yield PAUSE between pieces of long work. Raises ArchiveError."""
+    records = _parsed(data, name)
+    yield PAUSE
+    hashes = hashes_of(hasher, records.hashed)
+    while True:
+        try:
+            next(hashes)
+        except StopIteration as end:
+            _compare(records, end.value, name)
+            return records.items, records.end, records.next_bytes
         yield PAUSE
-        hashes = hashes_of(hasher, records.hashed)
-        while True:
-            try:
-                next(hashes)
-            except StopIteration as end:
-                _compare(records, end.value, file.name)
-                break
-            yield PAUSE
-        yield from _batches(records.items)
-        file.skip(feed, records.end)
-        record = records.next_bytes
-        mean_bytes = records.end // max(len(records.items), 1)
-        wanted = min(max(_PARSED_BYTES, mean_bytes * _PARSED_RECORDS), LARGE_BLOCK_BYTES)
 
 
 def _parsed(data: bytes, name: str) -> _Records:
@@ -219,6 +240,9 @@ def _compare(records: _Records, hashes: bytes, name: str) -> None:
 
 def _batches(items: list[ArchivedMessage | Gone]) -> Iterator[Item]:
     """Yield messages that follow each other together."""
+    if lib is not None and set(map(type, items)) == {ArchivedMessage}:
+        yield cast("list[ArchivedMessage]", items)
+        return
     batch: list[ArchivedMessage] = []
     size = 0
     for item in items:
@@ -254,7 +278,8 @@ class _ConsumerMeta(ConsumerConfig):
 
 
 def _sum(key: str, data: bytes) -> bytes:
-    return hasher_of(key).digest(data).hex().encode()
+    hasher = hasher_of(key)
+    return (hasher.digest(data) if lib is None else lib.highway(hasher.key, data)).hex().encode()
 
 
 class WriterV1:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import itemgetter
 from typing import Final, TypeVar, cast
 
 import msgspec
@@ -32,6 +33,7 @@ from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.consumer import ConsumerConfig, SequenceInfo
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamState
+from natsctl.native import lib
 
 MAGIC: Final = b"NATSARC1"
 _STATE: Final = b"state.json"
@@ -49,8 +51,11 @@ _PAIRS: Final = tuple(bytes((low & 0x7F | 0x80, low >> 7 | 0x80)) for low in ran
 _READ_BYTES: Final = 1 << 18
 """Records that are looked for at once."""
 _MAX_NAME_BYTES: Final = 1 << 20
+_seq_of: Final = itemgetter(0)
+_new: Final = tuple.__new__
 
-Record = tuple[bytes, int, int, bytes, bytes]
+Parsed = tuple[list[ArchivedMessage], int, int, bool]
+"""The whole records at the beginning of some bytes, where they end, the size of the next, and whether all came."""
 T = TypeVar("T", bound=Model)
 
 
@@ -129,6 +134,9 @@ class WriterV2:
 
     def messages(self, messages: Sequence[MessageFields]) -> Iterator[bytes]:
         """Yield one record per message."""
+        if lib is not None:
+            yield lib.write_v2(messages)
+            return
         times, seqs = self._times.text, self._seqs.text
         parts: list[bytes] = []
         for seq, ts_ns, subject, header, payload in messages:
@@ -169,7 +177,7 @@ def read_v2(feed: Feed) -> Iterator[Item | None]:
             continue
         at = 0
         while consumers and at < len(records):
-            name, ts_ns, _, _, payload = records[at]
+            _, ts_ns, name, _, payload = records[at]
             if consumers < 0:
                 state = _state(name, payload)
                 consumers = state.consumer_count
@@ -179,7 +187,7 @@ def read_v2(feed: Feed) -> Iterator[Item | None]:
                 yield _consumer(name, ts_ns, payload)
             at += 1
         if at < len(records):
-            yield _messages(records[at:])
+            yield _messages(records[at:] if at else records)
     if consumers:
         raise ArchiveError("the archive ends before its consumers")
 
@@ -199,15 +207,14 @@ def _state(name: bytes, payload: bytes) -> StreamState:
     return state
 
 
-def _messages(records: Sequence[Record]) -> list[ArchivedMessage]:
-    """Return records as messages."""
-    messages = [ArchivedMessage(seq, ts_ns, name, header, payload) for name, ts_ns, seq, header, payload in records]
-    if not all(message.seq for message in messages):
+def _messages(records: list[ArchivedMessage]) -> list[ArchivedMessage]:
+    """Return records that are messages."""
+    if not all(map(_seq_of, records)):
         raise ArchiveError("expected message sequence")
-    return messages
+    return records
 
 
-def _records(feed: Feed) -> Iterator[list[Record] | None]:
+def _records(feed: Feed) -> Iterator[list[ArchivedMessage] | None]:
     """Yield records until the one of zeros, as many together as have arrived."""
     wanted = 1
     while True:
@@ -215,7 +222,8 @@ def _records(feed: Feed) -> Iterator[list[Record] | None]:
             yield None
         data = feed.peek(min(len(feed), max(_READ_BYTES, wanted)))
         assert data is not None
-        records, end, wanted, last = _parsed(data)
+        native = None if lib is None else lib.read_v2(data, ArchivedMessage)
+        records, end, wanted, last = native or _parsed(data)
         feed.skip(end)
         if records:
             yield records
@@ -223,12 +231,12 @@ def _records(feed: Feed) -> Iterator[list[Record] | None]:
             return
 
 
-def _parsed(data: bytes) -> tuple[list[Record], int, int, bool]:
-    """Return the whole records at the beginning of `data`, where they end, the size of the next, and whether all came.
+def _parsed(data: bytes) -> Parsed:
+    """Return the records of `data`, those before the messages in the same form. Raises ArchiveError.
 
     One loop, because a call per number costs more than reading it.
     """
-    records: list[Record] = []
+    records: list[ArchivedMessage] = []
     at, size = 0, len(data)
     while True:
         numbers: list[int] = []
@@ -259,7 +267,8 @@ def _parsed(data: bytes) -> tuple[list[Record], int, int, bool]:
             return records, end, 0, True
         name_end = place + names
         header_end = name_end + headers
-        records.append((data[place:name_end], unzigzag(ts), seq, data[name_end:header_end], data[header_end:end]))
+        parts = (seq, unzigzag(ts), data[place:name_end], data[name_end:header_end], data[header_end:end])
+        records.append(_new(ArchivedMessage, parts))
         at = end
 
 

@@ -14,6 +14,7 @@ from typing import Final
 import cramjam
 
 from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy, decoded_size
+from natsctl.native import lib
 
 
 def decode_block(block: bytes) -> bytes:
@@ -100,7 +101,7 @@ class FrameReader:
             end = at + 4 + int.from_bytes(buffer[at + 1 : at + 4], "little")
             if end > len(buffer):
                 break
-            content = yield from self._frame(buffer[at], bytes(buffer[at + 4 : end]))
+            content = yield from self._frame(buffer[at], bytes(memoryview(buffer)[at + 4 : end]))
             at = end
             yield content
         del buffer[:at]
@@ -129,6 +130,8 @@ class FrameReader:
             return b""
         if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
             raise S2FrameError(f"a frame is of unknown type 0x{kind:02x}")
+        if lib is not None and (found := lib.frame_content(body, kind == _PLAIN)) is not None:
+            return found
         content = body[4:] if kind == _PLAIN else (yield from _decompressed(body[4:]))
         if mask(crc32c(content)) != int.from_bytes(body[:4], "little"):
             raise S2FrameError("s2: corrupt input, crc mismatch")

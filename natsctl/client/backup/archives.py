@@ -227,11 +227,12 @@ class Summary:
             self.first_seq, self.first_ts_ns = messages[0].seq, messages[0].ts_ns
         self.last_seq, self.last_ts_ns = messages[-1].seq, messages[-1].ts_ns
         self.messages += len(messages)
-        payload_bytes = sum(len(message.payload) for message in messages)
+        _, _, subjects, headers, payloads = zip(*messages, strict=True)
+        payload_bytes = sum(map(len, payloads))
         self.payload_bytes += payload_bytes
-        self.record_bytes += payload_bytes + sum(len(message.subject) + len(message.header) for message in messages)
-        self.with_header += sum(1 for message in messages if message.header)
-        for raw, number in Counter(message.subject for message in messages).items():
+        self.record_bytes += payload_bytes + sum(map(len, subjects)) + sum(map(len, headers))
+        self.with_header += len(headers) - headers.count(b"")
+        for raw, number in Counter(subjects).items():
             subject = raw.decode("utf-8", "replace")
             if subject in self.subjects or len(self.subjects) < MAX_SUBJECTS:
                 self.subjects[subject] += number

@@ -22,7 +22,7 @@ from natsctl.api.units import plural
 from natsctl.client.backup.account_backup import missing_in
 from natsctl.client.backup.archives import OnRead, Summary, check_whole, ignore_read, summarise, version_of
 from natsctl.client.backup.configuration import read_saved
-from natsctl.client.backup.manifest import DATA_NAME, FILE_ENDINGS, META_NAME, Document, Manifest, faults
+from natsctl.client.backup.manifest import DATA_NAME, FILE_ENDINGS, META_NAME, Document, FileSum, Manifest, faults
 from natsctl.client.backup.reader import OpenBackup, open_backup
 
 CONFIGURATION = "configuration"
@@ -292,6 +292,8 @@ class Verdict(Document):
 
 def verify(path: Path, on_read: OnRead = ignore_read) -> Verdict:
     """Return the result for the backup at a path; an unreadable backup gives a result too."""
+    from concurrent.futures import ThreadPoolExecutor
+
     verdict = Verdict(path=str(path))
     try:
         if path.is_file() and path.suffix == ".json":
@@ -301,19 +303,36 @@ def verify(path: Path, on_read: OnRead = ignore_read) -> Verdict:
             return verdict
         with open_backup(path, judged=False) as backup:
             verdict.form, verdict.stream = str(backup.form), backup.stream
-            _check_manifest(backup, verdict)
-            _check_archive(backup, verdict, on_read)
+            with ThreadPoolExecutor(1) as pool:  # checksums leave the interpreter to the reading of the archive
+                sums = pool.submit(_sums_of, path) if backup.manifest is not None else None
+                found = _summary_of(backup, on_read)
+                _check_manifest(backup, verdict, sums.result() if sums is not None else [])
+            _check_archive(backup, verdict, found)
     except NatsctlError as failure:
         verdict.add("readable", False, failure.text)
     return verdict
 
 
-def _check_manifest(backup: OpenBackup, verdict: Verdict) -> None:
+def _sums_of(path: Path) -> list[FileSum]:
+    """Return size and checksum of the files of a backup, which is opened once more."""
+    with open_backup(path, judged=False) as backup:
+        return backup.sums()
+
+
+def _summary_of(backup: OpenBackup, on_read: OnRead) -> Summary | NatsctlError:
+    """Return the summary of the archive, or the reason that there is none."""
+    try:
+        return summarise(backup, on_read)
+    except NatsctlError as failure:
+        return failure
+
+
+def _check_manifest(backup: OpenBackup, verdict: Verdict, sums: list[FileSum]) -> None:
     manifest = backup.manifest
     if manifest is None:
         verdict.add("manifest", True, "none: it was not made by natsctl")
         return
-    findings = faults(manifest, backup.sums())
+    findings = faults(manifest, sums)
     if manifest.stream != backup.stream:
         findings.append(f"it is of stream {manifest.stream}")
     verdict.add(
@@ -321,11 +340,9 @@ def _check_manifest(backup: OpenBackup, verdict: Verdict) -> None:
     )
 
 
-def _check_archive(backup: OpenBackup, verdict: Verdict, on_read: OnRead) -> None:
-    try:
-        found = summarise(backup, on_read)
-    except NatsctlError as failure:
-        verdict.add("archive", False, failure.text)
+def _check_archive(backup: OpenBackup, verdict: Verdict, found: Summary | NatsctlError) -> None:
+    if isinstance(found, NatsctlError):
+        verdict.add("archive", False, found.text)
         return
     verdict.archive = found.version
     verdict.messages, verdict.consumers, verdict.subjects = (

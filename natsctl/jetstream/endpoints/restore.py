@@ -45,6 +45,7 @@ from natsctl.jetstream.streams.schedules import is_timed
 from natsctl.jetstream.streams.stream import StreamMeta
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreError, StreamExistsError
+from natsctl.store.file_log import FileLog
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -131,27 +132,32 @@ class Staging:
 
     def _messages(self, messages: Sequence[ArchivedMessage]) -> None:
         """Store messages. Raises ArchiveError, StorageLimitError or StoreError."""
-        newest, first_seq, largest, store = self._newest, self._first_seq, self._largest, self.store
-        known = self._known
+        newest, largest, known = self._newest, self._largest, self._known
+        timed: set[int] = set()
         for seq, ts_ns, subject, header, payload in messages:
             if not newest < seq <= MAX_SEQ:
                 raise ArchiveError(f"message sequence {seq} out of order")
             newest = seq
             if ts_ns < 0 or (subject not in known and not self._is_subject(subject)):
                 raise ArchiveError(f"message {seq} has no valid subject or time")
-            timed = False
             if header:
                 if not (header.startswith(b"NATS/1.0") and header.endswith(b"\r\n\r\n")):
                     raise ArchiveError(f"message {seq} has no valid header")
-                timed = is_timed(header)
+                if is_timed(header):
+                    timed.add(seq)
                 self._ids = self._ids or LEGACY_MSG_ID in header
             if largest and len(header) + len(payload) > largest:
                 raise ArchiveError(f"message sequence {seq} exceeds maximum payload size")
-            if seq >= first_seq:
-                store = store or self._open(seq)
-                store.append_at(seq, ts_ns, subject, header, payload, timed)
         self._newest = newest
-        if store is not None:
+        if messages[0].seq < self._first_seq:
+            messages = [message for message in messages if message.seq >= self._first_seq]
+        if messages:
+            store = self.store or self._open(messages[0].seq)
+            if timed:
+                for message in messages:
+                    store.append_at(*message, message.seq in timed)
+            else:
+                store.append_copies(messages)
             self._count(store.bytes)
 
     def _is_subject(self, subject: bytes) -> bool:
@@ -203,12 +209,20 @@ class Staging:
         key = f"{self._js.name}/{self._config.name}"
         self.store = self._js.engine.store.create(key, meta.encode(), storage, first_seq)
         self.store.refused = self._refused
+        self._relax(self.store, True)
         return self.store
+
+    def _relax(self, store: StreamStore, on: bool) -> None:
+        """End commits before a sync and keep nothing that they wrote in memory, or end that."""
+        store.lazy = on
+        if isinstance(store.log, FileLog):
+            store.log.keeps = not on
 
     def complete(self) -> StreamStore:
         """Write last sequence, ids and consumers into the store and return it. Raises StoreError."""
         self._check_kept()
         store = self._with_last_seq()
+        self._relax(store, False)
         if self._ids:
             store.append_record(IN_USE, b"")
         for number, consumer in enumerate(self._consumers.values(), 1):
@@ -261,7 +275,7 @@ MAX_QUEUED_BYTES: Final = 64 << 20
 """Bytes of chunks that may wait to be read; a client that waits for each answer has one chunk there."""
 MAX_UNSYNCED_MESSAGES: Final = 20_000
 """Messages that may wait for a commit; above it the answer to a chunk waits for the commit."""
-MAX_UNSYNCED_BYTES: Final = 16 << 20
+MAX_UNSYNCED_BYTES: Final = 8 << 20
 """Bytes of messages that may wait for a commit, with the same effect."""
 RUN_ITEMS: Final = 1024
 """Items that one restore processes in a turn: 3 to 5 ms."""
@@ -421,7 +435,7 @@ class Restore:
                 self._js.account.publish(reply, b"", b"", b"")
 
         self._syncing = True
-        store.on_durable(settled)
+        store.on_settled(settled)
 
     # The end
 

@@ -37,6 +37,7 @@ from natsctl.jetstream.consumers.consumer_state import ConsumerState
 from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_info
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreError
+from natsctl.store.file_log import FileLog
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Watch
@@ -232,8 +233,11 @@ class Snapshot:
         yield from writer.beginning(ArchivedStream(stream.config, stream.created_ns, self._state), self._consumers)
         last_seq, last_ts_ns = self._last
         next_seq = max(stream.store.first_seq, 1)
+        log = stream.store.log
         while messages := self._read(next_seq, last_seq):
             next_seq = messages[-1].seq + 1
+            if isinstance(log, FileLog):
+                log.release_before(next_seq)
             yield from writer.messages(messages)
             yield b""
         yield from writer.end(last_seq, last_ts_ns)

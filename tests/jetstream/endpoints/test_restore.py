@@ -18,6 +18,7 @@ from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.streams import dedupe
 from natsctl.store.errors import StoreFullError
 from natsctl.store.message import StoredMessage
+from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import SECOND, Jet, ok, texts
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import SimDisk
@@ -46,8 +47,8 @@ def send(jet: Jet, to: str, archive: bytes, step: int = 700) -> Any:
     return jet.wire.request(to)
 
 
-def restore(jet: Jet, document: dict[str, Any], archive: bytes, name: str = "S") -> Any:
-    return send(jet, begin(jet, document, name), archive)
+def restore(jet: Jet, document: dict[str, Any], archive: bytes, name: str = "S", step: int = 700) -> Any:
+    return send(jet, begin(jet, document, name), archive, step)
 
 
 def is_gone(jet: Jet, name: str = "S") -> bool:
@@ -67,6 +68,26 @@ def filled(jet: Jet) -> None:
     jet.double_ack(first)
     jet.double_ack(second, b"-NAK")
     jet.pull(b"1")
+
+
+def test_a_transfer_syncs_at_its_end_and_leaves_little_in_memory() -> None:
+    jet = Jet(Machine(store_options=StoreOptions(segment_bytes=300_000)))
+    jet.stream()
+    for _ in range(120):
+        jet.wire.publish("s.a", jet.machine.rng.randbytes(10_000))
+    assert jet.machine.store._cache.bytes > 1_100_000
+    document, archive = jet.backup()
+    assert jet.machine.store._cache.bytes < 650_000
+
+    ok(jet.api("STREAM.DELETE.S"))
+    jet.advance(600)  # later than the window for duplicates, whose messages are read
+    calls: list[tuple[str, str]] = []
+    jet.machine.disk.plan = lambda call, path: calls.append((call, path[-4:]))
+    ok(restore(jet, document, archive, step=5000))
+    assert calls.count(("pwrite", ".seg")) > 20
+    assert calls.count(("sync", ".seg")) < 14
+    assert jet.machine.store._cache.bytes < 350_000
+    assert len(jet.backup()[1]) == len(archive)
 
 
 @pytest.mark.parametrize("version", [1, 2])
