@@ -52,17 +52,26 @@ class Parser(Framing):
             return ops
         if self._tail or self._pending is not None:
             chunk = self._resume(chunk, ops)
-            if not chunk:
-                return ops
-        if lib is not None:
+        if chunk and lib is not None:
             chunk = self._read_plain(chunk, ops)
-            if not chunk:
-                return ops
+        if chunk:
+            self._read_lines(chunk, ops)
+        return ops
+
+    def _read_plain(self, chunk: bytes, ops: list[Op]) -> bytes:
+        """Read the leading plain operations natively, and return the rest of the chunk."""
+        assert lib is not None
+        limits = self.limits
+        end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
+        return chunk[end:] if end else chunk
+
+    def _read_lines(self, chunk: bytes, ops: list[Op]) -> None:
+        """Read every operation of a chunk, and keep what is not complete."""
         odd = has_odd_blanks(chunk)
         if chunk.startswith(b"HPUB "):
             chunk = chunk[self._headed(chunk, ops, odd) :]
             if not chunk:
-                return ops
+                return
         pieces = chunk.split(b"\n")
         size_of, append, most_line = self._sizes.get, ops.append, self.limits.max_control_line
         index, last = 0, len(pieces) - 1
@@ -106,16 +115,8 @@ class Parser(Framing):
                 index = self._one(pieces, index, ops)
         except ProtocolViolationError as fault:
             self._fail(fault, pieces, index)
-            return ops
+            return
         self._feed_pieces(pieces, index, ops)
-        return ops
-
-    def _read_plain(self, chunk: bytes, ops: list[Op]) -> bytes:
-        """Read the leading plain operations natively, and return the rest of the chunk."""
-        assert lib is not None
-        limits = self.limits
-        end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
-        return chunk[end:] if end else chunk
 
     def _headed(self, chunk: bytes, ops: list[Op], odd: bool) -> int:
         """Read the messages with headers that `chunk` begins with, and return where the last of them ends.

@@ -204,7 +204,7 @@ PASSING = OF_BUILDS | {
     "num_subscriptions",
     "store_dir", "go", "mem", "cpu", "config_load_time", "config_digest", "http_req_stats", "subscriptions_list_detail",
     "out_bytes", "out_client_bytes", "sent", "max_connections", "disk_io_wait_stats", "deliver_subject", "name",
-    "bytes", "in_bytes", "in_client_bytes", "received", "metadata",
+    "bytes", "in_bytes", "in_client_bytes", "received", "metadata", "pending_bytes",
 }  # fmt: skip
 """What differs from run to run, or by what an implementation is."""
 
