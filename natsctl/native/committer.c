@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -179,9 +180,14 @@ static void *work(void *argument)
 static int start_worker(Committer *self)
 {
     Worker *worker = &self->workers[self->running];
+    sigset_t all, before;
     worker->owner = self;
     pthread_cond_init(&worker->wake, NULL);
-    if (pthread_create(&worker->thread, NULL, work, worker)) {
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before); /* signals are for Python's threads; a new one begins with this mask */
+    int failed = pthread_create(&worker->thread, NULL, work, worker);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
         pthread_cond_destroy(&worker->wake);
         return -1;
     }
