@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from natsctl.api.errors import ErrCode
 from tests.support.raw_client import RawClient
 
 
@@ -233,7 +234,10 @@ class Eraser:
         self._newest: dict[int, int] = {}
         self._payloads: dict[int, bytes] = {}
         self._sent: dict[int, tuple[int, bytes]] = {}
-        self._asked: set[int] = set()
+        self._asked: dict[int, int] = {}
+        """Key by sequence of the messages whose erasure was asked for."""
+        self._replaced: dict[int, int] = {}
+        """Key by sequence of those that were not there any more: a later message must have taken their place."""
         self._number = 0
         self._client: RawClient | None = None
 
@@ -280,7 +284,7 @@ class Eraser:
             return
         key = min(self._random.sample(sorted(self._newest), min(3, len(self._newest))), key=self._newest.__getitem__)
         seq = self._newest.pop(key)
-        self._asked.add(seq)
+        self._asked[seq] = key
         body = orjson.dumps({"seq": seq})
         self._client.publish(b"$JS.API.STREAM.MSG.DELETE." + self.STREAM, body, b"_INBOX.erase.gone.%d" % seq)
 
@@ -288,7 +292,9 @@ class Eraser:
         seq, answer = int(subject.rpartition(b".")[2]), orjson.loads(payload) if payload else {}
         if answer.get("success"):
             self.erased[seq] = self._payloads.get(seq, b"")
-        elif answer.get("error", {}).get("code") != 404:  # its key was written again
+        elif answer.get("error", {}).get("err_code") == ErrCode.SEQUENCE_NOT_FOUND:
+            self._replaced[seq] = self._asked[seq]
+        else:
             self.errors.append(payload or header)
 
     async def check(self, client: RawClient) -> list[str]:
@@ -298,6 +304,11 @@ class Eraser:
             answer = await self._get(client, {"seq": seq})
             if "error" not in answer:
                 wrong.append(f"{seq} is back after its erasure was confirmed")
+        for seq, key in self._replaced.items():
+            answer = await self._get(client, {"last_by_subj": f"ERASE.{key}"})
+            erased_later = any(later > seq and its_key == key for later, its_key in self._asked.items())
+            if answer.get("message", {}).get("seq", 0) <= seq and not erased_later:
+                wrong.append(f"{seq} of key {key} was acked and is gone, there is {answer}")
         for key, seq in self._random.sample(sorted(self._newest.items()), min(self.CHECKED, len(self._newest))):
             answer = await self._get(client, {"last_by_subj": f"ERASE.{key}"})
             if answer.get("message", {}).get("seq", 0) < seq:
