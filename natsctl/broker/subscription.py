@@ -251,8 +251,10 @@ def _send(session: Session, sub: Subscription, messages: Sequence[Any], first: i
 
 def _queue(session: Session, sub: Subscription, frames: bytes | list[bytes], body: int, done: int) -> None:
     """Queue the bytes of messages for one client; one that does not read is cut off."""
+    if not done:
+        return  # output without a place in `dirty` would never be written
     out = session.out
-    if not out and done:
+    if not out:
         session.broker.dirty.append(session)
     if isinstance(frames, bytes):
         out.append(frames)

@@ -34,4 +34,4 @@ try:
     _check()
     from natsctl.native import _native as lib
 except ImportError as _failure:
-    lib, absent = None, str(_failure)  # type: ignore[assignment]
+    lib, absent = None, str(_failure)  # type: ignore[assignment]  # mypy reads the stub, which is always there

@@ -75,7 +75,7 @@ except ImportError:  # run as a script
     pass
 else:
 
-    class NativeHook(BuildHookInterface):  # type: ignore[type-arg]
+    class NativeHook(BuildHookInterface):  # type: ignore[type-arg]  # its configuration has no type of ours
         """Hook of hatchling for wheels and editable installations; an sdist holds the sources."""
 
         _folder: tempfile.TemporaryDirectory[str] | None = None

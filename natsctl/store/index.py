@@ -140,7 +140,7 @@ class StreamIndex(SegmentList):
         sid, more = table.ids[subject], count - 1
         segment.sids.extend(array("I", [sid]) * more)
         segment.sizes.extend(sizes[1:])
-        segment.offsets.extend(offsets[1:])  # type: ignore[union-attr]
+        segment.offsets.extend(offsets[1:])  # type: ignore[union-attr]  # as in `add`
         if segment.dead is not None:
             segment.dead.extend(bytes(more))
         segment.live += more
@@ -183,7 +183,7 @@ class StreamIndex(SegmentList):
                 stale.discard(sid)
         segment.sids.extend(sids)
         segment.sizes.extend(sizes[1:])
-        segment.offsets.extend(offsets[1:])  # type: ignore[union-attr]
+        segment.offsets.extend(offsets[1:])  # type: ignore[union-attr]  # as in `add`
         if segment.dead is not None:
             segment.dead.extend(bytes(len(sids)))
         segment.live += len(sids)

@@ -96,22 +96,22 @@ class MemoryLog:
         """Do nothing: no restart finds these messages."""
 
     def removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
-        """Let go of one message."""
+        """Release the value of one message."""
         segment.messages[position] = None
 
     def removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
-        """Let go of messages of one segment."""
+        """Release the values of messages of one segment."""
         for position in positions:
             segment.messages[position] = None
 
     def dropping_first(self, seq: int) -> None:
-        """Let go of the oldest message."""
+        """Release the value of the oldest message."""
         place = self._index.locate(seq)
         if place is not None:
             place[0].messages[place[1]] = None
 
     def dropping_below(self, seq: int) -> None:
-        """Let go of everything below `seq`."""
+        """Release everything below `seq`."""
         for segment in self._index.segments:
             if segment.base >= seq:
                 break
@@ -161,7 +161,7 @@ class MemoryStream:
         return Commit(self._index.last_seq, callbacks)
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
-        """Let go of the segments in front whose messages are all gone."""
+        """Release the segments in front whose messages are all gone."""
         self._index.drop_leading()
         return None
 

@@ -280,3 +280,12 @@ def test_groups_of_one_and_of_several_get_one_copy_each(harness: Any) -> None:
         b'CONNECT {"verbose":false,"echo":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
     )
     assert b"503" in quiet.say(b"SUB mine q 1\r\nSUB back 2\r\nPUB mine back 0\r\n\r\n"), "no echo in a group of one"
+
+
+def test_no_deliveries_leave_no_output_behind(harness: Any) -> None:
+    client = harness.client()
+    client.say(b"SUB a 1\r\n")
+    assert harness.account.send_all(b"a", []) == 0
+    assert client.session.out == []  # with any, the session would never be marked for a write again
+    assert harness.account.send_all(b"a", [(b"a", b"", b"", b"x")]) == 1
+    assert client.session in harness.broker.dirty
