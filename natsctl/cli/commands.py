@@ -11,6 +11,7 @@ from natsctl.cli.verbs import LazyModule, Verb, lazy_modules
 if TYPE_CHECKING:
     from natsctl.cli import (
         account,
+        audit,
         backup,
         bench,
         cheat,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from natsctl.cli.desired import apply, convert, export, plan, sources
     from natsctl.cli.messaging import publish, request_reply, subscribe
 else:
-    account, backup, bench, cheat, completion, consumer, context, counter, errors, events, kv = lazy_modules(
-        "natsctl.cli", "account backup bench cheat completion consumer context counter errors events kv"
+    account, audit, backup, bench, cheat, completion, consumer, context, counter, errors, events, kv = lazy_modules(
+        "natsctl.cli", "account audit backup bench cheat completion consumer context counter errors events kv"
     )
     latency, object, pipeline, schema, server, service, spark, sql, stream, top, tour = lazy_modules(
         "natsctl.cli", "latency object pipeline schema server service spark sql stream top tour"
@@ -169,6 +170,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb("completion", completion.VERBS),
         Verb("context", context.VERBS),
         Verb("server", server.VERBS),
+        Verb("audit", audit.VERBS),
         Verb("bench", bench.VERBS),
         Verb("counter", counter.VERBS),
         Verb("service", service.VERBS),

@@ -50,6 +50,7 @@ NOUNS = (
     Noun("completion", (), "Install or print shell completion for bash, zsh and fish"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name"),
     Noun("server", ("srv", "sys", "system"), "Run natsctl's own server, inspect and manage others"),
+    Noun("audit", (), "Find a deployment's faults"),
     Noun("bench", (), "Benchmark a server: publishing, subscribing, streams, buckets, services"),
     Noun("counter", ("ctr",), "Read and change counters that are kept in streams"),
     Noun("service", ("micro",), "List, query and run services of the micro protocol"),
@@ -65,7 +66,7 @@ HEADINGS = (
     ("Desired state", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
     ("Streams on Spark", ("sql", "pipeline", "spark")),
     ("Backups", ("backup", "restore")),
-    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "bench")),
+    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "audit", "bench")),
     ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),
 )
 """Headings of root help, and the nouns below each; nouns without a heading come last."""

@@ -24,6 +24,7 @@ from natsctl.cli.output import COLOUR
 if TYPE_CHECKING:
     import asyncio
 
+    from natsctl.client.audit.recording import RecordedConnection
     from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
     from natsctl.client.one_shot import PlainConnection
@@ -43,13 +44,15 @@ class Session:
     With `json` a program reads stderr too, so that the session writes nothing but an error object there.
     """
 
-    __slots__ = ("_embedded", "_last_used_s", "_manager", "_runner", "_working", "effect", "json", "options")
+    __slots__ = ("_embedded", "_last_used_s", "_manager", "_runner", "_working", "archive", "effect", "json", "options")
 
     def __init__(self, options: GlobalOptions = GlobalOptions(), *, json: bool = False) -> None:
         self.options = options
         self.json = json
         self.effect: dict[str, Any] = {}
         """Effect that a command would have, for the end of a dry run."""
+        self.archive = ""
+        """Bundle of an audit whose documents answer in place of servers, without one "": they are asked."""
         self._runner: asyncio.Runner | None = None
         self._manager: Manager | None = None
         self._embedded: Any = None
@@ -148,6 +151,8 @@ class Session:
         if manager.connection.lost:
             return False
         rested_s = time.monotonic() - self._last_used_s
+        if self.archive:
+            return True
         if UNSEEN_REST_S < rested_s <= MAX_REST_S:
             try:
                 await manager.connection.flush()
@@ -160,6 +165,8 @@ class Session:
         from natsctl.client.manager import Manager
         from natsctl.client.servers import TargetKind
 
+        if self.archive:
+            return Manager(cast("Connection", self._recorded()))
         target, options, name = self.target(), self.options, self._name
         try:
             connection = await connect(target, name=name, trace=options.trace)
@@ -173,6 +180,18 @@ class Session:
 
             connection.on_reopened = log
         return Manager(connection)
+
+    def _recorded(self) -> RecordedConnection:
+        """Return the connection whose servers answer from the bundle."""
+        from natsctl.client.audit.bundle import Bundle
+        from natsctl.client.audit.recording import RecordedConnection
+
+        bundle = Bundle(Path(self.archive))
+        try:
+            return RecordedConnection(bundle)
+        except BaseException:
+            bundle.close()
+            raise
 
     async def _connect_embedded(self, target: Target, name: str) -> Connection:
         """Return a connection to the embedded server, which may be changing hands between two commands."""

@@ -161,7 +161,11 @@ def with_metadata(limits: Limits, readers: Readers, raw: Mapping[str, Any]) -> d
 async def check_stream(manager: Manager, check: Check, limits: Limits, readers: Readers) -> None:
     """Check that a stream is written to, its messages, subjects and replicas, and the streams that it copies."""
     raw = (await manager.stream_info(check.name)).raw
-    limits = with_metadata(limits, readers, raw)
+    judge_stream(check, raw, with_metadata(limits, readers, raw))
+
+
+def judge_stream(check: Check, raw: Mapping[str, Any], limits: Limits) -> None:
+    """Check a stream by its information."""
     state = raw.get("state") or {}
     for name, value, low in (
         ("messages", int(state.get("messages") or 0), True),
@@ -247,7 +251,12 @@ async def check_consumer(
 ) -> None:
     """Check what a consumer has not delivered, what is not acknowledged, and when it last did something."""
     raw = (await manager.consumer_info(stream, consumer)).raw
-    limits = with_metadata(limits, readers, raw)
+    judge_consumer(check, raw, with_metadata(limits, readers, raw))
+
+
+def judge_consumer(check: Check, raw: Mapping[str, Any], limits: Limits, now_ns: int | None = None) -> None:
+    """Check a consumer by its information, at a time that is not now if `now_ns` is given."""
+    now_ns = now_ns or time.time_ns()
     for flag, metric, key, what in (
         ("outstanding-ack", "ack_pending", "num_ack_pending", "messages not acknowledged"),
         ("waiting", "pull_waiting", "num_waiting", "waiting pulls"),
@@ -262,19 +271,16 @@ async def check_consumer(
         ("last-delivery", "last_delivery", "delivered", "delivery"),
         ("last-ack", "last_ack", "ack_floor", "acknowledgement"),
     ):
-        _check_last(check, limits, flag, metric, (raw.get(key) or {}).get("last_active"), what)
+        moment = (raw.get(key) or {}).get("last_active")
+        if not moment or moment == ZERO_TIME:
+            if active(limits, f"{flag}-critical"):
+                check.critical.append(f"no {what} yet")
+            continue
+        since_s = (now_ns - parse_time(moment)) / NS_PER_S
+        found = Metric(metric, since_s, f"Time since the last {what}", "s")
+        check.compare(found, f"last {what} {since_s:.2f}s ago", critical=seconds(limits, f"{flag}-critical"))
     if limits.get("pinned"):
         _check_pinned(check, raw)
-
-
-def _check_last(check: Check, limits: Limits, flag: str, metric: str, moment: str | None, what: str) -> None:
-    if not moment or moment == ZERO_TIME:
-        if active(limits, f"{flag}-critical"):
-            check.critical.append(f"no {what} yet")
-        return
-    since_s = (time.time_ns() - parse_time(moment)) / NS_PER_S
-    found = Metric(metric, since_s, f"Time since the last {what}", "s")
-    check.compare(found, f"last {what} {since_s:.2f}s ago", critical=seconds(limits, f"{flag}-critical"))
 
 
 def _check_pinned(check: Check, raw: Mapping[str, Any]) -> None:

@@ -119,6 +119,7 @@ HARMLESS = """
     server request subscriptions|server request variables|server config reload|server cluster step-down
     server cluster balance|server account info|server mappings|server passwd|server watch servers
     server watch jetstream|server watch accounts|server watch api requests|server graph
+    audit gather|audit analyze|audit checks|audit query
     bench pub|bench sub|bench service request|bench service serve|bench js get sync|bench js get batch|bench kv get
     counter get|counter view|counter ls|counter increment|counter decrement
     service ls|service info|service stats|service ping|service request|service serve

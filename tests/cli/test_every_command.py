@@ -71,6 +71,8 @@ INSTEAD = {
     "server check message": "--stream S --subject s.a",
     "server check kv": "--bucket B",
     "server passwd": "--generate",
+    "audit analyze": "file.txt",
+    "audit query": "file.txt",
     "bench pub": "s.a --msgs 5",
     "bench sub": "s.a --msgs 5",
     **{f"bench js pub {way}": "s.a --stream S --msgs 5" for way in ("sync", "async", "atomic", "fast")},

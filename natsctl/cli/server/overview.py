@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal
@@ -34,6 +34,8 @@ SCOPE = (
     Flag("--tags", WORDS, "tags", "only servers that have all these tags", aliases=("--tag",)),
 )
 
+ARCHIVE = Flag("--archive", TEXT, "archive", "read a bundle of `natsctl audit gather` instead of asking servers")
+
 Expect = Annotated[int, Argument(metavar="EXPECT", help="number of servers that must answer", min=0)]
 Top = Annotated[int, Option("--top", metavar="N", help="only the first N rows", min=0)]
 ServerName = Annotated[str, Argument(metavar="SERVER", help="the server, by name or id")]
@@ -44,6 +46,18 @@ def scope_of(given: Given, expect: int = 0) -> Scope:
     from natsctl.client.system.system_account import Scope
 
     return Scope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
+
+
+def servers_of(ctx: Context, given: Given, watch: str | None = None) -> Session:
+    """Return the session whose servers are asked, or whose bundle is read with --archive.
+
+    Raises UsageError for --archive beside --watch, as a bundle does not change.
+    """
+    session = session_of(ctx)
+    session.archive = str(given.get("--archive", ""))
+    if session.archive and watch is not None:
+        raise UsageError("--watch and --archive exclude each other: a bundle does not change")
+    return session
 
 
 def note_missing(answers: Answers) -> None:
@@ -103,7 +117,7 @@ class Success(msgspec.Struct):
     initiated: bool = False
 
 
-@flagged(SCOPE)
+@flagged((*SCOPE, ARCHIVE))
 def ls(
     ctx: Context,
     given: Given,
@@ -121,8 +135,11 @@ def ls(
     from natsctl.cli.render.tables import sorted_rows
     from natsctl.client.system.system_account import System
 
-    census = session_of(ctx).run(lambda manager: System(manager).ping(scope_of(given, expect)))
-    rows = sorted_rows(census, SERVERS, sort, reverse, default="rtt")
+    session = servers_of(ctx, given)
+    census = session.run(lambda manager: System(manager).ping(scope_of(given, expect)))
+    for one in census if session.archive else ():
+        one.rtt_ns = 0
+    rows = sorted_rows(census, SERVERS, sort, reverse, default="name" if session.archive else "rtt")
     if names:
         found = [one.name for one in rows]
         output.emit_json(found) if json else output.emit_names(found)
@@ -174,12 +191,13 @@ def suggesting_server() -> Iterator[None]:
         raise
 
 
-def info(ctx: Context, server: ServerName = "", json: Json = False) -> None:
+@flagged((ARCHIVE,))
+def info(ctx: Context, given: Given, server: ServerName = "", json: Json = False) -> None:
     """Show a server by name or id, else the one connected to."""
     from natsctl.client.system.system_account import System
 
     with suggesting_server():
-        answer = session_of(ctx).run(lambda manager: System(manager).ask_one(server, "VARZ"))
+        answer = servers_of(ctx, given).run(lambda manager: System(manager).ask_one(server, "VARZ"))
     if json:
         output.emit_json(answer.raw)
         return
@@ -277,8 +295,10 @@ class AccountNotFoundError(NatsctlError):
     exit_code = 3
 
 
+@flagged((ARCHIVE,))
 def account_info(
     ctx: Context,
+    given: Given,
     account: Account,
     host: Annotated[str, Option("--host", metavar="SERVER", help="the server to ask")] = "",
     json: Json = False,
@@ -286,7 +306,7 @@ def account_info(
     """Show an account: limits, imports and exports."""
     from natsctl.client.system.system_account import System
 
-    session = session_of(ctx)
+    session = servers_of(ctx, given)
     try:
         with suggesting_server():
             answer = session.run(lambda manager: System(manager).ask_one(host, "ACCOUNTZ", {"account": account}))

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.cli import output
-from natsctl.cli.flags import Json, session_of
+from natsctl.cli.flags import Given, Json, flagged
 from natsctl.cli.parameters import Context, Option
+from natsctl.cli.server.overview import ARCHIVE, servers_of
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -37,8 +38,10 @@ ReadTimeout = Annotated[
 Csv = Annotated[bool, Option("--csv", help="print comma-separated values")]
 
 
+@flagged((ARCHIVE,))
 def stream_check(
     ctx: Context,
+    given: Given,
     stream: Stream = "",
     raft_group: RaftGroup = "",
     health: Health = False,
@@ -53,8 +56,8 @@ def stream_check(
     from natsctl.cli.render.server_reports import STREAM_COLUMNS, stream_row
     from natsctl.client.system.replicas import stream_replicas
 
-    session = session_of(ctx)
-    _check(health, stdin)
+    session = servers_of(ctx, given)
+    _check(health, stdin, bool(session.archive))
     answers = _answers(session, stdin, expected, read_timeout)
     every = stream_replicas(answers)
     rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream)
@@ -63,7 +66,7 @@ def stream_check(
     if json:
         _emit(rows)
         return
-    _say(f"Servers: {len(answers)}", f"Streams: {len(every)}", *_short(answers, expected))
+    _say(f"Servers: {len(answers)}", f"Streams: {len(every)}", *_gaps(answers, expected, every))
     leaders = {(one.account, one.stream, one.raft_group): one for one in every if one.leads}
     cells = [
         stream_row(one, leaders.get((one.account, one.stream, one.raft_group)) if unsynced else None) for one in rows
@@ -71,8 +74,10 @@ def stream_check(
     _show("Streams", STREAM_COLUMNS, cells, rows, health=health, csv=csv)
 
 
+@flagged((ARCHIVE,))
 def consumer_check(
     ctx: Context,
+    given: Given,
     stream: Stream = "",
     consumer: Consumer = "",
     raft_group: RaftGroup = "",
@@ -88,8 +93,8 @@ def consumer_check(
     from natsctl.cli.render.server_reports import CONSUMER_COLUMNS, consumer_row
     from natsctl.client.system.replicas import consumer_replicas
 
-    session = session_of(ctx)
-    _check(health, stdin)
+    session = servers_of(ctx, given)
+    _check(health, stdin, bool(session.archive))
     answers = _answers(session, stdin, expected, read_timeout)
     every = consumer_replicas(answers)
     rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream, consumer=consumer)
@@ -98,7 +103,7 @@ def consumer_check(
     if json:
         _emit(rows)
         return
-    _say(f"Servers: {len(answers)}", f"Consumers: {len(every)}", *_short(answers, expected))
+    _say(f"Servers: {len(answers)}", f"Consumers: {len(every)}", *_gaps(answers, expected, every))
     leaders = {(one.account, one.stream, one.consumer, one.raft_group): one for one in every if one.leads}
     cells = [
         consumer_row(one, leaders.get((one.account, one.stream, one.consumer, one.raft_group)) if unsynced else None)
@@ -107,9 +112,11 @@ def consumer_check(
     _show("Consumers", CONSUMER_COLUMNS, cells, rows, health=health, csv=csv)
 
 
-def _check(health: bool, stdin: bool) -> None:
-    if health and stdin:
-        raise UsageError("--health asks the servers, which --stdin does not")
+def _check(health: bool, stdin: bool, archive: bool) -> None:
+    if stdin and archive:
+        raise UsageError("--stdin and --archive exclude each other")
+    if health and (stdin or archive):
+        raise UsageError(f"--health asks the servers, which {'--stdin' if stdin else '--archive'} does not")
 
 
 def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
@@ -172,9 +179,19 @@ def _ask_health(session: Session, rows: Sequence[R], body: Callable[[R], dict[st
     session.run(ask)
 
 
-def _short(answers: Sequence[ServerAnswer], expected: int) -> list[str]:
-    short = expected and len(answers) < expected
-    return [f"Warning: expected {expected} responses got {len(answers)}"] if short else []
+def _gaps(answers: Sequence[ServerAnswer], expected: int, every: Sequence[Replica]) -> list[str]:
+    """Return warnings of servers without an answer, and of those that refused: the rows are those of the others."""
+    wanted = expected or getattr(answers, "expected", 0)
+    answered = [one for one in answers if one.failure is None]
+    said = [f"Warning: {one.name}: {one.failure}" for one in answers if one.failure is not None]
+    if len(answered) < wanted:
+        said.append(f"Warning: expected {wanted} responses got {len(answered)}")
+    names = {one.name for one in answers}
+    if absent := sorted(
+        {name for one in every for name in (one.leader, *(peer.name for peer in one.peers))} - names - {""}
+    ):
+        said.append(f"Warning: no answer of {', '.join(absent)}, which others name as leader or peer")
+    return said
 
 
 def _say(*lines: str) -> None:

@@ -24,12 +24,12 @@ from natsctl.cli.flags import (
     choice,
     fields_of,
     flagged,
-    session_of,
     watch_seconds,
 )
 from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.server.overview import (
+    ARCHIVE,
     SCOPE,
     AccountNotFoundError,
     Expect,
@@ -38,12 +38,14 @@ from natsctl.cli.server.overview import (
     note_missing,
     require_all,
     scope_of,
+    servers_of,
 )
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from natsctl.cli.session import Session
     from natsctl.client.system.reports import Row
     from natsctl.client.system.system_account import Answers, Scope, ServerAnswer
 
@@ -248,7 +250,7 @@ FILTER = Flag("--filter", TEXT, _here, "only connections for which this expressi
 ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
 
 
-@flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE))
+@flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE, ARCHIVE))
 def connections(ctx: Context, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
     """Show connections, those with most subscriptions first."""
     _connections(ctx, given, view, expect, top_rows)
@@ -257,7 +259,7 @@ def connections(ctx: Context, given: Given, view: View, expect: Expect = 0, top_
 def _connections(ctx: Context, given: Given, view: View, expect: int, most: int) -> None:
     from natsctl.client.system.system_account import System
 
-    session = session_of(ctx)
+    session = servers_of(ctx, given, view.watch)
     body, scope = {**request_of(given), **({"subscriptions": True} if view.json else {})}, scope_of(given, expect)
 
     def build() -> Report:
@@ -290,7 +292,7 @@ def connection_report(answers: Answers, given: Given, view: View, most: int) -> 
     )
 
 
-@flagged(SCOPE)
+@flagged((*SCOPE, ARCHIVE))
 def accounts(
     ctx: Context,
     given: Given,
@@ -308,7 +310,7 @@ def accounts(
     from natsctl.client.system.reports import accounts as account_rows
     from natsctl.client.system.system_account import System
 
-    session, scope = session_of(ctx), scope_of(given, expect)
+    session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
     def build() -> Report:
@@ -331,34 +333,34 @@ _LEAFNODES = (Flag("--account", TEXT, "account", "only leaf nodes of this accoun
 _GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"),)
 
 
-@flagged((*_LEAFNODES, *SCOPE))
+@flagged((*_LEAFNODES, *SCOPE, ARCHIVE))
 def leafnodes(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show leaf node connections."""
     from natsctl.cli.render.server_reports import LEAFNODES
     from natsctl.client.system.reports import listed
 
     asked = _Asked("LEAFZ", fields_of(_LEAFNODES, given), partial(listed, key="leafs"), scope_of(given, expect))
-    _report_links(ctx, asked, "Leafnode Report", LEAFNODES, view)
+    _report_links(servers_of(ctx, given, view.watch), asked, "Leafnode Report", LEAFNODES, view)
 
 
-@flagged(SCOPE)
+@flagged((*SCOPE, ARCHIVE))
 def routes(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the routes within clusters."""
     from natsctl.cli.render.server_reports import ROUTES
     from natsctl.client.system.reports import listed
 
     asked = _Asked("ROUTEZ", {}, partial(listed, key="routes"), scope_of(given, expect))
-    _report_links(ctx, asked, "Cluster Report", ROUTES, view)
+    _report_links(servers_of(ctx, given, view.watch), asked, "Cluster Report", ROUTES, view)
 
 
-@flagged((*_GATEWAYS, *SCOPE))
+@flagged((*_GATEWAYS, *SCOPE, ARCHIVE))
 def gateways(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the gateways between clusters."""
     from natsctl.cli.render.server_reports import GATEWAYS
     from natsctl.client.system.reports import gateways as rows
 
     asked = _Asked("GATEWAYZ", fields_of(_GATEWAYS, given, accounts=True), rows, scope_of(given, expect))
-    _report_links(ctx, asked, "Super Cluster Report", GATEWAYS, view)
+    _report_links(servers_of(ctx, given, view.watch), asked, "Super Cluster Report", GATEWAYS, view)
 
 
 class _Asked(NamedTuple):
@@ -370,11 +372,9 @@ class _Asked(NamedTuple):
     scope: Scope
 
 
-def _report_links(ctx: Context, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
+def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
     from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.system_account import System
-
-    session = session_of(ctx)
 
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope))
@@ -405,7 +405,7 @@ HEALTH = (
 _JETSTREAM_FLAGS = (Flag("--account", TEXT, "account", "the use of this account"),)
 
 
-@flagged(SCOPE)
+@flagged((*SCOPE, ARCHIVE))
 def cpu(
     ctx: Context,
     given: Given,
@@ -419,7 +419,7 @@ def cpu(
     _use(ctx, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
-@flagged(SCOPE)
+@flagged((*SCOPE, ARCHIVE))
 def mem(
     ctx: Context,
     given: Given,
@@ -437,7 +437,7 @@ def _use(ctx: Context, title: str, what: str, given: Given, view: View, expect: 
     from natsctl.cli.render.server_reports import render_use
     from natsctl.client.system.system_account import System
 
-    session, scope = session_of(ctx), scope_of(given, expect)
+    session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
     show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
 
     def build() -> Report:
@@ -455,7 +455,7 @@ def _memory(value: float) -> str:
     return f"({format_size(int(value))})"
 
 
-@flagged((*HEALTH, *SCOPE))
+@flagged((*HEALTH, *SCOPE, ARCHIVE))
 def health(
     ctx: Context,
     given: Given,
@@ -469,7 +469,7 @@ def health(
     from natsctl.cli.render.server_reports import healthy, render_health
     from natsctl.client.system.system_account import System
 
-    session, scope = session_of(ctx), scope_of(given, expect)
+    session, scope = servers_of(ctx, given, watch), scope_of(given, expect)
     body = fields_of(HEALTH, given, details=True)
 
     def build() -> Report:
@@ -489,7 +489,7 @@ def health(
         raise NatsctlError(f"not well: {', '.join(ill)}")
 
 
-@flagged((*_JETSTREAM_FLAGS, *SCOPE))
+@flagged((*_JETSTREAM_FLAGS, *SCOPE, ARCHIVE))
 def jetstream(
     ctx: Context,
     given: Given,
@@ -504,7 +504,7 @@ def jetstream(
     from natsctl.client.system.reports import of_account
     from natsctl.client.system.system_account import System
 
-    session, scope = session_of(ctx), scope_of(given, expect)
+    session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
     body = fields_of(_JETSTREAM_FLAGS, given)
     if leaders or "--account" in given:
         body.update(accounts=True, streams=True, consumer=True, config=True)
@@ -525,7 +525,7 @@ def jetstream(
     show_report(build, view, expect)
 
 
-@flagged(SCOPE)
+@flagged((*SCOPE, ARCHIVE))
 def downgrade(
     ctx: Context,
     given: Given,
@@ -543,7 +543,7 @@ def downgrade(
     from natsctl.client.system.system_account import System
 
     body = {"accounts": True, "streams": True, "consumer": True, "config": True}
-    answers = session_of(ctx).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))
+    answers = servers_of(ctx, given).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))
     found = above_level(answers, level, every)
     if json:
         output.emit_json({kind: rows for kind, rows in found.items() if rows})

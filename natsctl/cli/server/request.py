@@ -29,7 +29,16 @@ from natsctl.cli.flags import (
 )
 from natsctl.cli.parameters import Argument, Context
 from natsctl.cli.render.text import safe
-from natsctl.cli.server.overview import SCOPE, Expect, Server, require_all, scope_of, suggesting_server
+from natsctl.cli.server.overview import (
+    ARCHIVE,
+    SCOPE,
+    Expect,
+    Server,
+    require_all,
+    scope_of,
+    servers_of,
+    suggesting_server,
+)
 from natsctl.cli.server.report import HEALTH, STATES, place_state
 from natsctl.cli.verbs import Verb
 
@@ -120,7 +129,7 @@ FIXED: dict[str, dict[str, Any]] = {"CONNZ": {"auth": True}, "HEALTHZ": {"detail
 def _asking(what: str, help: str) -> Callable[..., None]:
     """Return the command that requests `what` from every server."""
 
-    @flagged((*KINDS[what], *SCOPE))
+    @flagged((*KINDS[what], *SCOPE, ARCHIVE))
     def ask(ctx: Context, given: Given, expect: Expect = 0, json: Json = False) -> None:
         _ask(ctx, what, given, expect)
 
@@ -137,7 +146,7 @@ def _ask(ctx: Context, what: str, given: Given, expect: int) -> None:
 
     body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
     scope = scope_of(given, expect)
-    answers = session_of(ctx).run(lambda manager: System(manager).ask(what, body, scope))
+    answers = servers_of(ctx, given).run(lambda manager: System(manager).ask(what, body, scope))
     for answer in answers:
         if _wanted(answer, given, body):
             output.emit_json_line(answer.raw)
@@ -169,7 +178,7 @@ subscriptions = _asking("SUBSZ", "Show the subscriptions of each server.")
 variables = _asking("VARZ", "Show configuration and statistics of each server.")
 
 
-@flagged((*KINDS["GATEWAYZ"], *SCOPE))
+@flagged((*KINDS["GATEWAYZ"], *SCOPE, ARCHIVE))
 def gateways(
     ctx: Context,
     given: Given,
@@ -204,7 +213,7 @@ _PROFILE = (
 )
 
 
-@flagged((*_PROFILE, *SCOPE))
+@flagged((*_PROFILE, *SCOPE, ARCHIVE))
 def profile(
     ctx: Context,
     given: Given,
@@ -220,7 +229,7 @@ def profile(
     body = fields_of(_PROFILE, given, name=profile)
     if profile == "cpu":
         body.setdefault("duration", 5_000_000_000)
-    answers = session_of(ctx).run(lambda manager: System(manager).profiles(body, scope_of(given)))
+    answers = servers_of(ctx, given).run(lambda manager: System(manager).profiles(body, scope_of(given)))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     written: list[dict[str, Any]] = []
     refused: list[str] = []

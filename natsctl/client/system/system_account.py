@@ -246,6 +246,11 @@ class System:
         finally:
             self.connection.timeout_s = before_s
 
+    async def profile_of(self, server: ServerAnswer, body: dict[str, Any]) -> ServerAnswer:
+        """Return the profile of one server, which takes the `duration` (ns) in `body`."""
+        wait_s = self.connection.timeout_s + body.get("duration", 0) / 1e9
+        return await exchange(self.connection, _subject(server.id, "PROFILEZ"), body, wait_s)
+
     async def _all_pages(self, server_id: str, what: str, body: dict[str, Any]) -> ServerAnswer:
         subject = _subject(server_id, what)
         return await every_page(PAGES.get(what, ""), body, lambda asked: self._exchange(subject, asked))
@@ -274,8 +279,10 @@ async def in_system_account(connection: Connection) -> bool:
     return answer.status != NO_RESPONDERS
 
 
-async def exchange(connection: Connection, subject: str, body: dict[str, Any] | None = None) -> ServerAnswer:
-    """Return the one answer to a request, traced.
+async def exchange(
+    connection: Connection, subject: str, body: dict[str, Any] | None = None, timeout_s: float | None = None
+) -> ServerAnswer:
+    """Return the one answer to a request, traced; it may take `timeout_s` instead of the connection's time.
 
     Raises SystemAccountRequiredError without responders, UnreachableError without an answer.
     """
@@ -285,7 +292,7 @@ async def exchange(connection: Connection, subject: str, body: dict[str, Any] | 
         tracer.request(subject, payload)
     loop = asyncio.get_running_loop()
     begin_s = loop.time()
-    message = await connection.request(subject, payload)
+    message = await connection.request(subject, payload, timeout_s=timeout_s)
     return _read(connection, subject, message, loop.time() - begin_s)
 
 

@@ -1,0 +1,234 @@
+"""`audit gather`, `audit query`, and `--archive`: a bundle of a server answers as that server did."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.client.audit.bundle import write_bundle
+from natsctl.testing.process import ServerProcess
+
+Run = Callable[..., Any]
+ASKED = {
+    "server list": "Server Overview",
+    "server info": "Server information for one",
+    "server account info A": "Account information for account A on one",
+    "server report accounts": "SYS",
+    "server report connections": "Connections per server",
+    "server report cpu": "one:",
+    "server report mem": "one:",
+    "server report gateways": "Super Cluster Report",
+    "server report health": "ok (200)",
+    "server report jetstream --leaders": "JetStream Summary",
+    "server report jetstream --account A": "JetStream Summary for Account A",
+    "server report leafnodes": "Leafnode Report",
+    "server report routes": "Cluster Report",
+    "server report downgrade 0": "API level",
+    "server request accounts": '"accounts":["',
+    "server request connections --filter-account SYS --subscriptions": '"account":"SYS"',
+    "server request gateways": "outbound_gateways",
+    "server request ipqueue": '"data":{',
+    "server request jetstream-health": '"status":"ok"',
+    "server request jetstream --account A --all": '"name":"KEPT"',
+    "server request leafnodes --account NONE": "leafnodes",
+    "server request raft": '"data":{',
+    "server request routes": "num_routes",
+    "server request subscriptions --detail --filter-subject kept.x": '"subject":"kept.x"',
+    "server request variables": '"max_payload"',
+    "server stream-check --stream KEPT": "IN SYNC",
+    "server consumer-check --stream KEPT": "C1",
+}
+"""Every command with --archive, and a text that it prints."""
+
+
+@pytest.fixture
+def bundle(system: Run, user: Run, tmp_path: Path) -> str:
+    """A bundle of a server with a stream and a consumer."""
+    user("str", "add", "KEPT", "--subjects", "kept.x", "--defaults")
+    user("con", "add", "KEPT", "C1", "--pull", "--defaults")
+    path = str(tmp_path / "audit.zip")
+    done = system("audit", "gather", "-o", path, "--no-server-profiles", "--no-progress", "-j")
+    assert done.code == 0, done.err
+    counted = done.json
+    assert (counted["servers"], counted["streams"], counted["profiles"]) == (1, 1, 0)
+    assert counted["documents"] > 12
+    return path
+
+
+def test_a_bundle_answers_every_command_that_takes_one(bundle: str, command: Callable[[str], Run]) -> None:
+    offline = command("nats://127.0.0.1:9")
+    for line, text in ASKED.items():
+        done = offline(*line.split(), "--archive", bundle)
+        assert done.code == 0, (line, done.err)
+        assert text.replace(" ", "") in (done.out + done.err).replace(" ", ""), (line, done.out)
+
+
+def test_a_bundle_and_its_server_give_the_same_documents(bundle: str, system: Run) -> None:
+    for kind in ("variables", "routes", "gateways", "leafnodes", "accounts"):
+        (live,) = system("server", "request", kind).lines
+        (kept,) = system("server", "request", kind, "--archive", bundle).lines
+        assert set(live["data"]) == set(kept["data"]), kind
+    (live,) = system("server", "list", "-j").json
+    (kept,) = system("server", "list", "-j", "--archive", bundle).json
+    assert live["server"]["id"] == kept["server"]["id"]
+    assert {"cpu", "mem", "connections", "sent", "received", "jetstream"} <= set(kept["statsz"])
+    (live,) = system("server", "stream-check", "--stream", "KEPT", "-j").json
+    (kept,) = system("server", "stream-check", "--stream", "KEPT", "-j", "--archive", bundle).json
+    assert live == kept
+
+
+def test_a_bundle_says_what_it_cannot_answer(bundle: str, command: Callable[[str], Run]) -> None:
+    offline = command("nats://127.0.0.1:9")
+    for line, code, text in (
+        ("server report jetstream --account NOPE", 3, "has no account NOPE"),
+        ("server report health --account A", 2, "cannot be chosen by account"),
+        ("server report cpu --watch 1s", 2, "exclude each other"),
+        ("server report connections --state closed", 2, "cannot be chosen by state"),
+        ("server request connections --filter-account NOPE", 3, "has no account NOPE"),
+        ("server info other", 3, "no server is named other"),
+        ("server account info NOPE", 3, "NOPE"),
+        ("server list 2", 5, "1 of 2 servers answered"),
+        ("server stream-check --health", 2, "--health asks the servers"),
+        ("server request profile heap /nowhere", 1, "the bundle has no profile heap; it has: none"),
+    ):
+        done = offline(*line.split(), "--archive", bundle)
+        assert (done.code, text in done.err) == (code, True), (line, done.err)
+
+
+def test_documents_of_a_bundle_are_found_by_their_tags(bundle: str, command: Callable[[str], Run]) -> None:
+    offline = command("nats://127.0.0.1:9")
+    (found,) = offline("audit", "query", bundle, "--stream", "KEPT", "-j").json
+    assert found["tags"] == {
+        "artifact_type": "stream_info", "cluster": "unclustered", "server": "one", "account": "A", "stream": "KEPT",
+    }  # fmt: skip
+    (document,) = offline("audit", "query", bundle, "--type", "stream_info", "--account", "A", "--show").lines
+    assert document["config"]["name"] == "KEPT"
+    assert "stream_info" in offline("audit", "query", bundle, "--cluster", "unclustered", "--host", "one").out
+    raw = offline("audit", "query", bundle, "--type", "variables", "--raw").out
+    assert json.loads(raw)["server"]["name"] == "one"
+    missing = offline("audit", "query", bundle, "--type", "nothing")
+    assert (missing.code, "its types are: account" in missing.err) == (3, True)
+
+
+def test_profiles_are_gathered_and_written_from_a_bundle(system: Run, operated: ServerProcess, tmp_path: Path) -> None:
+    path = tmp_path / "audit.zip"
+    words = ["--no-account-endpoints", "--no-streams", "--no-details", "--cpu-profile-duration", "10ms"]
+    done = system("audit", "cap", "-o", str(path), *words, "-j")
+    assert done.code == 0, done.err
+    if operated.kind == "natsctl":  # it has none, which leaves gaps
+        assert (done.json["profiles"], len(done.json["faults"])) == (0, 8)
+        return
+    assert (done.json["profiles"], done.json["faults"]) == (8, [])
+    with zipfile.ZipFile(path) as archive:
+        assert "capture/profiles/unclustered/one__goroutine_2.prof" in archive.namelist()
+    words = ["goroutine", str(tmp_path / "p"), "--level", "2", "--archive", str(path)]
+    (written,) = system("server", "request", "profile", *words, "-j").json
+    assert b"goroutine" in Path(written["file"]).read_bytes()
+    other = system("server", "request", "profile", "heap", str(tmp_path / "p"), "--level", "5", "--archive", str(path))
+    assert (other.code, "the bundle has no profile heap_5; it has: allocs, block, cpu, goroutine_1" in other.err) == (
+        1,
+        True,
+    )
+
+
+@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+def test_bundles_and_reports_are_those_of_the_nats_tool(
+    bundle: str, system: Run, operated: ServerProcess, tmp_path: Path
+) -> None:
+    def nats(*words: str) -> str:
+        done = subprocess.run(["nats", *words], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def outcomes(text: str) -> list[str]:
+        return re.findall(r"^\[\w+\] \[\w+\] .*|^ - .*", text, re.M)
+
+    theirs = str(tmp_path / "theirs.zip")
+    login = ("-s", operated.url.replace("nats://", "nats://s:p@"))
+    # The tool refuses streams outside a cluster: their cluster has no name there.
+    nats(*login, "audit", "gather", "-o", theirs, "--no-server-profiles", "--no-streams", "--timeout", "1s")
+    for path in (bundle, theirs):
+        assert outcomes(nats("audit", "analyze", path)) == outcomes(system("audit", "analyze", path).out)
+    listed = [zipfile.ZipFile(path).namelist() for path in (bundle, theirs)]
+    assert [name for name in sorted(listed[0]) if "/streams/" not in name] == sorted(listed[1])
+    saved, again = str(tmp_path / "ours.json"), str(tmp_path / "theirs.json")
+    system("audit", "analyze", bundle, "--save", saved)
+    nats("audit", "analyze", bundle, "--save", again)
+    assert outcomes(nats("audit", "analyze", "--load", saved)) == outcomes(nats("audit", "analyze", "--load", again))
+    assert (
+        system("audit", "analyze", "--load", again, "-j").json["outcomes"]
+        == json.loads(Path(saved).read_text())["outcomes"]
+    )
+    assert system("audit", "checks", "-j").json == json.loads(nats("audit", "checks", "--json"))
+    assert "KEPT" in nats("server", "stream-check", "--archive", bundle)
+
+
+def test_a_gather_leaves_other_files_alone(system: Run, tmp_path: Path) -> None:
+    other = tmp_path / "notes.txt"
+    other.write_text("kept")
+    done = system("audit", "gather", "-o", str(other))
+    assert (done.code, "is no bundle" in done.err) == (2, True)
+    dry = system("audit", "gather", "-o", str(tmp_path / "new.zip"), "--dry-run", "-j")
+    assert (dry.code, dry.json["dry_run"]) == (0, True)
+    long = system("audit", "gather", "-o", str(tmp_path / "new.zip"), "--cpu-profile-duration", "16s")
+    assert (long.code, "at most 15s" in long.err) == (2, True)
+    nobody = system("audit", "gather", "-o", str(tmp_path / "new.zip"), "--cluster", "ELSEWHERE")
+    assert nobody.code == 3
+    assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == ["notes.txt"]
+    assert other.read_text() == "kept"
+
+
+def test_a_file_that_is_no_bundle_is_refused(command: Callable[[str], Run], tmp_path: Path) -> None:
+    offline = command("nats://127.0.0.1:9")
+    plain, empty, damaged, lacking = (tmp_path / name for name in ("plain", "empty", "damaged", "lacking"))
+    plain.write_text("text")
+    with zipfile.ZipFile(empty, "w") as archive:
+        archive.writestr("other.txt", "x")
+    with zipfile.ZipFile(damaged, "w") as archive:
+        archive.writestr("capture/misc/manifest.json", '{"a": [{"Label": "x"}]}')
+    with zipfile.ZipFile(lacking, "w") as archive:
+        archive.writestr("capture/misc/manifest.json", '{"gone.json": []}')
+    for path, text in (
+        (plain, "not a zip file"),
+        (empty, "has no capture/misc/manifest.json"),
+        (damaged, "its manifest is damaged"),
+        (lacking, "gone.json is in its manifest and not in the file"),
+        (tmp_path / "absent", "No such file"),
+    ):
+        for words in (("audit", "analyze", str(path)), ("server", "list", "--archive", str(path))):
+            done = offline(*words)
+            assert (done.code, done.out, text in done.err) == (2, "", True), (words, done.err)
+
+
+def test_pages_of_a_bundle_are_put_together(command: Callable[[str], Run], tmp_path: Path) -> None:
+    """Two pages of connections and two servers of one name, as large deployments have them."""
+    path = tmp_path / "paged.zip"
+    with write_bundle(path) as writer:
+        for at, server in enumerate(("ID1", "ID2")):
+            info = {"name": "one", "id": server, "cluster": "C"}
+            tags = {"cluster": "C", "server": "one"}
+            writer.add({"server": info, "data": {"mem": at}}, artifact_type="variables", **tags)
+            for page in range(2):
+                cids = [{"cid": 10 * at + 2 * page + one, "in_msgs": one} for one in range(2)]
+                document = {"server": info, "data": {"connections": cids, "total": 2, "limit": 2}}
+                writer.add(document, artifact_type="account_connections", account="A", **tags)
+    offline = command("nats://127.0.0.1:9")
+    asked = ("server", "request", "connections", "--archive", str(path))
+    first, second = offline(*asked).lines
+    assert [one["cid"] for one in first["data"]["connections"]] == [0, 1, 2, 3]
+    assert [one["cid"] for one in second["data"]["connections"]] == [10, 11, 12, 13]
+    assert second["data"]["num_connections"] == 4
+    assert {one["account"] for one in first["data"]["connections"]} == {"A"}
+    first, _ = offline(*asked, "--limit", "1", "--offset", "1", "--sort", "msgs_from").lines
+    assert [one["cid"] for one in first["data"]["connections"]] == [3]
+    refused = offline(*asked, "--filter-account", "A", "--filter-subject", "x")
+    assert refused.code == 0
+    assert offline("server", "request", "routes", "--archive", str(path)).code == 3
