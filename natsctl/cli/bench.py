@@ -326,6 +326,49 @@ def fast(ctx: Context, subject: Subject, given: Given, reported: Reported, force
     bench(ctx, "js pub fast", given, reported, subject=subject, force=force)
 
 
+OLD_READING = (*COMMON, *STREAM, *PAUSE, *PATIENCE)
+_OLD_ACKS = (
+    Flag("--ack", SWITCH, "ack", "acknowledge each message", default="on"),
+    Flag("--doubleack", SWITCH, "doubleack", "count a message once the server has confirmed its ack"),
+)
+
+
+def _as_today(given: Given, subject: str) -> Given:
+    """Return the flags of `bench js` that measure the same as these of `bench oldjs`."""
+    renamed = dict(given)
+    if renamed.pop("--ack", True) is False:
+        renamed["--acks"] = "none"
+    if "--maxacks" in renamed:
+        renamed["--batch"] = renamed.pop("--maxacks")
+    renamed["--filter"] = [f"{subject}.*" if renamed.pop("--multisubject", False) else subject]
+    return renamed
+
+
+@flagged((*OLD_READING, *MANY_READ))
+def old_ordered(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+    """Read the messages on SUBJECT as `bench js ordered` does."""
+    bench(ctx, "js ordered", _as_today(given, subject), reported)
+
+
+@flagged(
+    (
+        *OLD_READING,
+        *CONSUMER[:1],
+        Flag("--maxacks", WHOLE, "batch", "messages in flight at once", default="500"),
+        *_OLD_ACKS,
+    )
+)
+def old_push(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+    """Read the messages on SUBJECT as `bench js consume` does."""
+    bench(ctx, "js consume", _as_today(given, subject), reported)
+
+
+@flagged((*OLD_READING, *CONSUMER[:1], *BATCH, *_OLD_ACKS))
+def old_pull(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+    """Read the messages on SUBJECT as `bench js fetch` does."""
+    bench(ctx, "js fetch", _as_today(given, subject), reported)
+
+
 GET_VERBS = (
     Verb("sync", get_sync, answer=REPORT, examples=("natsctl bench js get sync --msgs 10000",)),
     Verb("batch", get_batch, answer=REPORT, examples=("natsctl bench js get batch --msgs 10000",)),
@@ -371,6 +414,12 @@ JETSTREAM_VERBS = (
     Verb("get", GET_VERBS, "Read a stream without a consumer"),
 )
 
+OLD_VERBS = (
+    Verb("ordered", old_ordered, answer=REPORT, examples=("natsctl bench oldjs ordered 'test.>' --msgs 10000",)),
+    Verb("push", old_push, answer=REPORT, examples=("natsctl bench oldjs push test.load --msgs 10000",)),
+    Verb("pull", old_pull, answer=REPORT, examples=("natsctl bench oldjs pull test.load --msgs 10000 --no-ack",)),
+)
+
 BUCKET_VERBS = (
     Verb("put", put, answer=REPORT, examples=("natsctl bench kv put --msgs 10000 --randomize 1000",)),
     Verb("get", get, answer=REPORT, examples=("natsctl bench kv get --msgs 10000 --randomize 1000",)),
@@ -397,4 +446,5 @@ VERBS = (
     Verb("service", SERVICE_VERBS, "Requests, and a service that answers them"),
     Verb("js", JETSTREAM_VERBS, "Publish to streams, read from them"),
     Verb("kv", BUCKET_VERBS, "Put into buckets, get from them"),
+    Verb("oldjs", OLD_VERBS, "Read from streams, in the words of older scripts: use js"),
 )

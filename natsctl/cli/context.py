@@ -391,13 +391,16 @@ def _save(session: Session, contexts: Contexts, name: str, document: Document, e
 def ls(
     ctx: CommandContext,
     names: Annotated[bool, Option("--names", "-n", help="names only, one on a line")] = False,
+    completion: Annotated[
+        bool, Option("--completion", help="names only, for scripts that complete them", hidden=True)
+    ] = False,
     show_secrets: ShowSecrets = False,
     json: Json = False,
 ) -> None:
     """List the contexts; the selected one has a star."""
     contexts = of_user()
     found = contexts.names()
-    if names:
+    if names or completion:
         output.emit_json(found) if json else output.emit_names(found)
         return
     documents = [_listed(contexts, name, show_secrets) for name in found]

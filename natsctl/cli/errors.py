@@ -14,14 +14,15 @@ from natsctl.api.catalogue import entries
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli import output
-from natsctl.cli.flags import Json
-from natsctl.cli.parameters import Argument, Option
+from natsctl.cli.flags import Json, session_of
+from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
+    from natsctl.cli.session import Session
 
 
 _USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}
@@ -97,17 +98,13 @@ def known_errors() -> list[KnownError]:
     return found
 
 
-def matching(match: str) -> list[KnownError]:
+def matching(match: str, errors: Sequence[KnownError]) -> list[KnownError]:
     """Return the errors whose number, name, text or cause the regular expression finds; raises UsageError."""
     try:
         pattern = re.compile(match, re.IGNORECASE)
     except re.error as failure:
         raise UsageError(f"{match!r} is not a regular expression: {failure}") from failure
-    return [
-        one
-        for one in known_errors()
-        if pattern.search(f"{one.err_code} {one.constant}\n{one.description}\n{one.cause}")
-    ]
+    return [one for one in errors if pattern.search(f"{one.err_code} {one.constant}\n{one.description}\n{one.cause}")]
 
 
 def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[KnownError]:
@@ -116,6 +113,97 @@ def ordered(found: list[KnownError], order: str, *, reverse: bool) -> list[Known
     if named is None:
         raise UsageError(f"cannot sort by {order!r}: there are {', '.join(ORDERS)}")
     return sorted(found, key=ORDERS[named], reverse=reverse)
+
+
+Definitions = Annotated[
+    str | None,
+    Option("--errors", metavar="FILE", help="explain the errors of this file instead, nats-server's errors.json"),
+]
+
+
+class Definition(Model, kw_only=True):
+    """An error in nats-server's errors.json, the file that its constants are generated from."""
+
+    constant: str = ""
+    code: int = 0
+    error_code: int = 0
+    description: str = ""
+    comment: str = ""
+    help: str = ""
+    url: str = ""
+    deprecates: str = ""
+
+    def faults(self) -> list[str]:
+        """Return everything that the generator of nats-server would refuse."""
+        checks = (
+            (
+                re.fullmatch(r"\{[^}]+\}", self.description) and not self.comment,
+                "a description of one token needs a comment",
+            ),
+            (not 10000 <= self.error_code <= 65535, "error_code must be between 10000 and 65535"),
+            (not self.code, "code is missing"),
+            (not self.constant, "constant is missing"),
+            (not self.description, "description is missing"),
+            (self.description.count("{") != self.description.count("}"), "the numbers of { and } differ"),
+            (
+                "{" in self.description and not self.constant.endswith("F"),
+                "the constant of an error with tokens must end in F",
+            ),
+        )
+        return [text for wrong, text in checks if wrong]
+
+
+class Checked(Model, kw_only=True):
+    """Result of a check of a file of definitions: their number, and the faults by error code."""
+
+    errors: int
+    faults: dict[str, list[str]]
+
+
+class InvalidDefinitionsError(NatsctlError):
+    """A file of definitions that nats-server cannot be built with."""
+
+
+def read_definitions(file: str) -> list[dict[str, object]]:
+    """Return the objects of an errors.json, keys that are unknown here included. Raises UsageError."""
+    try:
+        found = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as failure:
+        raise UsageError(f"{file}: {failure.strerror or failure}") from failure
+    except ValueError as failure:
+        raise UsageError(f"{file}: {failure}") from failure
+    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+        raise UsageError(f"{file}: expected an array of objects, as in nats-server's server/errors.json")
+    return found
+
+
+def definition_of(document: object, where: str) -> Definition:
+    """Return one definition. Raises UsageError."""
+    try:
+        return msgspec.convert(document, Definition)
+    except msgspec.ValidationError as failure:
+        raise UsageError(f"{where}: {failure}") from failure
+
+
+def defined_errors(file: str | None) -> list[KnownError]:
+    """Return the errors of a file of definitions, by number; without one those that natsctl knows."""
+    if file is None:
+        return known_errors()
+    found = [definition_of(one, file) for one in read_definitions(file)]
+    return sorted(
+        (
+            KnownError(
+                err_code=one.error_code,
+                code=one.code,
+                constant=one.constant,
+                description=one.description,
+                cause=one.comment,
+                use=Use.CURRENT,
+            )
+            for one in found
+        ),
+        key=lambda one: one.err_code,
+    )
 
 
 class UnknownError(NatsctlError):
@@ -127,11 +215,12 @@ class UnknownError(NatsctlError):
 def ls(
     match: Annotated[str, Argument(metavar="MATCH", help="regular expression that they must match")] = "",
     sort: Annotated[str, Argument(metavar="SORT", help="sort by code, http or description")] = "code",
-    reverse: Annotated[bool, Option("--reverse", "-R", help="reverse the order")] = False,
+    reverse: Annotated[bool, Option("--reverse/--no-reverse", "-R", help="reverse the order")] = False,
+    errors: Definitions = None,
     json: Json = False,
 ) -> None:
     """List JetStream's errors."""
-    found = ordered(matching(match), sort, reverse=reverse)
+    found = ordered(matching(match, defined_errors(errors)), sort, reverse=reverse)
     if json:
         output.emit_json(msgspec.to_builtins(found))
     elif found:
@@ -144,15 +233,16 @@ def ls(
 
 def lookup(
     code: Annotated[str, Argument(metavar="CODE", help="number or name, such as 10059 or JSStreamNotFoundErr")],
+    errors: Definitions = None,
     json: Json = False,
 ) -> None:
     """Explain one error: its text, its HTTP-like code and what causes it."""
-    errors = known_errors()
-    found = next((one for one in errors if code.lower() in (str(one.err_code), one.constant.lower())), None)
+    known = defined_errors(errors)
+    found = next((one for one in known if code.lower() in (str(one.err_code), one.constant.lower())), None)
     if found is None:
         from natsctl.cli.resolve import did_you_mean
 
-        names = [one.constant for one in errors] + [str(one.err_code) for one in errors]
+        names = [one.constant for one in known] + [str(one.err_code) for one in known]
         hint = did_you_mean(code, names) or "natsctl errors ls MATCH searches them"
         raise UnknownError(f"there is no error {code}", hint=hint)
     if json:
@@ -161,6 +251,91 @@ def lookup(
     from natsctl.cli.output import show_page
 
     show_page(render_error_page(found))
+
+
+def validate(
+    file: Annotated[str | None, Argument(metavar="FILE", help="the file; else that of --errors")] = None,
+    errors: Definitions = None,
+    json: Json = False,
+) -> None:
+    """Check a file of error definitions, such as nats-server's errors.json."""
+    chosen = file or errors
+    if chosen is None:
+        raise UsageError("FILE is missing")
+    found = [definition_of(one, chosen) for one in read_definitions(chosen)]
+    faults: dict[str, list[str]] = {}
+    seen: set[int] = set()
+    for one in found:
+        again = ["this error_code is used twice"] if one.error_code in seen else []
+        seen.add(one.error_code)
+        if wrong := [*one.faults(), *again]:
+            faults.setdefault(str(one.error_code), []).extend(wrong)
+    if json:
+        output.emit_json(msgspec.to_builtins(Checked(errors=len(found), faults=faults)))
+    else:
+        for number, wrong in faults.items():
+            output.emit(f"{number} failed: {', '.join(wrong)}")
+    if faults:
+        raise InvalidDefinitionsError(f"{chosen} is invalid")
+    if not json:
+        output.emit(f"Validated {len(found)} errors")
+
+
+def edit(
+    ctx: Context,
+    file: Annotated[str, Argument(metavar="FILE", help="the file of definitions")],
+    code: Annotated[int | None, Argument(metavar="CODE", help="the error to edit; else a new one is added")] = None,
+) -> None:
+    """Edit one error of a file of definitions in $EDITOR, or add one with the next number."""
+    found = read_definitions(file)
+    at = next((place for place, one in enumerate(found) if code is not None and one.get("error_code") == code), None)
+    if at is None:
+        highest = max((definition_of(one, file).error_code for one in found), default=9999)
+        before = msgspec.structs.asdict(Definition(error_code=code or highest + 1))
+    else:
+        before = found[at]
+    session = session_of(ctx)
+    wanted = _edited_definition(session, before)
+    if any(one.get("error_code") == wanted["error_code"] for place, one in enumerate(found) if place != at):
+        raise UsageError(f"{file} has an error {wanted['error_code']} already: nothing is changed")
+    kept = [*found, wanted] if at is None else [*found[:at], wanted, *found[at + 1 :]]
+    if session.dry_run:
+        output.emit(json.dumps(wanted, indent=2, ensure_ascii=False))
+        return
+    from natsctl.client.atomic_file import atomic_write
+
+    try:
+        with atomic_write(Path(file)) as out:
+            out.write((json.dumps(kept, indent=2, ensure_ascii=False) + "\n").encode())
+    except OSError as failure:
+        raise UsageError(f"{file}: {failure.strerror or failure}") from failure
+    validate(file)
+
+
+def _edited_definition(session: Session, before: dict[str, object]) -> dict[str, object]:
+    """Return a definition after the user's edit; one with faults is edited again at a terminal. Raises UsageError."""
+    from natsctl.cli.editing import edit_text
+
+    text = json.dumps(before, indent=2, ensure_ascii=False) + "\n"
+    while True:
+        text = edit_text(text, ".json")
+        try:
+            document = json.loads(text)
+            wrong = definition_of(document, "the edited text").faults()
+        except ValueError as failure:
+            wrong = [f"not a JSON document: {failure}"]
+        except UsageError as failure:
+            wrong = [str(failure)]
+        if not wrong:
+            return dict(document)
+        refusal = UsageError(f"invalid error: {', '.join(wrong)}", hint="the file is unchanged")
+        if not session.interactive:
+            raise refusal
+        from natsctl.cli.prompts import prompt_confirm
+
+        output.note(str(refusal))
+        if not prompt_confirm("Edit it again", True):
+            raise refusal
 
 
 VERBS = (
@@ -175,5 +350,12 @@ VERBS = (
         lookup,
         answer="cli.errors:KnownError",
         examples=("natsctl errors lookup 10059",),
+    ),
+    Verb("edit, vi, add, new", edit, examples=("natsctl errors edit server/errors.json 10059",)),
+    Verb(
+        "validate",
+        validate,
+        answer="cli.errors:Checked",
+        examples=("natsctl errors validate server/errors.json",),
     ),
 )

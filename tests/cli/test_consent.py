@@ -104,7 +104,7 @@ HARMLESS = """
     validate|export|convert terraform|convert documents|plan|diff|sql
     pipeline init|pipeline validate|pipeline status|pipeline ls|pipeline logs|pipeline stop
     spark doctor|spark warm|spark start|spark stop|spark status
-    errors ls|errors lookup|schema ls|schema info|schema validate|schema request|cheat
+    errors ls|errors lookup|errors edit|errors validate|schema ls|schema info|schema validate|schema request|cheat
     completion bash|completion zsh|completion fish|completion install
     context add|context edit|context copy|context ls|context info|context validate|context select|context previous
     context unselect
@@ -121,6 +121,7 @@ HARMLESS = """
     server watch jetstream|server watch accounts|server watch api requests|server graph
     audit gather|audit analyze|audit checks|audit query
     bench pub|bench sub|bench service request|bench service serve|bench js get sync|bench js get batch|bench kv get
+    bench oldjs ordered|bench oldjs push|bench oldjs pull
     counter get|counter view|counter ls|counter increment|counter decrement
     service ls|service info|service stats|service ping|service request|service serve
     rtt|latency|top|tour

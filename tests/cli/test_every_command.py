@@ -77,6 +77,7 @@ INSTEAD = {
     "bench sub": "s.a --msgs 5",
     **{f"bench js pub {way}": "s.a --stream S --msgs 5" for way in ("sync", "async", "atomic", "fast")},
     **{f"bench js {way}": "--stream S --msgs 1" for way in ("ordered", "consume", "fetch", "get sync", "get batch")},
+    **{f"bench oldjs {way}": "s.a --stream S --msgs 1" for way in ("ordered", "push", "pull")},
     "bench kv get": "--bucket B --msgs 1",
     "schema info": "AccountInfo",
     "schema validate": "x file.txt",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from natsctl.cli.render.plot import Series
     from natsctl.cli.session import Session
     from natsctl.client.system.system_account import Answers, Scope
+    from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
 
 
 SCOPE = (
@@ -35,6 +36,26 @@ SCOPE = (
 )
 
 ARCHIVE = Flag("--archive", TEXT, "archive", "read a bundle of `natsctl audit gather` instead of asking servers")
+
+
+def compacted(rows: Sequence[AnswerReceived]) -> list[AnswerReceived]:
+    """Return copies of answers whose servers' names lack the words between dots that all of them end in."""
+    from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
+
+    names = [one.name.split(".") for one in rows]
+    shortest = min((len(words) for words in names), default=1)
+    shared = 0
+    while shared < shortest - 1 and len({words[-1 - shared] for words in names}) == 1:
+        shared += 1
+    found = []
+    for one, words in zip(rows, names, strict=True):
+        short = ".".join(words[: len(words) - shared])
+        raw = {**one.raw, "server": {**one.server, "name": short}}
+        if (meta := one.data.get("meta_cluster")) and meta.get("leader") == one.name:
+            raw["data"] = {**one.data, "meta_cluster": {**meta, "leader": short}}
+        found.append(AnswerReceived(raw, one.rtt_ns))
+    return found
+
 
 Expect = Annotated[int, Argument(metavar="EXPECT", help="number of servers that must answer", min=0)]
 Top = Annotated[int, Option("--top", metavar="N", help="only the first N rows", min=0)]
@@ -73,6 +94,11 @@ def require_all(answers: Answers, expect: int) -> None:
             f"{len(answers)} of {expect} servers answered", hint="the others are down or unreachable"
         )
     note_missing(answers)
+
+
+Compact = Annotated[
+    bool, Option("--compact/--no-compact", help="leave out the domain that all names of servers end in")
+]
 
 
 class Server(msgspec.Struct):
@@ -126,6 +152,7 @@ def ls(
     reverse: Reverse = False,
     columns: Columns = None,
     wide: Wide = False,
+    compact: Compact = False,
     names: Names = False,
     json: Json = False,
 ) -> None:
@@ -140,6 +167,8 @@ def ls(
     for one in census if session.archive else ():
         one.rtt_ns = 0
     rows = sorted_rows(census, SERVERS, sort, reverse, default="name" if session.archive else "rtt")
+    if compact and not json and not names:
+        rows = compacted(rows)
     if names:
         found = [one.name for one in rows]
         output.emit_json(found) if json else output.emit_names(found)
@@ -157,6 +186,7 @@ def ping(
     given: Given,
     expect: Expect = 0,
     show_id: Annotated[bool, Option("--id", help="also the servers' ids")] = False,
+    graph: Annotated[bool, Option("--graph", help="also plot how many servers answered in each 25 ms")] = False,
     json: Json = False,
 ) -> None:
     """Show how quickly each server answers; fail if they are fewer than EXPECT."""
@@ -175,7 +205,25 @@ def ping(
         most, least, mean = duration(max(spans)), duration(min(spans)), duration(sum(spans) // len(spans))
         answered = plural(len(spans), "server")
         output.emit(f"\n{answered} answered: fastest {least}, slowest {most}, mean {mean}")
+        if graph:
+            output.emit(_distribution(spans))
     require_all(census, expect)
+
+
+SPAN_NS = 25_000_000
+"""Width of a bar in the plot of round trips."""
+PLOT_LINES = 10
+
+
+def _distribution(spans_ns: list[int]) -> str:
+    """Return a plot of the number of round trips in each 25 ms; the last bar is the slowest answer's."""
+    from natsctl.cli.render.plot import plot_lines
+
+    bars = [0.0] * (max(spans_ns) // SPAN_NS + 1)
+    for span in spans_ns:
+        bars[span // SPAN_NS] += 1
+    lines = plot_lines(bars, output.width() or 80, PLOT_LINES)
+    return "\n".join(["", *lines, "Answers per 25 ms"])
 
 
 @contextmanager

@@ -32,9 +32,11 @@ from natsctl.cli.server.overview import (
     ARCHIVE,
     SCOPE,
     AccountNotFoundError,
+    Compact,
     Expect,
     Server,
     Top,
+    compacted,
     note_missing,
     require_all,
     scope_of,
@@ -498,6 +500,7 @@ def jetstream(
     leaders: Annotated[
         bool, Option("--leaders", "-l", help="also how many streams and consumers each server leads")
     ] = False,
+    compact: Compact = False,
 ) -> None:
     """Show what JetStream holds on each server, and the members of its cluster."""
     from natsctl.cli.render.server_reports import JETSTREAM, render_jetstream
@@ -516,6 +519,8 @@ def jetstream(
         if account:
             with_it = [of_account(one, account) for one in with_it]
         rows, _ = top(with_it, JETSTREAM, view.sort or "cluster", view.reverse, 0, "cluster")
+        if compact:
+            rows = compacted(rows)
         return Report(
             answers.raw,
             lambda width: render_jetstream(answers, rows, account, leaders, width, view.columns, view.wide),

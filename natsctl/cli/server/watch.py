@@ -71,6 +71,12 @@ def requests(
     looks: Looks,
     account: Annotated[str, Option("--account", metavar="REGEX", help="only accounts that this matches")] = "",
     rate: Annotated[str, Option("--rate", metavar="DURATION", help="time over which rates are taken")] = "1m",
+    record_consumer: Annotated[
+        bool, Option("--record-consumer/--no-record-consumer", help="count the requests about each consumer separately")
+    ] = True,
+    compact: Annotated[
+        bool, Option("--compact/--no-compact", help="shorten names of accounts and subjects above 40 characters")
+    ] = False,
     number: Number = 10,
 ) -> None:
     """Watch requests to the JetStream API of the account that is logged in, the most frequent first."""
@@ -82,14 +88,26 @@ def requests(
     except re.error as failure:
         raise UsageError(f"--account: {failure}") from failure
     session = session_of(ctx)
-    counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0, wanted)
+    counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0, wanted, consumers=record_consumer)
     session.run(counts.listen)
 
     def look() -> list[Row]:
         session.run(lambda _: counts.take())
-        return counts.rows(time.monotonic())
+        rows = counts.rows(time.monotonic())
+        if not compact or looks.json:
+            return rows
+        return [{**row, "account": _short(row["account"]), "subject": _short(row["subject"])} for row in rows]
 
     show_rows("JetStream API Requests", WATCHED_REQUESTS, look, looks, "requests", number)
+
+
+_LONGEST = 40
+
+
+def _short(name: str) -> str:
+    """Return a name without its middle if it is long."""
+    half = _LONGEST // 2 - 1
+    return name if len(name) <= _LONGEST else f"{name[:half]}…{name[-half:]}"
 
 
 @flagged(SCOPE)

@@ -203,13 +203,21 @@ LAST_WAIT_S = 0.05
 ANY_ACCOUNT = re.compile("")
 
 
+CONSUMER_REQUEST = re.compile(
+    r"^(\$JS(?:\.[^.]+)?\.API\.CONSUMER\.(?:DURABLE\.CREATE|MSG\.NEXT|LEADER\.STEPDOWN|[A-Z]+)\.[^.]+)\..+$"
+)
+"""Subject of a request about one consumer, up to the name of its stream."""
+
+
 class ApiCounts:
     """Requests to the JetStream API by account, subject and client, from the servers' advisories.
 
-    Rates are taken over an interval; `accounts` leaves out those whose name it does not match.
+    Rates are taken over an interval; `accounts` leaves out those whose name it does not match. Without `consumers` the
+    requests about all consumers of a stream are counted together.
     """
 
-    def __init__(self, interval_s: float, accounts: re.Pattern[str] = ANY_ACCOUNT) -> None:
+    def __init__(self, interval_s: float, accounts: re.Pattern[str] = ANY_ACCOUNT, *, consumers: bool = True) -> None:
+        self._consumers = consumers
         self._interval_s = interval_s
         self._accounts = accounts
         self._subscription: Subscription | None = None
@@ -220,6 +228,8 @@ class ApiCounts:
         """Count one advisory of type api_audit."""
         client = advisory.get("client") or {}
         account, subject = str(client.get("acc") or ""), str(advisory.get("subject") or "")
+        if not self._consumers:
+            subject = CONSUMER_REQUEST.sub(r"\1.*", subject)
         key = (account, subject)
         if not self._accounts.search(account):
             return

@@ -89,6 +89,22 @@ def test_every_way_to_read_gets_all_messages_and_leaves_no_consumer(stored: Run,
     assert stored("con", "ls", "L", "-n").out == ""
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ordered", "load", "--multisubject"),
+        ("push", "load.a", "--maxacks", "10", "--no-ack"),
+        ("pull", "load.a", "--batch", "25", "--doubleack", "--sleep", "1us"),
+    ],
+    ids=" ".join,
+)
+def test_the_older_words_read_the_messages_of_a_subject(stored: Run, words: tuple[str, ...]) -> None:
+    done = stored("bench", "oldjs", *words, "--stream", "L", "--msgs", "60", "-j")
+    assert done.code == 0, done.err
+    assert done.json["total"]["msgs"] == 60
+    assert stored("con", "ls", "L", "-n").out == ""
+
+
 def test_clients_share_the_messages_and_a_table_shows_each(natsctl: Run, tmp_path: Path) -> None:
     lines = tmp_path / "run.csv"
     done = natsctl("bench", "pub", "b.x", "--msgs", "11", "--clients", "2", "--csv", str(lines))

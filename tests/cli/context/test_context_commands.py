@@ -95,7 +95,7 @@ def test_the_selected_context_is_not_removed_and_an_absent_one_may_be_fine(ctx: 
     ctx("unselect")
     assert ctx("rm", "prod", "-f", "-j").json == {"name": "prod", "removed": True}
     assert ctx("rm", "prod", "-f", "--missing-ok", "-j").json == {"name": "prod", "removed": False}
-    assert ctx("ls", "--names").out == ""
+    assert ctx("ls", "--names").out == ctx("ls", "--completion").out == ""
 
 
 def test_what_exists_is_left_alone_where_that_is_asked(ctx: Run) -> None:

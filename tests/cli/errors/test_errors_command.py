@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -64,3 +65,72 @@ def test_what_is_not_there_is_told(errors: Any, words: tuple[str, ...], code: in
     done = errors(*words)
     assert done[0] == code
     assert text in done[2]
+
+
+GOOD = {"constant": "AErr", "code": 400, "error_code": 10001, "description": "a", "comment": "c", "own": 1}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    place = tmp_path / "errors.json"
+    place.write_text(json.dumps([GOOD]))
+    return place
+
+
+def test_errors_of_a_file_are_listed_and_explained(errors: Any, file: Path) -> None:
+    (one,) = json.loads(errors("ls", "--errors", str(file), "-j")[1])
+    assert (one["err_code"], one["cause"]) == (10001, "c")
+    assert "NATS Error 10001" in errors("lookup", "aerr", "--errors", str(file))[1]
+    assert errors("lookup", "10059", "--errors", str(file))[0] == 3
+
+
+def test_a_file_of_errors_is_checked(errors: Any, file: Path) -> None:
+    assert errors("validate", str(file)) == (0, "Validated 1 errors\n", "")
+    wrong = [
+        GOOD, {**GOOD, "description": "{err}"}, {"error_code": 5, "description": "{a"},
+        {"constant": "XF", "code": 1, "error_code": 10003, "description": "{x}"},
+    ]  # fmt: skip
+    file.write_text(json.dumps(wrong))
+    code, out, _ = errors("validate", "--errors", str(file), "-j")
+    faults = json.loads(out)["faults"]
+    assert (code, json.loads(out)["errors"], set(faults)) == (1, 4, {"10001", "5", "10003"})
+    assert faults["10001"] == ["the constant of an error with tokens must end in F", "this error_code is used twice"]
+    assert "code is missing" in faults["5"]
+    assert faults["10003"] == ["a description of one token needs a comment"]
+    assert "10001 failed: " in errors("validate", str(file))[1]
+
+
+def test_an_error_is_edited_and_added_in_the_editor(errors: Any, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", 'sed -i -e \'s/"description": "a"/"description": "b"/\'')
+    before = file.read_text()
+    assert (errors("edit", str(file), "10001", "--dry-run")[0], file.read_text()) == (0, before)
+    assert errors("edit", str(file), "10001") == (0, "Validated 1 errors\n", "")
+    assert json.loads(file.read_text()) == [{**GOOD, "description": "b"}]
+    fill = '-e \'s/"constant": ""/"constant": "NewErr"/\' -e \'s/"description": ""/"description": "n"/\''
+    monkeypatch.setenv("EDITOR", f'sed -i {fill} -e \'s/"code": 0/"code": 500/\'')
+    assert errors("edit", str(file)) == (0, "Validated 2 errors\n", "")
+    assert json.loads(file.read_text())[1]["error_code"] == 10002
+
+
+@pytest.mark.parametrize(
+    ("editor", "text"),
+    [
+        ("true", "constant is missing"),
+        ("sed -i 1d", "not a JSON document"),
+        ('sed -i -e \'s/"error_code": 10002/"error_code": "x"/\'', "Expected `int`"),
+    ],
+)
+def test_an_edit_with_a_fault_leaves_the_file(
+    errors: Any, file: Path, monkeypatch: pytest.MonkeyPatch, editor: str, text: str
+) -> None:
+    monkeypatch.setenv("EDITOR", editor)
+    before = file.read_text()
+    code, _, err = errors("edit", str(file))
+    assert (code, text in err, file.read_text()) == (2, True, before)
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", "no", '[{"code": "x"}]'])
+def test_a_file_that_is_none_of_errors_is_refused(errors: Any, file: Path, content: str) -> None:
+    file.write_text(content)
+    assert errors("validate", str(file))[0] == errors("ls", "--errors", str(file))[0] == 2
+    assert errors("validate")[0] == errors("validate", "nowhere.json")[0] == 2

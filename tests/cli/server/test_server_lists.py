@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from natsctl.cli.render.server_reports import is_meta_leader
+from natsctl.cli.server.overview import compacted
+from natsctl.client.system.system_account import ServerAnswer
+from natsctl.client.system.top import ApiCounts
+
 Run = Callable[..., Any]
 WELL_WITHIN_S = 20.0
 
@@ -89,6 +94,44 @@ def test_ping_tells_how_quickly_each_answers(system: Run) -> None:
     assert "1 server answered" in out
     (answer,) = system("srv", "ping", "-j").json
     assert answer["rtt"] > 0
+
+
+def test_a_plot_counts_answers_by_time(system: Run) -> None:
+    out = system("srv", "ping", "--graph").out
+    assert re.search(r"^1 ┤ *█$", out, re.MULTILINE)
+    assert out.endswith("Answers per 25 ms\n")
+
+
+def test_compact_names_lack_the_domain_that_all_share(system: Run) -> None:
+    answers = [
+        ServerAnswer({"server": {"name": name}, "data": {"meta_cluster": {"leader": "a.n.example.net"}}})
+        for name in ("a.n.example.net", "b.example.net")
+    ]
+    short = compacted(answers)
+    assert [one.name for one in short] == ["a.n", "b"]
+    assert [is_meta_leader(one) for one in short] == [True, False]
+    assert [one.name for one in compacted(answers[:1])] == ["a"]
+    assert compacted([]) == []
+    for words in (("ls",), ("report", "jetstream")):
+        assert re.search(r"│ one\*? +│", system("srv", *words, "--compact").out)
+
+
+def test_requests_about_consumers_are_counted_by_stream_when_asked() -> None:
+    counts = ApiCounts(60.0, consumers=False)
+    for subject in (
+        "$JS.API.CONSUMER.CREATE.S.C.s.*", "$JS.API.CONSUMER.CREATE.S.D", "$JS.hub.API.CONSUMER.MSG.NEXT.S.C",
+        "$JS.API.CONSUMER.DURABLE.CREATE.S.C", "$JS.API.CONSUMER.LIST.S", "$JS.API.STREAM.INFO.S",
+    ):  # fmt: skip
+        counts.add({"subject": subject}, 1.0)
+    assert {row["subject"]: row["requests"] for row in counts.rows(1.0)} == {
+        "$JS.API.CONSUMER.CREATE.S.*": 2, "$JS.hub.API.CONSUMER.MSG.NEXT.S.*": 1,
+        "$JS.API.CONSUMER.DURABLE.CREATE.S.*": 1, "$JS.API.CONSUMER.LIST.S": 1, "$JS.API.STREAM.INFO.S": 1,
+    }  # fmt: skip
+
+
+def test_a_watch_shortens_long_names_when_asked(system: Run) -> None:
+    done = system("srv", "watch", "api", "requests", "--no-record-consumer", "--compact", "--count", "1")
+    assert (done.code, "JetStream API Requests: nothing yet" in done.out) == (0, True)
 
 
 def test_info_is_of_the_connected_server_unless_named(system: Run) -> None:
