@@ -195,6 +195,8 @@ class FileStream:
 
         Nothing may wait for a commit. A failure of the disk only leaves them out.
         """
+        if tail:
+            self.log.trim(self._disk)
         self.log.write_indexes(self._disk, tail)
 
     def keep_files(self, commit: Commit) -> None:
@@ -205,6 +207,7 @@ class FileStream:
 
     def close_idle(self) -> None:
         """Give the descriptors of what is written to back; nothing may be in flight or wait for a sync."""
+        self.log.trim(self._disk)
         self.log.file.close()
         self._journal.close()
 
