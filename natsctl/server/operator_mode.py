@@ -23,14 +23,14 @@ import msgspec
 
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import UsageError
+from natsctl.api.jwt_claims import AccountBody, AccountClaims, OperatorClaims, decode
+from natsctl.api.jwt_claims import AccountLimits as ClaimedLimits
+from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
+from natsctl.api.jwt_validation import account_faults, time_faults
 from natsctl.api.model import Confidential
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
-from natsctl.broker.jwt.claims import AccountBody, AccountClaims, OperatorClaims, decode
-from natsctl.broker.jwt.claims import AccountLimits as ClaimedLimits
-from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError, is_public
-from natsctl.broker.jwt.validation import account_faults, time_faults
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 

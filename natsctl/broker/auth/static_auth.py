@@ -276,7 +276,7 @@ class _Subjects:
 
 def _signed(nkey: str, credentials: Credentials) -> bool:
     """Return whether the client has signed the nonce; the signature is base64url, or plain base64 with padding."""
-    from natsctl.broker.jwt.token import has_signed
+    from natsctl.api.jwt_token import has_signed
 
     text = credentials.options.sig
     try:

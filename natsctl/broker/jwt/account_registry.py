@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar, Final, Protocol
 
+from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserScope, decode
+from natsctl.api.jwt_token import JwtError, is_public
+from natsctl.api.jwt_validation import account_faults, time_faults
 from natsctl.api.model import Confidential
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
-from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, UserScope, decode
-from natsctl.broker.jwt.token import JwtError, is_public
-from natsctl.broker.jwt.validation import account_faults, time_faults
 
 
 class Resolver(Protocol):

@@ -9,6 +9,20 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from natsctl.api.account import AccountLimits
+from natsctl.api.jwt_claims import (
+    AccountBody,
+    AccountClaims,
+    ActivationClaims,
+    Export,
+    Import,
+    JetStreamLimits,
+    ServiceLatency,
+    WeightedMapping,
+    decode,
+    is_revoked,
+)
+from natsctl.api.jwt_token import JwtError
+from natsctl.api.jwt_validation import activation_faults, contains, import_faults, mapping_fault, time_faults
 from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
     AccountConfig,
@@ -22,20 +36,6 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
     SubjectMap,
 )
-from natsctl.broker.jwt.claims import (
-    AccountBody,
-    AccountClaims,
-    ActivationClaims,
-    Export,
-    Import,
-    JetStreamLimits,
-    ServiceLatency,
-    WeightedMapping,
-    decode,
-    is_revoked,
-)
-from natsctl.broker.jwt.token import JwtError
-from natsctl.broker.jwt.validation import activation_faults, contains, import_faults, mapping_fault, time_faults
 
 LARGEST_LIMIT: Final = (1 << 31) - 1
 TIER: Final = "R1"

@@ -15,15 +15,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from natsctl.api.jwt_claims import UserClaims, decode
+from natsctl.api.jwt_token import JwtError, ProxyRequiredError
+from natsctl.api.jwt_validation import time_faults, user_faults
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig
 from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, Resolver, Trust
-from natsctl.broker.jwt.claims import UserClaims, decode
-from natsctl.broker.jwt.token import JwtError, ProxyRequiredError
 from natsctl.broker.jwt.user_grant import grant_of, permissions_in, rules_of
-from natsctl.broker.jwt.validation import time_faults, user_faults
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
+from natsctl.api.jwt_claims import AccountClaims, decode
+from natsctl.api.jwt_token import JwtError, generic_claims, is_public
+from natsctl.api.jwt_validation import account_faults, mapping_fault
 from natsctl.api.units import SECOND
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
 from natsctl.broker.jwt.account_registry import AccountRegistry, AccountStoreError, Store
-from natsctl.broker.jwt.claims import AccountClaims, decode
-from natsctl.broker.jwt.token import JwtError, generic_claims, is_public
-from natsctl.broker.jwt.validation import account_faults, mapping_fault
 from natsctl.broker.session import Session
 
 DONE: Final = 200

@@ -15,14 +15,7 @@ from typing import Final
 
 import msgspec
 
-from natsctl.api.subjects import is_valid_subject
-from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import Credentials, Grant
-from natsctl.broker.auth.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
-from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
-from natsctl.broker.auth.static_auth import CONNECTION_TYPES
-from natsctl.broker.jwt.account_registry import ActiveAccount
-from natsctl.broker.jwt.claims import (
+from natsctl.api.jwt_claims import (
     AccountClaims,
     Permission,
     Permissions,
@@ -32,8 +25,15 @@ from natsctl.broker.jwt.claims import (
     UserClaims,
     UserLimits,
 )
-from natsctl.broker.jwt.token import JwtError, ProxyRequiredError, decode_base64url, has_signed
-from natsctl.broker.jwt.validation import is_inside, may_connect_for_ns
+from natsctl.api.jwt_token import JwtError, ProxyRequiredError, decode_base64url, has_signed
+from natsctl.api.jwt_validation import is_inside, may_connect_for_ns
+from natsctl.api.subjects import is_valid_subject
+from natsctl.api.units import SECOND
+from natsctl.broker.auth.credentials import Credentials, Grant
+from natsctl.broker.auth.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
+from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
+from natsctl.broker.auth.static_auth import CONNECTION_TYPES
+from natsctl.broker.jwt.account_registry import ActiveAccount
 
 DEFAULT_RESPONSES: Final = 1
 """Replies to one message where a JWT names none. Source: nats-server, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""

@@ -413,7 +413,7 @@ def _limits(account: _Account, item: Item) -> None:
 
 def _nkey(account: _Account, item: Item) -> None:
     """Check the key of an account; nothing here is signed with it."""
-    from natsctl.broker.jwt.token import is_public
+    from natsctl.api.jwt_token import is_public
 
     if not isinstance(item.value, str) or not is_public(item.value, "account"):
         raise item.fault(f"Not a valid public nkey for an account: {go_quote(str(item.value))}")

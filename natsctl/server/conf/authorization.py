@@ -151,7 +151,7 @@ def _user(item: Item, account: str) -> User:
 
 
 def _checked(item: Item, user: User, has_password: bool) -> User:
-    from natsctl.broker.jwt.token import is_public
+    from natsctl.api.jwt_token import is_public
 
     if not user.nkey:
         if not user.name:

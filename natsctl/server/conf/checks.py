@@ -82,7 +82,7 @@ def _leafnode_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
     if leafnodes is None:
         return
     if options.operator is not None:
-        from natsctl.broker.jwt.token import is_public
+        from natsctl.api.jwt_token import is_public
 
         if leafnodes.users:
             yield "leafnodes", "operator mode does not allow specifying users in leafnode config"

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserClaims, decode
+from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.api.versions import SERVER_VERSION
-from natsctl.broker.jwt.claims import AccountClaims, OperatorClaims, UserClaims, decode
-from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.server.conf.syntax import Block, Item, read_file
 from natsctl.server.conf.values import (
     OptionSetter,

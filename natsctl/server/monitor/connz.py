@@ -60,8 +60,8 @@ def presentable(token: str) -> str:
 def payload(token: str) -> dict[str, Any]:
     """Return the claims of a JWT, unverified; empty where it is malformed."""
     from natsctl.api.codec import InvalidJSONError, read_folded
-    from natsctl.broker.jwt.claims import UserClaims
-    from natsctl.broker.jwt.token import JwtError, decode_base64url
+    from natsctl.api.jwt_claims import UserClaims
+    from natsctl.api.jwt_token import JwtError, decode_base64url
 
     try:
         found = read_folded(decode_base64url(token.split(".")[1]), UserClaims)

@@ -91,7 +91,7 @@ def _account(options: ServerOptions, broker: Broker, named: str) -> str:
 
 def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str:
     """Return an account of an operator, alive; raises UsageError."""
-    from natsctl.broker.jwt.token import JwtError
+    from natsctl.api.jwt_token import JwtError
 
     if not named:
         raise UsageError("--apply: whose?", hint="--apply_account takes the public key of an account")

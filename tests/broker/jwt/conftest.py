@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.jwt_claims import OperatorClaims, decode
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
-from natsctl.broker.jwt.claims import OperatorClaims, decode
 from natsctl.broker.session import Session
 from tests.support.operators import Operator, OperatorAccount, UserLogin
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from natsctl.api.jwt_token import JwtError
 from natsctl.broker.imports.account_config import AccountConfig, ServiceImport, StreamImport
 from natsctl.broker.jwt.account_registry import MemoryResolver
-from natsctl.broker.jwt.token import JwtError
 from tests.support.operators import NO_JETSTREAM_LIMITS, Key, Operator, OperatorAccount, activation, make_jwt
 
 START_S = 1_700_000_000

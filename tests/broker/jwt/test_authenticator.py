@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 import pytest
 
-from natsctl.broker.jwt import token as token_module
+from natsctl.api import jwt_token as token_module
 from tests.support.operators import Key, Operator, UserLogin, make_jwt
 
 START_S = 1_700_000_000

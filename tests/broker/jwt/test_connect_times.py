@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from natsctl.broker.jwt.claims import TimeRange
-from natsctl.broker.jwt.validation import clock_time, is_inside, may_connect_for_ns, zone
+from natsctl.api.jwt_claims import TimeRange
+from natsctl.api.jwt_validation import clock_time, is_inside, may_connect_for_ns, zone
 
 SECOND_NS = 1_000_000_000
 HOUR_S = 3600

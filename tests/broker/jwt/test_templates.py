@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from natsctl.broker.jwt.claims import AccountBody, AccountClaims, Permission, Template, UserBody, UserClaims
-from natsctl.broker.jwt.token import JwtError
+from natsctl.api.jwt_claims import AccountBody, AccountClaims, Permission, Template, UserBody, UserClaims
+from natsctl.api.jwt_token import JwtError
 from natsctl.broker.jwt.user_grant import MAX_EXPANSIONS, filled
 
 USER = UserClaims(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from natsctl.broker.jwt.claims import AccountClaims, ActivationClaims, OperatorClaims, UserClaims, decode
-from natsctl.broker.jwt.token import MAX_TOKEN_BYTES, JwtError
+from natsctl.api.jwt_claims import AccountClaims, ActivationClaims, OperatorClaims, UserClaims, decode
+from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError
 from tests.support.operators import Key, activation, base64url, encode_jwt, make_jwt
 
 OPERATOR, ACCOUNT, OTHER, USER = Key("operator"), Key("account"), Key("account"), Key("user")

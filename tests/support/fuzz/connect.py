@@ -12,13 +12,13 @@ import random
 from functools import lru_cache
 from typing import Any, Final
 
+from natsctl.api.jwt_claims import OperatorClaims, decode
 from natsctl.broker.auth.credentials import Authenticator
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
-from natsctl.broker.jwt.claims import OperatorClaims, decode
 from natsctl.broker.session import Session
 from natsctl.testing.clock import VirtualClock
 from natsctl.wire.ops import Limits

@@ -14,10 +14,7 @@ from datetime import datetime, time, timedelta, tzinfo
 from typing import Final
 from urllib.parse import urlsplit
 
-from natsctl.api.subject_transform import TransformError, check_mapping
-from natsctl.api.subjects import is_valid_subject
-from natsctl.api.units import SECOND
-from natsctl.broker.jwt.claims import (
+from natsctl.api.jwt_claims import (
     AccountBody,
     AccountClaims,
     ActivationClaims,
@@ -33,8 +30,11 @@ from natsctl.broker.jwt.claims import (
     UserScope,
     WeightedMapping,
 )
-from natsctl.broker.jwt.claims import decode as decode_claims
-from natsctl.broker.jwt.token import JwtError, is_public
+from natsctl.api.jwt_claims import decode as decode_claims
+from natsctl.api.jwt_token import JwtError, is_public
+from natsctl.api.subject_transform import TransformError, check_mapping
+from natsctl.api.subjects import is_valid_subject
+from natsctl.api.units import SECOND
 
 _REFERENCE: Final = re.compile(r"\$(-?\d+)\Z")
 

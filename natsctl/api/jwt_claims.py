@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from natsctl.broker.jwt.token import JwtError, verified_claims
+from natsctl.api.jwt_token import JwtError, verified_claims
 
 NO_LIMIT = -1
 
