@@ -15,9 +15,12 @@ import msgspec
 
 from natsctl.api.codec import InvalidJSONError, read_folded
 
-Kind = Literal["operator", "account", "user", "curve"]
+Kind = Literal["operator", "account", "user", "server", "cluster", "curve"]
 
-_PREFIXES: Final[dict[Kind, int]] = {"operator": 14 << 3, "account": 0, "user": 20 << 3, "curve": 23 << 3}
+PREFIXES: Final[dict[Kind, int]] = {
+    "operator": 14 << 3, "account": 0, "user": 20 << 3, "server": 13 << 3, "cluster": 2 << 3, "curve": 23 << 3,
+}  # fmt: skip
+"""First byte of public nkeys, by kind. Source: nats-io/nkeys, PrefixByte."""
 _TEXT_LENGTH: Final = 56
 """Characters of prefix, 32 bytes of key and checksum in base 32."""
 
@@ -36,7 +39,7 @@ def raw_key(text: str) -> bytes | None:
 def is_public(text: str, kind: Kind) -> bool:
     """Return whether `text` is a public nkey of that kind."""
     raw = raw_key(text)
-    return raw is not None and raw[0] == _PREFIXES[kind]
+    return raw is not None and raw[0] == PREFIXES[kind]
 
 
 def has_signed(key: str, data: bytes, signature: bytes) -> bool:
@@ -62,6 +65,8 @@ ISSUERS: Final[dict[str, tuple[Kind, ...]]] = {
     "account": ("account", "operator"),
     "user": ("account",),
     "activation": ("account", "operator"),
+    "authorization_request": ("server",),
+    "authorization_response": ("account",),
 }
 """Kinds of keys that may sign a JWT, by its type."""
 
@@ -125,12 +130,22 @@ def verified_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> di
     trusted. Raises JwtError.
     """
     claims, version, found = _signed_claims(token, wanted)
-    issuer = claims["iss"]
-    if found in ISSUERS and not any(is_public(issuer, prefix) for prefix in ISSUERS[found]):
-        raise JwtError(f"unable to validate expected prefixes - [{' '.join(ISSUERS[found])}]")
+    _check_issuer(claims["iss"], found)
     if found != kind:
         raise JwtError(f"not {kind} claim")
     return _as_version_2(claims) if version == 1 else claims
+
+
+def _check_issuer(issuer: str, kind: str) -> None:
+    if kind in ISSUERS and not any(is_public(issuer, prefix) for prefix in ISSUERS[kind]):
+        raise JwtError(f"unable to validate expected prefixes - [{' '.join(ISSUERS[kind])}]")
+
+
+def any_claims(token: str) -> tuple[dict[str, Any], str]:
+    """Return the claims of a JWT of any kind, as `verified_claims` does, and the kind; raises JwtError."""
+    claims, version, found = _signed_claims(token, _AnyClaims)
+    _check_issuer(claims["iss"], found)
+    return (_as_version_2(claims) if version == 1 else claims), found
 
 
 def generic_claims(token: str) -> dict[str, Any]:

@@ -185,6 +185,8 @@ def is_inside(host: str, networks: list[str]) -> bool:
 
 NO_LIMIT: Final = -1
 MAX_INFO_CHARS: Final = 8 * 1024
+_SERVICE_SCHEMES: Final = ("nats", "tls", "ws", "wss")
+_VERSION: Final = re.compile(r"\d+\.\d+\.\d+\Z")
 _RESPONSES: Final = frozenset({"", "Singleton", "Stream", "Chunked"})
 
 
@@ -201,10 +203,28 @@ def operator_faults(claims: OperatorClaims) -> Iterator[str]:
     url = claims.nats.account_server_url
     if url and not urlsplit(url).scheme:
         yield f'account server url "{url}" requires a protocol'
+    yield from (fault for url in claims.nats.operator_service_urls if (fault := _service_url_fault(url)))
     yield from (f"{key} is not an operator public key" for key in _others(claims.nats.signing_keys, "operator"))
     system = claims.nats.system_account
     if system and not is_public(system, "account"):
         yield f"{system} is not an account public key"
+    if claims.nats.assert_server_version and not _VERSION.match(claims.nats.assert_server_version):
+        yield "assert server version error: asserted server version must be of the form <major>.<minor>.<update>"
+
+
+def _service_url_fault(text: str) -> str:
+    """Return what is wrong with a URL of an operator's servers, "" if nothing is."""
+    try:
+        url = urlsplit(text)
+    except ValueError as failure:
+        return f'error parsing operator service url "{text}": {failure}'
+    if url.username is not None:
+        return f'operator service url "{text}" - credentials are not supported'
+    if url.path:
+        return f'operator service url "{text}" - paths are not supported'
+    if text and url.scheme not in _SERVICE_SCHEMES:
+        return f"operator service url \"{text}\" - protocol not supported (only 'nats', 'tls', 'ws', 'wss' only)"
+    return ""
 
 
 def user_faults(claims: UserClaims) -> Iterator[str]:

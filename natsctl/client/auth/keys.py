@@ -1,0 +1,165 @@
+"""Nkeys of every kind: generating, reading and writing them, signatures, and encryption between two curve keys.
+
+A seed is the private key as text, a public key identifies its holder. Both begin with letters of their kind (`SU…` and
+`U…` of a user) and end in a checksum. Source: nats-io/nkeys, strkey.go and xkeys.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+from natsctl.api.errors import NatsctlError, UsageError
+from natsctl.api.jwt_token import PREFIXES, Kind, raw_key
+
+KINDS: Final[tuple[Kind, ...]] = tuple(PREFIXES)
+KEY_BYTES: Final = 32
+SEAL_VERSION: Final = b"xkv1"
+"""First bytes of sealed data, before the nonce."""
+
+_SEED: Final = 18 << 3
+_SEED_LENGTH: Final = 58
+_NONCE_BYTES: Final = 24
+_KIND_OF: Final = {prefix: kind for kind, prefix in PREFIXES.items()}
+
+
+class SignatureError(NatsctlError):
+    """A signature that the key did not make of this data, or sealed data that cannot be opened."""
+
+
+class KeyPair:
+    """An nkey: public, and private where its seed is known."""
+
+    def __init__(self, kind: Kind, public: str, secret: bytes | None = None) -> None:
+        self.kind = kind
+        self.public = public
+        self._secret = secret
+
+    def __repr__(self) -> str:
+        """Return the public key only."""
+        return f"KeyPair({self.public})"
+
+    @property
+    def is_private(self) -> bool:
+        """Whether the seed is known."""
+        return self._secret is not None
+
+    @property
+    def seed(self) -> str:
+        """The private key as text; raises UsageError without one."""
+        prefix = PREFIXES[self.kind]
+        return _encoded(bytes((_SEED | prefix >> 5, (prefix & 31) << 3)) + self._private("a seed"))
+
+    def sign(self, data: bytes) -> bytes:
+        """Return the signature of `data`; raises UsageError for a public key or a curve key."""
+        from nacl.signing import SigningKey
+
+        if self.kind == "curve":
+            raise UsageError("a curve key encrypts and cannot sign", hint="sign with a key of another kind")
+        return SigningKey(self._private("signing")).sign(data).signature
+
+    def verify(self, data: bytes, signature: bytes) -> None:
+        """Check that the key has made `signature` of `data`; raises SignatureError, UsageError for a curve key."""
+        from natsctl.api.jwt_token import has_signed
+
+        if self.kind == "curve":
+            raise UsageError("a curve key encrypts and cannot verify", hint="verify with a key of another kind")
+        if not has_signed(self.public, data, signature):
+            raise SignatureError("the signature is not valid")
+
+    def seal(self, data: bytes, recipient: str) -> bytes:
+        """Return `data` encrypted for the holder of the curve key `recipient`; raises UsageError."""
+        import secrets
+
+        from nacl.public import Box, PrivateKey, PublicKey
+
+        box = Box(PrivateKey(self._private_curve()), PublicKey(_public_curve(recipient)))
+        nonce = secrets.token_bytes(_NONCE_BYTES)
+        return SEAL_VERSION + nonce + box.encrypt(data, nonce).ciphertext
+
+    def open(self, sealed: bytes, sender: str) -> bytes:
+        """Return what the holder of the curve key `sender` sealed for this one; raises SignatureError, UsageError."""
+        from nacl.exceptions import CryptoError
+        from nacl.public import Box, PrivateKey, PublicKey
+
+        box = Box(PrivateKey(self._private_curve()), PublicKey(_public_curve(sender)))
+        start = len(SEAL_VERSION) + _NONCE_BYTES
+        if len(sealed) <= start or not sealed.startswith(SEAL_VERSION):
+            raise SignatureError("this is not sealed data", hint="check --b64 and --no-b64")
+        try:
+            return bytes(box.decrypt(sealed[start:], sealed[len(SEAL_VERSION) : start]))
+        except CryptoError:
+            raise SignatureError("cannot open the data: it was sealed by, or for, another key") from None
+
+    def _private(self, use: str) -> bytes:
+        if self._secret is None:
+            raise UsageError(f"{use} needs the private key of {self.public}", hint="give the file with its seed")
+        return self._secret
+
+    def _private_curve(self) -> bytes:
+        if self.kind != "curve":
+            raise UsageError(f"encryption needs a curve key, and this is a key of kind {self.kind}")
+        return self._private("encryption")
+
+
+def generate_key(kind: Kind, entropy: bytes = b"") -> KeyPair:
+    """Return a new key, made of 32 bytes of `entropy` or of the system's."""
+    import secrets
+
+    return _of_secret(kind, entropy or secrets.token_bytes(KEY_BYTES))
+
+
+def parse_key(text: str, origin: str = "", *kinds: Kind) -> KeyPair:
+    """Return the key of a seed or of a public key; raises UsageError, also for a kind that is not wanted.
+
+    The error names `origin`, never the text, which may be a mistyped seed.
+    """
+    place = f"{origin}: " if origin else ""
+    text = text.strip()
+    found = _of_seed(text) if text.startswith("S") else None
+    if found is None and (raw := raw_key(text)) is not None and raw[0] in _KIND_OF:
+        found = KeyPair(_KIND_OF[raw[0]], text)
+    if found is None:
+        raise UsageError(f"{place}neither a seed nor a public nkey", hint="natsctl auth nkey gen KIND makes one")
+    if kinds and found.kind not in kinds:
+        raise UsageError(f"{place}expected a key of kind {' or '.join(kinds)}, not {found.kind}")
+    return found
+
+
+def kind_of(public: str) -> Kind | None:
+    """Return the kind of a public key, None where it is none."""
+    raw = raw_key(public)
+    return None if raw is None else _KIND_OF.get(raw[0])
+
+
+def _of_seed(text: str) -> KeyPair | None:
+    if len(text) != _SEED_LENGTH:
+        return None
+    try:
+        raw = base64.b32decode(text + "=" * (-len(text) % 8))
+    except (binascii.Error, ValueError):
+        return None
+    if binascii.crc_hqx(raw[:-2], 0).to_bytes(2, "little") != raw[-2:] or raw[0] & 0xF8 != _SEED:
+        return None
+    kind = _KIND_OF.get((raw[0] & 7) << 5 | (raw[1] & 0xF8) >> 3)
+    return None if kind is None else _of_secret(kind, raw[2:-2])
+
+
+def _of_secret(kind: Kind, secret: bytes) -> KeyPair:
+    from nacl.public import PrivateKey
+    from nacl.signing import SigningKey
+
+    raw = bytes(PrivateKey(secret).public_key if kind == "curve" else SigningKey(secret).verify_key)
+    return KeyPair(kind, _encoded(bytes((PREFIXES[kind],)) + raw), secret)
+
+
+def _public_curve(text: str) -> bytes:
+    raw = raw_key(text.strip())
+    if raw is None or raw[0] != PREFIXES["curve"]:
+        raise UsageError("expected the other side's public curve key, which begins with X")
+    return raw[1:]
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.b32encode(raw + binascii.crc_hqx(raw, 0).to_bytes(2, "little")).rstrip(b"=").decode()

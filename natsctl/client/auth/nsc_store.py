@@ -1,0 +1,275 @@
+"""The files that nsc and the `nats` tool keep operators, accounts, users and keys in.
+
+    stores/OPERATOR/.nsc                                            what the folder is
+    stores/OPERATOR/OPERATOR.jwt
+    stores/OPERATOR/accounts/ACCOUNT/ACCOUNT.jwt
+    stores/OPERATOR/accounts/ACCOUNT/users/USER.jwt
+    keys/keys/KIND/XX/PUBLIC.nk                                     a seed; XX are the key's second and third letters
+    keys/creds/OPERATOR/ACCOUNT/USER.creds                          written by nsc only
+
+Folders have mode 0700 and files 0600. A save writes keys first, then JWTs from the operator down, then removes what is
+to go: after a crash no JWT lacks its key. A JWT that another tool has changed since it was read is not overwritten.
+Source: nats-io/nsc, cmd/store/store.go and keys.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
+from natsctl.client.atomic_file import PRIVATE, atomic_write
+from natsctl.client.auth.claims import Document, read_claims
+from natsctl.client.auth.keys import KeyPair, parse_key
+from natsctl.client.auth.operators import (
+    Account,
+    Entity,
+    EntityExistsError,
+    EntityNotFoundError,
+    Operator,
+    User,
+    check_name,
+)
+
+_INFO_FILE: Final = ".nsc"
+_ACCOUNTS: Final = "accounts"
+_USERS: Final = "users"
+_PRIVATE_FOLDER: Final = 0o700
+_GITIGNORE: Final = "# ignore all nk files\n**/*.nk\n\n# ignore all creds files\n**/*.creds\n"
+
+Owned = TypeVar("Owned", bound=Entity)
+
+
+class StoreChangedError(NatsctlError):
+    """Another tool has changed the store since it was read."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class Change(NamedTuple):
+    """A file or folder of the store that is written, or removed where there is no text."""
+
+    path: Path
+    text: str | None
+
+
+class NscStore:
+    """The operators of one user."""
+
+    def __init__(self, stores: Path, keys: Path) -> None:
+        self.stores = stores
+        self.keys = keys
+
+    @classmethod
+    def of_environment(cls, environment: Mapping[str, str]) -> NscStore:
+        """Return the store that the `nats` tool uses: below XDG_DATA_HOME, else ~/.local/share."""
+        configured = environment.get("XDG_DATA_HOME")
+        home = Path(environment.get("HOME") or "~").expanduser()
+        root = (Path(configured) if configured else home / ".local" / "share") / "nats" / "nsc"
+        return cls(root / "stores", root / "keys")
+
+    # -- reading
+
+    def names(self) -> list[str]:
+        """Return the names of the operators, sorted."""
+        try:
+            return sorted(path.name for path in self.stores.iterdir() if (path / _INFO_FILE).is_file())
+        except FileNotFoundError:
+            return []
+        except OSError as failure:
+            raise StorageError(f"{self.stores}: {failure.strerror or failure}") from failure
+
+    def operators(self) -> list[Operator]:
+        """Return every operator; raises StorageError, InvalidJwtError."""
+        return [self.operator(name) for name in self.names()]
+
+    def operator(self, name: str) -> Operator:
+        """Return an operator by name or public key; raises EntityNotFoundError, StorageError, InvalidJwtError."""
+        names = self.names()
+        if name in names:
+            return self._load(name)
+        if len(name) > 50 and name.startswith("O"):
+            found = next((one for one in map(self._load, names) if one.subject == name), None)
+            if found is not None:
+                return found
+        raise EntityNotFoundError("operator", name, names)
+
+    def _load(self, name: str) -> Operator:
+        folder = self.stores / name
+        stem = self._stem(folder, name)
+        claims, token = self._claims(folder / f"{stem}.jwt", "operator")
+        operator = Operator(stem, self._key(claims["sub"]), claims, token)
+        operator.signing_keys = self._private_keys(operator.signing_key_names)
+        for path in _folders(folder / _ACCOUNTS):
+            if (path / f"{path.name}.jwt").is_file():
+                operator.accounts.append(self._load_account(path, operator))
+        return operator
+
+    def _stem(self, folder: Path, name: str) -> str:
+        """Return the name that the store's own file gives the operator, which names the file of its JWT."""
+        try:
+            info = json.loads((folder / _INFO_FILE).read_text(encoding="utf-8"))
+            stem = info.get("name") or name
+            check_name("operator", stem)
+        except (OSError, ValueError, AttributeError, TypeError, UsageError) as failure:
+            raise StorageError(f"{folder / _INFO_FILE}: {failure}") from failure
+        return str(stem)
+
+    def _load_account(self, folder: Path, operator: Operator) -> Account:
+        claims, token = self._claims(folder / f"{folder.name}.jwt", "account")
+        account = Account(folder.name, self._key(claims["sub"]), claims, token, operator=operator)
+        account.signing_keys = self._private_keys(account.signing_key_names)
+        for path in _files(folder / _USERS):
+            said, user_token = self._claims(path, "user")
+            account.users.append(User(path.stem, self._key(said["sub"]), said, user_token, account=account))
+        return account
+
+    def _claims(self, path: Path, kind: str) -> tuple[Document, str]:
+        try:
+            token = path.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as failure:
+            raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
+        claims = read_claims(token, kind, str(path))
+        if not isinstance(claims.get("sub"), str):
+            raise StorageError(f"{path}: the JWT has no subject")
+        return claims, token
+
+    def _private_keys(self, names: list[str]) -> list[KeyPair]:
+        return [key for key in map(self._key, names) if key.is_private]
+
+    def _key(self, public: str) -> KeyPair:
+        """Return a key, with its seed where the store has it; raises StorageError for a file that holds another key."""
+        bare = parse_key(public)
+        path = self.key_path(public)
+        try:
+            text = path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return bare
+        except (OSError, UnicodeDecodeError) as failure:
+            raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
+        found = parse_key(text, str(path))
+        if found.public != public:
+            raise StorageError(f"{path}: the seed is that of another key")
+        return found
+
+    # -- places
+
+    def key_path(self, public: str) -> Path:
+        """Return the file of a key's seed."""
+        return self.keys / "keys" / public[:1] / public[1:3] / f"{public}.nk"
+
+    def credentials_path(self, user: User) -> Path:
+        """Return the file in which nsc keeps the credentials of a user."""
+        account = user.account
+        return self.keys / "creds" / account.operator.name / account.name / f"{user.name}.creds"
+
+    def jwt_path(self, entity: Entity) -> Path:
+        """Return the file of an entity's JWT."""
+        if isinstance(entity, User):
+            return self._account_folder(entity.account) / _USERS / f"{entity.name}.jwt"
+        if isinstance(entity, Account):
+            return self._account_folder(entity) / f"{entity.name}.jwt"
+        return self.stores / entity.name / f"{entity.name}.jwt"
+
+    def _account_folder(self, account: Account) -> Path:
+        return self.stores / account.operator.name / _ACCOUNTS / account.name
+
+    # -- writing
+
+    def changes(self, operator: Operator) -> list[Change]:
+        """Return what a save would write and remove, in its order; raises EntityExistsError, StoreChangedError."""
+        found = [Change(self.key_path(key.public), key.seed) for key in operator.added_keys if self._is_new(key)]
+        if found and not (self.keys / ".gitignore").exists():
+            found.insert(0, Change(self.keys / ".gitignore", _GITIGNORE))
+        if not operator.stored_token:
+            folder = self.stores / operator.name
+            if folder.exists() and any(folder.iterdir()):
+                raise EntityExistsError(f"operator {operator.name} already exists in {self.stores}")
+            info = {"managed": False, "name": operator.name, "kind": "operator", "version": "1"}
+            found.append(Change(folder / _INFO_FILE, json.dumps(info, separators=(",", ":"))))
+        for entity in _entities(operator):
+            if entity.is_modified:
+                self._check_unchanged(entity)
+                found.append(Change(self.jwt_path(entity), entity.token))
+        return found + list(self._removals(operator))
+
+    def _is_new(self, key: KeyPair) -> bool:
+        return key.is_private and not self.key_path(key.public).exists()
+
+    def _check_unchanged(self, entity: Entity) -> None:
+        path = self.jwt_path(entity)
+        try:
+            held = path.read_text(encoding="utf-8").strip()
+        except FileNotFoundError:
+            held = ""
+        except (OSError, UnicodeDecodeError) as failure:
+            raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
+        if held != entity.stored_token:
+            raise StoreChangedError(f"{path} was changed by another command meanwhile; nothing was written")
+
+    def _removals(self, operator: Operator) -> Iterator[Change]:
+        accounts = [(account, account.removed_users) for account in operator.accounts]
+        accounts += [(account, [*account.users, *account.removed_users]) for account in operator.removed_accounts]
+        for account, users in accounts:
+            yield from (Change(self.jwt_path(user), None) for user in users if user.stored_token)
+            if account in operator.removed_accounts:
+                yield Change(self.jwt_path(account), None)
+        for public in operator.removed_keys:
+            if self.key_path(public).exists():
+                yield Change(self.key_path(public), None)
+
+    def save(self, operator: Operator) -> list[Change]:
+        """Write what has changed and return it; raises EntityExistsError, StoreChangedError, StorageError."""
+        done = self.changes(operator)
+        for change in done:
+            self._apply(change)
+        if not operator.stored_token:
+            _make_folder(self.stores / operator.name / _ACCOUNTS)
+        for entity in _entities(operator):
+            entity.stored_token = entity.token
+        for account in operator.accounts:
+            account.removed_users.clear()
+        for pending in (operator.added_keys, operator.removed_keys, operator.removed_accounts):
+            pending.clear()
+        return done
+
+    def _apply(self, change: Change) -> None:
+        try:
+            if change.text is not None:
+                _make_folder(change.path.parent)
+                with atomic_write(change.path, PRIVATE, durable=True) as file:
+                    file.write(change.text.encode())
+                return
+            change.path.unlink(missing_ok=True)
+            _remove_empty_folders(change.path.parent, (self.stores, self.keys))
+        except OSError as failure:
+            raise StorageError(f"{change.path}: {failure.strerror or failure}") from failure
+
+
+def _entities(operator: Operator) -> Iterator[Entity]:
+    yield operator
+    for account in operator.accounts:
+        yield account
+        yield from account.users
+
+
+def _folders(place: Path) -> list[Path]:
+    return sorted(path for path in place.iterdir() if path.is_dir()) if place.is_dir() else []
+
+
+def _files(place: Path) -> list[Path]:
+    return sorted(place.glob("*.jwt")) if place.is_dir() else []
+
+
+def _make_folder(folder: Path) -> None:
+    for missing in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        missing.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+
+
+def _remove_empty_folders(folder: Path, ends: tuple[Path, ...]) -> None:
+    """Remove a folder that has become empty, and those above it, up to the roots and the folder of all accounts."""
+    while folder not in ends and folder.name != _ACCOUNTS and not any(folder.iterdir()):
+        folder.rmdir()
+        folder = folder.parent
