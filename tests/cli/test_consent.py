@@ -100,7 +100,7 @@ HARMLESS = """
     kv add|kv put|kv get|kv create|kv update|kv history|kv info|kv watch|kv ls
     object add|object info|object ls|object watch
     backup|backup stream|backup account|backup verify|backup ls|backup inspect|backup info
-    backup validate|backup cat|backup edit
+    backup validate|backup cat|backup edit|backup lookup
     validate|export|convert terraform|convert documents|plan|diff|sql
     pipeline init|pipeline validate|pipeline status|pipeline ls|pipeline logs|pipeline stop
     spark doctor|spark warm|spark start|spark stop|spark status

@@ -36,6 +36,7 @@ INSTEAD = {
     "account restore": "saved-account",
     "backup restore stream": "NEW saved.tgz",
     "backup restore account": "saved-account",
+    "backup lookup": "file.txt x",
     "backup ls": ".",
     "backup edit": "saved.tgz edited.tgz",
     "kv add": "NEW",

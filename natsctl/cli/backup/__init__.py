@@ -63,6 +63,13 @@ VERBS = (
         examples=(
             'natsctl backup edit ORDERS.tgz NEW.tgz --subject "ORDERS.new"',
             "natsctl backup edit ./bucket ./smaller --kv-compact",
+            "natsctl backup edit ./orders ./shared --obfuscate",
         ),
+    ),
+    Verb(
+        "lookup",
+        archives.lookup,
+        answer="cli.backup.archives:Revealed[]",
+        examples=("natsctl backup lookup shared.keys.json 7ll0ps0m2k6j3h1d",),
     ),
 )

@@ -289,6 +289,12 @@ KvCompact = Annotated[
     bool, Option("--kv-compact", help="of a bucket the latest revision of each key, without removed keys")
 ]
 Renumber = Annotated[bool, Option("--renumber", help="number the messages from 1, and drop all consumers")]
+Obfuscate = Annotated[
+    bool, Option("--obfuscate", help="replace names by hashes and bodies by zeros, for a backup to share")
+]
+ObfuscationKey = Annotated[
+    Path | None, Option("--obfuscation-key", metavar="FILE", help="hash as with this key file of an earlier edit")
+]
 
 
 def edit(
@@ -316,18 +322,22 @@ def edit(
         int, Option("--archive", metavar="1|2", help="format to write: 1 can be read by servers before 2.15")
     ] = 2,
     consumers: Consumers = True,
+    obfuscate: Obfuscate = False,
+    obfuscation_key: ObfuscationKey = None,
     force: ForceReplace = False,
     progress: Progress = True,
     json: Json = False,
 ) -> None:
     """Make a new backup with some messages of another one, under its own or another name, in either format.
 
-    The messages keep their sequences (but for --renumber) and times; the one that is read stays as it is. Needs no
-    server.
+    The messages keep their sequences (but for --renumber) and times; the one that is read stays as it is. With
+    --obfuscate names become hashes and bodies zeros; a file beside TARGET leads back to the names. Needs no server.
     """
     from natsctl.client.backup.selection import Edit, edit_backup
 
     _check_edit(archive, last_per_subject, kv_compact)
+    if obfuscation_key is not None and not obfuscate:
+        raise UsageError("--obfuscation-key is for --obfuscate")
     pick = narrow_selection(
         read_selection(subject, since, until, seq),
         after=after,
@@ -340,7 +350,9 @@ def edit(
         payloads=payload_match,
         exclude_payloads=exclude_payload_match,
     )
-    wanted = Edit(name, pick, last_per_subject or 0, kv_compact, renumber, archive, consumers)
+    wanted = Edit(
+        name, pick, last_per_subject or 0, kv_compact, renumber, archive, consumers, obfuscate, obfuscation_key
+    )
     dry_run = session_of(ctx).dry_run
     with shown("Reading", None, bar=progress, quiet=json) as tracker:
         done = edit_backup(path, target, wanted, replace=force, dry_run=dry_run, on_read=tracker.at)
@@ -370,3 +382,34 @@ def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -
     from natsctl.cli.render.backup import render_edit
 
     show_page(render_edit(done, dry_run=dry_run))
+    if done.obfuscation is not None and done.obfuscation.key_file:
+        output.note("The key file maps the hashes back to the names: share the backup, keep the key file private.")
+
+
+class Revealed(Document):
+    """An obfuscated value, and what it stood for: the same where the key file does not have it."""
+
+    value: str
+    original: str
+
+
+def lookup(
+    key_file: Annotated[Path, Argument(metavar="KEYFILE", help="the file beside an obfuscated backup")],
+    values: Annotated[list[str], Argument(metavar="VALUES", help="hashed names or subjects")],
+    json: Json = False,
+) -> None:
+    """Show what the hashes of an obfuscated backup stood for, a line each.
+
+    A subject is looked up token by token; what the key file does not have stays as it is.
+    """
+    from natsctl.client.backup.obfuscation import Obfuscator
+
+    keys = Obfuscator(key_file)
+    found = [Revealed(value, keys.reveal(value)) for value in values]
+    if json:
+        from msgspec import to_builtins
+
+        output.emit_json(to_builtins(found))
+        return
+    for one in found:
+        output.emit(one.original)

@@ -266,4 +266,9 @@ def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
     section.row("Restored First Sequence", count(done.first_seq))
     section.row("Restored Last Sequence", count(done.last_seq))
     section.row("Restored Consumers", count(done.consumers))
+    if done.obfuscation is not None:
+        section = page.section()
+        section.row("Obfuscated Tokens", count(done.obfuscation.tokens_mapped))
+        section.row("Message Bodies Padded", count(done.obfuscation.bodies_padded))
+        section.maybe("Key File", safe(done.obfuscation.key_file))
     return page

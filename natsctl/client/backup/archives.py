@@ -22,7 +22,7 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -329,6 +329,19 @@ V2_SINCE = (2, 15)
 Keep = Callable[[ArchivedMessage], bool]
 
 
+class Alteration(Protocol):
+    """Changes of the messages and consumers of an archive."""
+
+    def begin(self) -> None:
+        """Begin the reading whose messages are written; one before may have measured them."""
+
+    def message(self, message: ArchivedMessage) -> ArchivedMessage:
+        """Return the message as it is written, under the same sequence."""
+
+    def consumer(self, consumer: ArchivedConsumer) -> ArchivedConsumer:
+        """Return the consumer as it is written."""
+
+
 def is_since(server_version: str, since: tuple[int, int]) -> bool:
     """Return whether a server's version is that or later; an unknown version counts as new."""
     parts = server_version.split("-")[0].split(".")[:2]
@@ -422,27 +435,31 @@ def rewrite(
     consumers: bool = True,
     more: Sequence[ArchivedConsumer] = (),
     renumber: bool = False,
+    alter: Alteration | None = None,
     on_read: OnRead = ignore_read,
 ) -> dict[str, Any]:
     """Rewrite the archive to `out` and return the state that goes with it. Raises StorageError, UsageError.
 
     With `keep` only those messages, under the sequences that they had; the stream's last sequence stays. With
     `renumber` their sequences begin at 1, and no consumer may be kept. `more` are consumers that the archive lacks, or
-    that stand in for those of the same name.
+    that stand in for those of the same name. `alter` changes messages and consumers that are written.
     """
     found = summarise(backup, on_read)
     known = StreamState() if not backup.state else _typed_state(backup)
     stand_ins = {one.name for one in more}
     left = [one for one in found.consumers if consumers and one.name not in stand_ins]
     state = msgspec.structs.replace(known, consumer_count=len(left) + len(more))
-    if keep is not None:
-        _recount(backup, found, keep, state)
+    if keep is not None or alter is not None:
+        _recount(backup, found, keep, alter, state)
     if renumber:
         state.first_seq, state.last_seq = 1, state.messages
         state.num_deleted, state.deleted = 0, []
     head = ArchivedStream(config=_typed_config(config), created_ns=found.inner.created_ns, state=state)
     kept_consumers = _fitting(left, backup, found, keep)
     kept_consumers = [_lowered(one, _replicas(config)) for one in (*kept_consumers, *more)]
+    if alter is not None:
+        alter.begin()
+        kept_consumers = [alter.consumer(one) for one in kept_consumers]
     writer: ArchiveWriter = WriterV1() if version == 1 else WriterV2()
     frames = FrameWriter()
     out.write(frames.write(writer.begin(head, kept_consumers)))
@@ -452,6 +469,8 @@ def rewrite(
             if renumber:
                 chosen = [one._replace(seq=written + at) for at, one in enumerate(chosen, 1)]
                 written += len(chosen)
+            if alter is not None:
+                chosen = list(map(alter.message, chosen))
             for piece in writer.messages(chosen):
                 out.write(frames.write(piece))
     for piece in writer.end(state.last_seq, found.last_ts_ns):
@@ -460,11 +479,14 @@ def rewrite(
     return dict(msgspec.to_builtins(state))
 
 
-def _recount(backup: OpenBackup, found: Summary, keep: Keep, state: StreamState) -> None:
-    """Set the state to that of the kept messages."""
+def _recount(
+    backup: OpenBackup, found: Summary, keep: Keep | None, alter: Alteration | None, state: StreamState
+) -> None:
+    """Set the state to that of the kept messages as they are written."""
     kept = Summary()
     for messages in read_messages(backup, removed=found.removed):
-        kept.add(list(filter(keep, messages)))
+        chosen = messages if keep is None else list(filter(keep, messages))
+        kept.add(chosen if alter is None else list(map(alter.message, chosen)))
     state.messages = kept.messages
     state.bytes = kept.stored_bytes(in_memory=backup.config.get("storage") == "memory")
     state.first_seq, state.first_ts = state.last_seq + 1, state.last_ts

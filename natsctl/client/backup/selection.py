@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -27,6 +28,7 @@ from natsctl.api.subjects import is_valid_name, matches
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import OnRead, ignore_read, read_messages, rewrite
 from natsctl.client.backup.manifest import FORMAT, Document, MadeOn, Manifest, is_single_file
+from natsctl.client.backup.obfuscation import Obfuscated, Obfuscator, check_key_file, key_file_of
 from natsctl.client.backup.reader import OpenBackup, open_backup
 from natsctl.client.backup.save import SavedStream
 from natsctl.client.backup.writer import BackupWriter, check_free
@@ -257,12 +259,14 @@ _COPY_BYTES = 1 << 20
 class EditedBackup(SavedStream):
     """A backup made of another one, with the numbers of what was read and kept.
 
-    `warnings` say which limits of the stream remove messages at the restore.
+    `warnings` say which limits of the stream remove messages at the restore; `obfuscation` is there where names were
+    replaced.
     """
 
     picked: Picked
     consumers_dropped: int
     warnings: list[str]
+    obfuscation: Obfuscated | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,6 +280,8 @@ class Edit:
     renumber: bool = False
     version: int = 2
     consumers: bool = True
+    obfuscate: bool = False
+    key_file: Path | None = None
 
     @property
     def keeps_all(self) -> bool:
@@ -305,11 +311,11 @@ def edit_backup(
     """
     begun = time.monotonic()
     check_free(target, is_single_file(target), replace)
+    hidden = Obfuscator(edit.key_file) if edit.obfuscate else None
+    if hidden is not None:
+        check_key_file(target, edit.key_file)
     with open_backup(source) as backup, tempfile.TemporaryFile() as data:
-        config = {**backup.config, "name": edit.name or backup.stream}
-        _check(edit, config)
-        if edit.renumber:
-            config.pop("first_seq", None)
+        config = _config(backup, edit, hidden)
         choice = choose(
             backup,
             edit.pick,
@@ -319,14 +325,15 @@ def edit_backup(
         )
         consumers = edit.consumers and not edit.renumber
         keep = None if edit.keeps_all else choice
-        state = rewrite(
-            backup, data, config, edit.version, keep=keep, consumers=consumers, renumber=edit.renumber, on_read=on_read
-        )
+        settings: dict[str, Any] = {"consumers": consumers, "renumber": edit.renumber, "on_read": on_read}
+        state = rewrite(backup, data, config, edit.version, keep=keep, alter=hidden, **settings)
         had = int(backup.state.get("consumer_count") or 0)
         size = 0
         if not dry_run:
-            manifest = _manifest(backup, config, state, edit.version, consumers)
-            size = _write(target, data, config, state, manifest, replace, _blocks(backup, edit))
+            manifest = _manifest(backup, config, state, edit, consumers)
+            blocks = _blocks(backup, edit, hidden)
+            with _key_file(hidden, target, edit.key_file):
+                size = _write(target, data, config, state, manifest, replace, blocks)
     return EditedBackup(
         stream=config["name"],
         target=str(target),
@@ -344,7 +351,24 @@ def edit_backup(
         picked=choice.report,
         consumers_dropped=max(0, had - state["consumer_count"]),
         warnings=_warnings(config, state, choice, edit),
+        obfuscation=None if hidden is None else _obfuscated(hidden, target, dry_run),
     )
+
+
+def _obfuscated(hidden: Obfuscator, target: Path, dry_run: bool) -> Obfuscated:
+    return Obfuscated(len(hidden.tokens), hidden.bodies, "" if dry_run else str(key_file_of(target)))
+
+
+def _config(backup: OpenBackup, edit: Edit, hidden: Obfuscator | None) -> dict[str, Any]:
+    """Return the configuration of the new backup. Raises UsageError."""
+    config = {**backup.config, "name": edit.name or backup.stream}
+    _check(edit, config)
+    if edit.renumber:
+        config.pop("first_seq", None)
+    if hidden is None:
+        return config
+    hidden.keeps_bodies = bool(config.get("allow_msg_counter"))
+    return {**hidden.config(config), **({"name": edit.name} if edit.name else {})}
 
 
 def _check(edit: Edit, config: dict[str, Any]) -> None:
@@ -355,11 +379,19 @@ def _check(edit: Edit, config: dict[str, Any]) -> None:
         raise UsageError("a stream in memory has no archive of version 1", hint="leave --archive out")
 
 
-def _blocks(backup: OpenBackup, edit: Edit) -> dict[str, Any]:
+def _blocks(backup: OpenBackup, edit: Edit, hidden: Obfuscator | None) -> dict[str, Any]:
     """Return the part of backup.json about the edit, as the `nats` tool writes it, and about an earlier capture."""
     digest = next(one.sha256 for one in backup.sums() if one.name == backup.data.name)
-    said = {"version": f"natsctl {__version__}", "options": edit.options(), "source_digest": f"sha256:{digest}"}
+    options = edit.options() if hidden is None else hidden.options(edit.options())
+    said: dict[str, Any] = {
+        "version": f"natsctl {__version__}",
+        "options": options,
+        "source_digest": f"sha256:{digest}",
+    }
     captured = backup.block("source")
+    if hidden is not None:
+        said["obfuscated"] = True
+        captured = hidden.capture(captured) if captured else captured
     return {"edit": said, **({"source": captured} if captured else {})}
 
 
@@ -382,19 +414,31 @@ def _warnings(config: dict[str, Any], state: dict[str, Any], choice: Choice, edi
 
 
 def _manifest(
-    backup: OpenBackup, config: dict[str, Any], state: dict[str, Any], version: int, consumers: bool
+    backup: OpenBackup, config: dict[str, Any], state: dict[str, Any], edit: Edit, consumers: bool
 ) -> Manifest:
     return Manifest(
         format=FORMAT,
         tool=f"natsctl {__version__}",
         created=datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
         stream=config["name"],
-        server=backup.manifest.server if backup.manifest is not None else MadeOn(),
+        server=backup.manifest.server if backup.manifest is not None and not edit.obfuscate else MadeOn(),
         method="rewritten",
-        archive=version,
+        archive=edit.version,
         consumers=consumers,
         state=state,
     )
+
+
+@contextmanager
+def _key_file(hidden: Obfuscator | None, target: Path, given: Path | None) -> Iterator[None]:
+    """Write the key file of a backup where names were replaced, and remove a new one if the backup is not written."""
+    is_new = hidden is not None and hidden.save(target, given)
+    try:
+        yield
+    except BaseException:
+        if is_new:
+            key_file_of(target).unlink(missing_ok=True)
+        raise
 
 
 def _write(

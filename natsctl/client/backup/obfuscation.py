@@ -1,0 +1,312 @@
+"""Obfuscation of a backup: names become keyed hashes and bodies zeros, so that it can be given to somebody else.
+
+The hash of a token is HMAC-SHA-256 under a secret of 32 random bytes, in base32-hex of lower case, as long as the
+token and at least 16 characters: equal tokens stay equal, in subjects, filters and names alike. The key file beside
+the backup has the secret and the tokens; given to another edit it makes the same hashes. Hashes and key files are
+those of `nats backup edit --obfuscate`. Source: jsm.go, backup/obfuscate.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from natsctl.api import headers
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.stream import StreamConfig
+from natsctl.client.atomic_file import PRIVATE, atomic_write
+from natsctl.client.backup.manifest import Document, small_file
+
+KEY_SUFFIX: Final = ".keys.json"
+VERSION: Final = 1
+SECRET_BYTES: Final = 32
+MIN_TOKEN_CHARS: Final = 16
+"""Length of the hash of a shorter token: 80 bits, so that two tokens do not have one hash by chance."""
+
+_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
+_BUCKETS: Final = ("KV_", "OBJ_")
+"""Prefixes of the streams of buckets, which stay."""
+_ROOTS: Final = ("*", ">", "$KV", "$O")
+"""Tokens of subjects that stay."""
+_DROPPED: Final = ("description", "metadata", "placement")
+_PLAIN_HEADERS: Final = frozenset(
+    {
+        "kv-operation", "nats-marker-reason", "nats-ttl", "nats-rollup", "nats-expected-last-subject-sequence",
+        "nats-schedule", "nats-schedule-ttl", "nats-schedule-time-zone", "nats-schedule-next", "nats-schedule-rollup",
+        "nats-incr",
+    }
+)  # fmt: skip
+"""Headers that the server acts on, whose values stay."""
+_SUBJECT_HEADERS: Final = frozenset(
+    {
+        "nats-expected-last-subject-sequence-subject",
+        "nats-schedule-target",
+        "nats-schedule-source",
+        "nats-scheduler",
+    }
+)
+
+
+class Obfuscated(Document):
+    """Numbers of an obfuscated edit, and the file that leads back to the names; "" in a dry run."""
+
+    tokens_mapped: int
+    bodies_padded: int
+    key_file: str = ""
+
+
+def key_file_of(target: Path) -> Path:
+    """Return the path of the key file of a backup, beside it."""
+    return target.parent / f"{target.name}{KEY_SUFFIX}"
+
+
+def check_key_file(target: Path, given: Path | None) -> bool:
+    """Return whether the key file of a backup is the one that was given.
+
+    Raises UsageError where another is in the way: it leads back to the names of a backup that may be elsewhere by now.
+    """
+    path = key_file_of(target)
+    if given is not None and path.exists() and os.path.realpath(given) == os.path.realpath(path):
+        return True
+    if path.exists():
+        hint = f"choose another target, or use --obfuscation-key {path}"
+        raise UsageError(f"the key file {path} exists already", hint=hint)
+    return False
+
+
+class Obfuscator:
+    """Hashes of tokens under one secret, and what was hashed; `tokens` has the token of each hash."""
+
+    def __init__(self, key_file: Path | None = None) -> None:
+        """Begin with a new secret, or with that of a key file. Raises UsageError."""
+        self.tokens: dict[str, str] = {}
+        self.bodies = 0
+        self.keeps_bodies = False
+        """True for a stream of counters, whose bodies are the totals that it needs."""
+        self._hashes: dict[str, str] = {}
+        self._subjects: dict[bytes, bytes] = {}
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        if key_file is not None:
+            self._load(key_file)
+
+    def _load(self, path: Path) -> None:
+        try:
+            said = json.loads(small_file(path))
+        except (OSError, ValueError, StorageError) as failure:
+            raise UsageError(f"{path}: {getattr(failure, 'strerror', None) or failure}") from failure
+        if not isinstance(said, dict) or said.get("version") != VERSION:
+            raise UsageError(f"{path} is no key file of version {VERSION}")
+        try:
+            self._secret = base64.b64decode(str(said.get("secret")), validate=True)
+        except ValueError:
+            self._secret = b""
+        if len(self._secret) != SECRET_BYTES:
+            raise UsageError(f"{path}: its secret is invalid")
+        mapped = said.get("map") or {}
+        if not isinstance(mapped, dict):
+            raise UsageError(f"{path}: its map is invalid")
+        for hashed, token in mapped.items():
+            if not isinstance(token, str) or self._hash(token) != hashed:
+                raise UsageError(f"{path}: the mapping of {hashed!r} does not match the secret")
+            self.tokens[hashed], self._hashes[token] = token, hashed
+
+    def _hash(self, token: str) -> str:
+        raw = token.encode("utf-8", "surrogateescape")
+        chars = max(MIN_TOKEN_CHARS, len(raw))
+        needed = (chars * 5 + 7) // 8
+        out = hmac.digest(self._secret, raw, hashlib.sha256)
+        block = 0
+        while len(out) < needed:
+            block += 1
+            out += hmac.digest(self._secret, out[-32:] + raw + block.to_bytes(4, "big"), hashlib.sha256)
+        return base64.b32encode(out[:needed]).rstrip(b"=").translate(_DIGITS).decode()[:chars]
+
+    def token(self, token: str) -> str:
+        """Return the hash of a token, "" of none. Raises UsageError where two tokens have one hash."""
+        if not token:
+            return ""
+        if known := self._hashes.get(token):
+            return known
+        hashed = self._hash(token)
+        if self.tokens.setdefault(hashed, token) != token:
+            raise UsageError(f"{token!r} and {self.tokens[hashed]!r} have the same hash", hint="use another key file")
+        self._hashes[token] = hashed
+        return hashed
+
+    def subject(self, subject: str, *, destination: bool = False) -> str:
+        """Return a subject whose tokens are hashed; in a destination the functions of a mapping stay."""
+        if not subject:
+            return ""
+        return ".".join(
+            token
+            if token in _ROOTS or (destination and token.startswith("{{") and token.endswith("}}"))
+            else self.token(token)
+            for token in subject.split(".")
+        )
+
+    def stream_name(self, name: str) -> str:
+        """Return the hash of a stream's name; the prefix of a bucket's stays."""
+        for prefix in _BUCKETS:
+            if name.startswith(prefix) and name != prefix:
+                return prefix + self.token(name.removeprefix(prefix))
+        return self.token(name)
+
+    # -- configurations
+
+    def config(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a stream's configuration with hashed names, without descriptions and fields that are not known."""
+        known = {key: value for key, value in config.items() if key in _fields(StreamConfig) and key not in _DROPPED}
+        known["name"] = self.stream_name(str(config["name"]))
+        if known.get("subjects"):
+            known["subjects"] = [self.subject(one) for one in known["subjects"]]
+        if known.get("mirror"):
+            known["mirror"] = self._source(known["mirror"])
+        if known.get("sources"):
+            known["sources"] = [self._source(one) for one in known["sources"]]
+        for field in ("subject_transform", "republish"):
+            if known.get(field):
+                known[field] = self._transform(known[field])
+        return known
+
+    def _transform(self, transform: Mapping[str, Any]) -> dict[str, Any]:
+        said = {"src": self.subject(str(transform.get("src") or ""))}
+        said["dest"] = self.subject(str(transform.get("dest") or ""), destination=True)
+        return {**said, **({"headers_only": True} if transform.get("headers_only") else {})}
+
+    def _source(self, source: Mapping[str, Any]) -> dict[str, Any]:
+        said = {key: source[key] for key in ("opt_start_seq", "opt_start_time") if key in source}
+        said["name"] = self.stream_name(str(source.get("name") or ""))
+        if source.get("filter_subject"):
+            said["filter_subject"] = self.subject(source["filter_subject"])
+        if source.get("subject_transforms"):
+            said["subject_transforms"] = [self._transform(one) for one in source["subject_transforms"]]
+        if external := source.get("external"):
+            said["external"] = {key: self.subject(str(external.get(key) or "")) for key in ("api", "deliver")}
+        if consumer := source.get("consumer"):
+            said["consumer"] = {
+                "name": self.token(str(consumer.get("name") or "")),
+                "deliver_subject": self.subject(str(consumer.get("deliver_subject") or "")),
+            }
+        return said
+
+    def consumer(self, consumer: ArchivedConsumer) -> ArchivedConsumer:
+        """Return a consumer with hashed names; its place in the stream stays."""
+        config = consumer.config
+        changed = replace(
+            config,
+            durable_name=self.token(config.durable_name or ""),
+            name=self.token(config.name or ""),
+            filter_subject=self.subject(config.filter_subject or ""),
+            filter_subjects=[self.subject(one) for one in config.filter_subjects or ()],
+            deliver_subject=self.subject(config.deliver_subject or ""),
+            deliver_group=self.token(config.deliver_group or ""),
+            priority_groups=[self.token(one) for one in config.priority_groups or ()],
+            description="",
+            metadata={},
+        )
+        return replace(consumer, name=self.token(consumer.name), config=changed)
+
+    # -- messages
+
+    def begin(self) -> None:
+        """Count the bodies from zero: messages are read again."""
+        self.bodies = 0
+
+    def message(self, message: ArchivedMessage) -> ArchivedMessage:
+        """Return a message with hashed subject and headers, and a body of zeros."""
+        subject = self._subjects.get(message.subject)
+        if subject is None:
+            subject = self._raw(self.subject(_text(message.subject)))
+            self._subjects[message.subject] = subject
+        payload = message.payload
+        if payload and not self.keeps_bodies:
+            payload = b"0" * len(payload)
+            self.bodies += 1
+        return message._replace(subject=subject, header=self._header(message.header), payload=payload)
+
+    def _header(self, block: bytes) -> bytes:
+        pairs = sorted(headers.parse(block), key=lambda pair: pair[0]) if block else []
+        if not pairs:
+            return b""
+        return headers.encode([(key, self._raw(self._value(_text(key), _text(value)))) for key, value in pairs])
+
+    def _value(self, key: str, value: str) -> str:
+        if key.lower() in _PLAIN_HEADERS:
+            return value
+        return self.subject(value) if key.lower() in _SUBJECT_HEADERS else self.token(value)
+
+    @staticmethod
+    def _raw(text: str) -> bytes:
+        return text.encode("utf-8", "surrogateescape")
+
+    def options(self, options: list[str]) -> list[str]:
+        """Return the options of an edit, which name subjects and values too, without those."""
+        said = []
+        for option in options:
+            name, equals, value = option.partition("=")
+            if name in ("subject", "exclude-subject"):
+                value = self.subject(value)
+            elif name == "header" and ":" in value:
+                key, _, wanted = value.partition(":")
+                value = f"{key}:{self._value(key, wanted)}"
+            elif name in ("payload-match", "exclude-payload-match"):
+                value = self.token(value)
+            said.append(f"{name}{equals}{value}")
+        return [*said, "obfuscate"]
+
+    def capture(self, block: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the part of backup.json about a captured subscription, with hashed names."""
+        said = dict(block)
+        if said.get("stream"):
+            said["stream"] = self.stream_name(str(said["stream"]))
+        said["subjects"] = [self.subject(str(one)) for one in said.get("subjects") or ()]
+        return said
+
+    # -- the key file
+
+    def reveal(self, value: str) -> str:
+        """Return what a value stood for: a subject token by token; tokens that are not known stay."""
+        return ".".join(self._revealed(token) for token in value.split("."))
+
+    def _revealed(self, token: str) -> str:
+        if token in self.tokens:
+            return self.tokens[token]
+        for prefix in _BUCKETS:
+            if token.startswith(prefix) and (known := self.tokens.get(token.removeprefix(prefix))):
+                return prefix + known
+        return token
+
+    def save(self, target: Path, given: Path | None) -> bool:
+        """Write the key file of a backup and return whether it is new; only the one that was given is replaced.
+
+        Raises UsageError where another is in the way, StorageError.
+        """
+        same, path = check_key_file(target, given), key_file_of(target)
+        secret = base64.b64encode(self._secret).decode()
+        content = {"version": VERSION, "secret": secret, "map": dict(sorted(self.tokens.items()))}
+        try:
+            with atomic_write(path, PRIVATE, durable=True) as file:
+                file.write(json.dumps(content, indent=2).encode())
+        except OSError as failure:
+            raise StorageError(f"{path}: {failure.strerror or failure}") from failure
+        return not same
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _fields(model: type) -> frozenset[str]:
+    """Return the names of a model's fields, as they are in JSON."""
+    return frozenset(field.encode_name for field in msgspec.structs.fields(model))
