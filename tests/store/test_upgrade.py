@@ -1,13 +1,16 @@
-"""Folders that version 176cf60 wrote: they open as they were, and get their marks as they are written.
+"""Folders and backups that earlier versions wrote: they open as they were, in every later version.
 
-`format1/` holds two of them, made by a server of that version with segments of 4 KiB (one stopped, one killed), and
-what it said of them: streams of every retention, a compressed one, one with a message per subject, a bucket, consumers
-with messages pending, erased and deleted messages, a purge, a deleted stream.
+`versions/` has a folder for each commit: stores of a server that was stopped and of one that was killed, with segments
+of 4 KiB, and what the server said of them: streams of every retention, a compressed one, one with a message per
+subject, a bucket, consumers with messages pending, erased and deleted messages, a purge, a deleted stream. The next one
+is made by `python -m tests.support.stored_version CLONE tests/store/versions/COMMIT`.
+
+Files of 176cf60 have no identities; they get them as they are written.
 """
 
-import base64
-import hashlib
+import asyncio
 import json
+import sys
 import tarfile
 from pathlib import Path
 
@@ -22,16 +25,23 @@ from natsctl.store.layout import UNMARKED_TEXT
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from tests.support.raw_client import RawClient
+from tests.support.stored_version import BACKUP, api, shown
 
-HERE = Path(__file__).with_name("format1")
+VERSIONS = Path(__file__).with_name("versions")
+ARCHIVES = sorted(str(path.relative_to(VERSIONS)) for path in VERSIONS.glob("*/*.tar.gz"))
+
+
+def unpacked(name, folder):
+    """Return a folder that a version wrote, and what was in it."""
+    with tarfile.open(VERSIONS / name) as archive:
+        archive.extractall(folder, filter="data")
+    return folder, json.loads((folder / "expected.json").read_text())
 
 
 @pytest.fixture(params=["clean", "killed"])
 def old(request, tmp_path):
-    """Return a folder of the old version, and what was in it."""
-    with tarfile.open(HERE / f"{request.param}.tar.gz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    return tmp_path, json.loads((tmp_path / "expected.json").read_text())
+    """Return a folder of the version before identities, and what was in it."""
+    return unpacked(f"176cf60/{request.param}.tar.gz", tmp_path)
 
 
 def opened(path):
@@ -51,39 +61,9 @@ def closed(path):
     return report
 
 
-async def api(client, verb, body=None):
-    _, answer = await client.request(f"$JS.API.{verb}".encode(), json.dumps(body).encode() if body else b"")
-    return json.loads(answer)
-
-
-async def shown(client, name):
-    """Return what the server says of a stream, in the words of `expected.json`."""
-    info = await api(client, f"STREAM.INFO.{name}", {"deleted_details": True})
-    state = {key: value for key, value in info["state"].items() if key != "consumer_count"}
-    messages = []
-    for seq in range(state["first_seq"], state["last_seq"] + 1):
-        found = (await api(client, f"STREAM.MSG.GET.{name}", {"seq": seq})).get("message")
-        if found is not None:
-            payload = hashlib.sha256(base64.b64decode(found.get("data", ""))).hexdigest()[:16]
-            messages.append([found["seq"], found["subject"], found.get("hdrs", ""), payload, found["time"]])
-    consumers = {}
-    for one in (await api(client, f"CONSUMER.LIST.{name}"))["consumers"]:
-        kept = consumers[one["name"]] = {
-            key: one[key] for key in ("created", "delivered", "ack_floor", "num_ack_pending", "num_pending")
-        }
-        for key in ("delivered", "ack_floor"):
-            kept[key].pop("last_active", None)
-    return {
-        "created": info["created"],
-        "config": info["config"],
-        "state": state,
-        "messages": messages,
-        "consumers": consumers,
-    }
-
-
-async def test_a_folder_of_the_old_version_is_served_as_it_was(old):
-    path, expected = old
+@pytest.mark.parametrize("name", ARCHIVES)
+async def test_a_folder_of_an_old_version_is_served_as_it_was(name, tmp_path):
+    path, expected = unpacked(name, tmp_path)
     for _ in range(3):
         options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=path)
         async with ServerInstance(options, Log(with_time=False)) as server:
@@ -92,6 +72,25 @@ async def test_a_folder_of_the_old_version_is_served_as_it_was(old):
             for name, before in expected.items():
                 assert await shown(client, name) == before, name
             await client.close()
+
+
+@pytest.mark.parametrize("name", [name for name in ARCHIVES if not name.startswith("176cf60")])
+async def test_a_backup_of_an_old_version_is_restored(name, tmp_path):
+    path, expected = unpacked(name, tmp_path)
+    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path / "new")
+    async with ServerInstance(options, Log(with_time=False)) as server:
+        command = [sys.executable, "-m", "natsctl", "-s", server.url, "stream", "restore", str(path / BACKUP), "-j"]
+        restore = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert await restore.wait() == 0
+        client = await RawClient.connect(server.url)
+        restored = await shown(client, "ORDERS")
+        await client.close()
+    before = expected["ORDERS"]
+    assert restored["messages"] == before["messages"] and restored["config"] == before["config"]
+    assert restored["consumers"].keys() == before["consumers"].keys()
+    for consumer, kept in restored["consumers"].items():
+        assert kept["ack_floor"] == before["consumers"][consumer]["ack_floor"]
+        assert kept["num_ack_pending"] == before["consumers"][consumer]["num_ack_pending"]
 
 
 def test_files_get_their_marks_as_they_are_written(old):
