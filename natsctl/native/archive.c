@@ -472,7 +472,7 @@ static int read_message(PyObject *tuple, Message *message)
         return -1;
     }
     message->seq = PyLong_AsUnsignedLongLong(PyTuple_GetItem(tuple, 0));
-    message->ts_ns = PyErr_Occurred() ? 0 : PyLong_AsLongLong(PyTuple_GetItem(tuple, 1));
+    message->ts_ns = signed_of(PyTuple_GetItem(tuple, 1));
     for (int part = 0; part < 3 && !PyErr_Occurred(); part++)
         parts[part] = bytes_of(PyTuple_GetItem(tuple, 2 + part), sizes + part);
     if (PyErr_Occurred())
@@ -497,9 +497,13 @@ static PyObject *write_records(PyObject *messages, PutRecord put, const uint8_t 
     if (list == NULL)
         return NULL;
     Py_ssize_t length = PyList_Size(list);
-    for (Py_ssize_t at = 0; at < length; at++)
-        if (read_message(PyList_GetItem(list, at), &message) < 0 || put(&out, &message, key) < 0)
+    for (Py_ssize_t at = 0; at < length; at++) {
+        PyObject *tuple = Py_XNewRef(PyList_GetItem(list, at)); /* its numbers may call Python, which may change the list */
+        int failed = tuple == NULL || read_message(tuple, &message) < 0 || put(&out, &message, key) < 0;
+        Py_XDECREF(tuple);
+        if (failed)
             break;
+    }
     Py_DECREF(list);
     if (!PyErr_Occurred())
         return take_buffer(&out);

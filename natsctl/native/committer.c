@@ -88,6 +88,8 @@ static double now_s(void)
 static int write_whole(const Write *write)
 {
     size_t done = 0;
+    if (write->fd < 0)
+        return EBADF;
     while (done < write->size) {
         ssize_t wrote = pwrite(write->fd, write->data + done, write->size - done, (off_t)(write->offset + (int64_t)done));
         if (wrote < 0 && errno == EINTR)
@@ -232,7 +234,7 @@ static void free_job(Job *job)
 }
 
 /* Reads (fd, data, offset, sync). The job has a descriptor of its own: the caller may close his when a thread is left
- * behind. Where there is none to be had, the write fails, and Python does it again. */
+ * behind. Where there is none to be had, the write fails, one of no bytes too, and Python does it again. */
 static int read_write(PyObject *from, Write *to)
 {
     Py_ssize_t size = 0;
@@ -240,11 +242,11 @@ static int read_write(PyObject *from, Write *to)
         PyErr_SetString(PyExc_TypeError, "a write is (fd, data, offset, sync)");
         return -1;
     }
-    long fd = PyLong_AsLong(PyTuple_GetItem(from, 0));
-    to->data = bytes_of(PyTuple_GetItem(from, 1), &size);
+    int64_t fd = signed_of(PyTuple_GetItem(from, 0));
+    to->data = PyErr_Occurred() ? NULL : bytes_of(PyTuple_GetItem(from, 1), &size);
     to->size = (size_t)size;
-    to->offset = PyLong_AsLongLong(PyTuple_GetItem(from, 2));
-    to->sync = PyObject_IsTrue(PyTuple_GetItem(from, 3));
+    to->offset = signed_of(PyTuple_GetItem(from, 2));
+    to->sync = truth_of(PyTuple_GetItem(from, 3));
     if (PyErr_Occurred())
         return -1;
     to->fd = fd < 0 || fd > INT_MAX ? -1 : fcntl((int)fd, F_DUPFD_CLOEXEC, 0);

@@ -123,9 +123,9 @@ static PyObject *frame(PyObject *module, PyObject *const *args, Py_ssize_t count
     if (takes("frame", count, 8) < 0 || read_log(&log, args[0], args[1]) < 0)
         return NULL;
     uint64_t seq = PyLong_AsUnsignedLongLong(args[2]), ts_ns = PyLong_AsUnsignedLongLong(args[3]);
-    long flags = PyLong_AsLong(args[4]);
+    unsigned flags = (unsigned)signed_of(args[4]);
     if (PyErr_Occurred() || read_piece(&part[0], args[5]) < 0 || read_piece(&part[2], args[6]) < 0 ||
-        read_piece(&part[3], args[7]) < 0 || !put_frame(&out, part, (unsigned)flags, seq, ts_ns, &log))
+        read_piece(&part[3], args[7]) < 0 || !put_frame(&out, part, flags, seq, ts_ns, &log))
         return NULL;
     return take_buffer(&out);
 }
@@ -312,10 +312,10 @@ static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t
     if (takes("read_frames", count, 7) < 0)
         return NULL;
     const char *blob = bytes_of(args[0], &size);
-    uint64_t start = PyLong_AsUnsignedLongLong(args[1]);
-    Py_ssize_t at = PyLong_AsSsize_t(args[3]), places = PyList_Size(args[2]);
-    uint32_t salt = (uint32_t)PyLong_AsUnsignedLongMask(args[4]);
-    if (blob == NULL || PyErr_Occurred())
+    uint64_t start = unsigned_of(args[1]);
+    Py_ssize_t at = index_of(args[3]), places = PyErr_Occurred() ? 0 : PyList_Size(args[2]);
+    uint32_t salt = PyErr_Occurred() ? 0 : (uint32_t)PyLong_AsUnsignedLongMask(args[4]);
+    if (PyErr_Occurred())
         return NULL;
     if (!PyType_Check(args[5]) || !PyType_IsSubtype((PyTypeObject *)args[5], &PyTuple_Type)) {
         PyErr_SetString(PyExc_TypeError, "the type of messages is a tuple");
@@ -325,7 +325,7 @@ static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t
         uint64_t place = PyLong_AsUnsignedLongLong(PyList_GetItem(args[2], at)), offset = place - start;
         if (PyErr_Occurred())
             return NULL;
-        if (place < start || offset + HEAD_BYTES > (uint64_t)size)
+        if (place < start || size < HEAD_BYTES || offset > (uint64_t)size - HEAD_BYTES)
             break;
         const char *frame = blob + offset;
         uint64_t length = load(frame + 4, 4);

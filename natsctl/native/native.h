@@ -31,6 +31,27 @@ static inline const char *bytes_of(PyObject *object, Py_ssize_t *size)
     return data;
 }
 
+/* Numbers and truth of arguments. They may call Python, which must not happen with an exception set: then 0. */
+static inline uint64_t unsigned_of(PyObject *object)
+{
+    return PyErr_Occurred() ? 0 : PyLong_AsUnsignedLongLong(object);
+}
+
+static inline int64_t signed_of(PyObject *object)
+{
+    return PyErr_Occurred() ? 0 : PyLong_AsLongLong(object);
+}
+
+static inline Py_ssize_t index_of(PyObject *object)
+{
+    return PyErr_Occurred() ? 0 : PyLong_AsSsize_t(object);
+}
+
+static inline int truth_of(PyObject *object)
+{
+    return PyErr_Occurred() ? 0 : PyObject_IsTrue(object);
+}
+
 /* Raises TypeError and returns -1 unless `count` arguments were given. */
 static inline int takes(const char *name, Py_ssize_t given, Py_ssize_t count)
 {

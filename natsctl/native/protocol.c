@@ -158,8 +158,8 @@ static PyObject *message_frames(PyObject *module, PyObject *const *args, Py_ssiz
     if (takes("message_frames", count, 5) < 0)
         return NULL;
     const char *sid = bytes_of(args[2], &sid_size);
-    Py_ssize_t first = PyLong_AsSsize_t(args[1]), room = PyLong_AsSsize_t(args[4]);
-    int headers = PyObject_IsTrue(args[3]);
+    Py_ssize_t first = index_of(args[1]), room = index_of(args[4]);
+    int headers = truth_of(args[3]);
     PyObject *messages = sid == NULL || PyErr_Occurred() ? NULL : list_of(args[0]);
     if (messages == NULL)
         return NULL;
@@ -225,8 +225,8 @@ static PyObject *first_deliveries(PyObject *module, PyObject *const *args, Py_ss
     if (takes("first_deliveries", count, 4) < 0)
         return NULL;
     Piece prefix = {bytes_of(args[1], &size), 0};
-    uint64_t cseq = PyLong_AsUnsignedLongLong(args[2]);
-    int64_t left = PyLong_AsLongLong(args[3]);
+    uint64_t cseq = unsigned_of(args[2]);
+    int64_t left = signed_of(args[3]);
     PyObject *messages = PyErr_Occurred() ? NULL : list_of(args[0]);
     if (messages == NULL)
         return NULL;
@@ -234,8 +234,11 @@ static PyObject *first_deliveries(PyObject *module, PyObject *const *args, Py_ss
     Py_ssize_t length = PyList_Size(messages);
     PyObject *list = PyList_New(length);
     for (Py_ssize_t at = 0; list != NULL && at < length; at++) {
-        PyObject *one = new_delivery(PyList_GetItem(messages, at), &prefix, cseq + (uint64_t)at + 1,
-                                     (int64_t)((uint64_t)left - (uint64_t)at - 1));
+        PyObject *message = Py_XNewRef(PyList_GetItem(messages, at)); /* new objects may start a collection */
+        PyObject *one = message == NULL ? NULL
+                                        : new_delivery(message, &prefix, cseq + (uint64_t)at + 1,
+                                                       (int64_t)((uint64_t)left - (uint64_t)at - 1));
+        Py_XDECREF(message);
         if (one == NULL)
             Py_CLEAR(list);
         else

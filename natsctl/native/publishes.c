@@ -715,9 +715,9 @@ static PyObject *read_ops(PyObject *module, PyObject *const *args, Py_ssize_t co
     if (reading.data == NULL)
         return NULL;
     reading.end = reading.data + size;
-    reading.max_line = PyLong_AsSsize_t(args[1]);
-    reading.max_payload = PyLong_AsSsize_t(args[2]);
-    reading.runs = PyObject_IsTrue(args[4]) && size <= INT32_MAX;
+    reading.max_line = index_of(args[1]);
+    reading.max_payload = index_of(args[2]);
+    reading.runs = truth_of(args[4]) && size <= INT32_MAX;
     if (PyErr_Occurred())
         return NULL;
     const char *at = reading.data, *next;

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from natsctl.native import lib
-from tests.support import native_fuzz
-from tests.support.native_fuzz import Case, FaultError
+from tests.support import native_fuzz, native_threads
+from tests.support.native_cases import CASES, Case, FaultError, functions_of, same_as
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
+
+
+def test_each_function_has_a_row() -> None:
+    assert lib is not None
+    assert CASES.keys() == functions_of(lib).keys()
+    types = {name for name, value in vars(lib).items() if isinstance(value, type)}
+    assert types == {"PublishRun", "CommitThreads"}
+    assert {name for name in dir(lib.CommitThreads) if not name.startswith("_")} == {"collect", "stop", "submit"}
 
 
 def test_a_block_of_inputs_of_each_function_finds_no_fault() -> None:
@@ -21,14 +29,14 @@ def test_a_block_of_inputs_of_each_function_finds_no_fault() -> None:
 
 
 def test_threads_that_write_find_no_fault() -> None:
-    native_fuzz.run_threads(lib, 3, "suite")
+    native_threads.run_threads(lib, 3, "suite")
 
 
 def answer(data: bytes) -> bytes:
     return data + b"!"
 
 
-PLAIN = Case(lambda chance: (chance.randbytes(3),), native_fuzz.same_as(answer))
+PLAIN = Case(lambda chance: (chance.randbytes(3),), same_as(answer))
 
 
 def sometimes_wrong(data: bytes) -> bytes:
@@ -91,4 +99,4 @@ class LosesData:
 
 def test_threads_that_write_nothing_are_found() -> None:
     with pytest.raises(FaultError):
-        native_fuzz.run_threads(SimpleNamespace(CommitThreads=LosesData), 5, "suite")
+        native_threads.run_threads(SimpleNamespace(CommitThreads=LosesData), 5, "suite")

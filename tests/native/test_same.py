@@ -188,3 +188,42 @@ def test_first_deliveries(messages: list[Any], prefix: bytes, cseq: int, left: i
 def test_wrong_arguments_raise(name: str, words: tuple[Any, ...]) -> None:
     with pytest.raises((TypeError, OverflowError, IndexError, SystemError)):
         getattr(lib, name)(*words)
+
+
+class Index:
+    def __index__(self) -> int:
+        return 7
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("frame", (1, 2, "3", 4, Index(), b"a", b"", b"")),
+        ("read_frames", ("blob", 0, [0], 0, Index(), StoredMessage, [])),
+        ("first_deliveries", ([], "prefix", 0, Index())),
+        ("write_v2", ([("1", Index(), b"", b"", b"")],)),
+    ],
+)
+def test_python_is_not_called_while_an_exception_is_set(name: str, words: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError):
+        getattr(lib, name)(*words)
+
+
+def test_a_place_before_the_blob_is_not_read() -> None:
+    assert lib is not None
+    blob, found = bytearray(80), list[Any]()
+    blob[3] = 40  # the length of a frame that begins one byte before
+    assert lib.read_frames(bytes(blob), 0, [2**64 - 1], 0, 0, StoredMessage, found) == 0
+    assert found == []
+
+
+def test_a_list_that_a_number_empties_is_not_read_further() -> None:
+    class Emptying:
+        def __index__(self) -> int:
+            messages.clear()
+            return 1
+
+    assert lib is not None
+    messages: list[Any] = [(1, Emptying(), b"a" * 99, b"", b"b" * 99), (2, 2, b"a", b"", b"")]
+    with pytest.raises(IndexError):
+        lib.write_v2(messages)

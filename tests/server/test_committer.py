@@ -372,6 +372,17 @@ async def test_a_write_that_fails_in_a_native_thread_is_done_again_in_python() -
 
 
 @native
+async def test_a_write_for_which_there_is_no_descriptor_left_is_done_again_in_python() -> None:
+    rig = Rig(native=True)
+    for data in (b"data", b""):  # none where bytes of before are to be synced
+        stream = FakeStream(rig.store)
+        stream.appends = ((-1, data, 0, True),)
+        await rig.commit(stream)
+        assert len(stream.runs) == 1 and stream.errors == [None]
+    rig.committer.stop()
+
+
+@native
 async def test_a_sync_that_fails_in_a_native_thread_is_final(tmp_path: Path) -> None:
     rig = Rig(native=True)
     stream = FakeStream(rig.store)

@@ -1,0 +1,561 @@
+"""Rows of the native module's fuzzing: for each function plain arguments, and its specification in Python.
+
+`CASES` has one row for each function, and for each method and attribute of `PublishRun`, whose first argument then is
+the messages that the run is made of. Arguments are drawn from small pools: making them takes longer than most calls.
+"""
+
+from __future__ import annotations
+
+import random
+from array import array
+from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from itertools import accumulate, islice
+from types import BuiltinFunctionType
+from typing import Any, Final, NamedTuple
+
+from natsctl.api.archive import archive_v1, archive_v2, s2
+from natsctl.api.archive.archive import ArchivedMessage, ArchiveError, Gone
+from natsctl.api.archive.highwayhash import HighwayHash64
+from natsctl.broker.subscription import _message_frames
+from natsctl.jetstream.consumers.delivery_budget import _first_deliveries
+from natsctl.store import columns, frame, subject_table
+from natsctl.store.filters import Filters
+from natsctl.store.message import StoredMessage
+from natsctl.wire import parser
+from natsctl.wire.ops import RUN, Limits
+
+Words = tuple[Any, ...]
+
+
+class Case(NamedTuple):
+    """A function of the module: plain arguments for it, and a check of its answer to them."""
+
+    make: Callable[[random.Random], Words]
+    check: Callable[..., object] | None = None
+
+
+class FaultError(Exception):
+    """A function that answered other than it should."""
+
+
+SUBJECTS: Final = (b"a", b"a.b", b"a.b.c", b"ORDERS.new", b"*", b"a.*", b"x" * 200, b"\xff", b"a b")
+BLOBS: Final = (b"", b"a", b"ab" * 3, b"0123456", b"01234567", b"012345678", bytes(100), b"\xff" * 1000, bytes(5000))
+REPLIES: Final = (b"", b"", b"_INBOX.a.1", b"_INBOX.a.2", b"_INBOX.a.b.3", b"_R_.x", b"_GR_.y", b"$JS.ACK.z", b"ab")
+HEADERS: Final = (b"", b"", b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nNats-Msg-Id: 1\r\n\r\n")
+NUMBERS: Final = (0, 1, 2, 9, 10, 255, 65536, 2**31 - 1, 2**32 - 1, 2**32, 2**53, 2**62, 2**63 - 1)
+OFFSETS: Final = (64, 100, 4096, 2**20, 2**31)
+LINES: Final = (
+    b"PUB a.b 3\r\nabc\r\n", b"PUB a.b _INBOX.1 0\r\n\r\n", b"HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", b"SUB a.* 1\r\n",
+    b"SUB a.> q 2\r\n", b"UNSUB 1\r\n", b"PUB a 999999999\r\nx\r\n", b"PUB a 04\r\nabcd\r\n", b"PING\r\n", b"PUB ",
+    b"HPUB a r 0 0\r\n\r\n", b" PUB a 0\r\n\r\n", b"PUB a\tb 1\r\nx\r\n", b"\r\n", b"PUB a 1\r\nxy\r\n", b"sub a 1\r\n",
+)  # fmt: skip
+
+
+def cut_or_changed(data: bytes, chance: random.Random) -> bytes:
+    """Return `data` with one thing wrong."""
+    if not data:
+        return chance.choice(BLOBS)
+    at, kind = chance.randrange(len(data)), chance.randrange(4)
+    if kind == 0:
+        return data[:at]
+    if kind == 1:
+        return data[:at] + bytes((chance.randrange(256),)) + data[at + 1 :]
+    if kind == 2:
+        return data[:at] + data[at + chance.randrange(1, 9) :]
+    return data[:at] + chance.choice(BLOBS) + data[at:]
+
+
+def same_as(specification: Callable[..., object]) -> Callable[..., None]:
+    """Return a check that the answer is the specification's."""
+
+    def check(answer: object, *words: object) -> None:
+        expected = specification(*words)
+        if answer != expected:
+            raise FaultError(f"{answer!r}, where the specification has {expected!r}")
+
+    return check
+
+
+def _frame(chance: random.Random) -> Words:
+    one = chance.choice
+    words = (one(NUMBERS), one(NUMBERS), one(NUMBERS), one(NUMBERS))
+    return (*words, one((0, 2, 4, 6)), one(SUBJECTS), one(HEADERS), one(BLOBS))
+
+
+def _run(chance: random.Random) -> Words:
+    one = chance.choice
+    payloads = chance.choices(BLOBS, k=chance.randrange(1, 6))
+    words = (one(NUMBERS), one(NUMBERS), one(NUMBERS), one(NUMBERS), one(OFFSETS), one(SUBJECTS))
+    return (*words, payloads if chance.randrange(2) else tuple(payloads))
+
+
+def _copies(chance: random.Random) -> Words:
+    one = chance.choice
+    count = chance.randrange(1, 5)
+    copies = [(one(NUMBERS), one(NUMBERS), one(SUBJECTS), one(HEADERS), one(BLOBS)) for _ in range(count)]
+    return one(NUMBERS), one(NUMBERS), one(NUMBERS), one(OFFSETS), copies
+
+
+def _chunk(chance: random.Random) -> Words:
+    chunk = b"".join(chance.choices(LINES, k=chance.randrange(1, 9)))
+    if chance.randrange(2):
+        chunk = cut_or_changed(chunk, chance)
+    return chunk, chance.choice((8, 16, 4096)), chance.choice((2, 8, 1 << 20)), [], chance.randrange(2) == 0
+
+
+def _check_chunk(end: int, chunk: bytes, max_line: int, max_payload: int, ops: list[Any], runs: bool) -> None:
+    """Raise where the operations, and those that Python finds in the rest, are not those of the whole in Python."""
+    whole, rest = (parser.Parser(Limits(max_line, max_payload)) for _ in range(2))
+    expected, found = whole.feed(chunk), list[Any]()
+    for op in ops:
+        found += op[1].ops() if op[0] == RUN else [op]
+    found += rest.feed(chunk[end:])
+    faults = [reader.fault and (reader.fault.kind, reader.fault.unread) for reader in (whole, rest)]
+    if expected != found or faults[0] != faults[1] or whole.buffered_bytes != rest.buffered_bytes:
+        raise FaultError(f"{ops!r} up to {end}, where the whole is {expected!r}")
+
+
+def _entries(chance: random.Random) -> list[Any]:
+    one = chance.choice
+    return [(one(NUMBERS), one(SUBJECTS), one(REPLIES)) for _ in range(chance.randrange(6))]
+
+
+def _acks(chance: random.Random) -> Words:
+    entries = _entries(chance)
+    start, end = sorted((chance.randrange(len(entries) + 1), chance.randrange(len(entries) + 1)))
+    return entries, chance.choice(BLOBS), b" 7 ", start, end
+
+
+def _ack_frames(entries: list[Any], opening: bytes, sid: bytes, start: int, end: int) -> tuple[bytes, int, int]:
+    bodies = [(reply, b"%b%d}" % (opening, seq)) for seq, _, reply in entries[start:end] if reply]
+    frames = [b"MSG %b%b%d\r\n%b\r\n" % (reply, sid, len(body), body) for reply, body in bodies]
+    return b"".join(frames), sum(len(body) for _, body in bodies), len(bodies)
+
+
+def _inboxes(chance: random.Random) -> Words:
+    entries = _entries(chance)
+    return (
+        entries,
+        chance.randrange(len(entries) + 1),
+        chance.choice((b"_INBOX.a.", b"_INBOX.a.b.", b"_", b"", b"_R_.x")),
+    )
+
+
+def _one_inbox(entries: list[Any], start: int, shared: bytes) -> int:
+    for at, (_, _, reply) in islice(enumerate(entries), start, None):
+        if reply and (not reply.startswith(shared) or reply == shared or b"." in reply[len(shared) :]):
+            return at
+    return len(entries)
+
+
+NAMES: Final = (b"a", b"a.b", b"a.b.c", b"a..b", b".", b"", b"b.", b"a.bb", b"\n.b", b"ORDERS.new", b"ab.b")
+PATTERNS: Final = (b"*", b"a.*", b"a.>", b"*.b", b"*.*.c", b">.b.*", b"a.*b.>", b"ORDERS.*", b"\n.*")
+
+
+def _names(chance: random.Random) -> Words:
+    names = chance.choices(NAMES, k=chance.randrange(8))
+    start, end = sorted((chance.randrange(len(names) + 1), chance.randrange(len(names) + 1)))
+    return names, start, end, tuple(chance.sample(PATTERNS, chance.randrange(1, 4)))
+
+
+def _matching(names: list[bytes], start: int, end: int, patterns: tuple[bytes, ...]) -> bytes:
+    return Filters(list(patterns))._numbers_of(names, start, end).tobytes()
+
+
+def _deliveries(chance: random.Random) -> Words:
+    one, first = chance.choice, chance.randrange(3)
+    count = chance.randrange(6)
+    messages = [(0,) * first + (one(SUBJECTS), one(REPLIES), one(HEADERS), one(BLOBS)) for _ in range(count)]
+    return messages, first, b" 7 ", chance.random() < 0.5, one((-1, 0, 100, 9000, 2**40))
+
+
+def _joined_frames(*words: Any) -> tuple[bytes, int, int]:
+    frames, body, done = _message_frames(*words)
+    return b"".join(frames), body, done
+
+
+def _firsts(chance: random.Random) -> Words:
+    one, count = chance.choice, chance.randrange(5)
+    messages = [(one(NUMBERS), one(NUMBERS), one(SUBJECTS), one(HEADERS), one(BLOBS)) for _ in range(count)]
+    return messages, one((b"$JS.ACK.S.C.", b"%d", b"x" * 600)), one(NUMBERS), one((*NUMBERS, -1, -3, -(2**60)))
+
+
+def _stored(chance: random.Random) -> Words:
+    salt, _, _, _, copies = _copies(chance)
+    salt %= 2**32
+    blob, _, offsets, _ = frame._copies(salt, 1, 0, 64, copies)
+    start, places = chance.choice((0, 64, 100)), list(offsets)
+    if chance.randrange(3) == 0 and salt:
+        blob = cut_or_changed(blob, chance)
+    return (
+        blob[max(0, start - 64) :],
+        max(64, start),
+        places,
+        chance.randrange(len(places) + 1),
+        salt,
+        StoredMessage,
+        [],
+    )
+
+
+def _check_stored(end: int, *words: Any) -> None:
+    specification: Callable[..., int] = frame._read_frames
+    messages: list[StoredMessage] = []
+    if (specification(*words[:-1], messages), messages) != (end, words[-1]):
+        raise FaultError(f"{words[-1]!r} up to {end}, where the specification has {messages!r}")
+
+
+# Columns.
+
+
+def _column(chance: random.Random) -> Words:
+    top = chance.choice((1, 255, 256, 65535, 65536, 2**32 - 1))
+    return (array("I", [int(chance.random() * (top + 1)) for _ in range(chance.choice((0, 1, 15, 16, 17, 40)))]),)
+
+
+def _offsets(chance: random.Random) -> array[int]:
+    step, first = (
+        chance.choice((1, 200, 4000, 4096, 4400, 70000)),
+        chance.choice((0, 64, 65535, 2**31, 2**32 - 3_000_000)),
+    )
+    steps = [int(chance.random() * step) for _ in range(chance.choice((0, 1, 14, 15, 16, 40)))]
+    return array("I", accumulate(steps, initial=first)) if chance.randrange(9) else array("I")
+
+
+def _parted(chance: random.Random) -> Words:
+    """Return columns that are split, and two positions; of what cannot be split, the split of nothing."""
+    anchors, lows = (
+        array(code, part)
+        for code, part in zip("IH", columns._split_offsets(_offsets(chance)) or (b"", b""), strict=True)
+    )
+    return (anchors, lows, *sorted((chance.randrange(len(lows) + 1), chance.randrange(len(lows) + 1))))
+
+
+def _joined(anchors: array[int], lows: array[int], start: int, stop: int) -> bytes:
+    places = columns.Offsets(anchors.tobytes(), lows.tobytes())
+    return array("I", [places[at] for at in range(start, stop)]).tobytes()
+
+
+def _tallied(chance: random.Random) -> Words:
+    count, top = chance.choice((0, 1, 20)), chance.choice((1, 9, 5000))
+    sids = array(
+        "I", [subject_table.GONE if chance.random() < 0.1 else int(chance.random() * top) for _ in range(count)]
+    )
+    base = chance.choice((0, 1, 2**53, 2**63))
+    return (sids, None, base) if chance.randrange(2) else (sids, array("Q", range(base, base + 3 * count, 3)), 0)
+
+
+def _tally(sids: array[int], seqs: array[int] | None, base: int) -> tuple[bytes, ...]:
+    found = subject_table._tally_of(sids, range(base, base + len(sids)) if seqs is None else seqs)
+    return tuple(column.tobytes() for column in found)
+
+
+# Archives.
+
+KEY: Final = bytes(range(7, 39))
+HASHER: Final = HighwayHash64(KEY)
+
+
+def _in_python(module: Any, work: Callable[[], Any]) -> Any:
+    """Return what `work` does where that module has no native one."""
+    lib, module.lib = module.lib, None
+    try:
+        return work()
+    finally:
+        module.lib = lib
+
+
+def _end_of(steps: Generator[Any, None, Any]) -> Any:
+    """Return what a generator returns at its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+def _hashed(chance: random.Random) -> Words:
+    return chance.randbytes(32), chance.randbytes(chance.choice((0, 1, 3, 16, 19, 31, 32, 33, 100)))
+
+
+@lru_cache
+def _bodies() -> list[tuple[bytes, bool]]:
+    """Return bodies of frames with the right check, and whether their content is plain; the shortest first."""
+    from tests.api.archive.s2_elements import KINDS, block_of  # hypothesis takes its time to be imported
+
+    chance, found = random.Random(0), list[tuple[bytes, bool]]()
+    for at in range(300):
+        count = chance.randrange(1, 8) if at else 3000
+        chosen = [(chance.choice(KINDS), chance.randrange(1 << 20), chance.randrange(1 << 20)) for _ in range(count)]
+        block, content = block_of(chosen)
+        check = s2.mask(s2.crc32c(content)).to_bytes(4, "little")
+        found += [(check + block, False), (check + content, True)]
+    return sorted(found, key=lambda body: len(body[0]))
+
+
+def _body(chance: random.Random) -> Words:
+    body, plain = chance.choice(_bodies()[:400] if chance.randrange(200) else _bodies())
+    return cut_or_changed(body, chance) if chance.randrange(3) == 0 else body, plain
+
+
+def _content(body: bytes, plain: bool) -> bytes | None:
+    if len(body) < 4:
+        return None
+    try:
+        content: bytes = body[4:] if plain else _end_of(s2._decompressed(body[4:]))
+    except s2.S2FrameError:
+        return None
+    return content if s2.mask(s2.crc32c(content)) == int.from_bytes(body[:4], "little") else None
+
+
+def _archived(chance: random.Random) -> list[Any]:
+    one, messages = chance.choice, []
+    for _ in range(chance.randrange(4)):
+        seq, ts_ns = one((*NUMBERS, 2**63 | 9, 2**64 - 1)), one((*NUMBERS, -1, -(2**63)))
+        messages.append(ArchivedMessage(seq, ts_ns, one((*SUBJECTS, b"")), one(HEADERS), one(BLOBS[:-2])))
+    return messages if chance.randrange(2) else [tuple(message) for message in messages]
+
+
+def _of_version_1(messages: Sequence[Any], key: bytes) -> bytes:
+    writer = archive_v1.BlockWriter("S")
+    writer._hasher = HighwayHash64(key)
+    writer.add(messages)
+    found: bytes = _end_of(writer.close())
+    return found
+
+
+def _write_v1(messages: Sequence[Any], key: bytes) -> Any:
+    return _in_python(archive_v1, lambda: _of_version_1(messages, key))
+
+
+def _write_v2(messages: Sequence[Any]) -> Any:
+    return _in_python(archive_v2, lambda: b"".join(archive_v2.WriterV2().messages(messages)))
+
+
+@lru_cache
+def _records() -> tuple[list[bytes], list[bytes]]:
+    """Return records of both versions, each with one message."""
+    chance, first, second = random.Random(0), list[bytes](), list[bytes]()
+    while len(second) < 200:
+        for message in _archived(chance):
+            first.append(_write_v1([message], KEY))
+            second.append(_write_v2([message]))
+    return first, second
+
+
+def _block_of(records: list[bytes], chance: random.Random) -> bytes:
+    data = b"".join(chance.choices(records, k=chance.randrange(4)))
+    return cut_or_changed(data, chance) if chance.randrange(2) else data
+
+
+def _v1(chance: random.Random) -> Words:
+    return _block_of(_records()[0], chance), KEY, ArchivedMessage, Gone
+
+
+def _read_v1(data: bytes, key: bytes, message_type: type, gone_type: type) -> Any:
+    try:
+        records = archive_v1._parsed(data, "1.blk")
+        archive_v1._compare(records, b"".join(map(HASHER.digest, records.hashed)), "1.blk")
+    except ArchiveError:
+        return None
+    return records.items, records.end, records.next_bytes
+
+
+def _v2(chance: random.Random) -> Words:
+    return _block_of(_records()[1], chance) + bytes(5 * chance.randrange(2)), ArchivedMessage
+
+
+def _read_v2(data: bytes, message_type: type) -> Any:
+    try:
+        return archive_v2._parsed(data)
+    except ArchiveError:
+        return None
+
+
+# Runs: the first argument is what the run is made of.
+
+Items = tuple[tuple[bytes, bytes, bytes], ...]
+ACKED: Final = (1, 7, 10**18, 10**19 - 1)
+_runs: dict[Any, Any] = {}
+"""Runs that were made, by the module and their messages: making one takes longer than most calls."""
+RUNS_KEPT: Final = 1000
+
+
+def run_of(module: Any, items: Items) -> Any:
+    """Return a run of the messages given, or None where they do not become one."""
+    key = id(module), items
+    if key not in _runs:
+        lines = [b"PUB %b %b%d\r\n%b\r\n" % (s, r and r + b" ", len(p), p) for s, r, p in items]
+        ops: list[Any] = []
+        module.read_ops(b"".join(lines), 4096, 1 << 20, ops, True)
+        if len(_runs) > RUNS_KEPT:
+            _runs.clear()
+        _runs[key] = ops[0][1] if ops and ops[0][0] == RUN else None
+    return _runs[key]
+
+
+def forget_runs() -> None:
+    """Free the runs that were made."""
+    _runs.clear()
+
+
+def _items(chance: random.Random) -> Items:
+    if chance.randrange(4) == 0:
+        return _ack_items(chance)
+    one, subjects = chance.choice, (b"a.b", b"a.b", b"a.c", b"a.b.c", b"a..b", b"a.", b"s")
+    return tuple((one(subjects), one((b"", *REPLIES[2:5])), one(BLOBS)) for _ in range(chance.randrange(4, 9)))
+
+
+def _ack_items(chance: random.Random) -> Items:
+    """Return acks of one consumer."""
+    numbers = [chance.choices(ACKED, k=4) for _ in range(chance.randrange(4, 9))]
+    subjects = [b"$JS.ACK.S.C.1.%d.%d.%d.%d" % tuple(four) for four in numbers]
+    return tuple((subject, b"", chance.choice((b"", b"+ACK"))) for subject in subjects)
+
+
+def with_items(*makers: Callable[[random.Random], Any]) -> Callable[[random.Random], Words]:
+    """Return a maker of a run's messages, and of further arguments."""
+    return lambda chance: (_items(chance), *[make(chance) for make in makers])
+
+
+def _place(chance: random.Random) -> int:
+    return chance.randrange(4)
+
+
+def _route(chance: random.Random) -> Words:
+    items = _items(chance)
+    first = items[0][0]
+    return (
+        items,
+        chance.choice((len(first.rpartition(b".")[0]) + 1, chance.randrange(len(first) + 2))),
+        chance.randrange(2) == 0,
+    )
+
+
+def _one_route(items: Items, size: int, longer: bool) -> int:
+    first = items[0][0]
+
+    def is_on_it(subject: bytes) -> bool:
+        if len(subject) <= size or subject[:size] != first[:size]:
+            return False
+        return b"." not in subject[size:] or (longer and b".." not in subject and not subject.endswith(b"."))
+
+    return next((at for at, (subject, _, _) in enumerate(items) if not is_on_it(subject)), len(items))
+
+
+def _one_reply(items: Items, start: int) -> int:
+    return next((at for at in range(start, len(items)) if items[at][1] != items[start][1]), len(items))
+
+
+def _part(chance: random.Random) -> Words:
+    items = _items(chance)
+    return (items, *sorted((chance.randrange(len(items) + 1), chance.randrange(len(items) + 1))))
+
+
+def _check_part(answer: Any, items: Items, start: int, end: int) -> None:
+    same_as(_ops_of)(answer.ops(), items[start:end])
+
+
+def _ops_of(items: Items) -> list[Any]:
+    return [(0, s, r, b"", p) for s, r, p in items]
+
+
+def _stored_of(items: Items, first: int) -> list[Any]:
+    return [(seq, s, r) for seq, (s, r, _) in enumerate(items, first)]
+
+
+def _one_subject(items: Items) -> int:
+    return next((at for at, item in enumerate(items) if item[0] != items[0][0]), len(items))
+
+
+def _run_acks(items: Items, first: int, opening: bytes, sid: bytes, start: int, end: int) -> tuple[bytes, int, int]:
+    return _ack_frames(_stored_of(items, first), opening, sid, start, end)
+
+
+def _run_frames(items: Items, salt: int, synced: int, first: int, ts_ns: int, offset: int) -> Any:
+    copies = [(seq, ts_ns, s, b"", p) for seq, (s, _, p) in enumerate(items, first)]
+    return frame._copies(salt, synced, 0, offset, copies)
+
+
+def _number(chance: random.Random) -> int:
+    return chance.choice(NUMBERS[:-1])
+
+
+def _offset(chance: random.Random) -> int:
+    return chance.choice(OFFSETS)
+
+
+def _bounds(chance: random.Random) -> Words:
+    items, start, end = _part(chance)
+    return items, _number(chance), b'{"stream":"S", "seq":', b" 7 ", start, end
+
+
+RUNS: Final = "PublishRun."
+"""Before the names of its methods in `CASES`."""
+CASES: Final = {
+    "frame": Case(_frame, same_as(frame._message)),
+    "frame_run": Case(_run, same_as(frame._run)),
+    "frame_copies": Case(_copies, same_as(frame._copies)),
+    "read_frames": Case(_stored, _check_stored),
+    "first_deliveries": Case(_firsts, same_as(_first_deliveries)),
+    "read_ops": Case(_chunk, _check_chunk),
+    "ack_frames": Case(_acks, same_as(_ack_frames)),
+    "message_frames": Case(_deliveries, same_as(_joined_frames)),
+    "one_inbox": Case(_inboxes, same_as(_one_inbox)),
+    "matching": Case(_names, same_as(_matching)),
+    "narrow": Case(_column, same_as(columns._narrow)),
+    "split_offsets": Case(lambda chance: (_offsets(chance),), same_as(columns._split_offsets)),
+    "join_offsets": Case(_parted, same_as(_joined)),
+    "tally": Case(_tallied, same_as(_tally)),
+    "highway": Case(_hashed, same_as(lambda key, data: HighwayHash64(key).digest(data))),
+    "frame_content": Case(_body, same_as(_content)),
+    "write_v1": Case(lambda chance: (_archived(chance), KEY), same_as(_write_v1)),
+    "read_v1": Case(_v1, same_as(_read_v1)),
+    "write_v2": Case(lambda chance: (_archived(chance),), same_as(_write_v2)),
+    "read_v2": Case(_v2, same_as(_read_v2)),
+    RUNS + "ops": Case(with_items(), same_as(_ops_of)),
+    RUNS + "subjects": Case(with_items(), same_as(lambda items: [s for s, _, _ in items])),
+    RUNS + "payloads": Case(with_items(), same_as(lambda items: [p for _, _, p in items])),
+    RUNS + "entries": Case(with_items(_number), same_as(_stored_of)),
+    RUNS + "part": Case(_part, _check_part),
+    RUNS + "one_subject": Case(with_items(), same_as(_one_subject)),
+    RUNS + "reply": Case(with_items(_place), same_as(lambda items, at: items[at][1])),
+    RUNS + "one_reply": Case(with_items(_place), same_as(_one_reply)),
+    RUNS + "one_route": Case(_route, same_as(_one_route)),
+    RUNS + "acked": Case(
+        lambda chance: (_ack_items(chance),), same_as(lambda items: [int(s.split(b".")[5]) for s, _, _ in items])
+    ),
+    RUNS + "__getitem__": Case(with_items(_place), same_as(lambda items, at: _ops_of(items)[at])),
+    RUNS + "__len__": Case(with_items(), same_as(len)),
+    RUNS + "bytes": Case(with_items(), same_as(lambda items: sum(len(p) for _, _, p in items))),
+    RUNS + "longest": Case(with_items(), same_as(lambda items: max(len(p) for _, _, p in items))),
+    RUNS + "has_replies": Case(with_items(), same_as(lambda items: any(r for _, r, _ in items))),
+    RUNS + "subject": Case(with_items(), same_as(lambda items: items[0][0])),
+    RUNS + "acks": Case(_bounds, same_as(_run_acks)),
+    RUNS + "one_inbox": Case(
+        with_items(_place, lambda chance: chance.choice((b"_INBOX.a.", b"_", b""))),
+        same_as(lambda items, start, shared: _one_inbox(_stored_of(items, 0), start, shared)),
+    ),
+    RUNS + "messages": Case(
+        with_items(lambda chance: b" 7 ", lambda chance: chance.choice((-1, 0, 100, 9000, 2**40))),
+        same_as(lambda items, sid, room: _joined_frames([(s, r, b"", p) for s, r, p in items], 0, sid, True, room)),
+    ),
+    RUNS + "frames": Case(with_items(_number, _number, _number, _number, _offset), same_as(_run_frames)),
+}
+
+
+def functions_of(module: Any) -> dict[str, Callable[..., Any]]:
+    """Return each function of the module, and each method and attribute of its runs."""
+    plain = {name: value for name, value in vars(module).items() if isinstance(value, BuiltinFunctionType)}
+    run = module.PublishRun
+    own = [name for name in dir(run) if not name.startswith("_")] + ["__getitem__", "__len__"]
+    return plain | {RUNS + name: _method(module, name) for name in own}
+
+
+def _method(module: Any, name: str) -> Callable[..., Any]:
+    def call(items: Items, *words: Any) -> Any:
+        value = getattr(run_of(module, items), name)
+        return value(*words) if callable(value) else value
+
+    return call
