@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         counter,
         errors,
         events,
+        jwt,
         kv,
         latency,
         object,
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from natsctl.cli.desired import apply, convert, export, plan, sources
     from natsctl.cli.messaging import publish, request_reply, subscribe
 else:
-    account, audit, backup, bench, cheat, completion, consumer, context, counter, errors, events, kv = lazy_modules(
-        "natsctl.cli", "account audit backup bench cheat completion consumer context counter errors events kv"
+    account, audit, backup, bench, cheat, completion, consumer, context, counter, errors, events = lazy_modules(
+        "natsctl.cli", "account audit backup bench cheat completion consumer context counter errors events"
     )
+    jwt, kv = lazy_modules("natsctl.cli", "jwt kv")
     latency, object, pipeline, schema, server, service, spark, sql, stream, top, tour = lazy_modules(
         "natsctl.cli", "latency object pipeline schema server service spark sql stream top tour"
     )
@@ -170,6 +172,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb("completion", completion.VERBS),
         Verb("context", context.VERBS),
         Verb("server", server.VERBS),
+        Verb("jwt", jwt.VERBS),
         Verb("audit", audit.VERBS),
         Verb("bench", bench.VERBS),
         Verb("counter", counter.VERBS),

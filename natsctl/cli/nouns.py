@@ -50,6 +50,7 @@ NOUNS = (
     Noun("completion", (), "Install or print shell completion for bash, zsh and fish"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name"),
     Noun("server", ("srv", "sys", "system"), "Run natsctl's own server, inspect and manage others"),
+    Noun("jwt", (), "Show the claims of JWTs"),
     Noun("audit", (), "Find a deployment's faults"),
     Noun("bench", (), "Benchmark a server: publishing, subscribing, streams, buckets, services"),
     Noun("counter", ("ctr",), "Read and change counters that are kept in streams"),
@@ -66,7 +67,7 @@ HEADINGS = (
     ("Desired state", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
     ("Streams on Spark", ("sql", "pipeline", "spark")),
     ("Backups", ("backup", "restore")),
-    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "audit", "bench")),
+    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "jwt", "audit", "bench")),
     ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),
 )
 """Headings of root help, and the nouns below each; nouns without a heading come last."""

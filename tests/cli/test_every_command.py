@@ -74,6 +74,7 @@ INSTEAD = {
     "server passwd": "--generate",
     "audit analyze": "file.txt",
     "audit query": "file.txt",
+    "jwt decode": "file.txt",
     "bench pub": "s.a --msgs 5",
     "bench sub": "s.a --msgs 5",
     **{f"bench js pub {way}": "s.a --stream S --msgs 5" for way in ("sync", "async", "atomic", "fast")},

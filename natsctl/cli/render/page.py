@@ -7,6 +7,7 @@ a terminal of any width (values wrapped and indented).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from natsctl.cli.render.text import folded
 
@@ -21,10 +22,15 @@ _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 @dataclass(slots=True)
 class Section:
-    """A title ("" for the rows under the heading) and its rows."""
+    """A title ("" for the rows under the heading), lines of text below it, and its rows."""
 
     title: str
     rows: list[tuple[str, str]] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def line(self, text: str) -> None:
+        """Add a line of text without a label; all lines come before the rows."""
+        self.lines.append(text)
 
     def row(self, label: str, value: str) -> None:
         """Add a row."""
@@ -56,7 +62,7 @@ class Page:
 
     def text(self, width: int | None = None, colour: bool = False) -> str:
         """Return the page, ending in a line end; `width` in columns wraps long values, None never does."""
-        shown = [section for section in self.sections if section.rows]
+        shown = [section for section in self.sections if section.rows or section.lines]
         labels = [len(label) for section in shown for label, _ in section.rows]
         column = INDENT + max((length for length in labels if length <= LONGEST_LABEL), default=LONGEST_LABEL)
         heading = "\n".join(folded(self.heading, width)) if width else self.heading
@@ -64,25 +70,27 @@ class Page:
         for section in shown:
             if section.title:
                 lines += [f"{_BOLD}{section.title}:{_OFF}" if colour else f"{section.title}:", ""]
+            for text in section.lines:
+                lines += [f"{' ' * INDENT}{part}" for part in (folded(text, width - INDENT) if width else [text])]
             for label, value in section.rows:
                 lines += _row(label, value, column, width)
             lines.append("")
         return "\n".join(lines)
 
-    def fields(self) -> dict[str, str | dict[str, str]]:
+    def fields(self) -> dict[str, Any]:
         """Return labels and values: those under the heading beside `Header`, those of each section below its title.
 
-        A row without a label continues the one above it and is left out, as in the `nats` tool.
+        A row without a label continues the one above it and is left out, as in the `nats` tool. Lines are a `header`.
         """
-        found: dict[str, str | dict[str, str]] = {"Header": self.heading} if self.heading else {}
+        found: dict[str, Any] = {"Header": self.heading} if self.heading else {}
         for section in self.sections:
-            rows = {label: value for label, value in section.rows if label}
+            rows: dict[str, Any] = {label: value for label, value in section.rows if label}
+            if section.lines:
+                rows["header"] = list(section.lines)
             if not section.title:
                 found |= rows
             elif rows:
-                below = found.setdefault(section.title, {})
-                assert isinstance(below, dict)
-                below |= rows
+                found.setdefault(section.title, {}).update(rows)
         return found
 
 

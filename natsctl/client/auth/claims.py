@@ -110,7 +110,7 @@ def sign(claims: Document, signer: KeyPair) -> tuple[str, Document]:
 def read_claims(token: str, kind: str, origin: str) -> Document:
     """Return the claims of a JWT of that kind after checking its signature; raises InvalidJwtError with `origin`."""
     try:
-        return verified_claims(token.strip(), kind, _TYPES[kind])
+        return verified_claims(token.strip(), kind, TYPES[kind])
     except JwtError as failure:
         raise InvalidJwtError(f"{origin}: {failure}") from None
 
@@ -165,6 +165,6 @@ def _base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
-_TYPES: Final[dict[str, type[Any]]] = {
+TYPES: Final[dict[str, type[Any]]] = {
     "operator": OperatorClaims, "account": AccountClaims, "user": UserClaims, "activation": ActivationClaims,
 }  # fmt: skip

@@ -5,7 +5,7 @@
     stores/OPERATOR/accounts/ACCOUNT/ACCOUNT.jwt
     stores/OPERATOR/accounts/ACCOUNT/users/USER.jwt
     keys/keys/KIND/XX/PUBLIC.nk                                     a seed; XX are the key's second and third letters
-    keys/creds/OPERATOR/ACCOUNT/USER.creds                          written by nsc only
+    keys/creds/OPERATOR/ACCOUNT/USER.creds                          made by nsc only, kept up to date here
 
 Folders have mode 0700 and files 0600. A save writes keys first, then JWTs from the operator down, then removes what is
 to go: after a crash no JWT lacks its key. A JWT that another tool has changed since it was read is not overwritten.
@@ -58,17 +58,18 @@ class Change(NamedTuple):
 class NscStore:
     """The operators of one user."""
 
-    def __init__(self, stores: Path, keys: Path) -> None:
+    def __init__(self, stores: Path, keys: Path, config: Path) -> None:
         self.stores = stores
         self.keys = keys
+        self._config = config
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> NscStore:
         """Return the store that the `nats` tool uses: below XDG_DATA_HOME, else ~/.local/share."""
-        configured = environment.get("XDG_DATA_HOME")
         home = Path(environment.get("HOME") or "~").expanduser()
-        root = (Path(configured) if configured else home / ".local" / "share") / "nats" / "nsc"
-        return cls(root / "stores", root / "keys")
+        root = Path(environment.get("XDG_DATA_HOME") or home / ".local" / "share") / "nats" / "nsc"
+        config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config") / "nats" / "cli" / "config.json"
+        return cls(root / "stores", root / "keys", config)
 
     # -- reading
 
@@ -95,6 +96,25 @@ class NscStore:
             if found is not None:
                 return found
         raise EntityNotFoundError("operator", name, names)
+
+    def selected(self) -> str:
+        """Return the name of the operator that the user has selected, "" without one that exists."""
+        name = self._configured().get("select_operator")
+        return name if isinstance(name, str) and name in self.names() else ""
+
+    def selecting(self, name: str) -> Change:
+        """Return the change that selects an operator in the configuration of the `nats` tool, the rest of it kept."""
+        text = json.dumps({**self._configured(), "select_operator": name}, separators=(",", ":"), ensure_ascii=False)
+        return Change(self._config, text)
+
+    def _configured(self) -> dict[str, object]:
+        try:
+            found = json.loads(self._config.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as failure:
+            raise StorageError(f"{self._config}: {failure}") from failure
+        return found if isinstance(found, dict) else {}
 
     def _load(self, name: str) -> Operator:
         folder = self.stores / name
@@ -193,6 +213,8 @@ class NscStore:
             if entity.is_modified:
                 self._check_unchanged(entity)
                 found.append(Change(self.jwt_path(entity), entity.token))
+                if isinstance(entity, User) and entity.key.is_private and self.credentials_path(entity).exists():
+                    found.append(Change(self.credentials_path(entity), entity.credentials()))
         return found + list(self._removals(operator))
 
     def _is_new(self, key: KeyPair) -> bool:
@@ -224,7 +246,7 @@ class NscStore:
         """Write what has changed and return it; raises EntityExistsError, StoreChangedError, StorageError."""
         done = self.changes(operator)
         for change in done:
-            self._apply(change)
+            self.apply(change)
         if not operator.stored_token:
             _make_folder(self.stores / operator.name / _ACCOUNTS)
         for entity in _entities(operator):
@@ -235,7 +257,8 @@ class NscStore:
             pending.clear()
         return done
 
-    def _apply(self, change: Change) -> None:
+    def apply(self, change: Change) -> None:
+        """Write or remove one file; raises StorageError."""
         try:
             if change.text is not None:
                 _make_folder(change.path.parent)

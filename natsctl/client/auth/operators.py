@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, Final
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, closest
-from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserClaims
+from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserClaims, UserLimits
 from natsctl.api.jwt_token import Kind
 from natsctl.client.auth import claims as jwt
 from natsctl.client.auth.claims import Document
@@ -342,11 +342,10 @@ class User(Entity):
         return self.account.scopes.get(self.issuer)
 
     @property
-    def limits(self) -> Document:
+    def effective_limits(self) -> UserLimits:
         """The permissions and limits that servers apply: of the scope, else of the user."""
-        scope = self.scope
-        template: Document = self.nats if scope is None else scope.get("template", {})
-        return template
+        signer = self.account.typed.signers().get(self.issuer)
+        return self.typed.nats if signer is None else signer.template
 
     def sign(self) -> None:
         """Check the claims and issue the JWT anew with the same key of the account; raises UsageError."""

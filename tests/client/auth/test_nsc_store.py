@@ -46,7 +46,7 @@ def test_a_store_of_nats_is_read_with_its_keys_and_written_back_unchanged(store_
     orders = operator.account("ORDERS")
     assert orders.typed.nats.limits.conn == -1 and not orders.is_system
     watcher = orders.user("watcher")
-    assert watcher.scope and watcher.limits["sub"] == {"allow": ["orders.>"]} and orders.user("app").scope is None
+    assert watcher.scope and watcher.effective_limits.sub.allow == ["orders.>"] and orders.user("app").scope is None
     assert watcher.issuer == orders.signing_key("reader")
     assert store_of_nats.operator(operator.subject).name == "RECORDED"
     assert store_of_nats.changes(operator) == [] and store_of_nats.save(operator) == []
