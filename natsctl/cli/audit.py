@@ -8,14 +8,14 @@ import time
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import msgspec
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_duration, parse_duration, plural
 from natsctl.cli import output
-from natsctl.cli.flags import Json, Raw, session_of
+from natsctl.cli.flags import Json, Raw, flagged, session_of
 from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe, stamp
 from natsctl.cli.verbs import Verb
@@ -23,6 +23,7 @@ from natsctl.cli.verbs import Verb
 if TYPE_CHECKING:
     from natsctl.client.audit.analysis import Analysis, CheckResult, Threshold
     from natsctl.client.audit.bundle import Artifact, Bundle
+    from natsctl.client.audit.gather import Selection
 
 BundleFile = Annotated[Path, Argument(metavar="ARCHIVE", help="a bundle that `audit gather` wrote")]
 
@@ -50,30 +51,60 @@ AnyDocument = dict[str, Any]
 """A document as a server sent it, printed with --show."""
 
 
+class Parts(NamedTuple):
+    """Parts of a deployment that a bundle has: a bundle of flags for commands."""
+
+    cluster: Annotated[str, Option("--cluster", metavar="CLUSTER", help="only servers of this cluster")] = ""
+    server_endpoints: Annotated[
+        bool, Option("--server-endpoints/--no-server-endpoints", help="what every server monitors")
+    ] = True
+    server_profiles: Annotated[
+        bool, Option("--server-profiles/--no-server-profiles", help="profiles of every server")
+    ] = True
+    cpu_profile_duration: Annotated[
+        str, Option("--cpu-profile-duration", metavar="DURATION", help="length of CPU profiles, at most 15s")
+    ] = "5s"
+    account_endpoints: Annotated[
+        bool, Option("--account-endpoints/--no-account-endpoints", help="what servers monitor of every account")
+    ] = True
+    streams: Annotated[bool, Option("--streams/--no-streams", help="the state of every stream")] = True
+    consumers: Annotated[bool, Option("--consumers/--no-consumers", help="the state of every consumer")] = True
+    details: Annotated[
+        bool, Option("--details/--no-details", help="also subscriptions, accounts and configurations")
+    ] = True
+
+    @property
+    def selection(self) -> Selection:
+        """Return the parts. Raises UsageError for a length of CPU profiles that servers refuse."""
+        from natsctl.client.audit.gather import MAX_CPU_PROFILE_NS, Selection
+
+        try:
+            duration_ns = parse_duration(self.cpu_profile_duration)
+        except ValueError as failure:
+            raise UsageError(f"--cpu-profile-duration: {failure}") from None
+        if self.server_profiles and not 0 < duration_ns <= MAX_CPU_PROFILE_NS:
+            limit = format_duration(MAX_CPU_PROFILE_NS)
+            raise UsageError(f"--cpu-profile-duration: expected more than 0s and at most {limit}")
+        return Selection(
+            cluster=self.cluster,
+            server_endpoints=self.server_endpoints,
+            server_profiles=self.server_profiles,
+            cpu_profile_ns=duration_ns,
+            account_endpoints=self.account_endpoints,
+            streams=self.streams,
+            consumers=self.consumers,
+            details=self.details,
+        )
+
+
+@flagged()
 def gather(
     ctx: Context,
+    parts: Parts,
     target: Annotated[
         Path | None,
         Option("--output", "-o", metavar="FILE", help="the bundle [audit-archive-<time>.zip in the temporary folder]"),
     ] = None,
-    cluster: Annotated[str, Option("--cluster", metavar="CLUSTER", help="only servers of this cluster")] = "",
-    server_endpoints: Annotated[
-        bool, Option("--server-endpoints/--no-server-endpoints", help="what every server monitors")
-    ] = True,
-    server_profiles: Annotated[
-        bool, Option("--server-profiles/--no-server-profiles", help="profiles of every server")
-    ] = True,
-    cpu_profile_duration: Annotated[
-        str, Option("--cpu-profile-duration", metavar="DURATION", help="length of CPU profiles, at most 15s")
-    ] = "5s",
-    account_endpoints: Annotated[
-        bool, Option("--account-endpoints/--no-account-endpoints", help="what servers monitor of every account")
-    ] = True,
-    streams: Annotated[bool, Option("--streams/--no-streams", help="the state of every stream")] = True,
-    consumers: Annotated[bool, Option("--consumers/--no-consumers", help="the state of every consumer")] = True,
-    details: Annotated[
-        bool, Option("--details/--no-details", help="also subscriptions, accounts and configurations")
-    ] = True,
     progress: Annotated[bool, Option("--progress/--no-progress", help="show each step")] = True,
     force: Annotated[bool, Option("--force", "-f", help="replace a file that is no bundle")] = False,
     json: Json = False,
@@ -83,35 +114,22 @@ def gather(
     Needs a user of the system account, and changes nothing on the servers. An existing bundle is replaced.
     """
     from natsctl import __version__
-    from natsctl.client.audit.gather import MAX_CPU_PROFILE_NS, Selection, gather_bundle
+    from natsctl.client.audit.gather import gather_bundle
     from natsctl.client.message import DryRunError
 
-    duration_ns = _duration(cpu_profile_duration)
-    if server_profiles and not 0 < duration_ns <= MAX_CPU_PROFILE_NS:
-        limit = format_duration(MAX_CPU_PROFILE_NS)
-        raise UsageError(f"--cpu-profile-duration: expected more than 0s and at most {limit}")
+    chosen = parts.selection
     path = target or Path(tempfile.gettempdir()) / f"audit-archive-{int(time.time())}.zip"
     _check_target(path, force)
     session = session_of(ctx)
     if session.dry_run:
         raise DryRunError(effect={"file": str(path)})
-    chosen = Selection(
-        cluster=cluster,
-        server_endpoints=server_endpoints,
-        server_profiles=server_profiles,
-        cpu_profile_ns=duration_ns,
-        account_endpoints=account_endpoints,
-        streams=streams,
-        consumers=consumers,
-        details=details,
-    )
     say = _note if progress and not json else _silent
     found = session.run(lambda manager: gather_bundle(manager, path, chosen, f"natsctl {__version__}", say))
     if json:
         output.emit_json({"file": str(path), **_plain(found)})
         return
     if found.faults and not progress:
-        output.note(f"warning: {plural(len(found.faults), 'gap')}; its log names them: audit query {path} --raw")
+        output.note(f"warning: {plural(len(found.faults), 'gap')}; its log names them: natsctl audit query ARCHIVE")
     output.note(f"{plural(found.documents, 'document')} of {plural(found.servers, 'server')} in {safe(str(path))}")
 
 
@@ -126,13 +144,6 @@ def _silent(text: str) -> None:
 def _plain(found: Any) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(found)
     return fields
-
-
-def _duration(text: str) -> int:
-    try:
-        return parse_duration(text)
-    except ValueError as failure:
-        raise UsageError(f"--cpu-profile-duration: {failure}") from None
 
 
 def _check_target(path: Path, force: bool) -> None:

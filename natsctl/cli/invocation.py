@@ -99,6 +99,10 @@ def _run(command: Command, words: Words, path: str, session: Session) -> int:
 
         show_preview(preview, session.effect, as_json=session.json)
         return 0
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as failure:
+        if not session.archive:
+            raise
+        raise UsageError(f"{session.archive}: a document of the bundle is damaged: {failure!r}") from failure
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 

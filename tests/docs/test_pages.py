@@ -113,7 +113,18 @@ def test_backups_are_made_and_restored_as_the_page_says(
     here: JetStreamServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _make_orders({}, capsys)
-    assert len(run_page(DOCS / "how-to" / "back-up-and-restore.md", capsys)) == 11
+    assert len(run_page(DOCS / "how-to" / "back-up-and-restore.md", capsys)) == 13
+
+
+def test_a_deployment_is_audited_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    accounts = "SYS { users: [{ user: s, password: p }] }, ORDERS { jetstream: on, users: [{ user: o, password: p }] }"
+    text = f"accounts {{ {accounts} }}, system_account: SYS, jetstream {{ store_dir: '{folder / 'store'}' }}"
+    with ServerThread(config.apply(load_text(text, {}), ServerOptions(host="127.0.0.1", port=-1, sync="never"))) as one:
+        login = one.url.replace("nats://", "nats://o:p@")
+        run_line(f"natsctl -s {login} stream add ORDERS --subjects ORDERS.* --defaults", capsys, {})
+        system = one.url.replace("nats://", "nats://s:p@")
+        run_line(f"natsctl context add system -s {system}", capsys, {})
+        assert len(run_page(DOCS / "how-to" / "audit-a-deployment.md", capsys)) == 13
 
 
 def test_streams_move_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -237,8 +237,10 @@ def analyze(
         if one.check.code not in skipped:
             try:
                 outcome = one.run(inspection)
-            except CheckSkippedError as failure:
+            except (CheckSkippedError, UsageError) as failure:
                 inspection.found.error = failure.text
+            except (AttributeError, KeyError, TypeError, ValueError) as failure:
+                inspection.found.error = f"a document of the bundle is damaged: {failure!r}"
         results.append(CheckResult(one.check, int(outcome), outcome.name, inspection.found))
     outcomes = {outcome.name: 0 for outcome in Outcome}
     for result in results:

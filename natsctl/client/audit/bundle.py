@@ -18,6 +18,7 @@ from typing import IO, Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
+import orjson
 
 from natsctl.api.errors import UsageError
 from natsctl.client.atomic_file import atomic_write
@@ -121,7 +122,7 @@ class Bundle:
         if _MANIFEST not in names:
             raise UsageError(f"{self.path} is no bundle of an audit: it has no {_MANIFEST}")
         try:
-            said = json.loads(self._read(_MANIFEST))
+            said = orjson.loads(self._read(_MANIFEST))
             tags = {name: {str(tag["Name"]): str(tag["Value"]) for tag in listed} for name, listed in said.items()}
         except (ValueError, TypeError, KeyError, AttributeError) as failure:
             raise UsageError(f"{self.path}: its manifest is damaged: {failure!r}") from failure
@@ -150,7 +151,7 @@ class Bundle:
     def load(self, artifact: Artifact) -> dict[str, Any]:
         """Return an artifact that is a JSON object. Raises UsageError for another."""
         try:
-            document = json.loads(self.raw(artifact))
+            document = orjson.loads(self.raw(artifact))
         except ValueError as failure:
             raise UsageError(f"{self.path}: {artifact.path}: {failure}") from failure
         if not isinstance(document, dict):
@@ -201,7 +202,11 @@ class BundleWriter:
 
     def add(self, document: Any, **tags: str) -> None:
         """Add a JSON document, as one more page where the tags have one already."""
-        self.add_raw(json.dumps(document, indent=2, ensure_ascii=False).encode(), "json", **tags)
+        try:
+            content = orjson.dumps(document, option=orjson.OPT_INDENT_2)
+        except TypeError:  # half of a pair of surrogates, or a number beyond 64 bits
+            content = json.dumps(document, indent=2).encode()
+        self.add_raw(content, "json", **tags)
 
     def add_raw(self, content: bytes, extension: str, **tags: str) -> None:
         """Add the bytes of an artifact."""
@@ -222,7 +227,7 @@ class BundleWriter:
 
     def finish(self) -> None:
         """Write the manifest."""
-        self._write(_MANIFEST, json.dumps(self._manifest, indent=2).encode())
+        self._write(_MANIFEST, orjson.dumps(self._manifest, option=orjson.OPT_INDENT_2))
 
     def close(self) -> None:
         """End the file."""

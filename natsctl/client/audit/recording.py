@@ -8,10 +8,11 @@ here; those that ask for more than was gathered change nothing, and those that a
 from __future__ import annotations
 
 import base64
-import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, NamedTuple
+
+import orjson
 
 from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.subjects import matches
@@ -126,10 +127,13 @@ class RecordedConnection:
         self.bundle.close()
 
     def _message(self, document: Document) -> Message:
-        return Message("", json.dumps(document).encode())
+        return Message("", orjson.dumps(document))
 
     def _answer(self, server: _Server, what: str, body: Document) -> Document:
-        found = _ANSWERS[what](self, server, body) if what in _ANSWERS else None
+        try:
+            found = _ANSWERS[what](self, server, body) if what in _ANSWERS else None
+        except (AttributeError, KeyError, TypeError, ValueError) as failure:
+            raise UsageError(f"{self.bundle.path}: {what} of server {server.name} is damaged: {failure!r}") from failure
         if found is None:
             raise NotRecordedError(f"{self.bundle.path} has no {what} of server {server.name}")
         return found
@@ -208,7 +212,7 @@ def _parsed(subject: str) -> tuple[str, str]:
 
 
 def _body(text: bytes) -> Document:
-    found = json.loads(text) if text else {}
+    found = orjson.loads(text) if text else {}
     return found if isinstance(found, dict) else {}
 
 

@@ -232,3 +232,26 @@ def test_pages_of_a_bundle_are_put_together(command: Callable[[str], Run], tmp_p
     refused = offline(*asked, "--filter-account", "A", "--filter-subject", "x")
     assert refused.code == 0
     assert offline("server", "request", "routes", "--archive", str(path)).code == 3
+
+
+def test_a_damaged_document_is_reported(bundle: str, command: Callable[[str], Run], tmp_path: Path) -> None:
+    offline, path = command("nats://127.0.0.1:9"), str(tmp_path / "damaged.zip")
+    with zipfile.ZipFile(bundle) as whole, zipfile.ZipFile(path, "w") as damaged:
+        for name in whole.namelist():
+            content = whole.read(name)
+            if "jetstream_info" in name:
+                document = json.loads(content)
+                document["data"].update(account_details=[{"stream_detail": [None]}], config=1)
+                content = json.dumps(document).encode()
+            elif "/gateways/" in name:
+                content = b"[" + content
+            damaged.writestr(name, content)
+    for line in ("report jetstream --leaders", "stream-check", "request gateways", "report downgrade 1"):
+        done = offline("server", *line.split(), "--archive", path)
+        assert done.code == 2, (line, done.err)
+        assert path in done.err
+    report = offline("audit", "analyze", path, "-j")
+    assert report.code == 0
+    errors = {one["check"]["code"]: one["examples"].get("error", "") for one in report.json["checks"]}
+    assert "gateways" in errors["CLUSTER_002"]
+    assert "is damaged" in errors["SERVER_005"]

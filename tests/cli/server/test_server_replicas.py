@@ -77,6 +77,18 @@ def test_copies_of_a_stream_are_compared_with_the_leader(offline: Run) -> None:
     assert (short.json, short.err) == ([], "")
 
 
+def test_servers_that_do_not_answer_are_named_and_the_others_compared(offline: Run) -> None:
+    group = {**GROUP, "replicas": [{"name": "n2", "current": True}, {"name": "n3", "offline": True}]}
+    refusing = {"server": {"name": "n4", "id": "N4"}, "error": {"code": 503, "description": "no JetStream"}}
+    fed = _fed(_answer("n1", _state(10, 100, 10), cluster=group), _answer("n2", _state(10, 100, 10)), refusing)
+    done = offline("server", "stream-check", "--stdin", "--expected", "4", stdin=fed)
+    assert done.code == 0
+    assert done.out.count("IN SYNC") == 2
+    assert "Warning: n4: no JetStream" in done.err
+    assert "Warning: expected 4 responses got 2" in done.err
+    assert "Warning: no answer of n3, which others name as leader or peer" in done.err
+
+
 @pytest.mark.parametrize(
     ("second", "status"),
     [
