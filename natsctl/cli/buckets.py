@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -372,11 +373,14 @@ def _send(
     if not found:
         show_bucket(kind, live, json, "No difference in configuration")
         return
-    if session.interactive or not json:
+    watched = sys.stderr.isatty()  # else the page alone, as from the nats tool
+    if session.interactive or (watched and not json):
         show_differences(found, f"Bucket {bucket}")
     losses = stream_losses(live.raw["config"], wanted, live.raw["state"], time.time_ns())
     if not confirmed_edit(session, f"edit Bucket {bucket}", force, losses):
         return
     answer = send()
-    show_bucket(kind, answer, json, f"Bucket {bucket} was updated")
+    if answer.value.cluster is None:  # a standalone server names itself in the information only
+        answer.value.cluster = live.value.cluster
+    show_bucket(kind, answer, json, f"Bucket {bucket} was updated" if watched else "")
     warn_unless_taken(part_of(wanted, (one.path for one in found)), answer, json, emptied=True)

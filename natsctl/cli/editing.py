@@ -23,7 +23,7 @@ from natsctl.api.versions import SERVER_METADATA
 from natsctl.cli import output
 from natsctl.cli.flags import ConfigFile
 from natsctl.cli.parameters import ExitError, Option
-from natsctl.cli.render.change import DURATIONS, SIZES, Change, render_change
+from natsctl.cli.render.change import DURATIONS, SIZES, Change, render_change, render_labelled
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 
@@ -123,9 +123,10 @@ def _remove(config: Config, path: str) -> None:
         config[head] = below
 
 
-def show_differences(found: Sequence[Change], what: str) -> None:
-    """Show the changes of an edit on stderr."""
-    output.note("\n".join([f"Differences in {safe(what)}:", *(f"  {render_change(one)}" for one in found)]))
+def show_differences(found: Sequence[Change], what: str, *, labelled: bool = False) -> None:
+    """Show the changes of an edit on stderr, `labelled` as on the pages of streams and consumers."""
+    render = render_labelled if labelled else render_change
+    output.note("\n".join([f"Differences in {safe(what)}:", *(f"  {render(one)}" for one in found)]))
 
 
 def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], object], *, json: bool) -> None:

@@ -55,7 +55,7 @@ def test_editing_changes_what_was_asked_and_nothing_else(orders: Run) -> None:
     before = orders("con", "info", "ORDERS", "NEW", "-j").json["config"]
     done = orders("con", "edit", "ORDERS", "NEW", "--wait", "10s")
     assert done.code == 0
-    assert "ack_wait: 30.00s → 10.00s" in done.err
+    assert "  Ack Wait (ack_wait): 30.00s → 10.00s\n" in done.err
     assert orders("con", "info", "ORDERS", "NEW", "-j").json["config"] == {**before, "ack_wait": 10 * 10**9}
     assert orders("con", "edit", "ORDERS", "NEW", "--max-deliver", "6", "--dry-run").code == 10
     assert orders("con", "edit", "ORDERS", "NEU", "--max-deliver", "6").code == 3

@@ -203,7 +203,7 @@ def test_stored_messages_tell_their_place_and_raw_ones_nothing(stored: Run) -> N
     stored("con", "add", "S", "P", "--target", "out", "--deliver", "all")
     stored("pub", "s.a", "x", "-q", "-J")
     done = stored("sub", "out", "--count", "1")
-    assert '[#1] Received on "s.a" (stream S seq 1, pending 0, stored 2' in done.out
+    assert "[#1] Received JetStream message: stream: S seq: 1 / pending: 0 / subject: s.a / time: 2" in done.out
     stored("con", "add", "S", "Q", "--target", "out2", "--deliver", "all")
     assert stored("sub", "out2", "--count", "1", "--raw").out == "x\n"
     stored("con", "add", "S", "R", "--target", "out3", "--deliver", "all")

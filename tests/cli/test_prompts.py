@@ -193,7 +193,7 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
     info = natsctl("str", "info", "ORDERS", "-j").json
     assert (info["state"]["messages"], info["config"]["max_age"]) == (1, 0)
     one = person("str", "edit", "ORDERS", "--max-age", "1d")
-    one.sees("max_age: unlimited → 1d0h0m0s")
+    one.sees("Maximum Age (max_age): unlimited → 1d0h0m0s")
     one.answers("Really edit Stream ORDERS", "y\r")
     assert one.end()[0] == 0
     one = person("str", "rm")

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import io
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
-from natsctl.api.consumer import ConsumerInfo
-from natsctl.api.stream import StreamInfo
+from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
+from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
 from natsctl.cli.output import show_page
-from natsctl.cli.render.change import changes, render_change
+from natsctl.cli.render import consumers, streams
+from natsctl.cli.render.change import LABELS, changes, render_change
 from natsctl.cli.render.consumers import consumer_columns, render_consumer
 from natsctl.cli.render.event import render_event
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.streams import LIST, render_stream, render_stream_list, stream_rows
+from natsctl.cli.render.streams import LIST, render_cluster, render_stream, render_stream_list, stream_rows
 from natsctl.cli.render.tables import render_columns, selected_columns, sorted_rows
 
 NOW_NS = 1_767_225_600_000_000_000
@@ -238,6 +240,13 @@ def test_changes_are_told_field_by_field_for_people() -> None:
     ]
 
 
+def test_labels_of_changes_are_those_of_the_pages() -> None:
+    pages = Path(streams.__file__).read_text() + Path(consumers.__file__).read_text()
+    assert [label for label in LABELS.values() if f'"{label}"' not in pages] == []
+    fields = {*StreamConfig.__struct_fields__, *ConsumerConfig.__struct_fields__}
+    assert LABELS.keys() - fields == set()
+
+
 def test_what_the_server_keeps_in_metadata_and_absent_zeros_are_no_change() -> None:
     old = {"metadata": {"_nats.ver": "1", "a": "b"}, "max_msgs": 0}
     assert changes(old, {"metadata": {"a": "b"}, "sealed": False}) == []
@@ -254,7 +263,8 @@ def test_a_delivered_message_tells_where_it_stands() -> None:
     )
     assert (
         render_received(3, DELIVERED)
-        == '[#3] Received on "ORDERS.processed" (stream ORDERS seq 5, pending 1, stored 2017-07-14 02:40:00 +00:00)'
+        == "[#3] Received JetStream message: stream: ORDERS seq: 5 / pending: 1 / subject: ORDERS.processed"
+        " / time: 2017-07-14 02:40:00 +00:00"
     )
     plain = Received("a\x07", "b", (), b"", 0)
     assert render_received(1, plain, False) == '[#1] Received on "a\\x07" with reply "b"'
@@ -307,13 +317,16 @@ def test_a_page_is_json_of_labels_and_values_for_tests_of_the_nats_tool(
     section.many("Sources", ["A", "B"])
     section.row("Messages", "1,000")
     page.section("Empty")
+    render_cluster(page, ClusterInfo(leader="alone"))
     monkeypatch.setenv("TESTING", "true")
     show_page(page)
     assert json.loads(capsys.readouterr().out) == {
         "Header": "Heading",
         "Name": "x",
         "State": {"Sources": "A", "Messages": "1,000"},
+        "Cluster Information": {"Name": "", "Leader": "alone"},
     }
     monkeypatch.setenv("TESTING", "false")
     show_page(page)
-    assert capsys.readouterr().out.startswith("Heading\n")
+    text = capsys.readouterr().out
+    assert (text.startswith("Heading\n"), "Cluster" in text) == (True, False)

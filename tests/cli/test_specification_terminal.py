@@ -173,7 +173,7 @@ def test_streams_as_the_document_types_them(nats: Terminal) -> None:
     assert nats.config("nats str info ARCHIVE")["max_age"] == 2 * 31536000000000000
     assert "Information for Stream ARCHIVE" in nats("nats str info", {"Select a Stream": "ARCH\r"})
     changed = nats('nats str edit ORDERS --subjects "ORDERS.new"', {"Really edit Stream ORDERS": "y\r"})
-    assert "subjects: ORDERS.* → ORDERS.new" in changed
+    assert "Subjects (subjects): ORDERS.* → ORDERS.new" in changed
     nats('nats str edit ORDERS --subjects "ORDERS.*"', {"Really edit Stream ORDERS": "n\r"})
     assert nats.config("nats str info ORDERS")["subjects"] == ["ORDERS.new"]
     assert "Stream ORDERS was updated" in nats("nats str edit ORDERS --config orders.json", {"Really edit": "y\r"})

@@ -164,7 +164,7 @@ def test_edit_changes_what_was_asked_and_nothing_else(natsctl: Run, tmp_path: Pa
     before = natsctl("str", "info", "S", "-j").json["config"]
     done = natsctl("str", "edit", "S", "--max-age", "1d")
     assert done.code == 0
-    assert "max_age: unlimited → 1d0h0m0s" in done.err
+    assert "Maximum Age (max_age): unlimited → 1d0h0m0s" in done.err
     assert "Stream S was updated" in done.err
     after = natsctl("str", "info", "S", "-j").json["config"]
     assert after == {**before, "max_age": 86400 * 10**9}

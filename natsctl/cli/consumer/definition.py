@@ -5,6 +5,7 @@ The questions of `consumer add`, in order. Source: docs/compatibility.md#questio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.consumer import ConsumerConfig
@@ -13,6 +14,7 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
+from natsctl.cli import output
 from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.consumer.listing import existing, live_consumer, show_info
 from natsctl.cli.documents import own_metadata
@@ -63,7 +65,7 @@ from natsctl.cli.flags import (
 from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.render.change import changes
-from natsctl.cli.render.text import is_zero
+from natsctl.cli.render.text import is_zero, safe
 from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
@@ -356,7 +358,7 @@ def _send(
         show_info(live, json, done="No difference in configuration")
         return
     if session.interactive or not json:
-        show_differences(found, f"Consumer {stream} > {name}")
+        show_differences(found, f"Consumer {stream} > {name}", labelled=True)
     losses = consumer_losses(live.raw["config"], wanted, live.raw)
     if not confirmed_edit(session, f"edit Consumer {stream} > {name}", force, losses):
         return
@@ -378,8 +380,33 @@ def _patch(path: str | None, stream: str | None, name: str | None) -> tuple[str 
     document = dict(load_document(path, "Consumer", name, stream))
     named = document.pop("stream", None) or document.get("stream_name")
     document.pop("stream_name", None)
-    patch = config_in(document, path, ConsumerConfig)
+    patch = config_in(renamed_from_preview(document, path), path, ConsumerConfig)
     return named, {key: value for key, value in patch.items() if key not in NAMES}
+
+
+PREVIEW_NAMES = {
+    "delivery_subject": "deliver_subject",
+    "stream_seq": "opt_start_seq",
+    "start_time": "opt_start_time",
+}
+"""Fields of a consumer as JetStream's technical preview spelled them, in files that are still about."""
+
+
+def renamed_from_preview(document: Mapping[str, Any], path: str) -> Config:
+    """Return the consumer in the file with today's names of fields; a note says which names are old.
+
+    A field that is there by both names keeps the value of today's. The zero time is no time.
+    """
+    config = dict(document)
+    old = {key: config.pop(key) for key in PREVIEW_NAMES if key in config}
+    for key, value in old.items():
+        name = PREVIEW_NAMES[key]
+        if name in config:
+            output.note(f"warning: {safe(path)}: {key} is ignored: {name} is given too, its name of today")
+        elif not (name == "opt_start_time" and isinstance(value, str) and is_zero(value)):
+            config[name] = value
+            output.note(f"warning: {safe(path)}: {key} is read as {name}, its name of today")
+    return config
 
 
 def _plain(config: Config) -> Config:
@@ -475,7 +502,7 @@ def from_file(
     said = [str(document.pop(key)) for key in ("stream_name", "stream") if document.get(key)]
     if len(set(said)) > 1:
         raise UsageError(f"{path}: stream_name and stream name different streams")
-    wanted = config_in(document, path, ConsumerConfig)
+    wanted = config_in(renamed_from_preview(document, path), path, ConsumerConfig)
     name = name or wanted.get("durable_name") or wanted.get("name") or document.get("name")
     if name:
         name_it(wanted, str(name), ephemeral or not (wanted.get("durable_name") or not wanted.get("name")))

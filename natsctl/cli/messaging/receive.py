@@ -148,7 +148,10 @@ class DisplayOptions:
 
 
 class MessagePrinter:
-    """The output of messages; `ack` acknowledges those of a consumer, `requests` pairs requests with answers."""
+    """The output of messages; `ack` acknowledges those of a consumer, `requests` pairs requests with answers.
+
+    `opening` is the line on stderr before the first message of a stream.
+    """
 
     def __init__(
         self,
@@ -158,20 +161,24 @@ class MessagePrinter:
         dump: Dump | None = None,
         requests: RequestLog | None = None,
         capture: Capture | None = None,
+        opening: str = "",
     ) -> None:
         self.look = look
         self._ack = ack
         self._dump = dump
         self._requests = requests
         self._capture = capture
+        self._opening = opening
         self._bodies: list[bytes] = []
         self._began_ns = time.time_ns()
         self._plain = look.raw and not look.json and not look.subjects_only and not look.translate and dump is None
         self._terminal = sys.stdout.isatty()
 
     def banner(self, subjects: tuple[str, ...]) -> None:
-        """Print on stderr the subjects, unless only bodies or documents are printed."""
-        if self.look.raw or self.look.json or self._dump is not None:
+        """Print on stderr the subjects, unless only bodies or documents are printed; `opening` instead, if given."""
+        if self._opening and not self.look.json:
+            output.log(self._opening)
+        if self._opening or self.look.raw or self.look.json or self._dump is not None:
             return
         acked = " with acknowledgement of JetStream messages" if self._ack else ""
         output.log(f"Subscribing on {', '.join(safe(subject) for subject in subjects)}{acked}")
@@ -260,7 +267,10 @@ STDOUT = "-"
 
 
 class Dump:
-    """A folder of messages as `N.json`, as the nats tool writes and reads them."""
+    """A folder of messages as `N.json`, as the nats tool writes and reads them.
+
+    N is the sequence in the stream for stored messages, and the place in the order of arrival for others.
+    """
 
     def __init__(self, where: str) -> None:
         self._folder = None if where == STDOUT else Path(where)
@@ -276,7 +286,8 @@ class Dump:
         if self._folder is None:
             sys.stdout.write(f"{text}\0")
             return
-        path = self._folder / f"{number}.json"
+        delivery = message.delivery
+        path = self._folder / f"{number if delivery is None else delivery.stream_seq}.json"
         try:
             path.write_text(text)
         except OSError as failure:

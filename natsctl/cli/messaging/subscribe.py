@@ -34,7 +34,7 @@ from natsctl.cli.messaging.receive import ListenOptions, follow
 from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
-from natsctl.cli.render.text import count, safe
+from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.resolve import suggesting
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.writer import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.messaging.feed import Feed
+    from natsctl.client.messaging.feed import Feed, Reading
 
 
 STARTS = (
@@ -54,7 +54,16 @@ STARTS = (
     Flag("--start-sequence", WHOLE, "start.by_start_sequence", "start at this sequence"),
     Flag("--since", DURATION, "start.by_start_time", "start with messages stored this long ago"),
 )
-"""Start positions in a stream; at most one."""
+"""Start positions in a stream; one is taken."""
+STARTS_IN_ORDER = {
+    "by_start_sequence": "--start-sequence",
+    "last": "--last",
+    "all": "--all",
+    "new": "--new",
+    "by_start_time": "--since",
+    "last_per_subject": "--last-per-subject",
+}
+"""Deliver policies and their flags; of several the first is taken."""
 FLAGS = (
     Flag("--queue", TEXT.named("GROUP"), "queue", "join this queue group"),
     Flag("--inbox", ON, "inbox", "also subscribe to a new inbox", aliases=("-i",)),
@@ -122,7 +131,6 @@ class SubscribeFlags:
         """Raise UsageError for flags that exclude each other, or leave nothing to listen on."""
         if not subjects and not self.inbox and not self.stream:
             raise UsageError("SUBJECT is missing", hint="give a subject, --stream or --inbox")
-        starts = [f"--{name.replace('_', '-')}" for name in self.start]
         together = [
             name
             for name, used in (
@@ -132,19 +140,23 @@ class SubscribeFlags:
             )
             if used
         ]
-        if len(starts) > 1:
-            raise UsageError(
-                "at most one place to start from: --all, --new, --last, --last-per-subject, --start-sequence or --since"
-            )
         if self.stored and together:
             raise UsageError(f"{together[0]} is for live messages, not for those of a stream")
         if self.durable and self.direct:
-            raise UsageError("--durable and --direct exclude each other: direct gets use no consumer")
+            raise UsageError("cannot use direct get when a durable name is supplied", hint="--direct uses no consumer")
         if sum((self.report_subjects, self.report_subscriptions, self.graph)) > 1:
             raise UsageError("one report at a time: --report-subjects, --report-subscriptions or --graph")
         if self.dump and self.reported:
             raise UsageError("--dump writes messages, which a report does not show")
         self._check_backup()
+
+    def one_start(self) -> None:
+        """Keep one place to start from, the one that the nats tool takes; a warning names the others."""
+        given = [name for name in STARTS_IN_ORDER if name in self.start]
+        if len(given) > 1:
+            flags = [STARTS_IN_ORDER[name] for name in given]
+            output.note(f"warning: ignored beside {flags[0]}: {', '.join(flags[1:])}")
+            self.start = {given[0]: self.start[given[0]]}
 
     def _check_backup(self) -> None:
         if self.backup and self.reported:
@@ -178,6 +190,7 @@ def subscribe(
     apply(values, FLAGS, given)
     asked, wanted = SubscribeFlags(**values), list(subjects or ())
     asked.check(wanted)
+    asked.one_start()
     session = session_of(ctx)
     listening = ListenOptions((), asked.queue, count, wait_seconds(wait), tuple(asked.ignored))
     with suggesting(session, asked.stream):
@@ -214,7 +227,8 @@ async def _run(
         if asked.backup and capture is None:  # after the subscription, as messages may be waiting for it
             capture = await _capture(manager, asked, subjects)
         ack = asked.ack or bool(asked.durable)
-        shower = MessagePrinter(look, ack=ack, dump=dump, requests=requests, capture=capture)
+        opening = _opening(feed.reading, asked) if feed.reading else ""
+        shower = MessagePrinter(look, ack=ack, dump=dump, requests=requests, capture=capture, opening=opening)
         try:
             await follow(manager, feed, listening, shower, may_be_none=True)
         finally:
@@ -224,6 +238,35 @@ async def _run(
                 _finish(capture, dropped)
         if dropped:
             output.note(f"{dropped:,} messages arrived faster than they could be shown, and were dropped")
+
+
+STARTING = {
+    "all": "starting with the first message received",
+    "last": "starting with the last message received",
+    "new": "delivering any new messages received",
+    "last_per_subject": "for the last messages for each subject in the Stream",
+}
+
+
+def _opening(reading: Reading, asked: SubscribeFlags) -> str:
+    """Return the line before the first message of a stream, in the words of the nats tool."""
+    if reading.way in ("pull", "push"):
+        made = "existing" if reading.existing else "new"
+        line = (
+            f'Subscribing to JetStream Stream "{reading.stream}" using {made} {reading.way} consumer "{asked.durable}"'
+        )
+    else:
+        policy, value = next(iter(asked.start.items()), ("all", True))
+        if policy == "by_start_sequence":
+            starting = f"starting with sequence {value}"
+        elif policy == "by_start_time":
+            starting = f"starting with messages since {duration(int(value))}"
+        else:
+            starting = STARTING[policy]
+        stream = "(direct)" if reading.way == "direct" else f'"{reading.stream}"'
+        subjects = ", ".join(reading.subjects)
+        line = f"Subscribing to JetStream Stream {stream} holding messages with subject {subjects} {starting}"
+    return line + (f", ignoring {', '.join(asked.ignored)}" if asked.ignored else "")
 
 
 async def _capture(manager: Manager, asked: SubscribeFlags, subjects: list[str]) -> Capture:

@@ -77,6 +77,7 @@ def render_kv_bucket(info: StreamInfoAnswer) -> Page:
 
 
 def _storage(section: Section, config: StreamConfig) -> None:
+    section.row("Backing Store Kind", "JetStream")
     section.row("JetStream Stream", safe(config.name))
     section.row("Storage", config.storage.value.capitalize())
     section.row("Replicas", count(config.num_replicas))
@@ -213,6 +214,7 @@ def render_object_bucket(info: StreamInfoAnswer) -> Page:
     section.row("Size", format_size(state.bytes))
     section.row("Maximum Bucket Size", size_limit(config.max_bytes))
     section.row("Last Update", when(state.last_ts))
+    section.row("Backing Store Kind", "JetStream")
     section.row("JetStream Stream", safe(config.name))
     section.row("Storage", config.storage.value.capitalize())
     if config.placement is not None:

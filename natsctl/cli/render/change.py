@@ -31,6 +31,60 @@ DURATIONS = frozenset(
 SIZES = frozenset(("max_bytes", "max_msg_size"))
 """Fields whose numbers are bytes."""
 
+LABELS = {
+    "ack_policy": "Ack Policy",
+    "ack_wait": "Ack Wait",
+    "allow_atomic": "Allows Atomic Batch Publish",
+    "allow_batched": "Allows Fast Batch Publish",
+    "allow_direct": "Direct Get",
+    "allow_msg_counter": "Allows Counters",
+    "allow_msg_schedules": "Allows Schedules",
+    "allow_msg_ttl": "Allows Per-Message TTL",
+    "allow_rollup_hdrs": "Allows Rollups",
+    "backoff": "Backoff",
+    "compression": "Compression",
+    "deliver_group": "Deliver Queue Group",
+    "deliver_subject": "Delivery Subject",
+    "description": "Description",
+    "discard": "Discard Policy",
+    "duplicate_window": "Duplicate Window",
+    "filter_subject": "Filter Subject",
+    "filter_subjects": "Filter Subjects",
+    "first_seq": "First Sequence",
+    "flow_control": "Flow Control",
+    "headers_only": "Headers Only",
+    "idle_heartbeat": "Idle Heartbeat",
+    "inactive_threshold": "Inactive Threshold",
+    "max_ack_pending": "Max Ack Pending",
+    "max_age": "Maximum Age",
+    "max_batch": "Max Pull Batch",
+    "max_bytes": "Maximum Bytes",
+    "max_consumers": "Maximum Consumers",
+    "max_deliver": "Maximum Deliveries",
+    "max_expires": "Max Pull Expire",
+    "max_msg_size": "Maximum Message Size",
+    "max_msgs": "Maximum Messages",
+    "max_msgs_per_subject": "Maximum Per Subject",
+    "max_waiting": "Max Waiting Pulls",
+    "mem_storage": "Memory Storage",
+    "mirror_direct": "Mirror Direct Get",
+    "num_replicas": "Replicas",
+    "priority_groups": "Priority Groups",
+    "priority_policy": "Priority Policy",
+    "priority_timeout": "Pinned TTL",
+    "rate_limit_bps": "Rate Limit",
+    "replay_policy": "Replay Policy",
+    "retention": "Retention",
+    "sample_freq": "Sampling Rate",
+    "sealed": "Sealed",
+    "storage": "Storage",
+    "subject_delete_marker_ttl": "Subject Delete Markers TTL",
+    "subjects": "Subjects",
+}
+"""Labels of fields on the pages of streams and consumers."""
+PROSE = frozenset(("description",))
+"""Fields with text of the user's own, which is quoted beside a label."""
+
 
 class Change(NamedTuple):
     """One field that differs; None stands for a field that is absent on that side."""
@@ -123,6 +177,16 @@ def render_change(change: Change) -> str:
         for one, other in ((change.old, change.new), (change.new, change.old))
     )
     return f"{safe(change.path)}: {_value(name, old)} → {_value(name, new)}"
+
+
+def render_labelled(change: Change) -> str:
+    """Return one line: `Label (field): old → new`, without the label if the pages have none."""
+    label = LABELS.get(change.path)
+    if label is None:
+        return render_change(change)
+    if change.path in PROSE:
+        return f'{label} ({change.path}): "{safe(str(change.old or ""))}" → "{safe(str(change.new or ""))}"'
+    return f"{label} ({change.path}): {render_change(change).partition(': ')[2]}"
 
 
 def render_field(name: str, value: object) -> str:

@@ -52,15 +52,18 @@ def _direct(headers: dict[str, str]) -> AckSubject | None:
 
 def render_received(number: int, message: Received, stamp: str = "") -> str:
     """Return the line above a message that a subscription received; `stamp` is the time of arrival."""
-    line = f'[#{number}]{f" @ {stamp}" if stamp else ""} Received on "{safe(message.subject)}"'
+    head = f"[#{number}]{f' @ {stamp}' if stamp else ''} Received"
     delivery = message.delivery
-    if delivery is not None:
-        stored = f", stored {local_stamp(delivery.ts_ns)}" if delivery.ts_ns else ""
-        where = f"stream {safe(_text(delivery.stream))} seq {delivery.stream_seq}"
-        line += f" ({where}, pending {delivery.pending}{stored})"
-    elif message.reply:
-        line += f' with reply "{safe(message.reply)}"'
-    return line
+    if delivery is None:
+        return f'{head} on "{safe(message.subject)}"' + (
+            f' with reply "{safe(message.reply)}"' if message.reply else ""
+        )
+    stream, seq = f"stream: {safe(_text(delivery.stream))}", count(delivery.stream_seq)
+    stored = f" / time: {local_stamp(delivery.ts_ns)}" if delivery.ts_ns else ""
+    rest = f"subject: {safe(message.subject)}{stored}"
+    if not delivery.consumer:
+        return f"{head} JetStream message (direct): {stream} seq {delivery.stream_seq} / {rest}"
+    return f"{head} JetStream message: {stream} seq: {seq} / pending: {count(delivery.pending)} / {rest}"
 
 
 def render_next(message: Received) -> str:

@@ -22,11 +22,15 @@ _BOLD, _OFF = "\x1b[1m", "\x1b[0m"
 
 @dataclass(slots=True)
 class Section:
-    """A title ("" for the rows under the heading), lines of text below it, and its rows."""
+    """A title ("" for the rows under the heading), lines of text below it, and its rows.
+
+    A section that is not `shown` is in `Page.fields` only.
+    """
 
     title: str
     rows: list[tuple[str, str]] = field(default_factory=list)
     lines: list[str] = field(default_factory=list)
+    shown: bool = True
 
     def line(self, text: str) -> None:
         """Add a line of text without a label; all lines come before the rows."""
@@ -54,15 +58,15 @@ class Page:
     heading: str
     sections: list[Section] = field(default_factory=list)
 
-    def section(self, title: str = "") -> Section:
+    def section(self, title: str = "", *, shown: bool = True) -> Section:
         """Add and return an empty section; one that stays empty is not shown."""
-        added = Section(title)
+        added = Section(title, shown=shown)
         self.sections.append(added)
         return added
 
     def text(self, width: int | None = None, colour: bool = False) -> str:
         """Return the page, ending in a line end; `width` in columns wraps long values, None never does."""
-        shown = [section for section in self.sections if section.rows or section.lines]
+        shown = [section for section in self.sections if section.shown and (section.rows or section.lines)]
         labels = [len(label) for section in shown for label, _ in section.rows]
         column = INDENT + max((length for length in labels if length <= LONGEST_LABEL), default=LONGEST_LABEL)
         heading = "\n".join(folded(self.heading, width)) if width else self.heading

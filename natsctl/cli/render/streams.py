@@ -182,9 +182,14 @@ def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "", group:
 
     `group` is the label of its Raft group.
 
-    A standalone server names itself as the leader, which is left out.
+    A standalone server names itself as the leader of no cluster, which is in the page's fields only.
     """
-    if cluster is None or not (cluster.name or cluster.replicas):
+    if cluster is None:
+        return
+    if not (cluster.name or cluster.replicas):
+        alone = page.section("Cluster Information", shown=False)
+        alone.row("Name", "")
+        alone.row("Leader", safe(cluster.leader))
         return
     section = page.section("Cluster Information")
     section.maybe("Name", safe(cluster.name))

@@ -98,7 +98,7 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
         show_info(live, json, "No difference in configuration")
         return
     if session.interactive or not json:
-        show_differences(found, f"Stream {name}")
+        show_differences(found, f"Stream {name}", labelled=True)
     warn_of_bucket(name, json=json)
     typed = name if bucket_named(name) else ""
     if not confirmed_edit(session, f"edit Stream {name}", force, losses, typed=typed):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from natsctl.api import acks, codec, endpoints
 from natsctl.api.errors import NatsctlError, UsageError
@@ -22,8 +22,22 @@ if TYPE_CHECKING:
     from natsctl.client.messaging.consumers import Delivered, OrderedReader
 
 
+class Reading(NamedTuple):
+    """A stream that a feed reads: by direct gets, in order, or through a durable pull or push consumer.
+
+    `existing` is false for a consumer that was made for the feed.
+    """
+
+    way: Literal["direct", "ordered", "pull", "push"]
+    stream: str
+    subjects: Sequence[str]
+    existing: bool = False
+
+
 class Feed(Protocol):
     """Messages as they come; an asynchronous context manager that leaves nothing behind."""
+
+    reading: Reading | None
 
     @property
     def ended(self) -> bool:
@@ -46,6 +60,7 @@ class CoreFeed:
     """Messages published on some subjects."""
 
     ended = False
+    reading: Reading | None = None
 
     def __init__(self, manager: Manager, subjects: Sequence[str], queue: str = "") -> None:
         self._manager, self._subjects, self._queue = manager, subjects, queue
@@ -124,16 +139,24 @@ async def feed_of_stream(
     name = stream or await stream_of(manager, subjects)
     subjects = widest(subjects)
     info = (await manager.stream_info(name)).raw
+    feed: Feed
+    way: Literal["direct", "ordered", "pull", "push"]
+    existing = False
     if durable:
         config = {"durable_name": durable, "ack_policy": "explicit", **start.fields(time.time_ns())}
-        known = await durable_consumer(manager, name, {**config, **_filter(subjects)})
+        known, existing = await durable_consumer(manager, name, {**config, **_filter(subjects)})
         if known["config"].get("deliver_subject"):
-            return PushFeed(manager, known, to_end=to_end)
-        return DurableFeed(manager, name, known["config"], count, to_end=to_end)
-    if direct or info["config"].get("retention") in _UNREADABLE:
-        return DirectFeed(manager, name, subjects, _direct_start(start, subjects, info["state"]), to_end=to_end)
-    reader = ordered_reader(manager, name, subjects, start, headers_only=headers_only)
-    return StreamFeed(reader, to_end=to_end)
+            way, feed = "push", PushFeed(manager, known, to_end=to_end)
+        else:
+            way, feed = "pull", DurableFeed(manager, name, known["config"], count, to_end=to_end)
+    elif direct or info["config"].get("retention") in _UNREADABLE:
+        begin = _direct_start(start, subjects, info["state"])
+        way, feed = "direct", DirectFeed(manager, name, subjects, begin, to_end=to_end)
+    else:
+        reader = ordered_reader(manager, name, subjects, start, headers_only=headers_only)
+        way, feed = "ordered", StreamFeed(reader, to_end=to_end)
+    feed.reading = Reading(way, name, subjects or info["config"].get("subjects") or [ALL], existing)
+    return feed
 
 
 def ordered_reader(
@@ -187,6 +210,7 @@ class StreamFeed:
     def __init__(self, reader: OrderedReader, *, to_end: bool = False) -> None:
         self._reader, self._to_end = reader, to_end
         self.ended = False
+        self.reading: Reading | None = None
 
     async def __aenter__(self) -> StreamFeed:
         await self._reader.__aenter__()
@@ -228,6 +252,7 @@ class DurableFeed:
         wanted = PullOptions(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
         self._messages = take(manager, stream, name, wanted, config)
         self.ended = False
+        self.reading: Reading | None = None
 
     async def __aenter__(self) -> DurableFeed:
         return self
@@ -263,6 +288,7 @@ class PushFeed:
         self._to_end = to_end
         waiting = int(info.get("num_pending") or 0) or int(info.get("num_ack_pending") or 0)
         self.ended = to_end and not waiting
+        self.reading: Reading | None = None
 
     async def __aenter__(self) -> PushFeed:
         return self
@@ -301,6 +327,7 @@ class DirectFeed:
         self._kept: list[Message] = []
         self._last_seq = 0
         self.ended = False
+        self.reading: Reading | None = None
 
     async def __aenter__(self) -> DirectFeed:
         await self._fetch()
@@ -384,9 +411,12 @@ async def stream_of(manager: Manager, subjects: Sequence[str]) -> str:
     raise UsageError(f"several Streams store {asked}: {', '.join(sorted(found))}", hint="name one with --stream")
 
 
-async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]) -> dict[str, Any]:
-    """Return the description of the durable consumer that `config` names, which is made if there is none."""
+async def durable_consumer(manager: Manager, stream: str, config: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    """Return the description of the durable consumer that `config` names, and whether it existed.
+
+    It is made if there is none.
+    """
     name = config["durable_name"]
     found = await manager.find_consumer(stream, name)
     answer: Any = found or await manager.consumer_create(stream, config, action="create")
-    return dict(answer.raw)
+    return dict(answer.raw), found is not None

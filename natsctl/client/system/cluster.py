@@ -44,7 +44,9 @@ async def meta_group(manager: Manager) -> Row:
     groups = [(one, one.data["meta_cluster"]) for one in answers if one.data.get("meta_cluster")]
     if not any(group.get("cluster_size") for _, group in groups):
         raise NotClusteredError(
-            "JetStream is not clustered on these servers", hint="this applies to servers of a cluster only"
+            "JetStream is not clustered on these servers: did not receive a response from the meta leader,"
+            " ensure the account used has system privileges and appropriate permissions",
+            hint="this applies to servers of a cluster only",
         )
     led = next((group for one, group in groups if group.get("leader") in (one.name, one.id)), None)
     if led is None:
@@ -112,7 +114,8 @@ async def members(manager: Manager) -> list[Member]:
             raise UsageError(
                 "servers are not in a JetStream domain, remove the domain set using --js-domain or the context"
             )
-        raise UsageError(f"servers are in domain {there}, specify it using --js-domain")
+        none = f"no compatible servers found in domain {domain}: " if domain else ""
+        raise UsageError(f"{none}servers are in domain {there}, specify it using --js-domain")
     found = [
         _member(one)
         for one in answers

@@ -93,11 +93,28 @@ def test_validating_and_writing_need_neither_stream_nor_server(
     assert natsctl("con", "add", "--config", str(file), "--validate").json["durable_name"] == "C"
 
 
+def test_names_of_fields_in_the_technical_preview_are_read(orders: Run, tmp_path: Path) -> None:
+    file = tmp_path / "old.json"
+    old = {"delivery_subject": "out.old", "stream_seq": 1, "start_time": "0001-01-01T00:00:00Z"}
+    file.write_text(json.dumps({**old, "durable_name": "OLD", "deliver_policy": "by_start_sequence"}))
+    done = orders("con", "add", "ORDERS", "--config", str(file))
+    assert done.code == 0
+    assert "delivery_subject is read as deliver_subject" in done.err
+    after = config_of(orders, "OLD")
+    assert (after["deliver_subject"], after["opt_start_seq"], "opt_start_time" in after) == ("out.old", 1, False)
+    file.write_text(json.dumps({**old, "deliver_subject": "out.new", "durable_name": "NEW"}))
+    done = orders("con", "add", "ORDERS", "--config", str(file), "--validate", "-j")
+    assert done.json["deliver_subject"] == "out.new"
+    assert "delivery_subject is ignored: deliver_subject is given too" in done.err
+    file.write_text(json.dumps({"durable_name": "NEW", "deliver_subjekt": "x"}))
+    assert orders("con", "add", "ORDERS", "--config", str(file)).code == 2
+
+
 def test_unset_takes_a_field_away_and_nothing_else(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--max-deliver", "5", "--metadata", "team=a,b", "--metadata", "tier=1")
     before = config_of(orders, "C")
     done = orders("con", "edit", "ORDERS", "C", "--unset", "max-deliver,metadata.tier", "-f")
-    assert (done.code, "max_deliver: 5 → (none)" in done.err) == (0, True)
+    assert (done.code, "  Maximum Deliveries (max_deliver): 5 → (none)\n" in done.err) == (0, True)
     after = config_of(orders, "C")
     assert (after["max_deliver"], "tier" in after["metadata"], after["metadata"]["team"]) == (-1, False, "a,b")
     assert {**after, "metadata": 0, "max_deliver": 0} == {**before, "metadata": 0, "max_deliver": 0}

@@ -88,8 +88,14 @@ def test_what_is_missing_or_wrong_is_a_usage_error_that_names_it(
 def test_edit_changes_what_was_asked_and_nothing_else(natsctl: Run) -> None:
     natsctl("kv", "add", "B", "--description", "d", "--metadata", "a=b", "--max-value-size", "9")
     before = config_of(natsctl, "B")
+    differs = natsctl("kv", "edit", "B", "--history", "3", "--dry-run")
+    assert (differs.code, differs.out.splitlines()[0]) == (10, "  max_msgs_per_subject: 1 → 3")
     done = natsctl("kv", "edit", "B", "--history", "3")
-    assert "max_msgs_per_subject: 1 → 3" in done.err
+    assert (done.err, "History Kept: 3\n" in done.out, "Backing Store Kind: JetStream\n" in done.out) == (
+        "",
+        True,
+        True,
+    )
     assert config_of(natsctl, "B") == {**before, "max_msgs_per_subject": 3}
     natsctl("kv", "edit", "B", "--metadata", "c=d", "--unset", "description", "-f")
     after = config_of(natsctl, "B")

@@ -120,12 +120,11 @@ def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: Serv
 @pytest.mark.parametrize(
     ("words", "code", "named"),
     [
-        (("a", "--all", "--new"), 2, "--all"),
         (("a", "--queue", "g", "--all"), 2, "--queue"),
         (("--all",), 2, "SUBJECT"),
         (("nobody.stores", "--all"), 2, "nobody.stores"),
         (("--stream", "NOPE"), 3, "NOPE"),
-        (("a", "--durable", "d", "--direct"), 2, "--direct"),
+        (("a", "--durable", "d", "--direct"), 2, "cannot use direct get when a durable name is supplied"),
         (("a", "--report-subjects", "--graph"), 2, "report"),
         (("a", "--report-subjects", "--dump", "-"), 2, "--dump"),
         (("a", "--dump", "/proc/none"), 1, "/proc/none"),
@@ -164,8 +163,36 @@ def test_what_is_read_becomes_a_backup_of_the_stream(five: Run, tmp_path: Path, 
     assert five("str", "info", "S", "-j").json["state"]["last_seq"] == 6
 
 
+def test_of_several_starts_one_is_taken_and_named(five: Run) -> None:
+    done = five("sub", "s.*", "--last", "--start-sequence", "4", "--new", "-T", "--raw")
+    assert (done.code, done.out) == (0, "4\n5\n")
+    assert "warning: ignored beside --start-sequence: --last, --new\n" in done.err
+
+
+def test_the_line_before_stored_messages_says_how_they_are_read(five: Run) -> None:
+    for words, line in (
+        (("--stream", "S", "--last"), 'JetStream Stream "S" holding messages with subject s.* starting with the last'),
+        (("s.b", "--direct", "--all"), "JetStream Stream (direct) holding messages with subject s.b starting with the"),
+        (
+            ("s.*", "--since", "1h"),
+            'JetStream Stream "S" holding messages with subject s.* starting with messages since 1h',
+        ),
+        (("s.*", "--durable", "D"), 'JetStream Stream "S" using new pull consumer "D"'),
+        (("s.*", "--durable", "D", "-I", "s.x"), 'Stream "S" using existing pull consumer "D", ignoring s.x'),
+    ):
+        assert line in five("sub", *words, "--raw", "--count", "1").err, words
+        assert five("sub", *words, "--count", "1", "-j").err == ""
+    shown = five("sub", "s.b", "--direct", "--all", "-T").out
+    assert "[#1] Received JetStream message (direct): stream: S seq " in shown
+    five("con", "add", "S", "P", "--target", "out", "--wait", "1m")
+    assert 'using existing push consumer "P"' in five("sub", "--stream", "S", "--durable", "P", "--count", "1").err
+
+
 def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: Path) -> None:
     five("pub", "s.c", b"\xff".decode("latin1"), "-H", "K:1", "-H", "K:2", "-q", "-J")
+    five("sub", "s.b", "--all", "-T", "--dump", str(tmp_path / "b"))
+    (place,) = (one["stream_seq"] for one in five("sub", "s.b", "--all", "-T", "-j").lines)
+    assert [path.name for path in (tmp_path / "b").iterdir()] == [f"{place}.json"]
     assert five("sub", "s.*", "--all", "-T", "--dump", str(tmp_path / "d")).out == ""
     assert sorted(path.name for path in (tmp_path / "d").iterdir()) == [f"{number}.json" for number in range(1, 7)]
     last = json.loads((tmp_path / "d" / "6.json").read_text())
@@ -177,11 +204,12 @@ def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: P
 
 def test_subjects_headers_and_times_only(five: Run) -> None:
     only = five("sub", "s.b", "--all", "-T", "--subjects-only").out
-    assert re.fullmatch(r'\[#1\] Received on "s\.b" \(stream S seq \d+, [^\n]+\)\n', only)
+    place = r"stream: S seq: \d+ / pending: 0 / subject: s\.b / time: [^\n]+\n"
+    assert re.fullmatch(rf"\[#1\] Received JetStream message: {place}", only)
     five("pub", "s.h", "body", "-H", "K:v", "-q", "-J")
     shown = five("sub", "s.h", "--all", "-T", "--headers-only").out
-    assert re.sub(", stored [^)]+", "", shown) == (
-        '[#1] Received on "s.h" (stream S seq 6, pending 0)\nK: v\nNats-Msg-Size: 4\n\n'
+    assert re.sub(" / time: .+", "", shown) == (
+        "[#1] Received JetStream message: stream: S seq: 6 / pending: 0 / subject: s.h\nK: v\nNats-Msg-Size: 4\n\n"
     )
     assert re.match(r"\[#1\] @ \d+(\.\d+)?(µs|ms|s) Received", five("sub", "s.b", "--all", "-T", "-d").out)
     assert re.match(r"\[#1\] @ \w{3} [\d ]\d [\d:]{8}\.\d{6} Received", five("sub", "s.b", "--all", "-T", "-t").out)

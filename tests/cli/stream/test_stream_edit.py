@@ -59,7 +59,7 @@ def test_an_edit_touches_neither_acks_nor_compression_nor_sizes(natsctl: Run) ->
 def test_fields_are_taken_away_by_name_flag_and_path(natsctl: Run) -> None:
     natsctl(*RICH)
     done = natsctl("str", "edit", "S", "--unset", "description,max-msgs", "--unset", "metadata.team.name", "-f")
-    assert "max_msgs: 7 → unlimited" in done.err
+    assert "  Maximum Messages (max_msgs): 7 → unlimited\n" in done.err
     after = config(natsctl)
     assert (after.get("description"), after["max_msgs"]) == (None, -1)
     assert {key for key in after["metadata"] if not key.startswith("_nats.")} == {"a"}
@@ -84,7 +84,10 @@ def test_a_file_is_merged_or_replaces_everything_it_leaves_out(natsctl: Run, tmp
     assert config(natsctl) == {**before, "max_age": 86400 * 10**9}
     patch.write_text("subjects: [s.*]\ndescription: whole\n")
     done = natsctl("str", "edit", "S", "--config", str(patch), "--replace", "-f")
+    assert '  Description (description): "' in done.err
+    assert '" → "whole"\n' in done.err
     changed = {line.strip().partition(":")[0] for line in done.err.splitlines() if " → " in line}
+    changed = {name.partition("(")[2].rstrip(")") or name for name in changed}
     assert changed == {
         *("description", "max_msgs", "max_bytes", "max_age", "no_ack", "compression", "republish.src"),
         *("republish.dest", "allow_rollup_hdrs", "metadata.a", "metadata.team.name"),
