@@ -371,13 +371,13 @@ def _list(found: Sequence[Artifact]) -> None:
             one.cluster,
             one.server,
             one.tags.get("account", ""),
-            one.tags.get("stream", "") or one.tags.get("profile_name", ""),
-            one.path.removeprefix("capture/"),
+            one.tags.get("stream", ""),
+            one.path.rpartition("/")[2],
         )
         for one in found
     ]
-    columns = ("Type", "Cluster", "Server", "Account", "Stream or Profile", "Path")
-    output.show_table(render_table(f"{plural(len(found), 'Document')}", columns, rows, least=("Path",)))
+    columns = ("Type", "Cluster", "Server", "Account", "Stream", "File")
+    output.show_table(render_table(plural(len(found), "Document"), columns, rows, least=("File",)))
 
 
 VERBS = (

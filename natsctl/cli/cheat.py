@@ -158,6 +158,8 @@ TOPICS = (
             ("check it without a server", "natsctl backup verify saved"),
             ("inspect it without a server", "natsctl backup inspect saved"),
             ("", "natsctl backup cat saved"),
+            ("a copy to share: names are hashed, bodies zeroed", "natsctl backup edit saved shared --obfuscate"),
+            ("what a hash stood for", "natsctl backup lookup shared.keys.json e8g0nh0n9reafabq"),
             ("remove the stream, and restore it", "natsctl stream rm ORDERS -f"),
             ("", "natsctl stream restore saved"),
             ("the whole account, and back", "natsctl account backup all"),

@@ -128,6 +128,8 @@ class _Gathering:
         self._say = say
         self._servers: dict[str, ServerAnswer] = {}
         """Statistics of the servers of the bundle, by id."""
+        self._without_jetstream: set[str] = set()
+        """Accounts that say so."""
 
     async def run(self) -> None:
         """Ask for everything that is selected, and write it."""
@@ -150,8 +152,8 @@ class _Gathering:
             await self._each(lambda name: self._account_documents(name, accounts[name]), accounts, ACCOUNTS_AT_ONCE)
             self._note(f"Captured {plural(self.found.documents - before, 'document')} of accounts")
         if chosen.streams:
-            own = [name for name in accounts if name != system_account]
-            await self._each(lambda name: self._streams(name, accounts[name]), own, ACCOUNTS_AT_ONCE)
+            own = [name for name in accounts if name != system_account and name not in self._without_jetstream]
+            await self._each(self._streams, own, ACCOUNTS_AT_ONCE)
             self._note(f"Captured {plural(self.found.streams, 'stream')} of {plural(len(own), 'account')}")
 
     async def _each(self, work: Callable[[Any], Any], items: Iterable[Any], at_once: int) -> None:
@@ -187,7 +189,10 @@ class _Gathering:
         return known, system
 
     async def _gather(self, subject: str, body: dict[str, Any] | None, expected: int, what: str) -> list[ServerAnswer]:
-        """Return the answers of the bundle's servers to a broadcast, one of each; faults are noted."""
+        """Return the answers of the bundle's servers to a broadcast, one of each; faults are noted.
+
+        `expected` is how many will come, 0 for one of every server.
+        """
         count = expected or len(self._servers)
         try:
             answers = await gather(self._connection, subject, body, expected=lambda _: count)
@@ -272,17 +277,23 @@ class _Gathering:
 
     async def _account_documents(self, account: str, servers: int) -> None:
         for what, kind in ACCOUNT_TYPES.items():
-            subject, body = f"$SYS.REQ.ACCOUNT.{account}.{what}", None
-            if what in ("RAFTZ", "IPQUEUESZ"):
-                subject = f"$SYS.REQ.SERVER.{EVERYBODY}.{what}"
+            if what == "JSZ" and account in self._without_jetstream:
+                continue
+            subject, body, expected = f"$SYS.REQ.ACCOUNT.{account}.{what}", None, servers
+            if what in ("RAFTZ", "IPQUEUESZ"):  # every server answers these, those without the account too
+                subject, expected = f"$SYS.REQ.SERVER.{EVERYBODY}.{what}", 0
                 body = {"account" if what == "RAFTZ" else "filter": account}
-            for answer in await self._gather(subject, body, servers, f"account {account}: {what}"):
+            answers = await self._gather(subject, body, expected, f"account {account}: {what}")
+            for answer in answers:
                 self._add(answer, kind, account=account)
+            if what == "INFO" and answers and not any(one.data.get("jetstream_enabled") for one in answers):
+                self._without_jetstream.add(account)
+                self._note(f"Account {account} has no JetStream")
 
-    async def _streams(self, account: str, servers: int) -> None:
+    async def _streams(self, account: str) -> None:
         body = {"account": account, **_jetstream(self._selection.consumers), "direct_consumer": True}
         seen: set[str] = set()
-        for answer in await self._gather(f"$SYS.REQ.SERVER.{EVERYBODY}.JSZ", body, servers, f"streams of {account}"):
+        for answer in await self._gather(f"$SYS.REQ.SERVER.{EVERYBODY}.JSZ", body, 0, f"streams of {account}"):
             details = list(answer.data.get("account_details") or ())
             if len(details) != 1:  # a server without the account answers with all of them
                 continue

@@ -255,3 +255,21 @@ def test_a_damaged_document_is_reported(bundle: str, command: Callable[[str], Ru
     errors = {one["check"]["code"]: one["examples"].get("error", "") for one in report.json["checks"]}
     assert "gateways" in errors["CLUSTER_002"]
     assert "is damaged" in errors["SERVER_005"]
+
+
+def test_bundles_of_earlier_releases_are_read(command: Callable[[str], Run], tmp_path: Path) -> None:
+    """Until 0.2 a document was one file beside the others, not a folder of pages."""
+    path, name = tmp_path / "old.zip", "capture/clusters/C/n1/variables.json"
+    tags = {"artifact_type": "variables", "cluster": "C", "server": "n1"}
+    document = {"server": {"name": "n1", "id": "N1", "cluster": "C"}, "data": {"version": "2.10.0", "cpu": 5}}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(name, json.dumps(document))
+        manifest = {name: [{"Name": label, "Value": value} for label, value in tags.items()]}
+        archive.writestr("capture/misc/manifest.json", json.dumps(manifest))
+        archive.writestr("capture/misc/more.log", "")
+    offline = command("nats://127.0.0.1:9")
+    (found,) = offline("server", "list", "-j", "--archive", str(path)).json
+    assert (found["server"]["name"], found["statsz"]["cpu"]) == ("n1", 5)
+    done = offline("audit", "analyze", str(path), "--verbose")
+    assert "[PASS] [SERVER_002]" in done.out
+    assert "capture/misc/more.log is not in the manifest" in done.err
