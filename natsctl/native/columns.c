@@ -288,11 +288,426 @@ static PyObject *join_offsets(PyObject *module, PyObject *const *args, Py_ssize_
     return found;
 }
 
+/* Columns of numbers that a function works on. */
+
+static void close_columns(Py_buffer *columns, int count)
+{
+    while (count--)
+        PyBuffer_Release(columns + count); /* does nothing for one that was not given */
+}
+
+/* Whether two columns lie in the same memory. */
+static inline int overlap(const Py_buffer *one, const Py_buffer *two)
+{
+    const char *first = one->buf, *second = two->buf;
+    return one->len && two->len && first < second + two->len && second < first + one->len;
+}
+
+static int open_column(int kind, PyObject *object, Py_buffer *column)
+{
+    int width = kind | 0x20;
+    if (PyObject_GetBuffer(object, column, PyBUF_FORMAT | (kind < 'a' ? PyBUF_WRITABLE : 0)) < 0)
+        return -1;
+    Py_ssize_t size = column->itemsize;
+    if (width == 'n' ? size == 1 || size == 2 || size == 4 : size == (width == 'b' ? 1 : width == 'i' ? 4 : 8))
+        return 0;
+    PyBuffer_Release(column);
+    PyErr_Format(PyExc_TypeError, "a column has %zd bytes a number, which is another width", size);
+    return -1;
+}
+
+/* Opens a column for each letter: b, i and q have 1, 4 and 8 bytes a number, n 1, 2 or 4; a capital one is written to,
+   and may not overlap with another. `?` behind the letter allows None. -1 with an exception set, and then none is open. */
+static int open_columns(const char *kinds, PyObject *const *args, Py_buffer *columns)
+{
+    unsigned written = 0;
+    for (int at = 0; *kinds; kinds++, at++) {
+        int kind = *kinds, apart = 1;
+        memset(columns + at, 0, sizeof *columns);
+        if (kinds[1] == '?' && kinds++ && args[at] == Py_None)
+            continue;
+        if (open_column(kind, args[at], columns + at) < 0) {
+            close_columns(columns, at);
+            return -1;
+        }
+        written |= kind < 'a' ? 1u << at : 0;
+        for (int other = 0; other < at; other++)
+            apart &= !overlap(columns + at, columns + other) || !(written & (1u << at | 1u << other));
+        if (!apart) {
+            PyErr_SetString(PyExc_ValueError, "a column that is written to overlaps with another");
+            close_columns(columns, at + 1);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static inline Py_ssize_t length_of(const Py_buffer *column)
+{
+    return column->len / (column->itemsize ? column->itemsize : 1);
+}
+
+/* The number at a place of a column of 1, 2 or 4 bytes each. */
+static inline uint32_t number_at(const Py_buffer *column, size_t at)
+{
+    if (column->itemsize == 2)
+        return ((const uint16_t *)column->buf)[at];
+    return column->itemsize == 1 ? ((const uint8_t *)column->buf)[at] : ((const uint32_t *)column->buf)[at];
+}
+
+/* The sequence at a position: listed, or counted up from a base. */
+static inline uint64_t seq_at(const Py_buffer *seqs, uint64_t base, uint32_t position)
+{
+    return seqs->obj ? ((const uint64_t *)seqs->buf)[position] : base + position;
+}
+
+/* Raises ValueError and returns -1 unless all numbers of a column are below `end`. */
+static int check_below(const Py_buffer *column, Py_ssize_t end)
+{
+    for (Py_ssize_t at = 0; at < length_of(column); at++)
+        if (number_at(column, (size_t)at) >= end) {
+            PyErr_SetString(PyExc_ValueError, "a number is beyond the end of its column");
+            return -1;
+        }
+    return 0;
+}
+
+/* The positions must lie in the column of subject numbers, and these below `subjects`; sequences for all of it. */
+static int check_positions(const Py_buffer *positions, const Py_buffer *sids, const Py_buffer *seqs, Py_ssize_t subjects)
+{
+    const uint32_t *position = positions->buf;
+    if (check_below(positions, length_of(sids)) < 0 || (seqs && seqs->obj && check_below(positions, length_of(seqs)) < 0))
+        return -1;
+    for (Py_ssize_t at = 0; at < length_of(positions); at++)
+        if (number_at(sids, position[at]) >= (uint64_t)subjects) {
+            PyErr_SetString(PyExc_ValueError, "there is no such subject");
+            return -1;
+        }
+    return 0;
+}
+
+static inline void add_u32(Buffer *out, uint32_t number)
+{
+    memcpy(out->data + out->size, &number, 4);
+    out->size += 4;
+}
+
+/* Room for `count` numbers of 4 bytes, none of them there yet; -1 with MemoryError. */
+static int begin_u32(Buffer *out, Py_ssize_t count)
+{
+    memset(out, 0, sizeof *out);
+    if (grow(out, (size_t)count * 4 + 1) == NULL)
+        return -1;
+    out->size = 0;
+    return 0;
+}
+
+PyDoc_STRVAR(mark_doc, "mark(marks, numbers)\n\nSet the byte at each of the numbers to 1.");
+
+static PyObject *mark(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[2];
+    (void)module;
+    if (takes("mark", count, 2) < 0 || open_columns("Bi", args, columns) < 0)
+        return NULL;
+    if (check_below(columns + 1, columns->len) == 0)
+        for (Py_ssize_t at = 0; at < length_of(columns + 1); at++)
+            ((char *)columns->buf)[((const uint32_t *)columns[1].buf)[at]] = 1;
+    close_columns(columns, 2);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(pick_doc, "pick(sids, dead, mask, start, stop) -> bytes\n\n"
+                       "Return the positions in [start, stop) that are not dead and whose number is marked.");
+
+static PyObject *pick(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[3], *sids = columns, *dead = columns + 1, *mask = columns + 2;
+    Buffer out = {0};
+    (void)module;
+    if (takes("pick", count, 5) < 0)
+        return NULL;
+    Py_ssize_t start = index_of(args[3]), stop = index_of(args[4]);
+    if (PyErr_Occurred() || open_columns("nb?b?", args, columns) < 0)
+        return NULL;
+    if (start < 0 || stop < start || stop > length_of(sids) || (dead->obj && stop > dead->len) || stop > UINT32_MAX)
+        PyErr_SetString(PyExc_ValueError, "there are no such positions");
+    else if (begin_u32(&out, stop - start) == 0) {
+        const char *gone = dead->obj ? dead->buf : NULL, *marks = mask->obj ? mask->buf : NULL;
+        for (Py_ssize_t at = start; at < stop; at++) {
+            uint32_t sid = marks ? number_at(sids, (size_t)at) : 0, position = (uint32_t)at;
+            int found = !(gone && gone[at]) && (!marks || (sid < mask->len && marks[sid]));
+            memcpy(out.data + out.size, &position, 4);
+            out.size += found ? 4 : 0;
+        }
+    }
+    close_columns(columns, 3);
+    return PyErr_Occurred() ? NULL : take_buffer(&out);
+}
+
+PyDoc_STRVAR(above_doc, "above(counts, listed, end, limit) -> tuple[bytes, int]\n\n"
+                        "Return those of the listed numbers, or of all below `end`, whose count is above the limit, "
+                        "and the sum of all the counts.");
+
+static PyObject *above(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[2], *counts = columns, *listed = columns + 1;
+    Buffer out = {0};
+    uint64_t total = 0;
+    (void)module;
+    if (takes("above", count, 4) < 0)
+        return NULL;
+    Py_ssize_t end = PyLong_AsSsize_t(args[2]);
+    uint64_t limit = unsigned_of(args[3]);
+    if (PyErr_Occurred() || open_columns("qi?", args, columns) < 0)
+        return NULL;
+    Py_ssize_t many = listed->obj ? length_of(listed) : end;
+    if (listed->obj ? check_below(listed, length_of(counts)) < 0 : end < 0 || end > length_of(counts)) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_ValueError, "there are not as many counts");
+    } else if (begin_u32(&out, many) == 0)
+        for (Py_ssize_t at = 0; at < many; at++) {
+            uint32_t sid = listed->obj ? ((const uint32_t *)listed->buf)[at] : (uint32_t)at;
+            uint64_t number = ((const uint64_t *)counts->buf)[sid];
+            total += number;
+            if (number > limit)
+                add_u32(&out, sid);
+        }
+    close_columns(columns, 2);
+    return PyErr_Occurred() ? NULL : Py_BuildValue("(NK)", take_buffer(&out), total);
+}
+
+PyDoc_STRVAR(take_out_doc, "take_out(counts, lasts, dead, sids, sizes, positions, seqs, base) -> (size, emptied, uncovered)\n\n"
+                           "Count removed messages out of their subjects, mark them in `dead` where that is given, and "
+                           "return their accounted size, the subjects "
+                           "without any left, and the others whose newest message is among them.");
+
+static PyObject *take_out(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[7], *dead = columns + 2, *sids = columns + 3, *sizes = columns + 4, *positions = columns + 5;
+    Py_buffer *seqs = columns + 6;
+    Buffer emptied = {0}, uncovered = {0};
+    uint64_t size = 0;
+    (void)module;
+    uint64_t base = takes("take_out", count, 8) < 0 ? 0 : PyLong_AsUnsignedLongLong(args[7]);
+    if (PyErr_Occurred() || open_columns("QQB?nniq?", args, columns) < 0)
+        return NULL;
+    uint64_t *counts = columns[0].buf, *lasts = columns[1].buf;
+    const uint32_t *position = positions->buf;
+    Py_ssize_t many = length_of(positions), subjects = length_of(columns);
+    subjects = subjects < length_of(columns + 1) ? subjects : length_of(columns + 1);
+    int failed = check_positions(positions, sids, seqs, subjects) < 0 || check_below(positions, length_of(sizes)) < 0 ||
+                 (dead->obj && check_below(positions, dead->len) < 0);
+    if (!failed && begin_u32(&emptied, many) == 0 && begin_u32(&uncovered, many) == 0) {
+        for (Py_ssize_t at = 0; at < many; at++) {
+            counts[number_at(sids, position[at])]--;
+            size += number_at(sizes, position[at]);
+            if (dead->obj)
+                ((char *)dead->buf)[position[at]] = 1;
+        }
+        for (Py_ssize_t at = 0; at < many; at++) {
+            uint32_t sid = number_at(sids, position[at]);
+            if (counts[sid] && lasts[sid] == seq_at(seqs, base, position[at]))
+                add_u32(&uncovered, sid);
+            else if (!counts[sid] && lasts[sid]) {
+                lasts[sid] = 0;
+                add_u32(&emptied, sid);
+            }
+        }
+    }
+    close_columns(columns, 7);
+    if (!PyErr_Occurred())
+        return Py_BuildValue("(KNN)", size, take_buffer(&emptied), take_buffer(&uncovered));
+    PyMem_Free(emptied.data);
+    return NULL;
+}
+
+PyDoc_STRVAR(surplus_doc, "surplus(counts, sids, positions, per_subject) -> bytes\n\n"
+                          "Return the first positions of each subject, as many as its count is above the limit.");
+
+static PyObject *surplus(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[3], *sids = columns + 1, *positions = columns + 2;
+    Buffer out = {0};
+    (void)module;
+    uint64_t limit = takes("surplus", count, 4) < 0 ? 0 : PyLong_AsUnsignedLongLong(args[3]);
+    if (PyErr_Occurred() || open_columns("Qni", args, columns) < 0)
+        return NULL;
+    uint64_t *counts = columns[0].buf;
+    const uint32_t *position = positions->buf;
+    if (check_positions(positions, sids, NULL, length_of(columns)) == 0 && begin_u32(&out, length_of(positions)) == 0) {
+        for (Py_ssize_t at = 0; at < length_of(positions); at++)
+            if (counts[number_at(sids, position[at])] > limit) {
+                counts[number_at(sids, position[at])]--;
+                add_u32(&out, position[at]);
+            }
+        for (size_t at = 0; at < out.size / 4; at++)
+            counts[number_at(sids, ((uint32_t *)(void *)out.data)[at])]++;
+    }
+    close_columns(columns, 3);
+    return PyErr_Occurred() ? NULL : take_buffer(&out);
+}
+
+PyDoc_STRVAR(count_down_doc, "count_down(keys, counts, sids, positions)\n\n"
+                             "Subtract 1 from the count of a subject, among ascending keys, for each of its positions.");
+
+static PyObject *count_down(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[4], *sids = columns + 2, *positions = columns + 3;
+    (void)module;
+    if (takes("count_down", count, 4) < 0 || open_columns("iIni", args, columns) < 0)
+        return NULL;
+    const uint32_t *keys = columns[0].buf, *position = positions->buf;
+    Py_ssize_t total = length_of(columns);
+    if (total > length_of(columns + 1))
+        PyErr_SetString(PyExc_ValueError, "there must be as many counts as keys");
+    else if (check_below(positions, length_of(sids)) == 0)
+        for (Py_ssize_t at = 0; at < length_of(positions); at++) {
+            uint32_t sid = number_at(sids, position[at]);
+            Py_ssize_t low = 0, high = total;
+            while (low < high) {
+                Py_ssize_t middle = (low + high) / 2;
+                if (keys[middle] < sid)
+                    low = middle + 1;
+                else
+                    high = middle;
+            }
+            if (low < total && keys[low] == sid)
+                ((uint32_t *)columns[1].buf)[low]--;
+        }
+    close_columns(columns, 4);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
+}
+
+PyDoc_STRVAR(unseen_doc, "unseen(seen, sids, positions) -> bytes\n\n"
+                         "Return the last position of each subject that is not marked, and mark it.");
+
+static PyObject *unseen(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[3], *seen = columns, *sids = columns + 1, *positions = columns + 2;
+    (void)module;
+    if (takes("unseen", count, 3) < 0 || open_columns("Bni", args, columns) < 0)
+        return NULL;
+    PyObject *found = NULL;
+    Py_ssize_t many = length_of(positions), first = many;
+    uint32_t *out = PyMem_Malloc((size_t)many * 4 + 1);
+    const uint32_t *position = positions->buf;
+    if (out == NULL)
+        PyErr_NoMemory();
+    else if (check_positions(positions, sids, NULL, seen->len) == 0) {
+        for (Py_ssize_t at = many; at-- > 0;) {
+            char *mark = (char *)seen->buf + number_at(sids, position[at]);
+            if (!*mark)
+                out[--first] = position[at];
+            *mark = 1;
+        }
+        found = PyBytes_FromStringAndSize((const char *)(out + first), (many - first) * 4);
+    }
+    PyMem_Free(out);
+    close_columns(columns, 3);
+    return found;
+}
+
+PyDoc_STRVAR(sequences_doc, "sequences(positions, seqs, base) -> bytes\n\nReturn the sequences at positions.");
+
+static PyObject *sequences(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[2], *positions = columns, *seqs = columns + 1;
+    PyObject *found = NULL;
+    (void)module;
+    uint64_t base = takes("sequences", count, 3) < 0 ? 0 : PyLong_AsUnsignedLongLong(args[2]);
+    if (PyErr_Occurred() || open_columns("iq?", args, columns) < 0)
+        return NULL;
+    Py_ssize_t many = length_of(positions);
+    if (!seqs->obj || check_below(positions, length_of(seqs)) == 0)
+        found = PyBytes_FromStringAndSize(NULL, many * 8);
+    if (found != NULL) {
+        char *out = PyBytes_AsString(found);
+        for (Py_ssize_t at = 0; at < many; at++) {
+            uint64_t seq = seq_at(seqs, base, ((const uint32_t *)positions->buf)[at]);
+            memcpy(out + 8 * at, &seq, 8);
+        }
+    }
+    close_columns(columns, 2);
+    return found;
+}
+
+/* Sorts positions by 16 bits of their subject numbers; those with the same ones stay in their order. */
+static void sort_by(const Py_buffer *sids, int shift, const uint32_t *from, uint32_t *to, size_t many, size_t *starts)
+{
+    memset(starts, 0, sizeof(size_t) * 65537);
+    for (size_t at = 0; at < many; at++)
+        starts[(number_at(sids, at) >> shift & UINT16_MAX) + 1]++;
+    for (size_t key = 0; key < 65536; key++)
+        starts[key + 1] += starts[key];
+    for (size_t at = 0; at < many; at++) {
+        uint32_t position = from ? from[at] : (uint32_t)at;
+        to[starts[number_at(sids, position) >> shift & UINT16_MAX]++] = position;
+    }
+}
+
+PyDoc_STRVAR(order_doc, "order(sids) -> bytes\n\nReturn the positions sorted by subject number, then by position.");
+
+static PyObject *order(PyObject *module, PyObject *column)
+{
+    Py_buffer sids;
+    (void)module;
+    if (open_columns("n", &column, &sids) < 0)
+        return NULL;
+    size_t many = (size_t)length_of(&sids);
+    PyObject *found = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)many * 4);
+    uint32_t *half = PyMem_Malloc(many * 4 + 1);
+    size_t *starts = PyMem_Malloc(sizeof(size_t) * 65537);
+    if (found == NULL || half == NULL || starts == NULL) {
+        Py_CLEAR(found);
+        PyErr_NoMemory();
+    } else {
+        sort_by(&sids, 0, NULL, half, many, starts);
+        sort_by(&sids, 16, half, (uint32_t *)(void *)PyBytes_AsString(found), many, starts);
+    }
+    PyMem_Free(half);
+    PyMem_Free(starts);
+    PyBuffer_Release(&sids);
+    return found;
+}
+
+PyDoc_STRVAR(renumber_doc, "renumber(sids, moves) -> bytes\n\n"
+                           "Return the new numbers of subjects; those beyond the moves stay the number of none.");
+
+static PyObject *renumber(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer columns[2];
+    (void)module;
+    if (takes("renumber", count, 2) < 0 || open_columns("ni", args, columns) < 0)
+        return NULL;
+    Py_ssize_t many = length_of(columns);
+    PyObject *found = PyBytes_FromStringAndSize(NULL, many * 4);
+    if (found != NULL) {
+        uint32_t *out = (void *)PyBytes_AsString(found);
+        for (Py_ssize_t at = 0; at < many; at++) {
+            uint32_t sid = number_at(columns, (size_t)at);
+            out[at] = sid < length_of(columns + 1) ? ((const uint32_t *)columns[1].buf)[sid] : GONE;
+        }
+    }
+    close_columns(columns, 2);
+    return found;
+}
+
 PyMethodDef column_methods[] = {
+    {"above", (PyCFunction)(void (*)(void))above, METH_FASTCALL, above_doc},
+    {"count_down", (PyCFunction)(void (*)(void))count_down, METH_FASTCALL, count_down_doc},
     {"join_offsets", (PyCFunction)(void (*)(void))join_offsets, METH_FASTCALL, join_doc},
+    {"mark", (PyCFunction)(void (*)(void))mark, METH_FASTCALL, mark_doc},
     {"matching", (PyCFunction)(void (*)(void))matching, METH_FASTCALL, matching_doc},
     {"narrow", narrow, METH_O, narrow_doc},
+    {"order", order, METH_O, order_doc},
+    {"pick", (PyCFunction)(void (*)(void))pick, METH_FASTCALL, pick_doc},
+    {"renumber", (PyCFunction)(void (*)(void))renumber, METH_FASTCALL, renumber_doc},
+    {"sequences", (PyCFunction)(void (*)(void))sequences, METH_FASTCALL, sequences_doc},
     {"split_offsets", split_offsets, METH_O, split_doc},
+    {"surplus", (PyCFunction)(void (*)(void))surplus, METH_FASTCALL, surplus_doc},
+    {"take_out", (PyCFunction)(void (*)(void))take_out, METH_FASTCALL, take_out_doc},
     {"tally", (PyCFunction)(void (*)(void))tally, METH_FASTCALL, tally_doc},
+    {"unseen", (PyCFunction)(void (*)(void))unseen, METH_FASTCALL, unseen_doc},
     {NULL, NULL, 0, NULL},
 };

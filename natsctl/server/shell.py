@@ -15,12 +15,9 @@ second are written; the number of the others stands before the first line of a l
 from __future__ import annotations
 
 import asyncio
-import sys
-import threading
 import time
 import traceback
 from collections.abc import Callable
-from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.units import SECOND
@@ -75,10 +72,6 @@ TURN_BYTES: Final = 1 << 20
 WAITING_BYTES: Final = 8 << 20
 WAITING_ACKS: Final = 10_000
 """Bytes that may await one stream's sync before its publishers are paused (docs/adr/0002)."""
-
-FOR_MANY: Final = "natsctl.store.bulk"
-MANY_MESSAGES: Final = 20_000
-"""Messages of a stream from which on the module for very many is imported, beside the loop."""
 
 QUIESCE_S: Final = 10.0
 """Time that a stopping server waits for the last commits; the store's own close syncs the rest."""
@@ -151,16 +144,8 @@ class Shell:
         """Start the worker threads and the timers."""
         if self.committer is not None:
             self.committer.start()
-        if self._has_many():
-            import_module(FOR_MANY)  # now rather than later: it takes as long as many a request may not
         self._set_ticker()
         self.wake()
-
-    def _has_many(self) -> bool:
-        """Return whether work on very many messages at once is near, for which a module is still to be imported."""
-        if self.store is None or FOR_MANY in sys.modules:
-            return False
-        return any(stream.messages >= MANY_MESSAGES for stream in self.store.streams.values())
 
     def wake(self) -> None:
         """Ask for a turn after the present read."""
@@ -357,8 +342,6 @@ class Shell:
         """Check every session's timers, and close those that have not taken their output in time."""
         self._note_lag()
         self.broker.tick()
-        if self._has_many():
-            threading.Thread(target=import_module, args=(FOR_MANY,), daemon=True).start()
         for session, connection in tuple(self.connections.items()):
             if connection.blocked_since and self.blocked(connection) <= 0:
                 self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Protocol
 
+from natsctl.store import bulk
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.index import BULK, StreamIndex
 from natsctl.store.segment import Segment
@@ -110,8 +111,6 @@ class AppendedView:
         """Return what `deleted` does, in steps."""
         if self._index.messages < BULK:
             return self.deleted()
-        from natsctl.store import bulk
-
         found: list[int] = []
         for run in bulk.missing(self._index):
             found += run
@@ -181,8 +180,6 @@ class AppendedView:
         view = None if filters.everything else index.view(filters)
         sids = range(len(index.table.names)) if view is None else view.sids
         if index.messages >= BULK_MESSAGES and len(sids) >= (BULK_SUBJECTS if limit >= index.last_seq else 256):
-            from natsctl.store import bulk
-
             return bulk.newest_up_to(index, view, limit, most or len(sids))
         found = [index.last_of_up_to(sid, limit) for sid in sids if count[sid]]
         return sorted(seq for seq in found if seq)[: most or None]
@@ -191,8 +188,6 @@ class AppendedView:
         """Return what `last_per_subject` does, in steps; nothing may change between them."""
         if self._index.messages < BULK:
             return array("Q", self.last_per_subject(filters, up_to_seq))
-        from natsctl.store import bulk
-
         view = None if filters.everything else self._index.view(filters)
         return (yield from bulk.finding_newest(self._index, view, up_to_seq))
 

@@ -1,76 +1,91 @@
-"""Queries and removals over very many messages of a stream, as numpy operations on whole columns.
+"""Queries and removals over very many messages of a stream, by whole columns.
 
-`StreamIndex`, `Segment` and `View` do the same message by message, and import this module for streams where that would
-block the event loop (from `index.BULK` or `view.BULK_MESSAGES` on), so that a small server never imports numpy.
-Arrays made of a column live no longer than a call: an `array` whose buffer is exported cannot grow.
+`StreamIndex`, `Segment` and `View` do the same message by message, and leave it to this module for streams where that
+would block the event loop (from `index.BULK` or `view.BULK_MESSAGES` on). The native module works on the columns as
+they lie; each of its functions has its specification here, as one loop in Python.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import compress
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
+from natsctl.native import lib
 from natsctl.store.frame import FRAME_OVER_SIZE
-from natsctl.store.steps import STEP, Steps
+from natsctl.store.steps import BULK_STEP, STEP, Steps, finish
 from natsctl.store.subject_table import GONE
 
 if TYPE_CHECKING:
     from natsctl.store.index import StreamIndex
     from natsctl.store.segment import Segment
+    from natsctl.store.subject_table import SubjectTable
     from natsctl.store.view import View
 
-Positions = NDArray[np.intp]
-Mask = NDArray[np.bool_]
+Positions: TypeAlias = "array[int]"
+"""Ascending positions of a segment, of 4 bytes each."""
+Mask: TypeAlias = bytearray
+"""A byte for each subject number: 1 where it is selected."""
 
-
-def _u32(column: array[int]) -> NDArray[np.uint32]:
-    """Return a column, or a copy of one that is narrower (columns.py)."""
-    if column.typecode != "I":
-        return np.frombuffer(column, dtype=column.typecode).astype(np.uint32)
-    return np.frombuffer(column, dtype=np.uint32)
-
-
-def _u64(column: array[int]) -> NDArray[np.uint64]:
-    return np.frombuffer(column, dtype=np.uint64)
-
-
-def to_array(typecode: str, numbers: NDArray[np.generic]) -> array[int]:
-    """Return numbers as a column of the index."""
-    column = array(typecode)
-    column.frombytes(numbers.astype(np.dtype(typecode), copy=False).tobytes())
-    return column
+_LIVE: Final = re.compile(rb"\0+")
+"""A run of messages that are not dead."""
 
 
 def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
     """Return a mask of the subject numbers that match a view, None when all do."""
     if view is None or view.all:
         return None
-    mask = np.zeros(len(index.table.names), dtype=np.bool_)
+    total = len(index.table.names)
     if isinstance(view.sids, range):
-        mask[: len(view.sids)] = True
-    elif len(view.listed):
-        mask[_u32(view.listed)] = True
+        return bytearray([1]) * len(view.sids) + bytes(total - len(view.sids))
+    mask = bytearray(total)
+    mark(mask, view.listed)
     return mask
+
+
+def _mark(marks: bytearray, numbers: array[int]) -> None:
+    """Set the byte at each of the numbers to 1."""
+    for number in numbers:
+        marks[number] = 1
+
+
+mark = _mark if lib is None else lib.mark
 
 
 def count_all(index: StreamIndex, view: View) -> int:
     """Return the number of live messages on the subjects of a view."""
-    counts = _u64(index.table.count)
-    return int((counts[: len(view.sids)] if isinstance(view.sids, range) else counts[_u32(view.listed)]).sum())
+    return _above(index.table.count, view, 0)[1]
 
 
 def live_subjects(index: StreamIndex, view: View | None) -> array[int]:
     """Return the numbers of the subjects of a view, or of all, that have messages."""
-    counts = _u64(index.table.count)
-    if view is None or isinstance(view.sids, range):
-        return to_array("I", np.flatnonzero(counts if view is None else counts[: len(view.sids)]))
-    listed = _u32(view.listed)
-    return to_array("I", listed[counts[listed] > 0])
+    return _above(index.table.count, view, 0)[0]
+
+
+def above(counts: array[int], limit: int) -> array[int]:
+    """Return the positions of the counts above `limit`: the numbers of subjects, for a column of the subject table."""
+    return _above(counts, None, limit)[0]
+
+
+def _above(counts: array[int], view: View | None, limit: int) -> tuple[array[int], int]:
+    """Return those subjects of a view, or of all, whose count is above `limit`, and the sum of the counts."""
+    listed = None if view is None or isinstance(view.sids, range) else view.listed
+    end = len(counts) if view is None else len(view.sids)
+    if lib is None:
+        return _above_in(counts, listed, end, limit)
+    found, total = lib.above(counts, listed, end, limit)
+    return array("I", found), total
+
+
+def _above_in(counts: array[int], listed: array[int] | None, end: int, limit: int) -> tuple[array[int], int]:
+    numbers: Sequence[int] = range(end) if listed is None else listed
+    chosen: Sequence[int] = counts[:end] if listed is None else [*map(counts.__getitem__, listed)]
+    return array("I", compress(numbers, [count > limit for count in chosen] if limit else chosen)), sum(chosen)
 
 
 def count(index: StreamIndex, view: View, from_seq: int, to_seq: int) -> int:
@@ -88,26 +103,46 @@ def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -
     """Return the live positions of a segment in [start, stop) on the subjects of a mask, ascending."""
     start, stop = max(start, segment.head), min(stop, len(segment.sids))
     if start >= stop or not segment.live:
-        return np.empty(0, dtype=np.intp)
-    found: Mask | None = None
-    if segment.dead is not None:
-        found = np.frombuffer(segment.dead, dtype=np.uint8)[start:stop] == 0
-    if mask is not None:
-        sids = _u32(segment.sids)[start:stop]
-        if found is None:
-            found = mask[sids]
-        else:
-            found[found] = mask[sids[found]]  # dead messages may have subject numbers beyond the mask
-    if found is None:
-        return np.arange(start, stop)
-    return np.flatnonzero(found) + start
+        return array("I")
+    return _positions(segment.sids, segment.dead, mask, start, stop)
 
 
-def sequences(segment: Segment, positions: Positions) -> NDArray[np.uint64]:
+def _positions(sids: array[int], dead: bytearray | None, mask: Mask | None, start: int, stop: int) -> Positions:
+    """Return the positions in [start, stop) that are not dead and whose number is in a mask."""
+    return (
+        _picked(sids, dead, mask, start, stop) if lib is None else array("I", lib.pick(sids, dead, mask, start, stop))
+    )
+
+
+def _picked(sids: array[int], dead: bytearray | None, mask: Mask | None, start: int, stop: int) -> Positions:
+    if mask is None:
+        live = range(start, stop)
+        return array("I", live if dead is None else [p for p in live if not dead[p]])
+    end = len(mask)  # dead messages may have subject numbers beyond the mask
+    found = [p for p, sid in enumerate(sids[start:stop], start) if sid < end and mask[sid]]
+    return array("I", found if dead is None else [p for p in found if not dead[p]])
+
+
+def positions_on(sids: array[int], view: View, index: StreamIndex, start: int) -> array[int]:
+    """Return the positions from `start` on, live or dead, whose subject matches a view."""
+    mask = mask_of(view, index)
+    if mask is None:
+        mask = bytearray([1]) * len(index.table.names)  # without the number of removed subjects
+    return _positions(sids, None, mask, start, len(sids))
+
+
+def sequences(segment: Segment, positions: Positions) -> array[int]:
     """Return the sequences at `positions`."""
-    if segment.seqs is None:
-        return positions.astype(np.uint64) + np.uint64(segment.base)
-    return _u64(segment.seqs)[positions]
+    return _at(segment.seqs, positions, segment.base)
+
+
+def _at(seqs: array[int] | None, positions: Positions, base: int = 0) -> array[int]:
+    """Return the sequences at positions of a column; without one they count up from a base."""
+    return _sequences(positions, seqs, base) if lib is None else array("Q", lib.sequences(positions, seqs, base))
+
+
+def _sequences(positions: Positions, seqs: array[int] | None, base: int) -> array[int]:
+    return array("Q", map(base.__add__ if seqs is None else seqs.__getitem__, positions))
 
 
 def places(index: StreamIndex, mask: Mask | None, from_seq: int, below_seq: int) -> Iterator[tuple[Segment, Positions]]:
@@ -130,40 +165,29 @@ def surplus(index: StreamIndex, segment: Segment, positions: Positions, per_subj
 
     No live message of these subjects may be older than those at `positions`.
     """
-    sids = _u32(segment.sids)[positions]
-    over = _u64(index.table.count)[sids].astype(np.int64) - per_subject
-    positions, sids, over = positions[over > 0], sids[over > 0], over[over > 0]
-    if not len(positions):
-        return positions
-    order = np.argsort(sids, kind="stable")
-    grouped = sids[order]
-    starts = np.flatnonzero(np.append(True, grouped[1:] != grouped[:-1]))
-    sizes = np.diff(np.append(starts, len(grouped)))
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order)) - np.repeat(starts, sizes)
-    found: Positions = positions[rank < over]
-    return found
+    if lib is None:
+        return _surplus(index.table.count, segment.sids, positions, per_subject)
+    return array("I", lib.surplus(index.table.count, segment.sids, positions, per_subject))
 
 
-def above(counts: array[int], limit: int) -> list[int]:
-    """Return the positions of the counts above `limit`: the numbers of subjects, for a column of the subject table."""
-    found: list[int] = np.flatnonzero(_u64(counts) > limit).tolist()
+def _surplus(count: array[int], sids: array[int], positions: Positions, per_subject: int) -> Positions:
+    """Return the first positions of each subject, as many as are above a limit; counts are the same afterwards."""
+    found = array("I")
+    for position in positions:
+        sid = sids[position]
+        if count[sid] > per_subject:
+            count[sid] -= 1
+            found.append(position)
+    for position in found:
+        count[sids[position]] += 1
     return found
 
 
 def drop_front(index: StreamIndex, segment: Segment, stop: int) -> None:
     """Take the live messages before position `stop` of a segment out of the index. The caller moves `segment.head`."""
     positions = live_positions(segment, None, 0, stop)
-    if not len(positions):
-        return
-    sids, seqs = _u32(segment.sids)[positions], sequences(segment, positions)
-    gone, counts = np.unique(sids, return_counts=True)
-    newest = np.zeros(len(gone), dtype=np.uint64)
-    newest[np.searchsorted(gone, sids)] = seqs
-    _count_out(index, gone, counts, newest)
-    segment.live -= len(positions)
+    index.bytes -= _count_out(index.table, segment, positions, None)
     index.messages -= len(positions)
-    index.bytes -= int(_u32(segment.sizes)[positions].sum(dtype=np.uint64))
 
 
 def oldest(index: StreamIndex, at_least: int, size: int, at_most: int) -> array[int]:
@@ -172,11 +196,11 @@ def oldest(index: StreamIndex, at_least: int, size: int, at_most: int) -> array[
     They are as many as have `size` accounted bytes, but `at_least` where the segment has so many, and `at_most`.
     """
     for segment, positions in places(index, None, index.first_seq, index.seq_after(index.first_seq, at_most)):
-        needed = at_least
-        if size > 0:
-            sizes = np.cumsum(_u32(segment.sizes)[positions], dtype=np.uint64)
-            needed = max(needed, int(np.searchsorted(sizes, size)) + 1)
-        return to_array("Q", sequences(segment, positions[:needed]))
+        needed = 0
+        while size > 0 and needed < len(positions):
+            size -= segment.sizes[positions[needed]]
+            needed += 1
+        return sequences(segment, positions[: max(needed, at_least)])
     return array("Q")
 
 
@@ -187,51 +211,74 @@ def remove(index: StreamIndex, segment: Segment, positions: Positions) -> int:
     """
     if segment.dead is None:
         segment.dead = bytearray(len(segment.sids))
-    np.frombuffer(segment.dead, dtype=np.uint8)[positions] = 1
-    segment.live -= len(positions)
-    sids, seqs = _u32(segment.sids)[positions], sequences(segment, positions)
-    size = int(_u32(segment.sizes)[positions].sum(dtype=np.uint64))
-    gone, counts = np.unique(sids, return_counts=True)
-    newest = np.zeros(len(gone), dtype=np.uint64)
-    newest[np.searchsorted(gone, sids)] = seqs  # of a subject with several, the last assignment is the newest
-    _count_out(index, gone, counts, newest)
+    size = _count_out(index.table, segment, positions, segment.dead)
     if segment.keys is not None:
-        at = np.searchsorted(_u32(segment.keys), gone)
-        _u32(segment.counts)[at] -= counts.astype(np.uint32)
+        count_down(segment.keys, segment.counts, segment.sids, positions)
     index.messages -= len(positions)
     index.bytes -= size
     return size
 
 
-def renumber(segment: Segment, moves: array[int]) -> None:
-    """Renumber the subjects of a sealed segment, as `Segment.renumber` does."""
-    assert segment.keys is not None
-    to = np.append(_u32(moves), np.uint32(GONE))
-    segment.sids = to_array("I", to[np.minimum(_u32(segment.sids), len(moves))])
-    keys, counts = to[_u32(segment.keys)], _u32(segment.counts)
-    order = np.argsort(keys)
-    order = order[: np.searchsorted(keys[order], GONE)]
-    segment.keys, segment.counts = to_array("I", keys[order]), to_array("I", counts[order])
-    segment.order, segment.asked = None, 0
-    segment.pack()
+def _count_out(table: SubjectTable, segment: Segment, positions: Positions, dead: bytearray | None) -> int:
+    """Take live messages out of the counts of their subjects and of a segment, and return their accounted size.
+
+    They are marked in `dead` where that is given.
+    """
+    segment.live -= len(positions)
+    columns = (table.count, table.last, dead, segment.sids, segment.sizes, positions)
+    if lib is None:
+        size, emptied, uncovered = _taken_out(*columns, sequences(segment, positions))
+    else:
+        size, *found = lib.take_out(*columns, segment.seqs, segment.base)
+        emptied, uncovered = (array("I", numbers) for numbers in found)
+    table.live -= len(emptied)
+    if table.stale:
+        table.stale.difference_update(emptied)
+    table.stale.update(uncovered)
+    return size
+
+
+def _taken_out(
+    count: array[int],
+    last: array[int],
+    dead: bytearray | None,
+    sids: array[int],
+    sizes: array[int],
+    positions: Positions,
+    seqs: array[int],
+) -> tuple[int, array[int], array[int]]:
+    """Count messages out; return their size, the subjects without any left, and the others whose newest is gone."""
+    chosen = [*map(sids.__getitem__, positions)]
+    newest = dict(zip(chosen, seqs, strict=True))
+    for sid in chosen:
+        count[sid] -= 1
+    if dead is not None:
+        for position in positions:
+            dead[position] = 1
+    emptied = array("I", [sid for sid in newest if not count[sid]])
+    uncovered = array("I", [sid for sid, seq in newest.items() if last[sid] == seq and count[sid]])
+    for sid in emptied:
+        last[sid] = 0
+    return sum(map(sizes.__getitem__, positions)), emptied, uncovered
+
+
+def _counted_down(keys: array[int], counts: array[int], sids: array[int], positions: Positions) -> None:
+    """Subtract 1 from the count of a subject, among ascending keys, for each of its positions."""
+    for sid, number in Counter(map(sids.__getitem__, positions)).items():
+        at = bisect_left(keys, sid)
+        if at < len(keys) and keys[at] == sid:
+            counts[at] -= number
+
+
+count_down = _counted_down if lib is None else lib.count_down
 
 
 def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
     """Take those of `removed` that are live out of the index, and count their frames as dead bytes of their files."""
-    seqs = np.unique(_u64(removed))
+    seqs = array("Q", sorted(set(removed)))
     for segment, end in zip(list(index.segments), [*index.bases[1:], index.last_seq + 1], strict=True):
-        mine = seqs[np.searchsorted(seqs, segment.base) : np.searchsorted(seqs, end)]
-        if not len(mine) or not segment.live:
-            continue
-        if segment.seqs is None:
-            at = (mine - np.uint64(segment.base)).astype(np.intp)
-            at = at[at < len(segment.sids)]
-        else:
-            listed = _u64(segment.seqs)
-            at = np.searchsorted(listed, mine)
-            at = at[at < len(listed)]
-            at = at[np.isin(listed[at], mine)]
-        positions = np.intersect1d(at, live_positions(segment, None, 0, len(segment.sids)), assume_unique=False)
+        mine = seqs[bisect_left(seqs, segment.base) : bisect_left(seqs, end)]
+        positions = _positions_of(segment, mine)
         if len(positions):
             size = remove(index, segment, positions)
             if segment.body is not None:
@@ -239,111 +286,129 @@ def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
     index.advance(index.first_seq)
 
 
-def _count_out(
-    index: StreamIndex, sids: NDArray[np.uint32], counts: NDArray[np.intp], newest: NDArray[np.uint64]
-) -> None:
-    """Subtract removed messages from the counts of their subjects; `newest` is the newest removed sequence of each."""
-    table = index.table
-    left, last = _u64(table.count), _u64(table.last)
-    left[sids] -= counts.astype(np.uint64)
-    empty = left[sids] == 0
-    table.live -= int(empty.sum())
-    uncovered = sids[~empty & (last[sids] == newest)]
-    last[sids[empty]] = 0
-    if table.stale:
-        table.stale.difference_update(sids[empty].tolist())
-    table.stale.update(uncovered.tolist())
+def _positions_of(segment: Segment, seqs: array[int]) -> Positions:
+    """Return the positions of those of ascending sequences that are live in a segment."""
+    if not len(seqs) or not segment.live:
+        return array("I")
+    dead, start, stop = segment.dead, segment.position_from(seqs[0]), segment.position_from(seqs[-1] + 1)
+    if segment.seqs is None:
+        seqs = seqs[: bisect_left(seqs, segment.base + len(segment.sids))]
+        found = array("I", map((-segment.base).__add__, seqs))
+    else:
+        wanted = set(seqs)
+        found = array("I", [at for at, seq in enumerate(segment.seqs[start:stop], start) if seq in wanted])
+    found = found[bisect_left(found, segment.head) :]
+    return found if dead is None else array("I", [position for position in found if not dead[position]])
+
+
+def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
+    """Return those of ascending `seqs` that are live and not above `to_seq`."""
+    kept = array("Q")
+    for segment, end in zip(index.segments, [*index.bases[1:], index.last_seq + 1], strict=True):
+        mine = seqs[bisect_left(seqs, segment.base) : bisect_left(seqs, min(end, to_seq + 1))]
+        kept += sequences(segment, _positions_of(segment, mine))
+    return kept
 
 
 def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) -> list[int]:
     """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, at most `most`."""
-    mask, table = mask_of(view, index), index.table
-    if to_seq >= index.last_seq:
-        for sid in list(table.stale):
-            index.last_of(sid)
-        wanted = _u64(table.count) > 0 if mask is None else mask & (_u64(table.count) > 0)
-        return sorted_seqs(_u64(table.last)[wanted], most)
-    newest = np.zeros(len(table.names), dtype=np.uint64)
-    for segment in index.segments:
-        if segment.base > to_seq:
-            break
-        positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
-        newest[_u32(segment.sids)[positions]] = sequences(segment, positions)
-    return sorted_seqs(newest[newest > 0], most)
+    if to_seq < index.last_seq:
+        steps = finding_newest(index, view, to_seq)
+        return finish(steps)[:most].tolist()
+    table = index.table
+    for sid in list(table.stale):
+        index.last_of(sid)
+    lasts = _at(table.last, live_subjects(index, view))
+    return sorted(lasts) if most >= len(lasts) else nsmallest(most, lasts)
 
 
 def finding_newest(index: StreamIndex, view: View | None, to_seq: int) -> Steps[array[int]]:
     """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, in steps.
 
-    The index must not change between them.
+    The index must not change between them. Newest messages come first: the first one of a subject is its newest.
     """
-    mask, found = mask_of(view, index), array("Q")
-    newest = np.zeros(len(index.table.names), dtype=np.uint64)
-    segments = [segment for segment in index.segments if segment.base <= to_seq]
-    for segment in segments:
-        positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
-        newest[_u32(segment.sids)[positions]] = sequences(segment, positions)
-        yield STEP
-    for segment in segments:
-        positions = live_positions(segment, mask, 0, segment.position_from(to_seq + 1))
-        seqs = sequences(segment, positions)
-        found.frombytes(seqs[newest[_u32(segment.sids)[positions]] == seqs].tobytes())
-        yield STEP
+    mask = mask_of(view, index)
+    parts: list[array[int]] = []
+    seen = bytearray(len(index.table.names))
+    for segment in reversed(index.segments[: bisect_right(index.bases, to_seq)]):
+        for end in range(segment.position_from(to_seq + 1), 0, -BULK_STEP):
+            positions = live_positions(segment, mask, max(end - BULK_STEP, 0), end)
+            parts.append(sequences(segment, last_of_each(seen, segment.sids, positions)))
+            yield STEP
+    found = array("Q")
+    for part in reversed(parts):
+        found += part
     return found
 
 
-def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
-    """Return those of ascending `seqs` that are live and not above `to_seq`."""
-    asked = _u64(seqs)
-    asked = asked[: np.searchsorted(asked, to_seq, side="right")]
-    kept = array("Q")
-    for segment, end in zip(index.segments, [*index.bases[1:], index.last_seq + 1], strict=True):
-        mine = asked[np.searchsorted(asked, segment.base) : np.searchsorted(asked, end)]
-        if len(mine) and segment.live:
-            live = sequences(segment, live_positions(segment, None, 0, len(segment.sids)))
-            kept.frombytes(mine[np.isin(mine, live, assume_unique=True)].tobytes())
-    return kept
+def last_of_each(seen: bytearray, sids: array[int], positions: Positions) -> Positions:
+    """Return the last position of each subject that is not marked as seen, and mark it."""
+    return _last_of_each(seen, sids, positions) if lib is None else array("I", lib.unseen(seen, sids, positions))
 
 
-def sorted_seqs(seqs: NDArray[np.uint64], most: int) -> list[int]:
-    """Return the `most` lowest of `seqs`, ascending, as Python integers."""
-    found: list[int] = np.sort(seqs)[:most].tolist()
+def _last_of_each(seen: bytearray, sids: array[int], positions: Positions) -> Positions:
+    found = array("I")
+    for position in reversed(positions):
+        sid = sids[position]
+        if not seen[sid]:
+            seen[sid] = 1
+            found.append(position)
+    found.reverse()
     return found
 
 
 def missing(index: StreamIndex) -> Iterator[range]:
     """Yield the ranges of sequences from the first to the last that no live message has, ascending."""
+    if not index.messages:
+        return
     expected = index.first_seq
-    for segment in tuple(index.segments) if index.messages else ():
-        seqs = sequences(segment, live_positions(segment, None, 0, len(segment.sids))).astype(np.int64)
-        if len(seqs):
-            before = np.concatenate((np.array([expected - 1], dtype=np.int64), seqs[:-1]))
-            at = np.flatnonzero(seqs - before > 1)
-            for start, end in zip((before[at] + 1).tolist(), seqs[at].tolist(), strict=True):
-                yield range(start, end)
-            expected = int(seqs[-1]) + 1
-    if index.messages and expected <= index.last_seq:
+    for segment in tuple(index.segments):
+        for first, end in _runs(segment) if segment.live else ():
+            if first > expected:
+                yield range(expected, first)
+            expected = end
+    if expected <= index.last_seq:
         yield range(expected, index.last_seq + 1)
 
 
-def positions_on(sids: array[int], view: View, index: StreamIndex, start: int) -> array[int]:
-    """Return the positions from `start` on, live or dead, whose subject matches a view."""
-    total = len(index.table.names)
-    numbers = np.minimum(_u32(sids)[start:], total)  # numbers of removed subjects (GONE) become one beyond the mask
-    mask = mask_of(view, index)
-    found = numbers < total if mask is None else np.append(mask, False)[numbers]
-    return to_array("I", np.flatnonzero(found) + start)
+def _runs(segment: Segment) -> Iterator[tuple[int, int]]:
+    """Yield the first sequence and the end of each run of live messages; costs by the number of runs."""
+    seqs, base, end = segment.seqs, segment.base, len(segment.sids)
+    spans: Iterable[tuple[int, int]] = ((segment.head, end),)
+    if segment.dead is not None:
+        spans = (found.span() for found in _LIVE.finditer(segment.dead, segment.head, end))
+    for start, stop in spans:
+        if seqs is None:
+            yield base + start, base + stop
+        while seqs is not None and start < stop:
+            last = _run_end(seqs, start, stop)
+            yield seqs[start], seqs[last] + 1
+            start = last + 1
+
+
+def _run_end(seqs: array[int], start: int, stop: int) -> int:
+    """Return the last position below `stop` up to which sequences from `start` on follow each other without a gap."""
+    step, ahead = 1, seqs[start] - start
+    if start + 1 == stop or seqs[start + 1] - start - 1 != ahead:
+        return start
+    while start + step < stop and seqs[start + step] - start - step == ahead:
+        start, step = start + step, step * 2
+    return bisect_right(range(start, min(start + step, stop)), ahead, key=lambda at: seqs[at] - at) + start - 1
 
 
 def order_of(sids: array[int]) -> array[int]:
     """Return the positions sorted by subject number, then by position."""
-    return to_array("I", np.argsort(_u32(sids), kind="stable"))
+    return _ordered(sids) if lib is None else array("I", lib.order(sids))
 
 
-def tally(segment: Segment) -> tuple[array[int], array[int]]:
-    """Return the subject numbers of a segment, ascending, and the number of live messages of each."""
-    keys, places = np.unique(_u32(segment.sids), return_inverse=True)
-    counts = np.bincount(places[live_positions(segment, None, 0, len(segment.sids))], minlength=len(keys))
-    if len(keys) and keys[-1] == GONE:
-        keys, counts = keys[:-1], counts[:-1]
-    return to_array("I", keys), to_array("I", counts)
+def _ordered(sids: array[int]) -> array[int]:
+    return array("I", sorted(range(len(sids)), key=sids.__getitem__))
+
+
+def renumbered(sids: array[int], moves: array[int]) -> array[int]:
+    """Return a column after a renumbering of the subject table; the number of no subject stays."""
+    return _renumbered(sids, moves) if lib is None else array("I", lib.renumber(sids, moves))
+
+
+def _renumbered(sids: array[int], moves: array[int]) -> array[int]:
+    return array("I", [moves[sid] if sid < len(moves) else GONE for sid in sids])

@@ -321,7 +321,7 @@ class FileLog:
         if file.dead_bytes * 2 > file.size and segment.keys is not None:
             self._compaction.note(segment)
 
-    def removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+    def removing_many(self, segment: Segment, positions: array[int], seqs: array[int], size: int) -> None:
         """Record that these messages of one segment go, of `size` bytes together."""
         file = segment.body
         assert file is not None

@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from itertools import chain, islice
 
+from natsctl.store import bulk
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.segment import Place, Segment, SegmentList
@@ -284,8 +285,6 @@ class StreamIndex(SegmentList):
             return self.count_all(filters) - self.count(filters, self.first_seq, from_seq - 1)
         view = self.view(filters) if not filters.everything else None
         if view is not None and not view.all and len(view.sids) > FEW and self.messages >= BULK_MESSAGES:
-            from natsctl.store import bulk
-
             return bulk.count(self, view, from_seq, to_seq)
         total = 0
         for at in range(max(bisect_right(self.bases, from_seq) - 1, 0), len(self.segments)):
@@ -305,8 +304,6 @@ class StreamIndex(SegmentList):
         if view.all:
             return self.messages
         if len(view.sids) >= BULK:
-            from natsctl.store import bulk
-
             return bulk.count_all(self, view)
         count = self.table.count
         return sum(count[sid] for sid in view.sids)
@@ -316,8 +313,6 @@ class StreamIndex(SegmentList):
         count, view = self.table.count, None if filters.everything else self.view(filters)
         sids = range(len(count)) if view is None else view.sids
         if len(sids) >= BULK:
-            from natsctl.store import bulk
-
             return bulk.live_subjects(self, view)
         return array("I", [sid for sid in sids if count[sid]])
 
@@ -365,8 +360,6 @@ class StreamIndex(SegmentList):
                 break
             position = segment.position_from(seq)
             if segment.live and position - segment.head >= BULK_DROP and self.messages >= BULK:
-                from natsctl.store import bulk
-
                 bulk.drop_front(self, segment, position)
             else:
                 self._drop_front(segment, position)
@@ -384,8 +377,6 @@ class StreamIndex(SegmentList):
     def oldest(self, messages: int, size: int, most: int) -> array[int]:
         """Return the oldest live sequences: at least `messages` with at least `size` bytes, but at most `most`."""
         if self.messages >= BULK:
-            from natsctl.store import bulk
-
             return bulk.oldest(self, messages, size, most)
         found, seq = array("Q"), self.first_seq
         while len(found) < most and (len(found) < messages or size > 0) and (place := self.next_place(ALL, seq)):
@@ -416,9 +407,7 @@ class StreamIndex(SegmentList):
                 keep -= segment.live
                 continue
             if keep >= BULK_DROP and self.messages >= BULK:
-                from natsctl.store import bulk
-
-                return segment.seq_at(int(bulk.live_positions(segment, None, 0, len(segment.sids))[-keep]))
+                return segment.seq_at(bulk.live_positions(segment, None, 0, len(segment.sids))[-keep])
             position = len(segment.sids)
             for _ in range(keep):
                 position = segment.prev_live(position - 1)
@@ -451,12 +440,7 @@ class StreamIndex(SegmentList):
         if self.table.crowded():
             moves = self.table.renumber()
             for segment in self.segments:
-                if len(segment.sids) and segment.keys is not None and self.messages >= BULK_MESSAGES:
-                    from natsctl.store import bulk
-
-                    bulk.renumber(segment, moves)
-                else:
-                    segment.renumber(moves)
+                segment.renumber(moves)
             self._views.clear()
 
     def rollback(self, to_seq: int, keeps: Callable[[Segment], bool]) -> None:
@@ -483,10 +467,7 @@ class StreamIndex(SegmentList):
     def live_positions(self, segment: Segment) -> list[int]:
         """Return the live positions of a segment, ascending."""
         if self.messages >= BULK_MESSAGES:
-            from natsctl.store import bulk
-
-            found: list[int] = bulk.live_positions(segment, None, 0, len(segment.sids)).tolist()
-            return found
+            return bulk.live_positions(segment, None, 0, len(segment.sids)).tolist()
         return [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]
 
     def deleted(self) -> list[int]:
@@ -495,8 +476,6 @@ class StreamIndex(SegmentList):
         if not self.messages:
             return missing
         if self.messages >= BULK_MESSAGES:
-            from natsctl.store import bulk
-
             return [*chain.from_iterable(bulk.missing(self))]
         expected = self.first_seq
         for segment in self.segments:

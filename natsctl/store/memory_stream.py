@@ -99,7 +99,7 @@ class MemoryLog:
         """Release the value of one message."""
         segment.messages[position] = None
 
-    def removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+    def removing_many(self, segment: Segment, positions: array[int], seqs: array[int], size: int) -> None:
         """Release the values of messages of one segment."""
         for position in positions:
             segment.messages[position] = None

@@ -20,7 +20,7 @@ from itertools import compress
 
 import msgspec
 
-from natsctl.store import frame, fsck
+from natsctl.store import bulk, frame, fsck
 from natsctl.store.disk import Disk
 from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
 from natsctl.store.fsck import Found, HighWaterEntry, StreamCheck
@@ -33,7 +33,7 @@ from natsctl.store.segment_file import SegmentFile
 from natsctl.store.subject_table import tally_of
 
 BULK_REMOVALS = 100_000
-"""Number of recorded removals from which on they are applied with numpy, whose import takes time."""
+"""Number of recorded removals from which on they are applied by whole columns."""
 TORN_COPY_BYTES = 1024 * 1024
 """Most bytes of a cut tail that are kept in a .torn file."""
 
@@ -193,8 +193,6 @@ def _apply_removals(index: StreamIndex, check: StreamCheck) -> None:
                 segment.body.tombs.append(frame.ERASE_BODY.unpack(record.payload)[0])
         removed.extend(segment.body.tombs)
     if len(removed) >= BULK_REMOVALS:
-        from natsctl.store import bulk
-
         bulk.remove_seqs(index, removed)
         return
     for seq in removed:

@@ -15,16 +15,15 @@ settled messages: from kept bytes, or from the disk, where every frame is checke
 
 from __future__ import annotations
 
-import sys
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, compress
 from zlib import crc32
 
 from natsctl.native import lib
-from natsctl.store import frame
+from natsctl.store import bulk, frame
 from natsctl.store.columns import Offsets, Places, narrowed, packed, widened
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.message import StoredFrames, StoredMessage
@@ -43,10 +42,6 @@ FEW_POSITIONS = 64
 """Messages that are rather looked at one by one."""
 
 
-BULK_SORT = 50_000
-"""Messages of a segment from which on they are sorted by whole columns."""
-BULK_MODULE = "natsctl.store.bulk"
-"""A segment that is sealed does not wait for its import, ten times as long: a fast mirror may be quicker than that."""
 POST_STEP = 4096
 """Messages of an open segment that one question lists by subject; those behind are searched."""
 
@@ -187,22 +182,19 @@ class Segment:
         """Freeze: nothing is added any more; keep the subject summary, drop what can be rebuilt."""
         self.order, self.asked = None, 0
         self.postings, self.posted = {}, 0
-        if lib is not None and self.dead is None and not self.head:
-            keys, counts, _ = lib.tally(self.sids, None, self.base)
+        if lib is not None:
+            keys, counts, _ = lib.tally(widened(self.sids), None, self.base)
             self.keys, self.counts = array("I", keys), array("I", counts)
-            return
-        if len(self.sids) >= BULK_SORT and BULK_MODULE in sys.modules:
-            from natsctl.store import bulk
-
-            self.keys, self.counts = bulk.tally(self)
-            return
-        tally = Counter(self.sids)
+        else:
+            tally = Counter(self.sids)
+            tally.pop(GONE, None)
+            self.keys = array("I", sorted(tally))
+            self.counts = array("I", [tally[sid] for sid in self.keys])
         if self.dead is not None or self.head:
-            tally = Counter(dict.fromkeys(tally, 0))
-            tally.update(self.sids[p] for p in range(self.head, len(self.sids)) if self.is_live(p))
-        tally.pop(GONE, None)
-        self.keys = array("I", sorted(tally))
-        self.counts = array("I", [tally[sid] for sid in self.keys])
+            gone = array("I", range(self.head))
+            if self.dead is not None:
+                gone.extend(compress(range(self.head, len(self.sids)), self.dead[self.head :]))
+            bulk.count_down(self.keys, self.counts, self.sids, gone)
 
     def pack(self) -> None:
         """Keep the columns of a sealed segment in less memory."""
@@ -280,12 +272,7 @@ class Segment:
             self.asked += 1
             if self.asked <= ASKS_BEFORE_ORDER:
                 return False
-            if len(self.sids) >= BULK_SORT:
-                from natsctl.store import bulk
-
-                self.order = bulk.order_of(self.sids)
-            else:
-                self.order = array("I", sorted(range(len(self.sids)), key=self.sids.__getitem__))
+            self.order = bulk.order_of(self.sids)
         return True
 
     def _next_sorted(self, sid: int, position: int) -> int:
@@ -379,7 +366,7 @@ class Segment:
 
     def renumber(self, moves: array[int]) -> None:
         """Follow a renumbering of the subject table; forgotten subjects have no live message here."""
-        self.sids = array("I", [GONE if sid == GONE else moves[sid] for sid in self.sids])
+        self.sids = bulk.renumbered(self.sids, moves)
         if self.keys is not None:
             self.seal()
             self.pack()

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from natsctl.store import bulk
 from natsctl.store.appended import AppendedView, Blob, MessageTimes
 from natsctl.store.errors import StoreError, StoreFullError, StorePoisonedError
 from natsctl.store.file_commit import NO_SPACE, Commit, Host, Settled
@@ -76,7 +77,7 @@ class MessageLog(MessageTimes, Protocol):
     def removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
         """Record that this message goes."""
 
-    def removing_many(self, segment: Segment, positions: list[int], seqs: array[int], size: int) -> None:
+    def removing_many(self, segment: Segment, positions: array[int], seqs: array[int], size: int) -> None:
         """Record that these messages of one segment go, of `size` bytes together."""
 
     def dropping_first(self, seq: int) -> None:
@@ -309,8 +310,6 @@ class StreamStore(AppendedView):
                 found.extend([seq for seq in piece if self.has(seq)])
                 yield len(piece)
             return found
-        from natsctl.store import bulk
-
         found = array("Q")
         for piece in pieces(seqs, 4 * BULK_STEP):
             found += bulk.present(self._index, array("Q", piece), self.durable_seq)
@@ -454,8 +453,6 @@ class StreamStore(AppendedView):
                 yield STEP
 
     def _purging_bulk(self, filters: Filters, below: int, spare: int) -> Steps[None]:
-        from natsctl.store import bulk
-
         index, seq = self._index, self._index.first_seq
         mask = bulk.mask_of(index.view(filters), index)
         while spare and seq < below:
@@ -470,12 +467,10 @@ class StreamStore(AppendedView):
 
     def _remove_at(self, segment: Segment, positions: Positions) -> array[int]:
         """Take the live messages at ascending positions of one segment out and return their sequences."""
-        from natsctl.store import bulk
-
         self._check_writable()
         index = self._index
-        seqs = bulk.to_array("Q", bulk.sequences(segment, positions))
-        self.log.removing_many(segment, positions.tolist(), seqs, bulk.remove(index, segment, positions))
+        seqs = bulk.sequences(segment, positions)
+        self.log.removing_many(segment, positions, seqs, bulk.remove(index, segment, positions))
         index.advance(index.first_seq)
         self.mark_dirty()
         return seqs
@@ -503,8 +498,6 @@ class StreamStore(AppendedView):
         Returns the sequences that went and where to continue, 0 at the end. Oldest first, so that what is left at the
         end is what a removal of the oldest message of each subject, as often as needed, leaves.
         """
-        from natsctl.store import bulk
-
         index = self._index
         from_seq = max(from_seq, index.first_seq)
         if not index.messages or from_seq > index.last_seq:
@@ -520,8 +513,6 @@ class StreamStore(AppendedView):
         """Return the subjects that have more messages than that (appended view)."""
         table = self._index.table
         if len(table.names) >= BULK:
-            from natsctl.store import bulk
-
             return [table.names[sid] for sid in bulk.above(table.count, per_subject)]
         return [table.names[sid] for sid, count in enumerate(table.count) if count > per_subject]
 

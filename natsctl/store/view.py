@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from natsctl.store import bulk
 from natsctl.store.filters import Filters
 from natsctl.store.segment import Segment
 
@@ -25,7 +26,7 @@ CACHED_SEGMENTS = 4
 FEW_IN_A_ROW = 64
 """Most messages between two gaps that are processed one by one."""
 BULK_MESSAGES = 200_000
-"""Messages of a stream from which on whole columns are processed at once, with numpy (see bulk.py)."""
+"""Messages of a stream from which on whole columns are processed at once (see bulk.py)."""
 
 
 class View:
@@ -114,8 +115,6 @@ class View:
         if few is not None:
             return few
         if self._index.messages >= BULK_MESSAGES and len(segment.sids) - start > PROBE:
-            from natsctl.store import bulk
-
             return bulk.positions_on(segment.sids, self, self._index, start)
         return segment.positions(self.sids, start)
 

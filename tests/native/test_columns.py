@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from natsctl.native import lib
-from natsctl.store import columns, subject_table
+from natsctl.store import bulk, columns, subject_table
 from natsctl.store.filters import MANY_PATTERNS, Filters
 from natsctl.store.subject_table import GONE
 
@@ -92,6 +92,149 @@ def test_tallies(sids: list[int], base: int, sparse: bool) -> None:
         assert subject_table._tally_in_c(column, wanted) == subject_table._tally_of(column, wanted)
 
 
+SUBJECTS = 5
+known = st.integers(0, SUBJECTS - 1)
+any_sid = known | st.sampled_from([SUBJECTS, 300, 70_000, GONE])
+
+
+def column_of(numbers: list[int]) -> array[int]:
+    """Return a column as a sealed segment keeps it."""
+    return columns.narrowed(array("I", numbers))
+
+
+def marked(numbers: set[int]) -> bytearray:
+    """Return a mask of these subjects."""
+    marks = bytearray(SUBJECTS)
+    bulk._mark(marks, array("I", numbers))
+    return marks
+
+
+@st.composite
+def removals(draw: st.DrawFn) -> tuple[array[int], array[int], array[int], array[int] | None, int]:
+    """Return subject numbers, sizes, positions, sequences where these are listed, and the base."""
+    sids = draw(st.lists(known, max_size=30))
+    sizes = draw(st.lists(st.integers(0, 300), min_size=len(sids), max_size=len(sids)))
+    positions = sorted(draw(st.sets(st.integers(0, len(sids) - 1)))) if sids else []
+    base = draw(st.integers(1, 2**63))
+    seqs = array("Q", range(base, base + 2 * len(sids), 2)) if draw(st.booleans()) else None
+    return column_of(sids), column_of(sizes), array("I", positions), seqs, base
+
+
+@given(st.lists(any_sid, max_size=40), st.booleans(), st.none() | st.sets(known), st.data())
+def test_positions(sids: list[int], gone: bool, chosen: set[int] | None, data: st.DataObject) -> None:
+    assert lib is not None
+    marks = None if chosen is None else marked(chosen)
+    if chosen is not None:
+        ours = bytearray(SUBJECTS)
+        lib.mark(ours, array("I", chosen))
+        assert ours == marks
+    flags = data.draw(st.lists(st.integers(0, 1), min_size=len(sids), max_size=len(sids)))
+    dead = bytearray(flags) if gone else None
+    stop = data.draw(st.integers(0, len(sids)))
+    start = data.draw(st.integers(0, stop))
+    words = (column_of(sids), dead, marks, start, stop)
+    assert array("I", lib.pick(*words)) == bulk._picked(*words)
+
+
+@given(st.lists(st.integers(0, 3) | st.just(2**40), max_size=20), st.none() | st.lists(st.integers(0, 19)), st.data())
+def test_counts_above_a_limit(counts: list[int], listed: list[int] | None, data: st.DataObject) -> None:
+    assert lib is not None
+    numbers = None if listed is None else array("I", [sid for sid in listed if sid < len(counts)])
+    words = (array("Q", counts), numbers, data.draw(st.integers(0, len(counts))), data.draw(st.integers(0, 4)))
+    found, total = lib.above(*words)
+    assert (array("I", found), total) == bulk._above_in(*words)
+
+
+@given(removals(), st.booleans())
+def test_messages_are_taken_out(
+    removal: tuple[array[int], array[int], array[int], array[int] | None, int], marked: bool
+) -> None:
+    assert lib is not None
+    sids, sizes, positions, seqs, base = removal
+    listed = bulk._sequences(array("I", range(len(sids))), seqs, base)
+    assert array("Q", lib.sequences(array("I", range(len(sids))), seqs, base)) == listed
+    counts = array("Q", [[*sids].count(sid) for sid in range(SUBJECTS)])
+    lasts = array("Q", [max((listed[at] for at, one in enumerate(sids) if one == sid), default=0) for sid in range(5)])
+    dead = bytearray(len(sids)) if marked else None
+    ours = (counts[:], lasts[:], None if dead is None else dead[:], sids, sizes, positions)
+    size, emptied, uncovered = lib.take_out(*ours, seqs, base)
+    theirs = (counts, lasts, dead, sids, sizes, positions)
+    wanted = bulk._taken_out(*theirs, bulk._sequences(positions, seqs, base))
+    assert (size, {*array("I", emptied)}, {*array("I", uncovered)}) == (wanted[0], {*wanted[1]}, {*wanted[2]})
+    assert (len(emptied), len(uncovered)) == (4 * len(wanted[1]), 4 * len(wanted[2]))
+    assert ours == theirs
+
+
+@given(removals(), st.integers(0, 3))
+def test_the_surplus_of_subjects(
+    removal: tuple[array[int], array[int], array[int], array[int] | None, int], per_subject: int
+) -> None:
+    assert lib is not None
+    sids, _, positions, _, _ = removal
+    counts = array("Q", [[*sids].count(sid) for sid in range(SUBJECTS)])
+    found = array("I", lib.surplus(counts, sids, positions, per_subject))
+    before = counts[:]
+    assert found == bulk._surplus(counts, sids, positions, per_subject)
+    assert counts == before == array("Q", [[*sids].count(sid) for sid in range(SUBJECTS)])
+
+
+@given(removals(), st.sets(known), st.sets(known))
+def test_subjects_are_counted_down_and_seen(
+    removal: tuple[array[int], array[int], array[int], array[int] | None, int], listed: set[int], before: set[int]
+) -> None:
+    assert lib is not None
+    sids, _, positions, _, _ = removal
+    keys = array("I", sorted(listed))
+    ours, wanted = array("I", [50]) * len(keys), array("I", [50]) * len(keys)
+    lib.count_down(keys, ours, sids, positions)
+    bulk._counted_down(keys, wanted, sids, positions)
+    assert ours == wanted
+    seen, wanted_seen = (marked(before) for _ in range(2))
+    assert array("I", lib.unseen(seen, sids, positions)) == bulk._last_of_each(wanted_seen, sids, positions)
+    assert seen == wanted_seen
+
+
+@given(st.lists(any_sid | st.integers(0, 2**32 - 1), max_size=60), st.lists(any_sid, max_size=400))
+@example([70_000, 3, 65_536, 3, 0, 65_536, GONE], [1])
+def test_order_and_new_numbers(sids: list[int], moves: list[int]) -> None:
+    assert lib is not None
+    column = column_of(sids)
+    assert array("I", lib.order(column)) == bulk._ordered(column)
+    assert array("I", lib.renumber(column, array("I", moves))) == bulk._renumbered(column, array("I", moves))
+
+
+def test_what_lies_beyond_a_column_is_an_error() -> None:
+    assert lib is not None
+    one, far, wide = array("I", [0]), array("I", [1]), array("Q", [5])
+    for start, stop in ((-1, 0), (1, 0), (0, 2)):
+        with pytest.raises(ValueError, match="positions"):
+            lib.pick(one, None, None, start, stop)
+    with pytest.raises(ValueError, match="positions"):
+        lib.pick(one, bytearray(), None, 0, 1)
+    taken = (wide, array("Q", [5]), None, one, one, one, None, 1)
+    for at, word in ((0, array("Q")), (1, array("Q")), (2, bytearray()), (3, far), (4, array("I")), (5, far)):
+        with pytest.raises(ValueError, match=r"beyond|no such"):
+            lib.take_out(*taken[:at], word, *taken[at + 1 :])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="beyond"):
+        lib.take_out(*taken[:6], array("Q"), 1)
+    for work in (
+        lambda: lib.mark(bytearray(1), far),
+        lambda: lib.above(wide, far, 0, 0),
+        lambda: lib.above(wide, None, 2, 0),
+        lambda: lib.above(wide, None, -1, 0),
+        lambda: lib.count_down(one, array("I"), one, one),
+        lambda: lib.count_down(one, array("I", [0]), one, far),
+        lambda: lib.unseen(bytearray(1), one, far),
+        lambda: lib.unseen(bytearray(), one, one),
+        lambda: lib.sequences(far, wide, 0),
+        lambda: lib.surplus(array("Q"), one, one, 0),
+        lambda: lib.surplus(wide, one, far, 0),
+    ):
+        with pytest.raises(ValueError, match=r"beyond|no such|as many"):
+            work()
+    assert (wide[0], one[0]) == (5, 0)
+
+
 def test_columns_of_another_width_are_errors() -> None:
     assert lib is not None
     for work in (lib.narrow, lib.split_offsets, lambda column: lib.tally(column, None, 1)):
@@ -99,6 +242,16 @@ def test_columns_of_another_width_are_errors() -> None:
             work(array("H", [1]))
     with pytest.raises(TypeError, match="8 bytes"):
         lib.tally(array("I", [1]), array("I", [1]), 1)
+    with pytest.raises(TypeError, match="another width"):
+        lib.sequences(array("H", [1]), None, 1)
+    with pytest.raises(TypeError, match="another width"):
+        lib.above(array("Q", [1]), array("Q", [1]), 1, 1)
+    with pytest.raises(TypeError, match="another width"):
+        lib.order(array("Q", [1]))
+    with pytest.raises(ValueError, match="overlaps"):
+        lib.unseen(both := bytearray(2), both, array("I", [0]))  # type: ignore[arg-type]
+    with pytest.raises(BufferError):
+        lib.unseen(bytes(1), array("I", [0]), array("I", [0]))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="as many"):
         lib.tally(array("I", [1]), array("Q"), 1)
     with pytest.raises(ValueError, match="1 sequences of 2"):

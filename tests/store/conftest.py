@@ -93,7 +93,6 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
             "index.BULK_DROP",
             "index.FEW",
             "appended.BULK",
-            "segment.BULK_SORT",
             "stream.BULK_PRESENT",
             "appended.BULK_MESSAGES",
             "appended.BULK_SUBJECTS",

@@ -19,7 +19,7 @@ from natsctl.api.archive.archive import ArchivedMessage, ArchiveError, Gone
 from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.broker.subscription import _message_frames
 from natsctl.jetstream.consumers.delivery_budget import _first_deliveries
-from natsctl.store import columns, frame, subject_table
+from natsctl.store import bulk, columns, frame, subject_table
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.wire import parser
@@ -249,6 +249,64 @@ def _tallied(chance: random.Random) -> Words:
 def _tally(sids: array[int], seqs: array[int] | None, base: int) -> tuple[bytes, ...]:
     found = subject_table._tally_of(sids, range(base, base + len(sids)) if seqs is None else seqs)
     return tuple(column.tobytes() for column in found)
+
+
+def _positions_in(sids: array[int], chance: random.Random) -> array[int]:
+    return array("I", [at for at in range(len(sids)) if chance.randrange(3)])
+
+
+def _masked(chance: random.Random) -> Words:
+    """Return subject numbers, the dead ones, a mask, and two positions."""
+    sids = columns.narrowed(_tallied(chance)[0])
+    dead = bytearray(chance.choices((0, 1), k=len(sids))) if chance.randrange(2) else None
+    mask = bytearray(chance.choices((0, 1), k=8)) if chance.randrange(2) else None
+    return (sids, dead, mask, *sorted((chance.randrange(len(sids) + 1), chance.randrange(len(sids) + 1))))
+
+
+def _taken(chance: random.Random) -> Words:
+    """Return counts and newest sequences of nine subjects, and messages of them that go."""
+    sids = array("I", chance.choices(range(9), k=chance.choice((0, 1, 20))))
+    seqs = None if chance.randrange(2) else array("Q", range(5, 5 + len(sids)))
+    dead = bytearray(len(sids)) if chance.randrange(2) else None
+    counts, lasts = (array("Q", chance.choices(range(25), k=9)) for _ in range(2))
+    return counts, lasts, dead, columns.narrowed(sids), sids, _positions_in(sids, chance), seqs, 5
+
+
+def _crowded(chance: random.Random) -> Words:
+    counts, _, _, sids, _, positions, _, _ = _taken(chance)
+    return counts, sids, positions, chance.randrange(4)
+
+
+def _counted(chance: random.Random) -> Words:
+    counts, listed = array("Q", chance.choices((0, 1, 7, 2**40), k=9)), array("I", chance.choices(range(9), k=4))
+    return counts, listed if chance.randrange(2) else None, chance.randrange(10), chance.randrange(3)
+
+
+def _listed(chance: random.Random) -> Words:
+    return _taken(chance)[-3:]
+
+
+def _moved(chance: random.Random) -> Words:
+    return _tallied(chance)[0], array("I", chance.choices((0, 1, subject_table.GONE), k=chance.randrange(9)))
+
+
+def _keyed(chance: random.Random) -> Words:
+    _, _, _, sids, _, positions, _, _ = _taken(chance)
+    return array("I", sorted(set(sids))), array("I", [25] * len(set(sids))), sids, positions
+
+
+def _seen(chance: random.Random) -> Words:
+    _, _, _, sids, _, positions, _, _ = _taken(chance)
+    return bytearray(chance.choices((0, 1), k=9)), sids, positions
+
+
+def _bytes_of(work: Callable[..., array[int]]) -> Callable[..., bytes]:
+    return lambda *words: work(*words).tobytes()
+
+
+def _above(counts: array[int], listed: array[int] | None, end: int, limit: int) -> tuple[bytes, int]:
+    found, total = bulk._above_in(counts, listed, end, limit)
+    return found.tobytes(), total
 
 
 # Archives.
@@ -508,6 +566,16 @@ CASES: Final = {
     "split_offsets": Case(lambda chance: (_offsets(chance),), same_as(columns._split_offsets)),
     "join_offsets": Case(_parted, same_as(_joined)),
     "tally": Case(_tallied, same_as(_tally)),
+    "above": Case(_counted, same_as(_above)),
+    "order": Case(lambda chance: _moved(chance)[:1], same_as(_bytes_of(bulk._ordered))),
+    "pick": Case(_masked, same_as(_bytes_of(bulk._picked))),
+    "renumber": Case(_moved, same_as(_bytes_of(bulk._renumbered))),
+    "sequences": Case(_listed, same_as(_bytes_of(bulk._sequences))),
+    "surplus": Case(_crowded, same_as(_bytes_of(bulk._surplus))),
+    "count_down": Case(_keyed),  # these change their arguments: tests/native/test_columns.py compares
+    "mark": Case(lambda chance: (bytearray(9), array("I", chance.choices(range(9), k=4)))),
+    "take_out": Case(_taken),
+    "unseen": Case(_seen),
     "highway": Case(_hashed, same_as(lambda key, data: HighwayHash64(key).digest(data))),
     "frame_content": Case(_body, same_as(_content)),
     "write_v1": Case(lambda chance: (_archived(chance), KEY), same_as(_write_v1)),

@@ -7,12 +7,13 @@ write for themselves, are passed over. Source: probes of nats-server 2.9 to 2.15
 A record of a block is: length (bit 31: it has a header block), sequence, time in ns, length of the subject; then
 subject, header block after its length, payload, and the HighwayHash-64 of all that but the lengths, keyed by the
 stream's name and the block's number. Bit 63 of a sequence marks a message as erased, bit 62 as gone. Hashing a record
-alone is slow (highwayhash.py), so both ways take as many records at once as memory allows (hash_lanes.py).
+alone is slow in Python (highwayhash.py), so with numpy as many go together as memory allows (hash_lanes.py).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar, cast
@@ -31,7 +32,7 @@ from natsctl.api.archive.archive import (
     Item,
     MessageFields,
 )
-from natsctl.api.archive.highwayhash import HighwayHash64
+from natsctl.api.archive.highwayhash import HighwayHash64, one_by_one
 from natsctl.api.archive.tar import END, TarFile, entry, in_pieces, read_tar
 from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.consumer import ConsumerConfig
@@ -77,7 +78,9 @@ def hasher_of(key: str) -> HighwayHash64:
 
 def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None, None, bytes]:
     """Return the hash of each, one after the other, and yield between pieces of long work."""
-    from natsctl.api.archive.hash_lanes import digests
+    digests = one_by_one
+    with suppress(ModuleNotFoundError):  # numpy, which can stand in for the native module, need not be there
+        from natsctl.api.archive.hash_lanes import digests
 
     found: list[bytes] = []
     for at in range(0, len(hashed), LANES_AT_ONCE):

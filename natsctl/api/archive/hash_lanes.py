@@ -4,8 +4,8 @@ Theory of operation. The hash of one record is a chain that cannot be cut, so re
 is four arrays with a row per record, and a round takes the next packet of every record. Longest records come first,
 so that those which still have packets are always the first rows. A round costs 7 µs, and 65 ns for each row, so the
 speed grows with the number of records (docs/adr/0005). Records that have no company, one or two that are much longer
-than the others, are left to `highwayhash`, whose rounds cost 3.4 µs. This module is imported where hashes are needed,
-because numpy takes 0.1 s to import.
+than the others, are left to `highwayhash`, whose rounds cost 3.4 µs. Nothing of this is needed where the native module
+is there. natsctl does not depend on numpy, which takes 0.1 s to import: it is imported with the first hash.
 """
 
 from __future__ import annotations

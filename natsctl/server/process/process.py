@@ -18,6 +18,7 @@ import random
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,7 @@ from natsctl import __version__
 from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.broker.refusals import CloseReason
+from natsctl.native import lib
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
@@ -174,7 +176,7 @@ NEEDED_BY_SYSTEM: Final = "natsctl.server.system_answers"
 NEEDED_BY_ARCHIVES: Final = (
     "natsctl.jetstream.endpoints.snapshot",
     "natsctl.jetstream.endpoints.restore",
-    "natsctl.api.archive.hash_lanes",
+    *(() if lib else ("natsctl.api.archive.hash_lanes",)),
 )
 
 ECHO_S: Final = 0.25
@@ -424,4 +426,5 @@ class ServerProcess:
 
 def _import_all(modules: Sequence[str]) -> None:
     for module in modules:
-        import_module(module)
+        with suppress(ModuleNotFoundError):  # numpy need not be there
+            import_module(module)
