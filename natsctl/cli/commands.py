@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         jwt,
         kv,
         latency,
+        migrate,
         object,
         pipeline,
         schema,
@@ -43,8 +44,8 @@ else:
         "natsctl.cli", "account audit backup bench cheat completion consumer context counter errors events"
     )
     jwt, kv = lazy_modules("natsctl.cli", "jwt kv")
-    latency, object, pipeline, schema, server, service, spark, sql, stream, top, tour = lazy_modules(
-        "natsctl.cli", "latency object pipeline schema server service spark sql stream top tour"
+    latency, migrate, object, pipeline, schema, server, service, spark, sql, stream, top, tour = lazy_modules(
+        "natsctl.cli", "latency migrate object pipeline schema server service spark sql stream top tour"
     )
     accounts = LazyModule("natsctl.cli.backup.accounts")
     apply, convert, export, plan, sources = lazy_modules("natsctl.cli.desired", "apply convert export plan sources")
@@ -116,6 +117,16 @@ COMMANDS: Mapping[str, Verb] = {
             accounts.restore,
             answer="cli.backup.accounts:ConfigurationBackup",
             examples=("natsctl restore ./saved --update-streams",),
+        ),
+        Verb(
+            "migrate",
+            migrate.migrate,
+            answer="natsctl.client.migration.migration_state:MigrationReport",
+            examples=(
+                "natsctl migrate --from local --to cluster",
+                "natsctl migrate --from local --to cluster --cutover --replicas 3",
+                "natsctl migrate --from cluster --to local ORDERS --sample 1000",
+            ),
         ),
         Verb(
             "validate",

@@ -34,6 +34,7 @@ NOUNS = (
     Noun("events", ("event", "e"), "Show advisories and metrics as they arrive"),
     Noun("backup", (), "Back up every stream's configuration, with --data also messages, and look into backups"),
     Noun("restore", (), "Restore a configuration backup"),
+    Noun("migrate", (), "Move streams to another server or cluster"),
     Noun("validate", (), "Check documents of streams, consumers and buckets without a server"),
     Noun("export", (), "Write the account, or some of its streams, as documents"),
     Noun("convert", (), "Convert Terraform or Kubernetes configurations to documents"),
@@ -66,7 +67,7 @@ HEADINGS = (
     ("Messages", ("publish", "subscribe", "request", "reply", "service", "trace")),
     ("Desired state", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
     ("Streams on Spark", ("sql", "pipeline", "spark")),
-    ("Backups", ("backup", "restore")),
+    ("Backups and moves", ("backup", "restore", "migrate")),
     ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "jwt", "audit", "bench")),
     ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),
 )

@@ -57,15 +57,19 @@ NO_HEADERS = Headers()
 
 
 class Message:
-    """One message; `status` is that of a status message (`NATS/1.0 404 …`), 0 on an ordinary one."""
+    """One message; `status` is that of a status message (`NATS/1.0 404 …`), 0 on an ordinary one.
 
-    __slots__ = ("body", "description", "headers", "reply", "status", "subject")
+    `block` is the header block of a received message as it came.
+    """
+
+    __slots__ = ("block", "body", "description", "headers", "reply", "status", "subject")
 
     def __init__(self, subject: str, body: bytes, reply: str = "", headers: Headers = NO_HEADERS) -> None:
         self.subject = subject
         self.body = body
         self.reply = reply
         self.headers = headers
+        self.block = b""
         self.status = 0
         self.description = ""
 
@@ -89,6 +93,7 @@ def to_message(subject: bytes, reply: bytes, body: bytes, block: bytes) -> Messa
     """Return a received message; an invalid header block is left out."""
     message = Message(_text(subject), body, _text(reply) if reply else "")
     if block:
+        message.block = block
         try:
             message.status, message.description = blocks.parse_status(block)
             pairs = blocks.parse(block)

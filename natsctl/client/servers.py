@@ -133,13 +133,13 @@ class Checked(NamedTuple):
 async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: float | None = None) -> Checked:
     """Read a context and its secrets, and connect with it alone if asked."""
     try:
-        target = _target(contexts, name, timeout_s)
+        target = target_of(contexts, name, timeout_s)
         return Checked(name, server=await _reached(target) if connecting else None)
     except NatsctlError as failure:
         return Checked(name, fault=str(failure))
 
 
-def _target(contexts: Contexts, name: str, timeout_s: float | None) -> Target:
+def target_of(contexts: Contexts, name: str, timeout_s: float | None) -> Target:
     """Return the server that a context names by itself; raises UsageError for an unreadable context."""
     from natsctl.client.settings import login_options, tls_context
 

@@ -119,7 +119,7 @@ HARMLESS = """
     server request subscriptions|server request variables|server config reload|server cluster step-down
     server cluster balance|server account info|server mappings|server passwd|server watch servers
     server watch jetstream|server watch accounts|server watch api requests|server graph
-    audit gather|audit analyze|audit checks|audit query|jwt decode
+    audit gather|audit analyze|audit checks|audit query|jwt decode|migrate
     bench pub|bench sub|bench service request|bench service serve|bench js get sync|bench js get batch|bench kv get
     bench oldjs ordered|bench oldjs push|bench oldjs pull
     counter get|counter view|counter ls|counter increment|counter decrement

@@ -73,6 +73,7 @@ INSTEAD = {
     "server check kv": "--bucket B",
     "server passwd": "--generate",
     "audit analyze": "file.txt",
+    "migrate": "--from nowhere --to elsewhere",
     "audit query": "file.txt",
     "jwt decode": "file.txt",
     "bench pub": "s.a --msgs 5",

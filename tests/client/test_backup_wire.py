@@ -21,7 +21,7 @@ from natsctl.client.backup.restore import (
     SubjectOverlapError,
     restore_stream,
 )
-from natsctl.client.backup.save import SavedStream, SaveOptions, _Snapshot, save_stream
+from natsctl.client.backup.save import SavedStream, SaveOptions, Snapshot, save_stream
 from natsctl.client.backup.transfer import Progress, RetryingManager, ignore_progress
 from natsctl.client.connection import Connection
 from natsctl.client.dial import connect
@@ -329,9 +329,9 @@ async def test_consumers_of_a_cluster_are_saved_as_their_leaders_have_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lags: bool
 ) -> None:
     # A cluster before 2.15: version 1, with the consumers that the stream's leader has a copy of, which may lag.
-    take = _Snapshot.take
+    take = Snapshot.take
 
-    async def of_a_leader(self: _Snapshot, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def of_a_leader(self: Snapshot, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
         self._options = SaveOptions(consumers=lags)
         config, state = await take(self, manager)
         if lags:
@@ -339,7 +339,7 @@ async def test_consumers_of_a_cluster_are_saved_as_their_leaders_have_them(
                 await messages.acknowledge(manager, message)
         return config, {**state, "consumer_count": int(lags)}
 
-    monkeypatch.setattr(_Snapshot, "take", of_a_leader)
+    monkeypatch.setattr(Snapshot, "take", of_a_leader)
     said: list[str] = []
     with ServerProcess(tmp_path / "server", "natsctl", "--archive_version", "1") as server:
         async with await _connect(server.url) as connection:

@@ -91,7 +91,7 @@ def run_line(line: str, capsys: pytest.CaptureFixture[str], servers: Mapping[str
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to work in, without contexts of the user's."""
     monkeypatch.chdir(tmp_path)
-    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "HOME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     monkeypatch.setenv("COLUMNS", "120")
     return tmp_path
@@ -132,10 +132,22 @@ def test_streams_move_as_the_page_says(folder: Path, capsys: pytest.CaptureFixtu
     with JetStreamServer() as old, JetStreamServer() as new:
         servers = {"nats://old:4222": old.url, "nats://new:4222": new.url}
         _make_orders(servers, capsys, "-s nats://old:4222")
-        done = [line for line in _lines(page) if "mirror" not in line and "--deliver" not in line]
+        done = [line for line in _lines(page) if not re.search("mirror|--deliver|migrate", line)]
         for line in done:
             run_line(line, capsys, servers)
     assert len(done) == 7
+
+
+def test_streams_migrate_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = DOCS / "how-to" / "move-streams.md"
+    with JetStreamServer() as old, JetStreamServer() as new, JetStreamServer() as test:
+        servers = {"nats://old:4222": old.url, "nats://new:4222": new.url, "nats://test:4222": test.url}
+        _make_orders(servers, capsys, "-s nats://old:4222")
+        done = [line for line in _lines(page) if "migrate" in line]
+        printed = [run_line(line, capsys, servers) for line in done]
+        assert len(done) == 4
+        assert f"1 stream with 3 messages moved to {new.url}" in printed[2].replace("\n", " ")
+        assert f"1 stream with 3 messages made at {test.url}" in printed[3].replace("\n", " ")
 
 
 def test_a_stream_moves_by_a_mirror_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +157,8 @@ def test_a_stream_moves_by_a_mirror_as_the_page_says(folder: Path, capsys: pytes
     with _domain("old", hub, folder) as old, _domain("new", spoke, folder) as new:
         servers = {"nats://old:4222": old.url, "nats://new:4222": new.url}
         _make_orders(servers, capsys, "-s nats://old:4222")
-        create, look, promote, consume = _lines(DOCS / "how-to" / "move-streams.md")[4:8]
+        lines = [line for line in _lines(DOCS / "how-to" / "move-streams.md") if "migrate" not in line]
+        create, look, promote, consume = lines[4:8]
         run_line(create, capsys, servers)
         deadline = time.monotonic() + 60
         while "Messages: 3" not in " ".join((shown := run_line(look, capsys, servers)).split()):

@@ -231,6 +231,21 @@ def _records(feed: Feed) -> Iterator[list[ArchivedMessage] | None]:
             return
 
 
+def read_records(data: bytes) -> list[ArchivedMessage]:
+    """Return the records in bytes that begin and end with whole ones. Raises ArchiveError."""
+    found: list[ArchivedMessage] = []
+    at = 0
+    while at < len(data):
+        piece = data[at:] if at else data
+        native = None if lib is None else lib.read_v2(piece, ArchivedMessage)
+        records, end, _, last = native or _parsed(piece)
+        if not end or last:
+            raise ArchiveError("a record is cut")
+        found += records
+        at += end
+    return found
+
+
 def _parsed(data: bytes) -> Parsed:
     """Return the records of `data`, those before the messages in the same form. Raises ArchiveError.
 

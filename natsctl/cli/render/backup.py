@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.discovery import BackupInfo, Found, Inspection, Verdict
     from natsctl.client.backup.manifest import Manifest
     from natsctl.client.backup.selection import EditedBackup
+    from natsctl.client.migration.migration_state import MigrationReport
 
 
 def render_found(found: Sequence[Found]) -> Table:
@@ -272,3 +273,25 @@ def render_edit(done: EditedBackup, *, dry_run: bool) -> Page:
         section.row("Message Bodies Padded", count(done.obfuscation.bodies_padded))
         section.maybe("Key File", safe(done.obfuscation.key_file))
     return page
+
+
+def render_migration(report: MigrationReport) -> Table:
+    """Return a table of the streams of a migration."""
+    columns = ("Stream", "Messages", "Size", "First", "Last", "Consumers", "Unacked", "Replicas", "Checksum")
+    rows = [
+        (
+            one.stream,
+            count(one.messages),
+            format_size(one.bytes),
+            count(one.first_seq),
+            count(one.last_seq),
+            count(one.consumers),
+            count(one.pending),
+            count(one.replicas),
+            one.sha256[:12] or (f"{count(one.behind)} behind" if one.behind else ""),
+        )
+        for one in report.streams
+    ]
+    right = ("Messages", "Size", "First", "Last", "Consumers", "Unacked", "Replicas")
+    title = f"Streams {report.action} from {report.origin} to {report.destination}"
+    return render_table(title, columns, rows, right, least=("Checksum", "Replicas"))

@@ -104,7 +104,7 @@ async def _save_stream(
     manager: Manager, config: dict[str, Any], part: Path, folder: Path, saved: AccountBackup, log: Log
 ) -> None:
     stream = checked_name("stream", str(config["name"]))
-    name = _write(part, f"stream_{stream}", "stream", _without_server_metadata(config))
+    name = _write(part, f"stream_{stream}", "stream", without_server_metadata(config))
     log(f"Stream {stream} to {folder / name}")
     saved.streams.append(stream)
     for answer in await manager.consumer_list(stream):
@@ -112,7 +112,7 @@ async def _save_stream(
         if not durable:
             continue
         stem = f"stream_{stream}_consumer_{checked_name('consumer', str(durable))}"
-        consumer = {"name": durable, "stream": stream, "config": _without_server_metadata(answer.raw["config"])}
+        consumer = {"name": durable, "stream": stream, "config": without_server_metadata(answer.raw["config"])}
         name = _write(part, stem, "consumer", consumer)
         log(f"Consumer {stream} > {durable} to {folder / name}")
         saved.consumers.append(f"{stream} > {durable}")
@@ -135,7 +135,7 @@ def may_have_templates(info: dict[str, Any]) -> bool:
     return info.get("go") == OUR_RUNTIME or not is_since(str(info.get("version") or ""), NO_TEMPLATES_SINCE)
 
 
-def _without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
+def without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
     """Return the configuration without the metadata that the server writes itself."""
     metadata = config.get("metadata")
     if not isinstance(metadata, dict):

@@ -23,7 +23,7 @@ import binascii
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -146,7 +146,7 @@ async def _fill(
     on_progress: OnProgress,
 ) -> Manifest:
     """Write the whole backup, and return its manifest."""
-    snapshot = _Snapshot(stream, writer, progress, options, on_progress)
+    snapshot = Snapshot(stream, writer, progress, options, on_progress)
     method = "replay" if options.replay else "snapshot"
     config: dict[str, Any] = {}
     state: dict[str, Any] = {}
@@ -195,11 +195,21 @@ def _manifest(connection: Connection, stream: str, options: SaveOptions, state: 
     )
 
 
-class _Snapshot:
+class Sink(Protocol):
+    """The destination of a snapshot's data."""
+
+    def write(self, chunk: bytes) -> None:
+        """Accept the next piece."""
+
+    def restart(self) -> None:
+        """Forget the pieces before: another attempt begins."""
+
+
+class Snapshot:
     """Receiver of a stream's snapshot, with repeated attempts."""
 
     def __init__(
-        self, stream: str, writer: BackupWriter, progress: Progress, options: SaveOptions, on_progress: OnProgress
+        self, stream: str, writer: Sink, progress: Progress, options: SaveOptions, on_progress: OnProgress
     ) -> None:
         self._stream, self._writer, self._progress = stream, writer, progress
         self._options, self._on_progress = options, on_progress
@@ -351,7 +361,7 @@ class Replay:
         )
         at = said.first_seq
         while at <= said.last_seq:
-            messages, at = await self._window(manager, at, said.last_seq)
+            messages, at = await read_window(manager, self._stream, at, said.last_seq)
             if not messages:
                 continue
             if not state.messages:
@@ -369,30 +379,6 @@ class Replay:
         spool.write(frames.finish())
         return state
 
-    async def _window(self, manager: Manager, first: int, last: int) -> tuple[list[ArchivedMessage], int]:
-        """Return the messages of the next sequences, and the sequence to go on at."""
-        end = min(first + WINDOW, last + 1)
-        answers = await asyncio.gather(*(self._message(manager, seq=seq) for seq in range(first, end)))
-        found = [message for message in answers if message is not None]
-        if found or end > last:
-            return found, end
-        ahead = await self._message(manager, seq=end, next_by_subj=_ALL)
-        return [], last + 1 if ahead is None else max(end, min(ahead.seq, last + 1))
-
-    async def _message(self, manager: Manager, *, seq: int, next_by_subj: str = "") -> ArchivedMessage | None:
-        """Return one message, None where there is none."""
-        try:
-            raw = (await manager.message_get(self._stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
-        except ApiResponseError as failure:
-            if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
-                raise
-            return None
-        try:
-            header, payload = (base64.b64decode(raw.get(name) or "", validate=True) for name in ("hdrs", "data"))
-            return ArchivedMessage(raw["seq"], parse_time(raw["time"]), raw["subject"].encode(), header, payload)
-        except (KeyError, ValueError, binascii.Error) as failure:
-            raise ProtocolError(f"message {seq} of {self._stream} is not understood: {failure}") from failure
-
     def _write(self, head: ArchivedStream, consumers: list[ArchivedConsumer], spool: IO[bytes]) -> None:
         """Write the whole archive: its beginning, then the spooled messages."""
         frames = FrameWriter()
@@ -402,6 +388,32 @@ class Replay:
         spool.seek(0)
         while piece := spool.read(_COPY_BYTES):
             self._writer.write(piece)
+
+
+async def read_window(manager: Manager, stream: str, first: int, last: int) -> tuple[list[ArchivedMessage], int]:
+    """Return the messages of the next sequences up to `last`, and the sequence to go on at."""
+    end = min(first + WINDOW, last + 1)
+    answers = await asyncio.gather(*(_message(manager, stream, seq=seq) for seq in range(first, end)))
+    found = [message for message in answers if message is not None]
+    if found or end > last:
+        return found, end
+    ahead = await _message(manager, stream, seq=end, next_by_subj=_ALL)
+    return [], last + 1 if ahead is None else max(end, min(ahead.seq, last + 1))
+
+
+async def _message(manager: Manager, stream: str, *, seq: int, next_by_subj: str = "") -> ArchivedMessage | None:
+    """Return one message, None where there is none."""
+    try:
+        raw = (await manager.message_get(stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
+    except ApiResponseError as failure:
+        if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
+            raise
+        return None
+    try:
+        header, payload = (base64.b64decode(raw.get(name) or "", validate=True) for name in ("hdrs", "data"))
+        return ArchivedMessage(raw["seq"], parse_time(raw["time"]), raw["subject"].encode(), header, payload)
+    except (KeyError, ValueError, binascii.Error) as failure:
+        raise ProtocolError(f"message {seq} of {stream} is not understood: {failure}") from failure
 
 
 async def with_all_consumers(

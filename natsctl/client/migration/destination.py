@@ -1,0 +1,344 @@
+"""The server that streams are moved to: what it refuses, the restore of closed streams, and their opening."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from natsctl import __version__
+from natsctl.api import headers
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream
+from natsctl.api.archive.archive_v2 import WriterV2
+from natsctl.api.archive.s2 import FrameWriter
+from natsctl.api.errors import NatsctlError
+from natsctl.api.stream import StreamState
+from natsctl.api.times import format_time, parse_time
+from natsctl.api.units import plural
+from natsctl.client.backup.archives import read_messages, run_in_thread
+from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
+from natsctl.client.backup.reader import open_backup
+from natsctl.client.backup.restore import RestoreOptions, release_name, restore_stream
+from natsctl.client.backup.save import SaveOptions, save_stream
+from natsctl.client.backup.transfer import RetryingManager
+from natsctl.client.backup.writer import BackupWriter
+from natsctl.client.manager import STREAM_LEVELS, Manager, required_level_of
+from natsctl.client.migration.migration_state import (
+    DifferenceError,
+    MigrationHeldError,
+    StreamMoved,
+    given,
+    label_of,
+    labelled,
+)
+from natsctl.client.migration.spool import Digest, Kept, Spool
+
+APPEAR_WITHIN_S: Final = 15.0
+CURRENT_WITHIN_S: Final = 120.0
+AGAIN_AFTER_S: Final = 0.25
+"""Longest waits for a restored stream's consumers on a cluster and for its replicas, and the pause between looks."""
+MAX_FAULTS: Final = 5
+"""Differences of one stream that an error names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Everything that a stream of the origin has: `info` is its information, `expected` the digest of its messages."""
+
+    spool: Spool
+    kept: Kept
+    expected: Digest
+    info: Mapping[str, Any]
+    consumers: Sequence[ArchivedConsumer]
+
+    @property
+    def state(self) -> StreamState:
+        """Return the state of the stream, as an archive begins with it."""
+        expected, said = self.expected, self.info.get("state") or {}
+        state = StreamState(
+            messages=expected.messages,
+            bytes=int(said.get("bytes") or 0),
+            first_seq=expected.first_seq if expected.messages else self.kept.last_seq + 1,
+            last_seq=self.kept.last_seq,
+            consumer_count=len(self.consumers),
+            last_ts=str(said.get("last_ts") or ""),
+        )
+        if expected.messages:
+            state.first_ts, state.last_ts = format_time(expected.first_ts_ns), format_time(expected.last_ts_ns)
+        return state
+
+    def write(self, target: Path, config: dict[str, Any]) -> None:
+        """Write a backup: the state, the consumers, then the messages of the spool. Raises StorageError."""
+        state = self.state
+        created_ns = max(parse_time(str(self.info.get("created") or "1970-01-01T00:00:00Z")), 0)
+        shutil.rmtree(target, ignore_errors=True)
+        writer, frames, end = BackupWriter(target, replace=True), FrameWriter(), FrameWriter()
+        try:
+            head = ArchivedStream(created_ns=created_ns, state=state)
+            writer.write(frames.write(WriterV2().begin(head, self.consumers)) + frames.finish())
+            self.spool.write_to(writer, self.kept)
+            writer.write(end.write(b"".join(WriterV2().end(state.last_seq, 0))) + end.finish())
+            manifest = Manifest(
+                format=FORMAT,
+                tool=f"natsctl {__version__}",
+                created=format_time(time.time_ns()),
+                stream=str(config["name"]),
+                server=MadeOn(),
+                method="rewritten",
+                archive=2,
+                consumers=False,
+                state=msgspec.to_builtins(state),
+            )
+            writer.finish(config, msgspec.to_builtins(state), manifest)
+        finally:
+            writer.discard()
+
+    def summary(self, wanted: Mapping[str, Any]) -> StreamMoved:
+        """Return the stream as the report shows it; `wanted` is its configuration at the destination."""
+        state = self.state
+        return StreamMoved(
+            stream=str(wanted["name"]),
+            messages=state.messages,
+            bytes=state.bytes,
+            first_seq=state.first_seq,
+            last_seq=state.last_seq,
+            first_ts=str(state.first_ts or ""),
+            last_ts=str(state.last_ts or ""),
+            consumers=len(self.consumers),
+            pending=sum(len(one.progress.pending) for one in self.consumers),
+            replicas=int(wanted["num_replicas"]),
+            sha256=self.expected.sha256,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """The server that streams are moved to; 0 `replicas` are those of the origin, placement is not taken along."""
+
+    name: str
+    retrying: RetryingManager
+    replicas: int = 0
+    cluster: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def manager(self) -> Manager:
+        """Return the requests on the present connection."""
+        return self.retrying.manager
+
+    @property
+    def clustered(self) -> bool:
+        """Return whether the server is one of a cluster."""
+        return bool(self.manager.connection.info.get("cluster"))
+
+    async def find(self, stream: str) -> dict[str, Any] | None:
+        """Return the information of a stream, None where it does not exist."""
+        found = await self.retrying.patiently(lambda: self.manager.find_stream(stream))
+        return None if found is None else found.raw
+
+    def wanted(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the configuration that a stream gets here."""
+        placement = {**given("cluster", self.cluster), **given("tags", list(self.tags))}
+        most = (self.replicas or int(config.get("num_replicas") or 1)) if self.clustered else 1
+        kept = {key: value for key, value in labelled(config, "").items() if key != "placement"}
+        return {**kept, "num_replicas": most, **given("placement", placement)}
+
+    # -- checks
+
+    async def overlaps(self, name: str, subjects: Sequence[str], moved: Iterable[str]) -> list[str]:
+        """Return the streams here, other than those that are `moved`, on a subject of a stream."""
+        listings = await asyncio.gather(*(self.manager.stream_names(subject=subject) for subject in subjects))
+        others = {other for names in listings for other in names} - {name, *moved}
+        return [f"{self.name} has stream {other} on a subject of {name}" for other in sorted(others)]
+
+    async def refusals(self, infos: Mapping[str, Mapping[str, Any]], *, partial: bool) -> list[str]:
+        """Return the reasons for which the account cannot take streams; of `partial` ones the size is not known."""
+        account = (await self.manager.account_info()).raw
+        level = int((account.get("api") or {}).get("level") or 0)
+        size = {"file": 0, "memory": 0}
+        held = []
+        for name, info in infos.items():
+            config = info.get("config") or {}
+            needed = required_level_of(config, STREAM_LEVELS)
+            if needed.level > level:
+                held.append(f"{name}: {needed.field} needs API level {needed.level}, {self.name} has {level}")
+            size[config.get("storage") or "file"] += int((info.get("state") or {}).get("bytes") or 0)
+        if self.replicas > 1 and not self.clustered:
+            held.append(f"{self.name} is no cluster, so that --replicas {self.replicas} is not possible")
+        if partial:
+            return held
+        limits = account.get("limits") or {}
+        most = int(limits.get("max_streams") or -1)
+        if most >= 0 and int(account.get("streams") or 0) + len(infos) > most:
+            held.append(f"the account at {self.name} may have {plural(most, 'stream')}")
+        for kind, key in (("file", "storage"), ("memory", "memory")):
+            room = int(limits.get(f"max_{key}") or -1)
+            if room >= 0 and int(account.get(key) or 0) + size[kind] > room:
+                held.append(f"the account at {self.name} has too little {key}: {size[kind]:,} bytes are needed")
+        return held
+
+    # -- the closed stream
+
+    def closed(self, wanted: Mapping[str, Any], id: str, quiet: str) -> dict[str, Any]:
+        """Return the configuration under which a stream is restored: no client reaches it.
+
+        It has one replica: otherwise an empty one might become leader, and the stream lose its messages.
+        """
+        closed = {**labelled(wanted, id), "num_replicas": 1, "sealed": False}
+        closed.pop("sources", None)
+        return closed if closed.get("mirror") else {**closed, "subjects": [quiet]}
+
+    async def remove(self, stream: str, id: str) -> None:
+        """Remove the closed stream of this migration, and what a cluster reserves for an unfinished restore.
+
+        Raises MigrationHeldError for another stream of that name.
+        """
+        there = await self.find(stream)
+        if there is not None:
+            if label_of(there.get("config") or {}) != id:
+                raise MigrationHeldError(f"{self.name} has a stream {stream} that was made meanwhile")
+            await self.retrying.patiently(lambda: self.manager.stream_delete(stream))
+        await release_name(self.manager, stream)
+
+    async def restore(self, content: Content, config: dict[str, Any], place: Path) -> None:
+        """Restore a stream; what is written to `place` meanwhile is removed."""
+        target = place / "archive"
+        await asyncio.to_thread(content.write, target, config)
+        try:
+            await restore_stream(self.retrying, target, RestoreOptions(config=config))
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+
+    async def compare(self, name: str, content: Content, config: Mapping[str, Any], place: Path) -> None:
+        """Raise DifferenceError unless the stream here has every message that it should have."""
+        target, kept = place / "check", content.kept
+        try:
+            await save_stream(self.retrying, name, target, SaveOptions(consumers=False, force=True))
+            with open_backup(target) as backup:
+                found = await digest_of(lambda: (list(batch) for batch in read_messages(backup)))
+                reached = int(((await self.find(name) or {}).get("state") or {}).get("last_seq") or 0)
+                if found.sha256 == content.expected.sha256 and reached == kept.last_seq:
+                    return
+                faults = await run_in_thread(
+                    lambda _: differences(content.spool.batches(kept), read_messages(backup), config), _unseen
+                )
+            if reached < kept.last_seq:
+                faults.append(f"the last sequence is {reached:,} instead of {kept.last_seq:,}")
+        finally:
+            shutil.rmtree(target, ignore_errors=True)
+        if faults:
+            raise DifferenceError(f"{name} at {self.name} differs: {'; '.join(faults[:MAX_FAULTS])}")
+
+    async def compare_consumers(self, name: str, content: Content) -> list[str]:
+        """Return differences of consumers; raises DifferenceError where one is missing.
+
+        Servers raise an ack floor that lies below the first message.
+        """
+        wanted, below = content.consumers, content.state.first_seq - 1
+        until_s = time.monotonic() + APPEAR_WITHIN_S
+        while True:
+            listing = await self.manager.consumer_list(name) if wanted else []
+            found = {one.value.name: one.value for one in listing}
+            absent = [one.name for one in wanted if one.name not in found]
+            if not absent or time.monotonic() > until_s:
+                break
+            await asyncio.sleep(AGAIN_AFTER_S)
+        if absent:
+            raise DifferenceError(f"{name} at {self.name} lacks consumers: {', '.join(absent)}")
+        warnings = []
+        for one in wanted:
+            there, reached = found[one.name], one.progress
+            floors = [max(seq, below) for seq in (there.ack_floor.stream_seq, reached.floor_sseq)]
+            if floors[0] != floors[1] or there.num_ack_pending != len(reached.pending):
+                warnings.append(
+                    f"consumer {one.name}: ack floor {there.ack_floor.stream_seq:,}, {there.num_ack_pending:,} pending"
+                    f" instead of {reached.floor_sseq:,}, {len(reached.pending):,}"
+                )
+        return warnings
+
+    # -- the open stream
+
+    async def open(self, stream: str, id: str, wanted: Mapping[str, Any]) -> None:
+        """Give a closed stream its subjects and sources; one that is open stays so. Raises DifferenceError."""
+        there = await self.find(stream)
+        if there is None:
+            raise DifferenceError(f"stream {stream} is no longer at {self.name}")
+        if label_of(there.get("config") or {}) == id:
+            config = {**wanted, "num_replicas": 1}
+            await self.retrying.patiently(lambda: self.manager.stream_update(config))
+
+    async def replicate(self, stream: str, wanted: dict[str, Any]) -> str:
+        """Give a stream its replicas, wait until they have its messages, and return why that failed."""
+        most = int(wanted["num_replicas"])
+        if most < 2:
+            return ""
+        try:
+            await self.retrying.patiently(lambda: self.manager.stream_update(wanted))
+            until_s = time.monotonic() + CURRENT_WITHIN_S
+            while not await self._is_current(stream, most):
+                if time.monotonic() > until_s:
+                    return "the replicas are not current yet"
+                await asyncio.sleep(AGAIN_AFTER_S)
+        except NatsctlError as failure:
+            return f"replicas: {failure.text}"
+        return ""
+
+    async def _is_current(self, stream: str, most: int) -> bool:
+        replicas = ((await self.find(stream) or {}).get("cluster") or {}).get("replicas") or []
+        return len(replicas) >= most - 1 and all(one.get("current") for one in replicas)
+
+
+def _unseen(done: int) -> None:
+    """Ignore progress."""
+
+
+async def digest_of(batches: Callable[[], Iterable[list[ArchivedMessage]]]) -> Digest:
+    """Return the digest of messages, computed in another thread."""
+
+    def read() -> Digest:
+        digest = Digest()
+        for batch in batches():
+            digest.add(batch)
+        return digest
+
+    return await asyncio.to_thread(read)
+
+
+def differences(
+    wanted: Iterable[Sequence[ArchivedMessage]], found: Iterable[Sequence[ArchivedMessage]], config: Mapping[str, Any]
+) -> list[str]:
+    """Return the differences of messages that neither age nor a mirror's origin explains, the first few in words."""
+    there = (message for batch in found for message in batch)
+    faults: list[str] = []
+    other = next(there, None)
+    for message in (message for batch in wanted for message in batch):
+        while other is not None and other.seq < message.seq:
+            faults.append(f"message {other.seq:,} is too much")
+            other = next(there, None)
+        if other is not None and other.seq == message.seq:
+            if other != message:
+                faults.append(f"message {message.seq:,} differs")
+            other = next(there, None)
+        elif not _may_be_gone(message, config):
+            faults.append(f"message {message.seq:,} is missing")
+        if len(faults) > MAX_FAULTS:
+            return faults
+    while other is not None and len(faults) <= MAX_FAULTS:
+        if not config.get("mirror") and not headers.get(other.header, headers.MARKER_REASON):
+            faults.append(f"message {other.seq:,} is too much")
+        other = next(there, None)
+    return faults
+
+
+def _may_be_gone(message: ArchivedMessage, config: Mapping[str, Any]) -> bool:
+    """Return whether a message may have expired meanwhile."""
+    age_ns = int(config.get("max_age") or 0)
+    if age_ns and message.ts_ns + age_ns <= time.time_ns():
+        return True
+    return bool(message.header) and bool(headers.get(message.header, headers.TTL))

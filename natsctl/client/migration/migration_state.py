@@ -1,0 +1,254 @@
+"""State of a migration: its document in a folder, the labels of streams that are being moved, and its report.
+
+The document says how far each stream is, beside the copied messages, as it is of no use without these. The metadata of
+the streams says what was done to them on both servers, so that it can be taken back without the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
+from natsctl.client.atomic_file import PRIVATE, atomic_write
+from natsctl.client.backup.manifest import Document, checked_name
+from natsctl.client.migration.spool import Spool
+
+MARKER: Final = "natsctl.migration"
+"""The key of the metadata of a stream that is being moved, on either side."""
+SUBJECTS: Final = "natsctl.migrating."
+"""The prefix of the subject on which a stream listens until the destination is opened."""
+FORMAT: Final = "natsctl.migration/1"
+_STATE: Final = "state.json"
+_LOCK: Final = "lock"
+_STREAMS: Final = "streams"
+
+
+class Phase(StrEnum):
+    """The progress of one stream."""
+
+    COPYING = "copying"
+    """Nothing is changed on either side."""
+    STOPPED = "stopped"
+    """The origin is or may be stopped, the destination may have a closed stream."""
+    VERIFIED = "verified"
+    """The destination has a closed stream with every message."""
+    OPENING = "opening"
+    """Every stream is verified, and some may be open: the migration only goes forward."""
+    DONE = "done"
+    """The destination is open."""
+
+
+class StreamMoved(Document):
+    """A stream of a migration; `pending` counts delivered messages without an ack.
+
+    `behind` counts sequences that are not copied yet. `sha256` is the checksum of every message with its sequence,
+    time, subject and headers, found equal on both sides.
+    """
+
+    stream: str
+    phase: str = Phase.COPYING
+    messages: int = 0
+    bytes: int = 0
+    behind: int = 0
+    first_seq: int = 0
+    last_seq: int = 0
+    first_ts: str = ""
+    last_ts: str = ""
+    consumers: int = 0
+    pending: int = 0
+    replicas: int = 0
+    sha256: str = ""
+    warnings: list[str] = msgspec.field(default_factory=list)
+
+
+class MigrationReport(Document):
+    """Result of a run: `action` is "copied", "moved", "sampled" or "taken back"; `elapsed` and `pause` in ns."""
+
+    action: str
+    origin: str
+    destination: str
+    folder: str
+    streams: list[StreamMoved] = msgspec.field(default_factory=list)
+    messages: int = 0
+    elapsed: int = 0
+    pause: int = 0
+
+
+class Record(Document):
+    """A stream in the document; `config` is the origin's configuration before it was stopped."""
+
+    created: str = ""
+    phase: Phase = Phase.COPYING
+    config: dict[str, Any] = msgspec.field(default_factory=dict)
+    moved: StreamMoved | None = None
+
+
+class State(Document):
+    """The document; `stopped_ns` is the time at which ingest was stopped, 0 before."""
+
+    format: str
+    id: str
+    origin: str
+    destination: str
+    stopped_ns: int = 0
+    streams: dict[str, Record] = msgspec.field(default_factory=dict)
+
+
+class Marker(Document):
+    """The label of a stopped stream: what it had before. `paused` has the consumers with their earlier pauses."""
+
+    id: str
+    destination: str
+    created: str
+    subjects: list[str] | None = None
+    sources: list[Any] | None = None
+    paused: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class MigrationHeldError(NatsctlError):
+    """Something prevents a migration; nothing was changed."""
+
+    exit_code = ExitCode.CONFLICT
+
+
+class StreamsNotFoundError(NatsctlError):
+    """The origin lacks streams that were named."""
+
+    exit_code = ExitCode.NOT_FOUND
+
+
+class DifferenceError(NatsctlError):
+    """A stream at the destination differs from the origin's."""
+
+
+def label_of(config: Mapping[str, Any]) -> str:
+    """Return the label that a migration has given a stream, "" for others."""
+    return str((config.get("metadata") or {}).get(MARKER) or "")
+
+
+def labelled(config: Mapping[str, Any], label: str) -> dict[str, Any]:
+    """Return a configuration with that label, without any if it is empty."""
+    metadata = {key: value for key, value in (config.get("metadata") or {}).items() if key != MARKER}
+    metadata |= {MARKER: label} if label else {}
+    return {**{key: value for key, value in config.items() if key != "metadata"}, **given("metadata", metadata)}
+
+
+def given(name: str, value: Any) -> dict[str, Any]:
+    """Return a field of a configuration, nothing where its value is empty."""
+    return {name: value} if value else {}
+
+
+def marker_of(config: Mapping[str, Any]) -> Marker | None:
+    """Return the label of a stopped stream, None for others. Raises StorageError for one that is not understood."""
+    label = label_of(config)
+    if not label.startswith("{"):
+        return None
+    try:
+        return msgspec.json.decode(label, type=Marker)
+    except msgspec.MsgspecError as failure:
+        raise StorageError(f"stream {config.get('name')}: {MARKER} in its metadata: {failure}") from failure
+
+
+def given_back(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration that a stopped stream had before, that of others as it is."""
+    marker = marker_of(config)
+    if marker is None:
+        return dict(config)
+    kept = {key: value for key, value in labelled(config, "").items() if key not in ("subjects", "sources")}
+    return {**kept, **given("subjects", marker.subjects), **given("sources", marker.sources)}
+
+
+class MigrationFolder:
+    """The folder of a migration: its state, and the copied messages of each stream."""
+
+    def __init__(self, path: Path, origin: str, destination: str) -> None:
+        self.path = path
+        self.state = State(format=FORMAT, id=secrets.token_hex(6), origin=origin, destination=destination)
+
+    @contextlib.contextmanager
+    def held(self, *, dry_run: bool = False) -> Iterator[None]:
+        """Hold the folder until the process ends, and read its state; a dry run only reads.
+
+        Raises UsageError, StorageError, MigrationHeldError.
+        """
+        if dry_run:
+            self._load()
+            yield
+            return
+        try:
+            self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            lock = os.open(self.path / _LOCK, os.O_RDWR | os.O_CREAT, PRIVATE)
+        except OSError as failure:
+            raise UsageError(f"cannot write to {self.path}: {failure.strerror}") from failure
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise MigrationHeldError(
+                    f"another natsctl migrates with {self.path}", hint="wait for it, or give another --dir"
+                ) from None
+            self._load()
+            yield
+        finally:
+            os.close(lock)
+
+    def _load(self) -> None:
+        path, own = self.path / _STATE, self.state
+        try:
+            state = msgspec.json.decode(path.read_bytes(), type=State)
+        except FileNotFoundError:
+            return
+        except (OSError, msgspec.MsgspecError) as failure:
+            raise StorageError(f"cannot read {path}: {failure}") from failure
+        if state.format != FORMAT:
+            raise StorageError(f"{path} is of the unknown format {state.format!r}")
+        if (state.origin, state.destination) != (own.origin, own.destination):
+            raise UsageError(
+                f"{self.path} has the migration from {state.origin} to {state.destination}", hint="give another --dir"
+            )
+        self.state = state
+
+    def save(self) -> None:
+        """Make the state durable. Raises StorageError."""
+        try:
+            with atomic_write(self.path / _STATE, PRIVATE, durable=True) as file:
+                file.write(msgspec.json.format(msgspec.json.encode(self.state), indent=2))
+        except OSError as failure:
+            raise StorageError(f"cannot write to {self.path}: {failure.strerror}") from failure
+
+    def record(self, name: str) -> Record:
+        """Return the record of a stream, a new one for a stream that is not in the state yet."""
+        return self.state.streams.setdefault(name, Record())
+
+    def streams_in(self, *phases: Phase) -> list[str]:
+        """Return the streams that are in one of these phases."""
+        return [name for name, record in self.state.streams.items() if record.phase in phases]
+
+    def place(self, name: str) -> Path:
+        """Return the folder of a stream."""
+        return self.path / _STREAMS / checked_name("stream", name)
+
+    @contextlib.contextmanager
+    def spool(self, name: str) -> Iterator[Spool]:
+        """Open the copied messages of a stream."""
+        spool = Spool(self.place(name))
+        try:
+            yield spool
+        finally:
+            spool.close()
+
+    def clear(self) -> None:
+        """Forget the migration."""
+        import shutil
+
+        shutil.rmtree(self.path / _STREAMS, ignore_errors=True)
+        (self.path / _STATE).unlink(missing_ok=True)
