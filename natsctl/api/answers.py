@@ -164,7 +164,7 @@ class StreamEvacuatePeerAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "str
     """STREAM.PEER.EVACUATE."""
 
 
-class StreamCancelMoveAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "stream_cancel_move_response"):
+class StreamCancelMoveAnswer(StreamInfo, tag_field="type", tag=TYPE_PREFIX + "stream_cancel_move_response"):
     """STREAM.CANCEL_MOVE."""
 
 

@@ -190,6 +190,34 @@ class PeerInfo(Model):
     active: Duration = field(default_factory=zero)
     lag: Uint64 = 0
     peer: str = ""
+    pending: bool = False
+    """Whether it is being added to the group, or removed from it."""
+
+
+class DesiredOrigin(Model):
+    """Settings that a cancelled move goes back to."""
+
+    replicas: Int = 0
+    placement: Placement | None = None
+    retention: str = ""
+
+
+class DesiredStatus(Model):
+    """Step of a move that is under way, or that it waits for."""
+
+    description: str = ""
+    type: str = ""
+    err: str = ""
+
+
+class DesiredCluster(Model):
+    """Servers that a stream or consumer is on its way to."""
+
+    created: Time = field(default_factory=zero_time)
+    name: str = ""
+    replicas: list[PeerInfo] = field(default_factory=list)
+    origin: DesiredOrigin | None = None
+    status: DesiredStatus | None = None
 
 
 class ClusterInfo(Model):
@@ -202,6 +230,7 @@ class ClusterInfo(Model):
     system_account: bool = False
     traffic_account: str = ""
     replicas: list[PeerInfo] = field(default_factory=list)
+    desired: DesiredCluster | None = None
 
 
 class StreamSourceInfo(Model):

@@ -1,16 +1,26 @@
-"""Leaders of streams and consumers: flags of a step-down, and moves of many leaders one after the other."""
+"""Leaders and copies of streams and consumers: step-downs, moves of many leaders, and servers that are evacuated."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
+from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.parameters import Option
+from natsctl.cli.consent import confirmed_at_terminal
+from natsctl.cli.parameters import Argument, Option
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import suggesting
-from natsctl.client.leaders import Asset, Info, leader_of, peers_of, plan_spread
+from natsctl.cli.resolve import did_you_mean, suggesting
+from natsctl.client.leaders import (
+    Asset,
+    Info,
+    await_gone,
+    check_in_cluster,
+    leader_of,
+    peers_of,
+    plan_spread,
+)
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
@@ -18,6 +28,11 @@ if TYPE_CHECKING:
 
 Preferred = Annotated[str, Option("--preferred", metavar="SERVER", help="the server that should lead")]
 Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for a new leader [10s]")]
+
+Peer = Annotated[str | None, Argument(metavar="PEER", help="the server to remove")]
+MoveWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for the move [1m]")]
+MOVE_WAIT_S = 60.0
+"""Longest wait for a copy on another server, which has to catch up first."""
 
 
 def announce_step_down(before: Info) -> None:
@@ -86,3 +101,63 @@ def _moved(session: Session, moves: Sequence[tuple[Asset, str]], wait_s: float, 
             done.append({**named, "from": leader_of(before), "to": leader_of(after)})
             bar.at(number)
     return done
+
+
+def pick_peer(session: Session, asset: Asset, given: str | None, peers: Sequence[str]) -> str:
+    """Return the server that was given, or that the user picks. Raises UsageError for one without a copy."""
+    if given is None:
+        if not session.interactive:
+            raise UsageError("a server is needed: give PEER")
+        from natsctl.cli.prompts import prompt_name
+
+        return prompt_name("Select a Peer", list(peers))
+    if given not in peers:
+        hint = did_you_mean(given, peers) or f"it is on {', '.join(peers)}"
+        raise UsageError(f"{asset.shown} is not on {given}", hint=hint)
+    return given
+
+
+def evacuate(session: Session, asset: Asset, peer: str | None, wait_s: float, *, force: bool, json: bool) -> None:
+    """Move the copy of a stream or consumer from a server to another one, and wait until it has left.
+
+    Another server takes the copy before the old one is given up, so that nothing is lost. Raises UsageError,
+    NotClusteredError, ApiResponseError where no other server can take it, and UnreachableError if that takes too long.
+    """
+    with suggesting(session, asset.stream, asset.consumer):
+        live = session.run(asset.info)
+    check_in_cluster(live, asset.shown)
+    leaving = pick_peer(session, asset, peer, peers_of(live))
+    if not (force or confirmed_at_terminal(session, f"evacuate {leaving}")):
+        return
+    if not json and not session.dry_run:
+        kind = "consumer" if asset.consumer else "stream"
+        output.log(f'Evacuating {kind} from peer "{leaving}"')
+    answer = _request_evacuation(session, asset, leaving)
+    if not json:
+        output.log(f'Requested evacuation of peer "{leaving}"')
+    after = session.run(lambda manager: await_gone(manager, asset, leaving, wait_s))
+    if json:
+        output.emit_json(answer)
+    else:
+        output.emit(f"{asset.shown.split()[0]} peers are now: {safe(', '.join(peers_of(after)))}")
+
+
+def _request_evacuation(session: Session, asset: Asset, leaving: str) -> Mapping[str, Any]:
+    try:
+        return session.run(lambda manager: asset.evacuate(manager, leaving))
+    except ApiResponseError as failure:
+        if failure.err_code == ErrCode.PEER_REMAP:
+            failure.hint = _no_other_server(asset)
+        raise
+    except UnreachableError as failure:
+        failure.hint = failure.hint or NEEDS_2_15
+        raise
+
+
+NEEDS_2_15 = "nats-server answers this from 2.15 on: natsctl server ls shows the versions"
+
+
+def _no_other_server(asset: Asset) -> str:
+    if asset.consumer:
+        return f"no other server of Stream {asset.stream} can take it: natsctl str info {asset.stream} shows them"
+    return f"no other server can take its place: natsctl str edit {asset.stream} --replicas reduces them"

@@ -12,7 +12,9 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError
 from natsctl.client.message import Planned
 
 if TYPE_CHECKING:
+    from natsctl.api.answers import StreamInfoAnswer
     from natsctl.client.manager import Manager
+    from natsctl.client.requests import Answer
 
 
 WAIT_S: Final = 10.0
@@ -37,6 +39,17 @@ class Asset(NamedTuple):
     def shown(self) -> str:
         """Name of the asset in texts."""
         return f"Consumer {self.stream} > {self.consumer}" if self.consumer else f"Stream {self.stream}"
+
+    @property
+    def shows_it(self) -> str:
+        """Return the command that shows the asset, for hints."""
+        return f"natsctl con info {self.stream} {self.consumer}" if self.consumer else f"natsctl str info {self.stream}"
+
+    async def evacuate(self, manager: Manager, peer: str) -> Mapping[str, Any]:
+        """Request that its copy on a server moves to another one; returns the answer."""
+        if self.consumer:
+            return (await manager.consumer_evacuate(self.stream, self.consumer, peer)).raw
+        return (await manager.stream_evacuate(self.stream, peer)).raw
 
     async def info(self, manager: Manager) -> Info:
         """Return the server's answer about it."""
@@ -83,10 +96,17 @@ def peers_of(info: Info) -> list[str]:
     return [name for name in (leader_of(info), *(one["name"] for one in cluster.get("replicas") or ())) if name]
 
 
+def check_in_cluster(info: Info, what: str) -> None:
+    """Raise NotClusteredError for an asset of a server that is in no cluster."""
+    if not (info.get("cluster") or {}).get("name"):
+        raise NotClusteredError(
+            f"{what} is not clustered", hint="leaders and copies change among the servers of a cluster only"
+        )
+
+
 def check_clustered(info: Info, what: str) -> None:
     """Raise NotClusteredError for an asset that no other server could lead."""
-    if "cluster" not in info:
-        raise NotClusteredError(f"{what} is not clustered", hint="leaders change among the servers of a cluster only")
+    check_in_cluster(info, what)
     if len(peers_of(info)) < 2:
         raise NotClusteredError(f"{what} has one copy: no other server can lead it", hint="give it more replicas first")
 
@@ -146,19 +166,43 @@ def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
     return moves
 
 
-async def await_gone(manager: Manager, stream: str, peer: str, wait_s: float = WAIT_S) -> None:
-    """Return once a server is no peer of the stream. Raises UnreachableError when that takes too long."""
+async def await_gone(manager: Manager, asset: Asset, peer: str, wait_s: float = WAIT_S) -> Info:
+    """Return the information once a server is no peer of the asset; raises UnreachableError if that takes too long."""
     import asyncio
 
     until_s = time.monotonic() + wait_s
     while time.monotonic() < until_s:
         try:
-            if peer not in peers_of((await manager.stream_info(stream)).raw):
-                return
+            info = await asset.info(manager)
+            if leader_of(info) and peer not in peers_of(info):
+                return info
         except (ApiResponseError, UnreachableError):
             pass  # no answer while another leader is elected
         await asyncio.sleep(LOOK_EVERY_S)
     raise UnreachableError(
-        f"{peer} is still a peer of Stream {stream} after {wait_s:g}s",
-        hint="the removal continues: natsctl str info shows the peers",
+        f"{peer} is still a peer of {asset.shown} after {wait_s:g}s",
+        hint=f"the move continues: {asset.shows_it} shows the peers",
+    )
+
+
+def is_moving(info: Info) -> bool:
+    """Return whether a stream or consumer is on its way to other servers; nats-server from 2.15 on says so."""
+    return bool((info.get("cluster") or {}).get("desired"))
+
+
+async def await_settled(manager: Manager, asset: Asset, wait_s: float = WAIT_S) -> Answer[StreamInfoAnswer]:
+    """Return the information once a stream moves no longer. Raises UnreachableError when that takes too long."""
+    import asyncio
+
+    until_s = time.monotonic() + wait_s
+    while time.monotonic() < until_s:
+        try:
+            answer = await manager.stream_info(asset.stream)
+            if not is_moving(answer.raw):
+                return answer
+        except (ApiResponseError, UnreachableError):
+            pass  # no answer while another leader is elected
+        await asyncio.sleep(LOOK_EVERY_S)
+    raise UnreachableError(
+        f"{asset.shown} is still moving after {wait_s:g}s", hint=f"{asset.shows_it} shows how far it is"
     )

@@ -26,13 +26,16 @@ if TYPE_CHECKING:
         AccountInfoAnswer,
         ConsumerCreateAnswer,
         ConsumerDeleteAnswer,
+        ConsumerEvacuatePeerAnswer,
         ConsumerInfoAnswer,
         ConsumerLeaderStepdownAnswer,
         ConsumerPauseAnswer,
         ConsumerResetAnswer,
         ConsumerUnpinAnswer,
+        StreamCancelMoveAnswer,
         StreamCreateAnswer,
         StreamDeleteAnswer,
+        StreamEvacuatePeerAnswer,
         StreamInfoAnswer,
         StreamLeaderStepdownAnswer,
         StreamMsgDeleteAnswer,
@@ -121,6 +124,14 @@ class Manager:
     async def stream_peer_remove(self, stream: str, peer: str) -> Answer[StreamRemovePeerAnswer]:
         """Remove a server from the stream's group; another one takes its place."""
         return await self.requests.ask(endpoints.STREAM_PEER_REMOVE, stream, body={"peer": peer})
+
+    async def stream_evacuate(self, stream: str, peer: str) -> Answer[StreamEvacuatePeerAnswer]:
+        """Move the stream's copy, and those of its consumers, from a server to another one of the cluster."""
+        return await self.requests.ask(endpoints.STREAM_PEER_EVACUATE, stream, body={"peer": peer})
+
+    async def stream_cancel_move(self, stream: str) -> Answer[StreamCancelMoveAnswer]:
+        """Cancel the move of a stream that is under way; it stays, or goes back, where it was."""
+        return await self.requests.ask(endpoints.STREAM_CANCEL_MOVE, stream)
 
     async def stream_names(self, *, subject: str = "") -> Listing[str]:
         """Return the names of all streams, or of those that store messages on `subject`."""
@@ -270,6 +281,10 @@ class Manager:
         """Move the consumer's leader to another server, to `preferred` if possible."""
         body = {"placement": {"preferred": preferred}} if preferred else None
         return await self.requests.ask(endpoints.CONSUMER_LEADER_STEPDOWN, stream, consumer, body=body)
+
+    async def consumer_evacuate(self, stream: str, consumer: str, peer: str) -> Answer[ConsumerEvacuatePeerAnswer]:
+        """Move the consumer's copy from a server to another one that has the stream."""
+        return await self.requests.ask(endpoints.CONSUMER_PEER_EVACUATE, stream, consumer, body={"peer": peer})
 
 
 def _field(config: Any, name: str) -> str:

@@ -20,11 +20,15 @@ READY_WITHIN_S = 60.0
 
 
 class Row(NamedTuple):
-    """The words that follow a command, texts that it prints, and whether it asks as a user of the system account."""
+    """The words that follow a command, texts that it prints, and whether it asks as a user of the system account.
+
+    `code` is how it ends.
+    """
 
     words: str = ""
     prints: tuple[str, ...] = ()
     system: bool = True
+    code: int = 0
 
 
 ALL: Final = Row(prints=NAMES)
@@ -94,6 +98,11 @@ ROWS: Final = {
     "consumer cluster step-down": Row("SEEN C -f", system=False),
     "stream cluster step-down": Row("SEEN -f", system=False),
     "stream cluster peer-remove": Row("MOVED {peer} -f", system=False),
+    "stream cluster evacuate": Row("LONE {lone}", ("Stream peers are now: n",), system=False),
+    "consumer cluster evacuate": Row("SEEN ONCE {alone}", ("Consumer peers are now: n",), system=False),
+    # A move that hangs is in test_stream_cluster.py, one of a whole server in test_server_cluster.py.
+    "stream cluster cancel-move": Row("SEEN", ("Stream SEEN is not moving",), system=False, code=1),
+    "server cluster evacuate": Row("n3 --dry-run", ("$JS.API.SERVER.EVACUATE", "streams: ")),
     "server cluster step-down": Row("-f"),
     "server account purge": Row("A -f"),
 }
@@ -130,7 +139,9 @@ def filled(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.Mo
     for words in (
         "str add SEEN --subjects SEEN --replicas 3 --defaults --if-not-exists",
         "str add MOVED --subjects MOVED --replicas 2 --defaults --if-not-exists",
+        "str add LONE --subjects LONE --defaults --if-not-exists",
         "con add SEEN C --pull --replicas 3 --defaults",
+        "con add SEEN ONCE --pull --replicas 1 --defaults",
         "kv add KEPT --replicas 3",
         "pub SEEN x -J",
         "con next SEEN C",
@@ -151,9 +162,13 @@ def test_each_command_of_clusters_and_reports_runs_on_three_servers(
         for path, row in ROWS.items():
             if "{peer}" in row.words:
                 values["peer"] = _until_done(user, "str", "info", "MOVED", "-j").json["cluster"]["replicas"][0]["name"]
+            if "{lone}" in row.words:
+                values["lone"] = _until_done(user, "str", "info", "LONE", "-j").json["cluster"]["leader"]
+            if "{alone}" in row.words:
+                values["alone"] = _until_done(user, "con", "info", "SEEN", "ONCE", "-j").json["cluster"]["leader"]
             done = _until_done(system if row.system else user, *path.split(), *row.words.format_map(values).split())
-            missing = [text for text in row.prints if text not in done.out]
-            if done.code or missing:
+            missing = [text for text in row.prints if text not in done.out + done.err]
+            if done.code != row.code or missing:
                 wrong.append((path, done.code, missing, done.out[-500:], done.err[-500:]))
     assert not wrong, "\n".join(map(str, wrong))
     until_s = time.monotonic() + READY_WITHIN_S

@@ -85,17 +85,19 @@ LOSING: dict[str, tuple[Row, ...]] = {
     "server repair": (Row("server repair nowhere S", ends=False),),
     "server account purge": (Row("server account purge A", ends=False),),
     "server cluster rescue": (Row("server cluster rescue --quorum 1", ends=False),),
+    "server cluster evacuate": (Row("server cluster evacuate X", ends=False),),
     "server cluster peer-remove": (Row("server cluster peer-remove X", ends=False),),
 }  # fmt: skip
 """What can lose something, in an order in which each line finds what it needs."""
 HARMLESS = """
     account info|account report connections|account report statistics|account tls|account backup
     stream add|stream copy|stream ls|stream report|stream find|stream subjects|stream info|stream state
-    stream get|stream view|stream gaps|stream graph|stream cluster step-down|stream cluster balance|stream backup
+    stream get|stream view|stream gaps|stream graph|stream cluster step-down|stream cluster balance
+    stream cluster evacuate|stream cluster cancel-move|stream backup
     stream export|stream import|stream template add|stream template ls|stream template info
     consumer add|consumer copy|consumer ls|consumer find|consumer info|consumer state|consumer report|consumer next
     consumer fetch|consumer sub|consumer pause|consumer resume|consumer unpin|consumer events|consumer graph
-    consumer cluster step-down|consumer cluster balance
+    consumer cluster step-down|consumer cluster balance|consumer cluster evacuate
     publish|request|subscribe|reply|trace|events
     kv add|kv put|kv get|kv create|kv update|kv history|kv info|kv watch|kv ls
     object add|object info|object ls|object watch

@@ -94,7 +94,8 @@ def _member(folder: Path, name: str, route: str, routes: list[str]) -> ServerPro
     folder.mkdir(parents=True)
     config = folder / "nats.conf"
     cluster = f"cluster {{ name: C, listen: '{route.removeprefix('nats://')}', routes: [{', '.join(routes)}] }}\n"
-    config.write_text(f"server_name: {name}\n{cluster}{CONFIG}")
+    tags = CONFIG.replace('"disk:ssd"]', f'"disk:ssd", "host:{name}"]')
+    config.write_text(f"server_name: {name}\n{cluster}{tags}")
     return ServerProcess(folder, "reference", "-c", str(config))
 
 

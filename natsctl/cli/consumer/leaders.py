@@ -1,4 +1,4 @@
-"""Leaders of consumers: `natsctl consumer cluster step-down` and `balance`."""
+"""Leaders and copies of consumers: `natsctl consumer cluster step-down`, `balance` and `evacuate`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from msgspec import field
 
 from natsctl.api.model import Model
 from natsctl.api.units import plural
-from natsctl.cli import output
+from natsctl.cli import leadership, output
 from natsctl.cli.consumer.listing import FILTERS, described, list_consumers, show_info
 from natsctl.cli.flags import ConsumerName, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
-from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
+from natsctl.cli.leadership import MOVE_WAIT_S, MoveWait, Peer, Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.parameters import Context
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_consumer, pick_stream
@@ -84,6 +84,22 @@ def balance(
         output.emit(f"Balanced {plural(len(done), 'consumer')} on {safe(where)} of {count(len(found))}")
 
 
+def evacuate(
+    ctx: Context,
+    stream: StreamName = None,
+    consumer: ConsumerName = None,
+    peer: Peer = None,
+    wait: MoveWait = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Move a consumer away from a server, to another server that has its stream."""
+    session = session_of(ctx)
+    where = pick_stream(session, stream)
+    asset = Asset(where, pick_consumer(session, where, consumer))
+    leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)
+
+
 VERBS = (
     Verb(
         "step-down, stepdown, sd, elect, down, d",
@@ -96,5 +112,11 @@ VERBS = (
         balance,
         answer="cli.consumer.leaders:Balance",
         examples=("natsctl con cluster balance ORDERS --dry-run",),
+    ),
+    Verb(
+        "evacuate",
+        evacuate,
+        answer="ConsumerEvacuatePeerAnswer",
+        examples=("natsctl con cluster evacuate ORDERS NEW n3",),
     ),
 )

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamTemplateInfo
     from natsctl.api.stream import (
         ClusterInfo,
+        DesiredCluster,
         StreamAlternate,
         StreamConfig,
         StreamInfo,
@@ -54,7 +55,7 @@ def render_stream(info: AnyStreamInfo) -> Page:
     _limits(page.section("Limits"), config)
     render_metadata(page, config.metadata)
     _replication(page.section("Replication"), config)
-    render_cluster(page, info.cluster, info.ts)
+    render_cluster(page, info.cluster, info.ts, config=info.config)
     if info.mirror is not None:
         _source_info(page.section("Mirror Information"), info.mirror)
     for number, source in enumerate(info.sources or ()):
@@ -82,7 +83,7 @@ def render_template(info: StreamTemplateInfo) -> Page:
 def render_stream_state(info: AnyStreamInfo) -> Page:
     """Return a stream's state only."""
     page = Page(f"State for Stream {safe(info.config.name)} created {when(info.created)}")
-    render_cluster(page, info.cluster, info.ts)
+    render_cluster(page, info.cluster, info.ts, config=info.config)
     _state(page.section("State"), info)
     return page
 
@@ -177,10 +178,16 @@ def _transform(transform: SubjectTransform) -> str:
     return f"{safe(transform.src or '>')} to {safe(transform.dest)}"
 
 
-def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "", group: str = "Cluster Group") -> None:
+def render_cluster(
+    page: Page,
+    cluster: ClusterInfo | None,
+    ts: str = "",
+    group: str = "Cluster Group",
+    config: StreamConfig | None = None,
+) -> None:
     """Add the placement of a stream or consumer in its cluster; with `ts`, the answer's time, its leader's age.
 
-    `group` is the label of its Raft group.
+    `group` is the label of its Raft group; `config` is of a stream, for the settings that a move changes.
 
     A standalone server names itself as the leader of no cluster, which is in the page's fields only.
     """
@@ -193,14 +200,46 @@ def render_cluster(page: Page, cluster: ClusterInfo | None, ts: str = "", group:
         return
     section = page.section("Cluster Information")
     section.maybe("Name", safe(cluster.name))
+    traffic = "System Account" if cluster.system_account else safe(cluster.traffic_account)
+    section.maybe("Cluster Traffic Account", traffic)
     section.maybe(group, safe(cluster.raft_group))
     section.maybe("Leader", safe(cluster.leader) + _since(cluster.leader_since, ts) if cluster.leader else "")
     for replica in cluster.replicas or ():
         state = ["OFFLINE" if replica.offline else "current" if replica.current else "outdated"]
         state.append(f"seen {duration(replica.active)} ago" if replica.active > 0 else "not seen")
         if replica.lag:
-            state.append(f"{count(replica.lag)} operations behind")
+            state.append(f"{plural(replica.lag, 'operation')} behind")
+        if replica.pending:
+            state.append("joining or leaving")
         section.row("Replica", ", ".join([safe(replica.name), *state]))
+    if cluster.desired is not None:
+        _migration(page.section("Cluster Migration Status"), cluster, cluster.desired, ts, config)
+
+
+def _migration(
+    section: Section, cluster: ClusterInfo, desired: DesiredCluster, ts: str, config: StreamConfig | None
+) -> None:
+    """Add how far a move is, and the settings that it changes."""
+    if (status := desired.status) is not None:
+        section.maybe("Status", safe(status.description))
+        section.maybe("Type", safe(status.type))
+        section.maybe("Error", safe(status.err))
+    if not is_zero(desired.created):
+        section.row("Created", when(desired.created) + _since(desired.created, ts))
+    if desired.name != cluster.name:
+        section.row("Cluster", f"{safe(cluster.name)} → {safe(desired.name)}")
+    if (origin := desired.origin) is not None and config is not None:
+        before, after = origin.placement, config.placement
+        for label, was, now in (
+            ("Replicas", count(origin.replicas), count(config.num_replicas)),
+            ("Placement Tags", *(", ".join(one.tags) if one else "" for one in (before, after))),
+            ("Preferred", *(one.preferred if one else "" for one in (before, after))),
+            ("Retention Policy", origin.retention, str(config.retention.value) if origin.retention else ""),
+        ):
+            if was != now:
+                section.row(label, f"{safe(was) or 'none'} → {safe(now) or 'none'}")
+    peers = [f"{safe(peer.name)}{' (offline)' if peer.offline else ''}" for peer in desired.replicas]
+    section.many("Desired Peers", peers)
 
 
 def render_version(section: Section, metadata: Mapping[str, str]) -> None:

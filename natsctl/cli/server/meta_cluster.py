@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.errors import ApiResponseError, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
 from natsctl.api.units import parse_length, plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed
@@ -24,6 +24,7 @@ from natsctl.cli.flags import (
     fields_of,
     flagged,
     session_of,
+    wait_seconds,
 )
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.parameters import Argument, Context, Option
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from natsctl.cli.session import Session
-    from natsctl.client.system.cluster import Excess
+    from natsctl.client.system.cluster import Excess, Hosted
 
 
 _CONNECTIONS = (
@@ -184,6 +185,96 @@ def peer_remove(
     output.emit_json(answer) if json else output.note(f"{safe(shown)} was removed from JetStream's cluster")
 
 
+EVACUATION_S = 300.0
+"""Longest wait until a server has no copies: a large stream takes minutes to copy."""
+EvacuationWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for the moves [5m]")]
+LOOK_EVERY_S = 1.0
+
+
+def evacuate(
+    ctx: Context,
+    peer: Annotated[str | None, Argument(metavar="PEER", help="the server to evacuate")] = None,
+    wait: EvacuationWait = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Move every stream and consumer of a server to other servers, and show the progress until none is left.
+
+    A stream that no other server can take has a copy less afterwards. The server stays in the cluster.
+    """
+    from natsctl.cli.resolve import did_you_mean
+    from natsctl.client.system import cluster as system_cluster
+
+    session = session_of(ctx)
+    check_consent(session, f"evacuate {peer or 'a server'}", force)
+    if peer is None:
+        peer = _picked_server(session)
+    name = peer
+    try:
+        found = session.run(lambda manager: system_cluster.find_peer(manager, name))
+    except system_cluster.PeerNotFoundError as failure:
+        failure.hint = did_you_mean(failure.name, failure.known) or failure.hint
+        raise
+    shown = str(found.get("name") or name)
+    before = session.run(lambda manager: system_cluster.hosted(manager, shown))
+    session.effect.update(server=shown, streams=before.streams, consumers=before.consumers)
+    if not confirmed(session, f"evacuate {shown}", force, typed=shown):
+        return
+    if not json and not session.dry_run:
+        output.log(f'Evacuating assets from peer "{shown}"')
+    wait_s = wait_seconds(wait) or EVACUATION_S
+    session.run(lambda manager: system_cluster.evacuate_server(manager, shown))
+    if not json:
+        output.log(f'Requested evacuation of peer "{shown}"')
+    left = _watch_evacuation(session, shown, wait_s, quiet=json)
+    if left.streams or left.consumers:
+        raise UnreachableError(
+            f"{shown} still has {plural(left.streams, 'stream')} and {plural(left.consumers, 'consumer')}"
+            f" after {wait_s:g}s",
+            hint="the moves continue: natsctl server report jetstream shows them",
+        )
+    if json:
+        moved = {"streams": before.streams, "consumers": before.consumers}
+        output.emit_json({"server": shown, "evacuated": True, **moved})
+    else:
+        output.emit(f"{safe(shown)} has no streams or consumers any more")
+
+
+def _picked_server(session: Session) -> str:
+    """Return the server that the user picks; raises UsageError without a terminal."""
+    if not session.interactive:
+        raise UsageError("a server is needed: give PEER")
+    from natsctl.cli.prompts import prompt_name
+    from natsctl.client.leaders import peers_of
+    from natsctl.client.system.cluster import meta_group
+
+    return prompt_name("Select a Peer", peers_of(session.run(meta_group)))
+
+
+def _watch_evacuation(session: Session, server: str, wait_s: float, *, quiet: bool) -> Hosted:
+    """Return the copies that are left on a server, once there are none or the wait is over; each change is shown."""
+    from natsctl.client.system.cluster import hosted
+
+    until_s, shown = time.monotonic() + wait_s, None
+    while True:
+        left = session.run(lambda manager: hosted(manager, server))
+        if left != shown and not quiet:
+            output.note(f'Server "{safe(server)}": Streams: {left.streams} Consumers: {left.consumers}')
+        shown = left
+        if not (left.streams or left.consumers) or time.monotonic() > until_s:
+            return left
+        time.sleep(LOOK_EVERY_S)
+
+
+class Evacuation(msgspec.Struct):
+    """An evacuated server, and the number of streams and consumers that it had copies of."""
+
+    server: str
+    evacuated: bool
+    streams: int
+    consumers: int
+
+
 def rescue(
     ctx: Context,
     quorum: Annotated[
@@ -272,6 +363,12 @@ VERBS = (
         examples=("natsctl server cluster step-down --host n2",),
     ),
     Verb("peer-remove, rm, pr", peer_remove, answer="cli.server.overview:Success"),
+    Verb(
+        "evacuate",
+        evacuate,
+        answer="cli.server.meta_cluster:Evacuation",
+        examples=("natsctl server cluster evacuate n3 --dry-run",),
+    ),
     Verb(
         "rescue",
         rescue,

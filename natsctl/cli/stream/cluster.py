@@ -1,4 +1,4 @@
-"""Streams of a cluster: `natsctl stream cluster step-down`, `balance` and `peer-remove`."""
+"""Streams of a cluster: `natsctl stream cluster`, their leaders, their copies, and moves of both."""
 
 from __future__ import annotations
 
@@ -6,22 +6,40 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import field
 
-from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError
 from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed, named
+from natsctl.cli import leadership, output
+from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal, named
 from natsctl.cli.flags import All, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
-from natsctl.cli.leadership import Preferred, Wait, balance_leaders, hand_over
-from natsctl.cli.parameters import Argument, Context, Option
-from natsctl.cli.render.text import count
-from natsctl.cli.resolve import did_you_mean, pick_stream, suggesting
+from natsctl.cli.leadership import (
+    MOVE_WAIT_S,
+    MoveWait,
+    Peer,
+    Preferred,
+    Wait,
+    balance_leaders,
+    hand_over,
+    pick_peer,
+)
+from natsctl.cli.parameters import Context, Option
+from natsctl.cli.render.text import count, safe
+from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.list import FIND, find_streams
 from natsctl.cli.verbs import Verb
-from natsctl.client.leaders import WAIT_S, Asset, await_gone, check_clustered, peers_of
+from natsctl.client.leaders import (
+    WAIT_S,
+    Asset,
+    await_gone,
+    await_settled,
+    check_clustered,
+    check_in_cluster,
+    is_moving,
+    peers_of,
+)
 
 if TYPE_CHECKING:
-    from natsctl.api.answers import StreamRemovePeerAnswer
+    from natsctl.api.answers import StreamCancelMoveAnswer, StreamRemovePeerAnswer
     from natsctl.cli.session import Session
     from natsctl.client.requests import Answer
 
@@ -85,8 +103,12 @@ def balance(
         output.emit(f"Balanced {plural(len(done), 'stream')} of {count(len(found))}")
 
 
-Peer = Annotated[str | None, Argument(metavar="PEER", help="the server to remove")]
 RemovalWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for its removal [10s]")]
+CancelWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait until it has settled [1m]")]
+
+
+class NotMovingError(NatsctlError):
+    """The servers of a stream are those that it should have."""
 
 
 def peer_remove(
@@ -104,14 +126,15 @@ def peer_remove(
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name)).raw
     check_clustered(live, f"Stream {name}")
-    leaving = _picked(session, name, peer, peers_of(live))
+    asset = Asset(name)
+    leaving = pick_peer(session, asset, peer, peers_of(live))
     session.effect["replicas_left"] = len(peers_of(live)) - 1
     if not confirmed(session, f"remove {leaving} from Stream {name}", force, typed=leaving):
         return
     if not json and not session.dry_run:
         output.log(f'Removing peer "{leaving}"')
     answer = _remove(session, name, leaving)
-    session.run(lambda manager: await_gone(manager, name, leaving, wait_seconds(wait) or WAIT_S))
+    session.run(lambda manager: await_gone(manager, asset, leaving, wait_seconds(wait) or WAIT_S))
     output.emit_json(answer.raw) if json else output.log(f'Requested removal of peer "{leaving}"')
 
 
@@ -124,17 +147,57 @@ def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePee
         raise
 
 
-def _picked(session: Session, name: str, given: str | None, peers: list[str]) -> str:
-    if given is None:
-        if not session.interactive:
-            raise UsageError("a server is needed: give PEER")
-        from natsctl.cli.prompts import prompt_name
+def evacuate(
+    ctx: Context,
+    stream: StreamName = None,
+    peer: Peer = None,
+    wait: MoveWait = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Move a stream and its consumers away from a server, to another server of the cluster."""
+    session = session_of(ctx)
+    asset = Asset(pick_stream(session, stream))
+    leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)
 
-        return prompt_name("Select a Peer", peers)
-    if given not in peers:
-        hint = did_you_mean(given, peers) or f"it is on {', '.join(peers)}"
-        raise UsageError(f"Stream {name} is not on {given}", hint=hint)
-    return given
+
+def cancel_move(
+    ctx: Context,
+    stream: StreamName = None,
+    wait: CancelWait = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Cancel the move of a stream to other servers, or another change of its copies, and wait until it has settled."""
+    session = session_of(ctx)
+    asset = Asset(pick_stream(session, stream))
+    with suggesting(session, asset.stream):
+        live = session.run(asset.info)
+    check_in_cluster(live, asset.shown)
+    if not is_moving(live):
+        raise NotMovingError(f"{asset.shown} is not moving", hint=f"{asset.shows_it} shows its servers")
+    if not (force or confirmed_at_terminal(session, f"cancel the move of {asset.shown}")):
+        return
+    answer = _cancel(session, asset)
+    if not json:
+        output.note(f"Canceled move of {safe(asset.stream)}")
+    after = session.run(lambda manager: await_settled(manager, asset, wait_seconds(wait) or MOVE_WAIT_S))
+    if json:
+        output.emit_json(answer.raw)
+        return
+    from natsctl.cli.output import show_page
+    from natsctl.cli.render.streams import render_stream
+
+    show_page(render_stream(after.value))
+
+
+def _cancel(session: Session, asset: Asset) -> Answer[StreamCancelMoveAnswer]:
+    try:
+        return session.run(lambda manager: manager.stream_cancel_move(asset.stream))
+    except ApiResponseError as failure:
+        if failure.err_code == ErrCode.STREAM_MOVE_NOT_IN_PROGRESS:
+            failure.hint = "only moves that an edit has begun can be cancelled: an evacuation goes on"
+        raise
 
 
 VERBS = (
@@ -155,5 +218,17 @@ VERBS = (
         peer_remove,
         answer="StreamRemovePeerAnswer",
         examples=("natsctl stream cluster peer-remove ORDERS n3 -f",),
+    ),
+    Verb(
+        "evacuate",
+        evacuate,
+        answer="StreamEvacuatePeerAnswer",
+        examples=("natsctl stream cluster evacuate ORDERS n3",),
+    ),
+    Verb(
+        "cancel-move",
+        cancel_move,
+        answer="StreamCancelMoveAnswer",
+        examples=("natsctl stream cluster cancel-move ORDERS",),
     ),
 )

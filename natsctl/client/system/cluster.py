@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 STEP_DOWN = "$JS.API.META.LEADER.STEPDOWN"
 REMOVE = "$JS.API.SERVER.REMOVE"
+EVACUATE = "$JS.API.SERVER.EVACUATE"
 PURGE = "$JS.API.ACCOUNT.PURGE"
 WHAT = "the JetStream cluster"
 
@@ -82,6 +83,25 @@ async def find_peer(manager: Manager, name: str) -> Row:
 async def remove_peer(manager: Manager, peer: Mapping[str, Any]) -> dict[str, Any]:
     """Remove a member from the group, and return the server's answer."""
     return await change(manager, REMOVE, {"peer": peer.get("name"), "peer_id": peer.get("peer") or ""})
+
+
+class Hosted(msgspec.Struct):
+    """Number of streams and consumers that a server has copies of."""
+
+    streams: int
+    consumers: int
+
+
+async def hosted(manager: Manager, server: str) -> Hosted:
+    """Return the copies on one server; raises UnreachableError if it does not answer."""
+    answers = await System(manager).ask("JSZ", None, Scope(name=server))
+    data = answers[0].data
+    return Hosted(int(data.get("streams") or 0), int(data.get("consumers") or 0))
+
+
+async def evacuate_server(manager: Manager, server: str) -> dict[str, Any]:
+    """Request that every stream and consumer of a server moves to others, and return the answer."""
+    return await change(manager, EVACUATE, {"peer": server})
 
 
 class Member(msgspec.Struct):

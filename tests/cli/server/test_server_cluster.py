@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from natsctl.client.system.cluster import Member
 from tests.support.servers import Cluster
+
+READY_WITHIN_S = 60.0
 
 Run = Callable[..., Any]
 
@@ -129,3 +132,21 @@ def test_a_cluster_that_has_lost_its_majority_is_rescued(cluster: Run, monkeypat
     assert cluster("srv", "cluster", "rescue", "--quorum", "2", "-f", "-j").json["answers"] == answers
     del answers[0]
     assert cluster("srv", "cluster", "rescue", "--quorum", "2", "-f").code == 1
+
+
+def test_a_server_is_evacuated(cluster: Run, command: Callable[[str], Run], three: Cluster) -> None:
+    user = command(three.url())
+    until_s = time.monotonic() + READY_WITHIN_S
+    while user("str", "add", "LONE", "--subjects", "lone", "--defaults", "--if-not-exists").code:
+        assert time.monotonic() < until_s, "the cluster is not ready"
+        time.sleep(0.1)
+    assert user("con", "add", "LONE", "C", "--pull", "--defaults").code == 0
+    home = user("str", "info", "LONE", "-j").json["cluster"]["leader"]
+    refused = cluster("srv", "cluster", "evacuate", "n9", "-f")
+    assert (refused.code, "known are: " in refused.err) == (3, True)
+    assert user("srv", "cluster", "evacuate", home, "-f").code == 6
+    dry = cluster("srv", "cluster", "evacuate", home, "--dry-run", "-j").json
+    assert dry["effect"] == {"server": home, "streams": 1, "consumers": 1}
+    done = cluster("srv", "cluster", "evacuate", home, "-f", "-j")
+    assert (done.code, done.json) == (0, {"server": home, "evacuated": True, "streams": 1, "consumers": 1})
+    assert user("str", "info", "LONE", "-j").json["cluster"]["leader"] != home

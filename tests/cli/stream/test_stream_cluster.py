@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -99,3 +101,75 @@ def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
     while leaving in natsctl("str", "report", "--columns", "stream,replicas", "-n").out.splitlines()[-2]:
         assert time.monotonic() < until_s, "it is told to be there still"
         time.sleep(0.1)
+
+
+REQUESTS: Final = {
+    "stream cluster evacuate MOVED {leader} -f": ("$JS.API.STREAM.PEER.EVACUATE.MOVED", {"peer": "{leader}"}),
+    "consumer cluster evacuate MOVED C {leader} -f": ("$JS.API.CONSUMER.PEER.EVACUATE.MOVED.C", {"peer": "{leader}"}),
+    "stream cluster cancel-move MOVED -f": ("$JS.API.STREAM.CANCEL_MOVE.MOVED", None),
+    "server cluster evacuate {leader} -f": ("$JS.API.SERVER.EVACUATE", {"peer": "{leader}"}),
+}
+"""What `nats` 0.5.1 sends for lines that move copies: `nats --trace` on a cluster of three nats-servers 2.15.2."""
+
+
+@pytest.mark.reference
+def test_a_move_asks_as_the_tool_does_and_can_be_cancelled(
+    natsctl: Run, three: Cluster, command: Callable[[str], Run]
+) -> None:
+    system = command(three.url("s:p"))
+    home = _led_elsewhere(natsctl, system)
+    assert natsctl("con", "add", "MOVED", "C", "--pull", "--defaults").code == 0
+    stopped = three.servers[NAMES.index("n3")].pid
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        assert natsctl("str", "edit", "MOVED", "--tag", "host:n3", "-f").code == 0
+        moving = _until(lambda: natsctl("str", "info", "MOVED"), lambda done: "Desired Peers: n3" in done.out)
+        assert f"Placement Tags: host:{home} → host:n3" in moving.out
+        for line, (subject, body) in REQUESTS.items():
+            run = system if line.startswith("server") else natsctl
+            asked = run(*line.format(leader=home).split(), "--dry-run", "-j").json["requests"]
+            wanted = json.loads(json.dumps(body).replace("{leader}", home))
+            assert asked == [{"subject": subject, "body": wanted}], line
+        done = natsctl("stream", "cluster", "cancel-move", "MOVED")
+        assert (done.code, f"Leader: {home}" in done.out) == (0, True), done
+        assert "Migration" not in done.out
+        info = natsctl("str", "info", "MOVED", "-j").json
+        assert info["config"]["placement"]["tags"] == [f"host:{home}"]
+        again = natsctl("stream", "cluster", "cancel-move", "MOVED", "-j")
+        assert (again.code, "is not moving" in again.error["description"]) == (1, True)
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+
+
+def _led_elsewhere(natsctl: Run, system: Run) -> str:
+    """Make MOVED on another server than n3, which leads neither it nor the cluster; returns its server."""
+    made(natsctl, "MOVED", 1)
+    _until(lambda: system("srv", "check", "meta", "--expect", "3"), lambda done: done.code == 0)
+    if "led by n3" in system("srv", "check", "meta", "--expect", "3").out:
+        assert system("srv", "cluster", "step-down", "--host", "n1", "-f").code == 0
+    home = leader(settled(natsctl, "MOVED", 1))
+    if home == "n3":
+        moved = _until(lambda: natsctl("str", "cluster", "evacuate", "MOVED", "n3"), lambda done: done.code == 0)
+        home = moved.out.strip().rpartition(" ")[2]
+    assert natsctl("str", "edit", "MOVED", "--tag", f"host:{home}", "-f").code == 0
+    _until(lambda: natsctl("str", "info", "MOVED", "-j"), lambda done: "desired" not in done.json["cluster"])
+    return home
+
+
+def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
+    """The result once it is good."""
+    until_s = time.monotonic() + READY_WITHIN_S
+    while not good(done := ask()):
+        assert time.monotonic() < until_s, done
+        time.sleep(0.1)
+    return done
+
+
+@pytest.mark.reference
+def test_an_evacuation_that_no_server_can_take_is_refused(natsctl: Run) -> None:
+    made(natsctl, "EVERY", 3)
+    refused = natsctl("stream", "cluster", "evacuate", "EVERY", "n1")
+    assert (refused.code, "natsctl str edit EVERY --replicas" in refused.err) == (1, True)
+    for words, code in ((("EVERY", "n9"), 2), (("EVERY",), 2), ((), 2), (("NONE", "n1"), 3)):
+        assert natsctl("stream", "cluster", "evacuate", *words).code == code, words
+    assert natsctl("consumer", "cluster", "evacuate", "EVERY", "NONE", "n1").code == 3
