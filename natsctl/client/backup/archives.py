@@ -335,8 +335,8 @@ class Alteration(Protocol):
     def begin(self) -> None:
         """Begin the reading whose messages are written; one before may have measured them."""
 
-    def message(self, message: ArchivedMessage) -> ArchivedMessage:
-        """Return the message as it is written, under the same sequence."""
+    def messages(self, messages: Sequence[ArchivedMessage]) -> list[ArchivedMessage]:
+        """Return the messages as they are written, under the same sequences."""
 
     def consumer(self, consumer: ArchivedConsumer) -> ArchivedConsumer:
         """Return the consumer as it is written."""
@@ -470,7 +470,7 @@ def rewrite(
                 chosen = [one._replace(seq=written + at) for at, one in enumerate(chosen, 1)]
                 written += len(chosen)
             if alter is not None:
-                chosen = list(map(alter.message, chosen))
+                chosen = alter.messages(chosen)
             for piece in writer.messages(chosen):
                 out.write(frames.write(piece))
     for piece in writer.end(state.last_seq, found.last_ts_ns):
@@ -486,7 +486,7 @@ def _recount(
     kept = Summary()
     for messages in read_messages(backup, removed=found.removed):
         chosen = messages if keep is None else list(filter(keep, messages))
-        kept.add(chosen if alter is None else list(map(alter.message, chosen)))
+        kept.add(chosen if alter is None else alter.messages(chosen))
     state.messages = kept.messages
     state.bytes = kept.stored_bytes(in_memory=backup.config.get("storage") == "memory")
     state.first_seq, state.first_ts = state.last_seq + 1, state.last_ts

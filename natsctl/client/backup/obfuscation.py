@@ -14,7 +14,7 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,10 @@ SECRET_BYTES: Final = 32
 MIN_TOKEN_CHARS: Final = 16
 """Length of the hash of a shorter token: 80 bits, so that two tokens do not have one hash by chance."""
 
-_DIGITS: Final = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", b"0123456789abcdefghijklmnopqrstuv")
+_DIGITS: Final = "0123456789abcdefghijklmnopqrstuv"
+_PAIRS: Final = tuple(first + second for first in _DIGITS for second in _DIGITS)
+"""Two digits of base32-hex for each number of ten bits; a table is several times as quick as `base64`."""
+_new: Final = tuple.__new__
 _BUCKETS: Final = ("KV_", "OBJ_")
 """Prefixes of the streams of buckets, which stay."""
 _ROOTS: Final = ("*", ">", "$KV", "$O")
@@ -130,7 +133,10 @@ class Obfuscator:
         while len(out) < needed:
             block += 1
             out += hmac.digest(self._secret, out[-32:] + raw + block.to_bytes(4, "big"), hashlib.sha256)
-        return base64.b32encode(out[:needed]).rstrip(b"=").translate(_DIGITS).decode()[:chars]
+        padding = -needed * 8 % 10
+        bits, size = int.from_bytes(out[:needed]) << padding, needed * 8 + padding
+        pairs = [_PAIRS[bits >> shift & 1023] for shift in range(size - 10, -1, -10)]
+        return "".join(pairs)[:chars]
 
     def token(self, token: str) -> str:
         """Return the hash of a token, "" of none. Raises UsageError where two tokens have one hash."""
@@ -223,20 +229,24 @@ class Obfuscator:
         """Count the bodies from zero: messages are read again."""
         self.bodies = 0
 
-    def message(self, message: ArchivedMessage) -> ArchivedMessage:
-        """Return a message with hashed subject and headers, and a body of zeros."""
-        subject = self._subjects.get(message.subject)
-        if subject is None:
-            subject = self._raw(self.subject(_text(message.subject)))
-            self._subjects[message.subject] = subject
-        payload = message.payload
-        if payload and not self.keeps_bodies:
-            payload = b"0" * len(payload)
-            self.bodies += 1
-        return message._replace(subject=subject, header=self._header(message.header), payload=payload)
+    def messages(self, messages: Sequence[ArchivedMessage]) -> list[ArchivedMessage]:
+        """Return messages with hashed subjects and headers, and bodies of zeros."""
+        known, changed = self._subjects, []
+        for seq, ts_ns, subject, header, payload in messages:
+            hidden = known.get(subject) or self._hidden(subject)
+            if payload and not self.keeps_bodies:
+                payload = b"0" * len(payload)
+                self.bodies += 1
+            parts = (seq, ts_ns, hidden, header and self._header(header), payload)
+            changed.append(_new(ArchivedMessage, parts))
+        return changed
+
+    def _hidden(self, subject: bytes) -> bytes:
+        """Return the hash of a subject and keep it."""
+        return self._subjects.setdefault(subject, self._raw(self.subject(_text(subject))))
 
     def _header(self, block: bytes) -> bytes:
-        pairs = sorted(headers.parse(block), key=lambda pair: pair[0]) if block else []
+        pairs = sorted(headers.parse(block), key=lambda pair: pair[0])
         if not pairs:
             return b""
         return headers.encode([(key, self._raw(self._value(_text(key), _text(value)))) for key, value in pairs])

@@ -78,7 +78,7 @@ def test_every_name_in_a_configuration_is_hashed_and_limits_stay(keys: Path) -> 
 def test_headers_that_the_server_acts_on_stay(keys: Path) -> None:
     obfuscator = Obfuscator(keys)
     block = headers.encode([(b"Nats-TTL", b"1h"), (b"X", b"C9"), (b"Nats-Schedule-Target", b"C9.orders")])
-    changed = obfuscator.message(ArchivedMessage(3, 9, b"C9.\xff", block, b"body"))
+    (changed,) = obfuscator.messages([ArchivedMessage(3, 9, b"C9.\xff", block, b"body")])
     assert headers.parse(changed.header) == [
         (b"Nats-Schedule-Target", f"{HASHES['C9']}.{HASHES['orders']}".encode()),
         (b"Nats-TTL", b"1h"),
