@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from natsctl.cli import (
         account,
         audit,
+        auth,
         backup,
         bench,
         cheat,
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
     from natsctl.cli.desired import apply, convert, export, plan, sources
     from natsctl.cli.messaging import publish, request_reply, subscribe
 else:
-    account, audit, backup, bench, cheat, completion, consumer, context, counter, errors, events = lazy_modules(
-        "natsctl.cli", "account audit backup bench cheat completion consumer context counter errors events"
+    account, audit, auth, backup, bench, cheat, completion, consumer, context, counter, errors, events = lazy_modules(
+        "natsctl.cli", "account audit auth backup bench cheat completion consumer context counter errors events"
     )
     jwt, kv = lazy_modules("natsctl.cli", "jwt kv")
     latency, migrate, object, pipeline, schema, server, service, spark, sql, stream, top, tour = lazy_modules(
@@ -185,6 +186,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb("server", server.VERBS),
         Verb("jwt", jwt.VERBS),
         Verb("audit", audit.VERBS),
+        Verb("auth", auth.VERBS),
         Verb("bench", bench.VERBS),
         Verb("counter", counter.VERBS),
         Verb("service", service.VERBS),

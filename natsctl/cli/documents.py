@@ -37,7 +37,7 @@ def load_document(path: str, kind: str, name: str | None = None, stream: str | N
 
     Of a set of documents it is the one asset of that kind, or the one of that name, a consumer with its `stream_name`.
     """
-    document = parse_document(path, _read(path))
+    document = parse_document(path, read_text(path))
     if path != "-" and _is_set(document):
         return _one_of_set(path, kind, name, stream)
     if not isinstance(document, Mapping):
@@ -114,7 +114,8 @@ def _wire(typed: Model, key: str, value: Any) -> Any:
     return msgspec.to_builtins(getattr(typed, key)) if key in typed.__struct_fields__ else value
 
 
-def _read(path: str) -> str:
+def read_text(path: str) -> str:
+    """Return the text of a configuration file, `-` for stdin. Raises UsageError."""
     try:
         if path == "-":
             raw = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)

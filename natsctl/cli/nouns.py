@@ -53,6 +53,7 @@ NOUNS = (
     Noun("server", ("srv", "sys", "system"), "Run natsctl's own server, inspect and manage others"),
     Noun("jwt", (), "Show the claims of JWTs"),
     Noun("audit", (), "Find a deployment's faults"),
+    Noun("auth", (), "Manage the operators, accounts and users of decentralised logins"),
     Noun("bench", (), "Benchmark a server: publishing, subscribing, streams, buckets, services"),
     Noun("counter", ("ctr",), "Read and change counters that are kept in streams"),
     Noun("service", ("micro",), "List, query and run services of the micro protocol"),
@@ -68,7 +69,7 @@ HEADINGS = (
     ("Desired state", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
     ("Streams on Spark", ("sql", "pipeline", "spark")),
     ("Backups and moves", ("backup", "restore", "migrate")),
-    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "jwt", "audit", "bench")),
+    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "audit", "auth", "jwt", "bench")),
     ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),
 )
 """Headings of root help, and the nouns below each; nouns without a heading come last."""

@@ -126,7 +126,8 @@ def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
     rest = list(words)
     while (at := _verb_at(rows[-1].verbs, rest)) is not None:
         early += rest[:at]
-        rows += [verb for verb in rows[-1].verbs if rest[at] in verb.words]
+        # Two rows may share an alias, as `i` of `info` and `imports`: it is the later one's, as in the nats tool.
+        rows.append([verb for verb in rows[-1].verbs if rest[at] in verb.words][-1])
         rest = rest[at + 1 :]
     return rows, [*early, *rest]
 

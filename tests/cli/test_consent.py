@@ -7,6 +7,7 @@ fails the first test.
 from __future__ import annotations
 
 import io
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from natsctl.cli.commands import every_command
+from natsctl.client.auth.nsc_store import NscStore
+from natsctl.client.auth.operators import new_operator
 from natsctl.client.connection import Connection
 
 Run = Callable[..., Any]
@@ -82,6 +85,10 @@ LOSING: dict[str, tuple[Row, ...]] = {
     "destroy": (Row("destroy -f documents.yaml", looks=True, flag="--yes"),),
     "context rm": (Row("context rm c1", ends=False),),
     "pipeline run": (Row("pipeline run shop --full-refresh-all", ends=False),),
+    "auth account exports rm": (Row("auth account exports rm ex APP", ends=False),),
+    "auth account imports rm": (Row("auth account imports rm im APP", ends=False),),
+    "auth account keys rm": (Row("auth account keys rm APP --key reader", ends=False),),
+    "auth account rm": (Row("auth account rm APP", ends=False),),
     "server repair": (Row("server repair nowhere S", ends=False),),
     "server account purge": (Row("server account purge A", ends=False),),
     "server cluster rescue": (Row("server cluster rescue --quorum 1", ends=False),),
@@ -110,7 +117,12 @@ HARMLESS = """
     completion bash|completion zsh|completion fish|completion install
     context add|context edit|context copy|context ls|context info|context validate|context select|context previous
     context unselect
-    server stream-check|server consumer-check
+    server stream-check|server consumer-check|server generate
+    auth account add|auth account info|auth account edit|auth account ls|auth account push|auth account query
+    auth account imports add|auth account imports info|auth account imports edit|auth account imports ls
+    auth account imports kv|auth account exports add|auth account exports info|auth account exports edit
+    auth account exports ls|auth account exports kv|auth account keys add|auth account keys info|auth account keys ls
+    auth account mappings add|auth account mappings info|auth account mappings ls|auth account mappings rm
     server run|server list|server ping|server report accounts|server report connections|server report leafnodes
     server report routes|server report gateways|server report cpu|server report mem|server report health
     server report jetstream|server report downgrade|server check connection|server check stream|server check consumer
@@ -178,12 +190,24 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def _save_operator() -> None:
+    """Store an operator whose account APP has something of everything."""
+    operator = new_operator("OP")
+    account = operator.add_account("APP")
+    source = operator.account("SYSTEM").subject
+    account.nats["exports"] = [{"name": "ex", "subject": "ex", "type": "stream"}]
+    account.nats["imports"] = [{"name": "im", "subject": "im", "account": source, "type": "stream"}]
+    account.add_signing_key({"role": "reader", "template": {}})
+    NscStore.of_environment(os.environ).save(operator)
+
+
 @pytest.fixture
 def filled(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs a line where there is something of everything."""
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HOME"):
+    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)
+    _save_operator()
     Path("file.txt").write_text("x" * 2000)
     Path("small.json").write_text('{"max_bytes": 100}')
     Path("documents.yaml").write_text("name: CNT\nsubjects: [cnt]\n")

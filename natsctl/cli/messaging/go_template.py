@@ -373,23 +373,22 @@ class _Run:
         self.nodes(body, value if block.word == "with" and body is block.body else dot, scope)
 
     def _range(self, block: Block, dot: Any, scope: _Scope) -> None:
-        value = self._value(Pipeline(block.pipeline.commands), dot, scope)
+        items = self._value(Pipeline(block.pipeline.commands), dot, scope)
         names = block.pipeline.names
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise TemplateError(f"range can't iterate over {printed(value)}")
-        if len(names) > 1:
-            raise TemplateError(f"can't use {value} to iterate over more than one variable")
-        if value <= 0:
+        pairs = _pairs_of(items)
+        if isinstance(items, int) and len(names) > 1:
+            raise TemplateError(f"can't use {items} to iterate over more than one variable")
+        if not pairs:
             self.nodes(block.otherwise, dot, scope)
-        for number in range(value):
+        for key, value in pairs:
             inner = _Scope(scope)
-            for name in names:
-                inner.declare(name, number) if block.pipeline.declares else scope.assign(name, number)
+            for name, one in zip(names, (value,) if len(names) == 1 else (key, value), strict=False):
+                inner.declare(name, one) if block.pipeline.declares else scope.assign(name, one)
             self._write("")
             self._length += 1  # bodies without output end as well
             if self._length > MAX_OUTPUT:
                 raise TemplateError(f"more than {MAX_OUTPUT} rounds")
-            self.nodes(block.body, number, inner)
+            self.nodes(block.body, value, inner)
 
     def _value(self, pipeline: Pipeline, dot: Any, scope: _Scope) -> Any:
         piped: list[Any] = []
@@ -445,6 +444,34 @@ class _Run:
         for name in operand.fields:
             value = _field_of(value, name)
         return value
+
+
+def _pairs_of(value: Any) -> Sequence[tuple[Any, Any]]:
+    """Return the pairs of key and value to iterate over: of a number those below it; raises TemplateError."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _Numbers(max(value, 0))
+    if isinstance(value, list):
+        return list(enumerate(value))
+    if isinstance(value, Mapping):
+        return sorted(value.items())
+    if value is None:
+        return []
+    raise TemplateError(f"range can't iterate over {printed(value)}")
+
+
+class _Numbers(Sequence[tuple[int, int]]):
+    """The numbers below a limit, each twice; none is kept in memory."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+
+    def __len__(self) -> int:
+        return self._limit
+
+    def __getitem__(self, at: Any) -> Any:
+        if at >= self._limit:
+            raise IndexError
+        return at, at
 
 
 class _Scope:

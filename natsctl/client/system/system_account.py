@@ -299,7 +299,7 @@ async def exchange(
 async def gather(
     connection: Connection,
     subject: str,
-    body: dict[str, Any] | None = None,
+    body: dict[str, Any] | bytes | None = None,
     *,
     expected: Callable[[list[ServerAnswer]], int] = lambda answers: 0,
     patient: bool = False,
@@ -310,7 +310,7 @@ async def gather(
     connection's timeout ends the wait for the expected ones. Raises SystemAccountRequiredError, UnreachableError when
     none comes.
     """
-    payload = json.dumps(body).encode() if body else b""
+    payload = body if isinstance(body, bytes) else json.dumps(body).encode() if body else b""
     if connection.tracer is not None:
         connection.tracer.request(subject, payload)
     inbox = connection.new_inbox()

@@ -1,0 +1,433 @@
+"""Accounts in the store of operators, and on servers: `natsctl auth account`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import msgspec
+
+from natsctl.api.errors import NatsctlError, StorageError, UnreachableError, UsageError
+from natsctl.api.jwt_claims import AccountClaims
+from natsctl.api.units import plural
+from natsctl.cli import output
+from natsctl.cli.auth.selection import (
+    MaybeAccount,
+    MaybeOperator,
+    OperatorFlag,
+    chosen_account,
+    picked_operator,
+    save,
+    store,
+)
+from natsctl.cli.consent import can_ask, confirmed
+from natsctl.cli.flags import (
+    DURATION,
+    LIMIT,
+    SIZE,
+    SWITCH,
+    WORDS,
+    Flag,
+    Force,
+    Given,
+    Json,
+    choice,
+    flagged,
+    session_of,
+)
+from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.render.auth import add_account
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.tables import render_table
+from natsctl.cli.render.text import count, safe, yes
+from natsctl.client.auth.claims import Document, add_tags, put, read_claims, remove_tags, typed
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.cli.session import Session
+    from natsctl.client.auth.nsc_store import NscStore
+    from natsctl.client.auth.operators import Account, Operator
+    from natsctl.client.manager import Manager
+    from natsctl.client.system.system_account import ServerAnswer
+
+
+_PLAIN: Final = (
+    Flag("--connections", LIMIT, "conn", "most connections of clients"),
+    Flag("--exports", LIMIT, "exports", "most exports"),
+    Flag("--imports", LIMIT, "imports", "most imports"),
+    Flag("--leafnodes", LIMIT, "leaf", "most connections of leaf nodes"),
+    Flag("--payload", SIZE, "payload", "largest message"),
+    Flag("--subscriptions", LIMIT, "subs", "most subscriptions"),
+)
+_JETSTREAM: Final = (
+    Flag("--js-consumers", LIMIT, "consumer", "most consumers of each stream"),
+    Flag("--js-disk", SIZE, "disk_storage", "storage on disk [1GB]"),
+    Flag("--js-disk-stream", SIZE, "disk_max_stream_bytes", "largest stream on disk"),
+    Flag("--js-max-pending", LIMIT, "max_ack_pending", "most messages that may wait for an ack"),
+    Flag("--js-memory", SIZE, "mem_storage", "storage in memory [1GB]"),
+    Flag("--js-memory-stream", SIZE, "mem_max_stream_bytes", "largest stream in memory"),
+    Flag("--js-stream-size-required", SWITCH, "max_bytes_required", "streams must have a size limit"),
+    Flag("--js-streams", LIMIT, "streams", "most streams"),
+)
+SETTINGS: Final = (
+    Flag("--bearer", SWITCH, "bearer", "allow users with bearer tokens"),
+    Flag("--expiry", DURATION, "expiry", "how long the account is valid"),
+    *_PLAIN,
+    Flag("--jetstream", SWITCH, "jetstream", "allow JetStream"),
+    *_JETSTREAM,
+    Flag(
+        "--js-cluster-traffic",
+        choice("owner", "system"),
+        "cluster_traffic",
+        "the account that replication traffic is counted in",
+    ),
+    Flag("--tags", WORDS, "tags", "tags to add"),
+)
+
+
+class ListedAccount(msgspec.Struct):
+    """An account of an operator."""
+
+    name: str
+    subject: str
+    users: int
+    jetstream: bool
+    system: bool
+
+
+class PushedAccount(msgspec.Struct):
+    """Result of a push: the servers that have taken the account, and those that refused it with the reason."""
+
+    account: str
+    subject: str
+    updated: list[str]
+    failed: dict[str, str]
+    expected: int
+
+
+class PushError(NatsctlError):
+    """An account that not all servers have taken."""
+
+
+class Removed(msgspec.Struct):
+    """The name or the subject that was removed."""
+
+    removed: str
+
+
+def store_account(session: Session, store: NscStore, account: Account) -> None:
+    """Sign an account, and save its operator's store; raises DryRunError in a dry run."""
+    account.sign()
+    save(session, store, account.operator)
+
+
+def show_list(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], entries: object, none: str, json: bool
+) -> None:
+    """Show rows as a table, or with -j the entries that they stand for."""
+    if json:
+        output.emit_json(entries)
+    elif rows:
+        from natsctl.cli.output import show_table
+
+        show_table(render_table(title, columns, rows))
+    else:
+        output.emit(none)
+
+
+def asked(session: Session, word: str, text: str, help: str) -> str:
+    """Return a person's answer to the question for an argument; raises UsageError without a terminal."""
+    if not can_ask(session):
+        raise UsageError(f"{word} is missing")
+    from natsctl.cli.prompts import Question, prompt
+
+    return str(prompt(Question(text, help, required=True)))
+
+
+# -- pages
+
+
+def render_account(claims: Document, *, operator: Operator | None = None, users: int | None = None) -> Page:
+    """Return the page of an account's claims; `users` is the number of its users, where the store knows them."""
+    facts = {}
+    if operator is not None:
+        facts["Operator"] = safe(operator.name)
+        facts["System Account"] = yes(claims["sub"] == operator.nats.get("system_account"))
+    page = Page(f"Account {safe(str(claims.get('name', '')))} ({safe(claims['sub'])})")
+    add_account(page, typed(claims, AccountClaims), facts, users)
+    return page
+
+
+def show_account(account: Account, json: bool) -> None:
+    """Show an account, or with -j its claims and its JWT."""
+    if json:
+        output.emit_json({**account.claims, "token": account.token})
+        return
+    from natsctl.cli.output import show_page
+
+    show_page(render_account(account.claims, operator=account.operator, users=len(account.users)))
+
+
+# -- commands
+
+
+@flagged(SETTINGS)
+def add(
+    ctx: Context,
+    given: Given,
+    account: Annotated[str | None, Argument(metavar="ACCOUNT", help="name of the account")] = None,
+    operator: OperatorFlag = None,
+    key: Annotated[
+        str | None, Option("--key", metavar="KEY", help="the operator's public signing key to sign it with")
+    ] = None,
+    defaults: Annotated[bool, Option("--defaults", help="use defaults instead of asking")] = False,
+    json: Json = False,
+) -> None:
+    """Add an account to an operator; servers know it once it is pushed.
+
+    Limits that are not given are none, without --jetstream the account has no JetStream, and bearer tokens are not
+    allowed. At a terminal the main limits are asked for, unless --defaults is given.
+    """
+    session = session_of(ctx)
+    _check_jetstream(given, enabled=False)
+    place = store()
+    owner = picked_operator(session, place, operator)
+    asks = can_ask(session)
+    name = account or asked(session, "ACCOUNT", "Account Name", "A name unlike that of any other account")
+    wanted = _asked_limits(given) if asks and not defaults else given
+    made = owner.add_account(name)
+    if key is not None:
+        if key not in (owner.subject, *owner.signing_key_names):
+            raise UsageError(
+                f"--key: {key} is no key of operator {owner.name}",
+                hint=f"known are {', '.join((owner.subject, *owner.signing_key_names))}",
+            )
+        made.claims["iss"] = key
+        if owner.issuing_key(key).public != key:
+            raise UsageError(f"--key: the store has no seed of {key}, or the operator signs with signing keys only")
+    configure(made, {"--bearer": False, **wanted})
+    store_account(session, place, made)
+    show_account(made, json)
+
+
+def _asked_limits(given: Given) -> Given:
+    """Return the flags with answers for the main limits that were not given."""
+    from natsctl.cli.prompts import Question, prompt
+
+    found = dict(given)
+    for name, text, default in (
+        ("--connections", "Maximum Connections", "-1"),
+        ("--subscriptions", "Maximum Subscriptions", "-1"),
+        ("--payload", "Maximum Message Payload", "-1"),
+        *((("--js-disk", "Maximum JetStream Disk Storage", "1GB"),) if given.get("--jetstream") else ()),
+        *((("--js-memory", "Maximum JetStream Memory Storage", "1GB"),) if given.get("--jetstream") else ()),
+    ):
+        flag = next(one for one in SETTINGS if one.name == name)
+        if name not in found:
+            found[name] = prompt(Question(text, f"{flag.help}; given as {name}, -1 for no limit", default, flag.read))
+    return found
+
+
+def _check_jetstream(given: Given, *, enabled: bool) -> None:
+    """Raise UsageError for limits of JetStream where the account has none."""
+    about = [flag.name for flag in _JETSTREAM if flag.name in given]
+    if about and not given.get("--jetstream", enabled):
+        raise UsageError(f"{about[0]} needs --jetstream")
+
+
+def configure(account: Account, given: Given) -> None:
+    """Change what the flags name, and nothing else; raises UsageError."""
+    from natsctl.client.auth.account_claims import disable_jetstream, enable_jetstream, has_jetstream, set_limits
+
+    set_limits(account, {str(flag.to): given[flag.name] for flag in _PLAIN if flag.name in given})
+    if "--bearer" in given:
+        set_limits(account, {"disallow_bearer": not given["--bearer"]})
+    wanted = {str(flag.to): given[flag.name] for flag in _JETSTREAM if flag.name in given}
+    if given.get("--jetstream", has_jetstream(account)):
+        enable_jetstream(account, wanted) if wanted or not has_jetstream(account) else None
+    elif "--jetstream" in given:
+        disable_jetstream(account)
+    if "--js-cluster-traffic" in given:
+        put(account.nats, "cluster_traffic", given["--js-cluster-traffic"])
+    if "--expiry" in given:
+        if given["--expiry"] <= 0:
+            raise UsageError("--expiry: expected a duration above zero")
+        account.claims["exp"] = int(time.time()) + given["--expiry"] // 10**9
+    add_tags(account.claims, given.get("--tags", ()))
+    remove_tags(account.claims, given.get("--no-tags", ()))
+
+
+@flagged((*SETTINGS, Flag("--no-tags", WORDS, "no_tags", "tags to remove")))
+def edit(
+    ctx: Context, given: Given, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
+) -> None:
+    """Change the settings of an account that are given; servers know them once the account is pushed."""
+    from natsctl.client.auth.account_claims import has_jetstream
+
+    session = session_of(ctx)
+    place, found = chosen_account(session, operator, account)
+    _check_jetstream(given, enabled=has_jetstream(found))
+    if not given:
+        raise UsageError("nothing to change was given", hint="give flags such as --connections; see -h")
+    configure(found, given)
+    store_account(session, place, found)
+    show_account(found, json)
+
+
+def info(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+    """Show an account; with -j the claims of its JWT."""
+    _, found = chosen_account(session_of(ctx), operator, account)
+    show_account(found, json)
+
+
+def ls(
+    ctx: Context,
+    operator: MaybeOperator = None,
+    names: Annotated[bool, Option("--names", "-n", help="names only, one on a line")] = False,
+    json: Json = False,
+) -> None:
+    """List the accounts of an operator."""
+    from natsctl.client.auth.account_claims import has_jetstream
+
+    owner = picked_operator(session_of(ctx), store(), operator)
+    found = [
+        ListedAccount(one.name, one.subject, len(one.users), has_jetstream(one), one.is_system)
+        for one in sorted(owner.accounts, key=lambda one: one.name)
+    ]
+    if names:
+        known = [one.name for one in found]
+        output.emit_json(known) if json else output.emit_names(known)
+    elif json:
+        output.emit_json(msgspec.to_builtins(found))
+    elif found:
+        from natsctl.cli.output import show_table
+
+        rows = [(one.name, one.subject, count(one.users), "true" * one.jetstream, "true" * one.system) for one in found]
+        columns = ("Name", "Subject", "Users", "JetStream", "System")
+        show_table(render_table("Accounts", columns, rows, right=("Users",)))
+    else:
+        output.emit("No Accounts found")
+
+
+def rm(
+    ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, force: Force = False, json: Json = False
+) -> None:
+    """Remove an account with its users and keys from the store; servers keep what was pushed."""
+    session = session_of(ctx)
+    place, found = chosen_account(session, operator, account)
+    found.operator.remove_account(found.subject)
+    users = f" with {plural(len(found.users), 'user')}" if found.users else ""
+    if not confirmed(session, f"remove account {found.name}{users} and its keys", force, typed=found.name):
+        return
+    save(session, place, found.operator)
+    output.emit_json(msgspec.to_builtins(Removed(found.name))) if json else output.emit(
+        f"Removed account {safe(found.name)}"
+    )
+
+
+def push(
+    ctx: Context,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    show: Annotated[bool, Option("--show", help="show the account's JWT first")] = False,
+    json: Json = False,
+) -> None:
+    """Send an account's JWT to the servers, logged in to the system account."""
+    session = session_of(ctx)
+    _, found = chosen_account(session, operator, account)
+    if show and not json:
+        output.emit(f"Account JWT for {safe(found.name)}\n\n{found.token}\n")
+    answers, expected = session.run(lambda manager: _pushed(manager, found))
+    failed = {one.name: refusal(one) for one in answers if refusal(one)}
+    updated = [one.name for one in answers if one.name not in failed]
+    if json:
+        output.emit_json(msgspec.to_builtins(PushedAccount(found.name, found.subject, updated, failed, expected)))
+    else:
+        where = f"on {plural(expected, 'server')}" if expected else "on all servers"
+        output.emit(f"Updating account {safe(found.name)} ({found.subject}) {where}\n")
+        for one in updated:
+            output.emit(f"✓ Update completed on {safe(one)}")
+        for name, reason in failed.items():
+            output.emit(f"X Update failed on {safe(name)}: {safe(reason)}")
+        output.emit(f"\nSuccess {len(updated)} Failed {len(failed)} Expected {expected}")
+    if failed:
+        raise PushError(f"update failed on {len(failed)} of {plural(expected, 'server')}")
+    if len(updated) < expected:
+        raise UnreachableError(f"only {len(updated)} of {plural(expected, 'server')} answered")
+
+
+async def _pushed(manager: Manager, account: Account) -> tuple[list[ServerAnswer], int]:
+    """Return the answers of the servers to an account's JWT, and the number of servers."""
+    from natsctl.client.message import DryRunError, Planned
+    from natsctl.client.system.system_account import System, gather
+
+    subject = f"$SYS.REQ.ACCOUNT.{account.subject}.CLAIMS.UPDATE"
+    servers = await System(manager).ping()
+    expected = max(servers.expected, len(servers))
+    if manager.connection.dry_run:
+        raise DryRunError(Planned(subject, account.token.encode()), effect={"servers": expected})
+    answers = await gather(
+        manager.connection, subject, account.token.encode(), expected=lambda _: expected, patient=True
+    )
+    return answers, expected
+
+
+def refusal(answer: ServerAnswer) -> str:
+    """Return the reason why a server has not taken an account, "" where it has."""
+    if answer.failure is not None:
+        return str(answer.failure)
+    code = answer.data.get("code")
+    return "" if code in (None, 200) else str(answer.data.get("message") or f"code {code}")
+
+
+def query(
+    ctx: Context,
+    account: Annotated[str, Argument(metavar="ACCOUNT", help="the account, by name or public key")],
+    file: Annotated[str | None, Argument(metavar="FILE", help="also save the JWT to this file")] = None,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Get an account's JWT from the servers, logged in to the system account, and show it."""
+    from natsctl.client.auth.keys import kind_of
+
+    session = session_of(ctx)
+    known = kind_of(account) == "account"
+    subject = account if known else chosen_account(session, operator, account)[1].subject
+    token = session.run(lambda manager: _looked_up(manager, subject))
+    if not token:
+        raise UnknownAccountError(f"the servers have no account {account}", hint="natsctl auth account push sends it")
+    claims = read_claims(token, "account", "the server's answer")
+    if file is not None and not session.dry_run:
+        from natsctl.client.atomic_file import PRIVATE, atomic_write
+
+        try:
+            with atomic_write(Path(file), PRIVATE) as out:
+                out.write(token.encode())
+        except OSError as failure:
+            raise StorageError(f"{file}: {failure.strerror or failure}") from failure
+    if json:
+        output.emit_json({**claims, "token": token})
+        return
+    from natsctl.cli.output import show_page
+
+    show_page(render_account(claims))
+
+
+class UnknownAccountError(NatsctlError):
+    """An account that the servers do not have."""
+
+    exit_code = 3
+
+
+async def _looked_up(manager: Manager, subject: str) -> str:
+    """Return the JWT that a server has of an account, "" for none; raises SystemAccountRequiredError."""
+    from natsctl.client.message import NO_RESPONDERS
+    from natsctl.client.system.system_account import SystemAccountRequiredError
+
+    where = f"$SYS.REQ.ACCOUNT.{subject}.CLAIMS.LOOKUP"
+    answer = await manager.connection.request(where)
+    if answer.status == NO_RESPONDERS:
+        raise SystemAccountRequiredError(where)
+    return answer.body.decode("utf-8", "replace").strip()

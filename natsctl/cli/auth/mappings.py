@@ -1,0 +1,214 @@
+"""Subject mappings of accounts: `natsctl auth account mappings`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.auth.account_settings import Removed, asked, show_list, store_account
+from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account
+from natsctl.cli.consent import can_ask, confirmed_at_terminal
+from natsctl.cli.flags import Force, Json, session_of
+from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.text import count, safe
+from natsctl.cli.verbs import Verb
+from natsctl.client.auth.account_claims import mappings_of
+from natsctl.client.auth.claims import Document
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from natsctl.cli.session import Session
+    from natsctl.client.auth.operators import Account
+
+
+class Destination(msgspec.Struct):
+    """A destination of a mapping, as the nats tool prints it; `Weight` in percent, `Cluster` "" for all."""
+
+    Subject: str
+    Weight: int
+    Cluster: str
+
+
+ShownMappings = dict[str, list[Destination]]
+"""Subject mappings by source."""
+
+
+def render_mappings(mappings: Mapping[str, Sequence[Document]]) -> Page:
+    """Return the page of subject mappings."""
+    page = Page("Subject mappings")
+    for source, destinations in mappings.items():
+        rows = page.section("Configuration")
+        for one in destinations:
+            rows.row("Source", safe(source))
+            rows.row("Target", safe(one.get("subject", "")))
+            rows.row("Weight", count(one.get("weight") or 100))
+            rows.maybe("Cluster", safe(one.get("cluster", "")))
+        rows.row("Total weight", count(sum(one.get("weight") or 100 for one in destinations)))
+    return page
+
+
+def _show_mappings(mappings: Mapping[str, Sequence[Document]], json: bool) -> None:
+    if json:
+        output.emit_json(_as_tool(mappings))
+        return
+    from natsctl.cli.output import show_page
+
+    show_page(render_mappings(mappings))
+
+
+def _as_tool(mappings: Mapping[str, Sequence[Document]]) -> dict[str, Any]:
+    """Return mappings in the form that the nats tool prints."""
+    return {
+        source: [
+            {"Subject": one.get("subject", ""), "Weight": one.get("weight") or 100, "Cluster": one.get("cluster", "")}
+            for one in destinations
+        ]
+        for source, destinations in mappings.items()
+    }
+
+
+DEFAULT_WEIGHT: Final = 100
+MaybeSource = Annotated[str | None, Argument(metavar="SOURCE", help="the subject that is mapped")]
+
+
+def mapping_add(
+    ctx: Context,
+    account: MaybeAccount = None,
+    source: MaybeSource = None,
+    target: Annotated[str | None, Argument(metavar="TARGET", help="the subject that it becomes")] = None,
+    weight: Annotated[int, Argument(metavar="WEIGHT", help="percentage of the messages", min=1, max=100)] = (
+        DEFAULT_WEIGHT
+    ),
+    cluster: Annotated[str, Argument(metavar="CLUSTER", help="in this cluster only")] = "",
+    operator: OperatorFlag = None,
+    config: Annotated[
+        str | None, Option("--config", metavar="FILE", help="mappings from a file, JSON or YAML; - for stdin")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Add a destination to a subject mapping of an account, or replace mappings by those of a file."""
+    from natsctl.client.auth.account_claims import add_mapping, read_mappings, set_mapping
+
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    if config is not None:
+        from natsctl.cli.documents import parse_document, read_text
+
+        wanted = read_mappings(parse_document(config, read_text(config)), config)
+        for one, destinations in wanted.items():
+            for destination in destinations:
+                _check_mapping(one, str(destination["subject"]))
+            set_mapping(found, one, destinations)
+    else:
+        chosen = source or asked(session, "SOURCE", "Source subject", "The subject that is mapped")
+        to = target or asked(session, "TARGET", "Target subject", "The subject that it becomes")
+        _check_mapping(chosen, to)
+        add_mapping(found, chosen, to, weight, cluster)
+        wanted = {chosen: mappings_of(found)[chosen]}
+    store_account(session, store, found)
+    _show_mappings(wanted, json)
+
+
+def _check_mapping(source: str, target: str) -> None:
+    from natsctl.api.subject_transform import TransformError, check_mapping
+
+    try:
+        check_mapping(source, target)
+    except TransformError as failure:
+        place = "SOURCE" if failure.kind == "source" else "TARGET"
+        raise UsageError(f"{place}: {failure}") from failure
+
+
+def _picked_mapping(session: Session, account: Account, source: str | None) -> str:
+    known = list(mappings_of(account))
+    if source is None:
+        if not can_ask(session):
+            raise UsageError("SOURCE is missing", hint=f"there are {', '.join(known)}")
+        from natsctl.cli.prompts import prompt_name
+
+        source = prompt_name("Select a mapping", known)
+    if source not in known:
+        from natsctl.client.auth.operators import EntityNotFoundError
+
+        raise EntityNotFoundError("mapping", source, known, f"account {account.name}")
+    return source
+
+
+def mapping_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+    """List the subject mappings of an account."""
+    _, found = chosen_account(session_of(ctx), operator, account)
+    mappings = mappings_of(found)
+    rows = [
+        (source, str(one.get("subject", "")), count(one.get("weight") or 100), str(one.get("cluster", "")))
+        for source, destinations in mappings.items()
+        for one in destinations
+    ]
+    columns = ("Source Subject", "Target Subject", "Weight", "Cluster")
+    title = f"Subject mappings for account {safe(found.name)}"
+    show_list(title, columns, rows, _as_tool(mappings), "No mappings defined", json)
+
+
+def mapping_info(
+    ctx: Context,
+    account: MaybeAccount = None,
+    source: MaybeSource = None,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Show the mapping of a subject."""
+    session = session_of(ctx)
+    _, found = chosen_account(session, operator, account)
+    if not mappings_of(found) and source is None:
+        output.emit_json({}) if json else output.emit("No mappings defined")
+        return
+    chosen = _picked_mapping(session, found, source)
+    _show_mappings({chosen: mappings_of(found)[chosen]}, json)
+
+
+def mapping_rm(
+    ctx: Context,
+    account: MaybeAccount = None,
+    source: MaybeSource = None,
+    operator: OperatorFlag = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Remove the mapping of a subject, with all of its destinations."""
+    from natsctl.client.auth.account_claims import remove_mapping
+
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    if not mappings_of(found) and source is None:
+        output.emit_json({}) if json else output.emit("No mappings defined")
+        return
+    chosen = _picked_mapping(session, found, source)
+    if not force and not confirmed_at_terminal(session, f"remove the mapping of {chosen}"):
+        return
+    remove_mapping(found, chosen)
+    store_account(session, store, found)
+    output.emit_json(msgspec.to_builtins(Removed(chosen))) if json else output.emit(
+        f"Deleted mapping {{{safe(chosen)}}}"
+    )
+
+
+VERBS = (
+    Verb(
+        "add, new, a",
+        mapping_add,
+        answer="cli.auth.mappings:ShownMappings",
+        examples=("natsctl auth account mappings add APP orders.new orders.v2.new 20",),
+    ),
+    Verb("ls, list", mapping_ls, answer="cli.auth.mappings:ShownMappings"),
+    Verb("info, i, show, view", mapping_info, answer="cli.auth.mappings:ShownMappings"),
+    Verb(
+        "rm",
+        mapping_rm,
+        answer="cli.auth.account_settings:Removed",
+        examples=("natsctl auth account mappings rm APP orders.new",),
+    ),
+)

@@ -1,0 +1,258 @@
+"""Signing keys of accounts, and the roles of scoped ones: `natsctl auth account keys`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+
+from natsctl.api.errors import UsageError
+from natsctl.api.jwt_claims import Template
+from natsctl.cli import output
+from natsctl.cli.auth.account_settings import Removed, show_list
+from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
+from natsctl.cli.consent import can_ask, confirmed
+from natsctl.cli.flags import (
+    LIMIT,
+    SIZE,
+    SOME_SUBJECTS,
+    SWITCH,
+    TEXT,
+    Flag,
+    Force,
+    Given,
+    Json,
+    Kind,
+    flagged,
+    session_of,
+)
+from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.render.auth import add_user_limits
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.text import count, safe
+from natsctl.cli.verbs import Verb
+from natsctl.client.auth.account_claims import CONNECTION_TYPES, new_scope
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.auth.claims import Document
+    from natsctl.client.auth.operators import Account
+
+
+def _connections(text: str) -> list[str]:
+    words = text.replace(",", " ").split()
+    for word in words:
+        if word not in CONNECTION_TYPES:
+            raise ValueError(f"expected one of {', '.join(CONNECTION_TYPES)}, not {word!r}")
+    return [CONNECTION_TYPES[word] for word in words]
+
+
+def _together(parts: list[list[str]]) -> list[str]:
+    return list(dict.fromkeys(one for part in parts for one in part))
+
+
+_RULES: Final = ("pub-allow", "pub-deny", "sub-allow", "sub-deny")
+SCOPE: Final = (
+    Flag("--description", TEXT, "description", "a description"),
+    Flag("--subscriptions", LIMIT, "subs", "most subscriptions of each user"),
+    Flag("--payload", SIZE, "payload", "largest message"),
+    Flag("--bearer", SWITCH, "bearer_token", "allow bearer tokens"),
+    Flag("--locale", TEXT.named("ZONE"), "times_location", "time zone of the users"),
+    Flag(
+        "--connection",
+        Kind("|".join(CONNECTION_TYPES), _connections, repeated=True, gather=_together),
+        "allowed_connection_types",
+        "kinds of connections that are allowed",
+    ),
+    *(
+        Flag(
+            f"--{name}",
+            SOME_SUBJECTS,
+            name,
+            f"subjects that users may {'not ' * name.endswith('deny')}"
+            f"{'publish' if name.startswith('pub') else 'subscribe'} to",
+        )
+        for name in _RULES
+    ),
+)
+"""Flags about a role: its description, and the rules of its users."""
+_TEMPLATE: Final = ("subs", "payload", "bearer_token", "times_location", "allowed_connection_types")
+
+
+class SigningKey(msgspec.Struct):
+    """A signing key of an account; a scoped one has a role, and its scope as it stands in the JWT."""
+
+    key: str
+    role: str = ""
+    description: str = ""
+    scope: dict[str, Any] | None = None
+
+
+def _shown(key: str, scope: Document | None) -> SigningKey:
+    said = scope or {}
+    return SigningKey(key, str(said.get("role", "")), str(said.get("description", "")), scope)
+
+
+def render_scope(key: str, scope: Document | None) -> Page:
+    """Return the page of a signing key."""
+    page = Page(f"{'Scoped ' * (scope is not None)}Signing Key {safe(key)}")
+    rows = page.section("Config")
+    if scope is None:
+        rows.row("Key", safe(key))
+        return page
+    rows.maybe("Description", safe(str(scope.get("description", ""))))
+    rows.row("Key", safe(key))
+    rows.row("Role", safe(str(scope.get("role", ""))))
+    add_user_limits(page, msgspec.convert(scope.get("template") or {}, Template), rows)
+    return page
+
+
+def _show(key: str, scope: Document | None, json: bool) -> None:
+    if json:
+        output.emit_json(msgspec.to_builtins(_shown(key, scope)))
+        return
+    from natsctl.cli.output import show_page
+
+    show_page(render_scope(key, scope))
+
+
+@flagged(SCOPE)
+def add(
+    ctx: Context,
+    given: Given,
+    account: MaybeAccount = None,
+    role: Annotated[str | None, Argument(metavar="ROLE", help="the role of users that the key signs")] = None,
+    unscoped: Annotated[
+        bool, Option("--unscoped", help="a key without a role: its users have rules of their own")
+    ] = False,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Add a signing key to an account.
+
+    Users that are signed with a key that has a role have the rules of that role.
+    """
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    if role is None and not unscoped:
+        role = _asked_role(session)
+    if not role or unscoped:
+        if given:
+            raise UsageError(f"{next(iter(given))} is for a key with a role: give ROLE")
+        scope = None
+    else:
+        template = {str(flag.to): given[flag.name] for flag in SCOPE if flag.name in given and flag.to in _TEMPLATE}
+        rules = {name: given[f"--{name}"] for name in _RULES if f"--{name}" in given}
+        scope = new_scope(role, given.get("--description", ""), template, rules)
+    key = found.add_signing_key(scope)
+    save(session, store, found.operator)
+    if scope is None and not json:
+        output.emit(f"Added signing key: {key.public}")
+        return
+    _show(key.public, scope, json)
+
+
+def _asked_role(session: Session) -> str:
+    if not can_ask(session):
+        raise UsageError("ROLE is missing", hint="--unscoped adds a key without a role")
+    from natsctl.cli.prompts import Question, prompt
+
+    return str(prompt(Question("Role Name", "The role of users that the key signs; empty for a key without one")))
+
+
+def _picked(session: Session, account: Account, name: str | None, word: str) -> str:
+    """Return the public signing key of a name or role, that of a person's choice without one."""
+    if name is None:
+        if not account.scopes:
+            raise UsageError(f"account {account.name} has no signing keys")
+        if not can_ask(session):
+            raise UsageError(f"{word} is missing", hint=f"there are {', '.join(account.scopes)}")
+        from natsctl.cli.prompts import Question, prompt
+
+        shown = [(_shown(key, scope), key) for key, scope in account.scopes.items()]
+        choices = tuple((f"{key} {safe(one.role)}".strip(), key) for one, key in shown)
+        name = str(prompt(Question("Select Signing Key", choices=choices)))
+    return account.signing_key(name)
+
+
+def info(
+    ctx: Context,
+    account: MaybeAccount = None,
+    key: Annotated[str | None, Argument(metavar="KEY", help="the role or the public key")] = None,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Show a signing key, and the rules of its role."""
+    session = session_of(ctx)
+    _, found = chosen_account(session, operator, account)
+    public = _picked(session, found, key, "KEY")
+    _show(public, found.scopes[public], json)
+
+
+def ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+    """List the signing keys of an account."""
+    _, found = chosen_account(session_of(ctx), operator, account)
+    keys = sorted((_shown(*one) for one in found.scopes.items()), key=lambda one: (not one.role, one.role, one.key))
+    rows = [(one.key, one.role, one.description, *_counts(one.scope)) for one in keys]
+    columns = ("Key", "Role", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
+    title = f"Signing Keys for Account {safe(found.name)}"
+    show_list(title, columns, rows, msgspec.to_builtins(keys), "No Signing Keys or Roles defined", json)
+
+
+def _counts(scope: Document | None) -> tuple[str, str, str]:
+    """Return the limit of subscriptions, and the numbers of rules for both directions."""
+    if scope is None:
+        return "", "", ""
+    template = scope.get("template") or {}
+    subs = template.get("subs", -1)
+    pub, sub = (
+        count(sum(len(template.get(direction, {}).get(rule) or ()) for rule in ("allow", "deny")))
+        for direction in ("pub", "sub")
+    )
+    return "unlimited" if subs < 0 else count(subs), pub, sub
+
+
+def rm(
+    ctx: Context,
+    account: MaybeAccount = None,
+    key: Annotated[str | None, Option("--key", metavar="KEY", help="the role or the public key")] = None,
+    operator: OperatorFlag = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Remove a signing key; users that it signed cannot log in once the account is pushed."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    public = _picked(session, found, key, "--key")
+    role = (found.scopes[public] or {}).get("role")
+    action = f"remove the signing key {public}{f' of role {role}' if role else ''}"
+    users = found.remove_signing_key(public)
+    if users:
+        names = ", ".join(sorted(one.name for one in users)[:5])
+        action += f", which has signed {len(users)} users ({names}{', …' * (len(users) > 5)})"
+    if not confirmed(session, action, force):
+        return
+    save(session, store, found.operator)
+    output.emit_json(msgspec.to_builtins(Removed(public))) if json else output.emit(f"key {public} removed")
+
+
+_KEY: Final = "cli.auth.roles:SigningKey"
+VERBS = (
+    Verb(
+        "add, new, a, n",
+        add,
+        answer=_KEY,
+        examples=(
+            "natsctl auth account keys add APP reader --sub-allow 'orders.>' --pub-deny '>'",
+            "natsctl auth account keys add APP --unscoped",
+        ),
+    ),
+    Verb("info, i, show, view", info, answer=_KEY),
+    Verb("ls, list", ls, answer=f"{_KEY}[]"),
+    Verb(
+        "rm",
+        rm,
+        answer="cli.auth.account_settings:Removed",
+        examples=("natsctl auth account keys rm APP --key reader --force",),
+    ),
+)

@@ -1,0 +1,483 @@
+"""Exports and imports of accounts: `natsctl auth account exports` and `imports`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+
+from natsctl.api.errors import UsageError
+from natsctl.cli import output
+from natsctl.cli.auth.account_settings import Removed, show_list, store_account
+from natsctl.cli.auth.selection import MaybeAccount, MaybeOperator, OperatorFlag, chosen_account
+from natsctl.cli.consent import can_ask, confirmed
+from natsctl.cli.flags import Force, Json, session_of
+from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.render.page import Page
+from natsctl.cli.render.text import count, safe, stamp
+from natsctl.cli.verbs import Verb
+from natsctl.client.auth.account_claims import (
+    SERVICE,
+    STREAM,
+    Sharing,
+    bucket_exports,
+    bucket_imports,
+    local_subject,
+    remote_subject,
+)
+from natsctl.client.auth.claims import Document, put
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from natsctl.cli.session import Session
+    from natsctl.client.auth.operators import Account, Operator
+
+Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
+MaybeSubject = Annotated[str | None, Argument(metavar="SUBJECT", help="the subject")]
+EntryName = Annotated[str, Argument(metavar="NAME", help="a name for it")]
+Service = Annotated[bool, Option("--service", help="a service instead of a stream")]
+Bucket = Annotated[str, Argument(metavar="BUCKET", help="the bucket")]
+
+
+def _true(value: Any) -> str:
+    return "true" if value else "false"
+
+
+def _named(operator: Operator, subject: str) -> str:
+    """Return the name of an account of the operator, else its public key."""
+    return next((one.name for one in operator.accounts if one.subject == subject), subject)
+
+
+def _picked(session: Session, sharing: Sharing, subject: str | None) -> Document:
+    """Return the entry of a subject, that of the user's choice without one; raises UsageError, EntityNotFoundError."""
+    if subject is None:
+        known = sharing.subjects()
+        if not known:
+            raise UsageError(f"account {sharing.account.name} has no {sharing.kind}s")
+        if not can_ask(session):
+            raise UsageError("SUBJECT is missing", hint=f"there are {', '.join(known)}")
+        from natsctl.cli.prompts import prompt_name
+
+        subject = prompt_name(f"Select an {sharing.kind.capitalize()}", known)
+    return sharing.find(subject)
+
+
+def _remove(session: Session, store: Any, sharing: Sharing, subject: str, force: bool, json: bool) -> None:
+    entry = sharing.find(subject)
+    kind = f"{entry.get('type')} {sharing.kind}"
+    if not confirmed(session, f"remove the {kind} {subject} of account {sharing.account.name}", force):
+        return
+    sharing.remove(entry)
+    store_account(session, store, sharing.account)
+    output.emit_json(msgspec.to_builtins(Removed(subject))) if json else output.emit(
+        f"Removed the {kind} {safe(subject)}"
+    )
+
+
+# -- exports
+
+
+def render_export(entry: Document) -> Page:
+    """Return the page of an export."""
+    page = Page(f"Export info for {safe(entry.get('name', ''))} exporting {safe(entry['subject'])}")
+    rows = page.section("Configuration")
+    rows.row("Name", safe(entry.get("name", "")))
+    rows.maybe("Description", safe(entry.get("description", "")))
+    rows.row("Kind", str(entry.get("type", "")).capitalize())
+    rows.maybe("Info", safe(entry.get("info_url", "")))
+    rows.row("Subject", safe(entry["subject"]))
+    rows.row("Activation Required", _true(entry.get("token_req")))
+    rows.row("Account Token Position", count(entry.get("account_token_position", 0)))
+    rows.row("Advertised", _true(entry.get("advertise")))
+    rows = page.section("Revocations")
+    revoked = sorted((entry.get("revocations") or {}).items())
+    for key, at_s in revoked:
+        rows.row(stamp(at_s * 10**9), safe(key))
+    if not revoked:
+        rows.line("No revocations found")
+    return page
+
+
+def _show_export(entry: Document, json: bool) -> None:
+    if json:
+        output.emit_json(entry)
+        return
+    from natsctl.cli.output import show_page
+
+    show_page(render_export(entry))
+
+
+Description = Annotated[str | None, Option("--description", metavar="TEXT", help="a description")]
+Url = Annotated[str | None, Option("--url", metavar="URL", help="a URL with more about it")]
+TokenPosition = Annotated[
+    int | None,
+    Option("--token-position", metavar="N", help="the token of the subject that is the importing account's key", min=0),
+]
+
+
+def export_add(
+    ctx: Context,
+    name: EntryName,
+    subject: Subject,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    description: Description = None,
+    url: Url = None,
+    token_position: TokenPosition = None,
+    advertise: Annotated[bool, Option("--advertise", help="show it to others")] = False,
+    service: Service = False,
+    json: Json = False,
+) -> None:
+    """Let other accounts import a subject."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    entry = {
+        "name": name,
+        "subject": subject,
+        "type": SERVICE if service else STREAM,
+        "account_token_position": token_position or 0,
+        "advertise": advertise,
+        "description": description or "",
+        "info_url": url or "",
+    }
+    Sharing("export", found).add(entry)
+    store_account(session, store, found)
+    _show_export(Sharing("export", found).find(subject), json)
+
+
+def export_info(
+    ctx: Context,
+    subject: MaybeSubject = None,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Show an export."""
+    session = session_of(ctx)
+    _, found = chosen_account(session, operator, account)
+    _show_export(_picked(session, Sharing("export", found), subject), json)
+
+
+def export_edit(
+    ctx: Context,
+    subject: Subject,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    description: Description = None,
+    url: Url = None,
+    token_position: TokenPosition = None,
+    advertise: Annotated[bool | None, Option("--advertise/--no-advertise", help="show it to others")] = None,
+    json: Json = False,
+) -> None:
+    """Change what is given of an export."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    entry = Sharing("export", found).find(subject)
+    wanted = {
+        "description": description,
+        "info_url": url,
+        "account_token_position": token_position,
+        "advertise": advertise,
+    }
+    given = {key: value for key, value in wanted.items() if value is not None}
+    if not given:
+        raise UsageError("nothing to change was given", hint="give --description, --url, --token-position, --advertise")
+    for key, value in given.items():
+        put(entry, key, value)
+    store_account(session, store, found)
+    _show_export(entry, json)
+
+
+def export_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+    """List the exports of an account."""
+    _, found = chosen_account(session_of(ctx), operator, account)
+    entries = Sharing("export", found).entries
+    rows = [
+        (
+            str(one.get("name", "")), str(one.get("type", "")).capitalize(), str(one["subject"]),
+            _true(one.get("token_req")), _true(one.get("advertise")), count(one.get("account_token_position", 0)),
+            count(len(one.get("revocations") or ())),
+        )
+        for one in entries
+    ]  # fmt: skip
+    columns = ("Name", "Kind", "Subject", "Activation Required", "Advertised", "Token Position", "Revocations")
+    show_list(f"Exports for account {safe(found.name)}", columns, rows, entries, "No Exports defined", json)
+
+
+def export_rm(
+    ctx: Context,
+    subject: Subject,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Remove an export; accounts that import it can no longer use it once this account is pushed."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    _remove(session, store, Sharing("export", found), subject, force, json)
+
+
+def export_kv(
+    ctx: Context, bucket: Bucket, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
+) -> None:
+    """Export everything that another account needs to use a key-value bucket."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    _add_all(session, store, Sharing("export", found), bucket_exports(_bucket(bucket)), json)
+
+
+def _bucket(name: str) -> str:
+    from natsctl.api.subjects import is_valid_name
+
+    if not is_valid_name(name):
+        raise UsageError(f"{name!r} is no name of a bucket")
+    return name
+
+
+def _add_all(session: Session, store: Any, sharing: Sharing, entries: Sequence[Document], json: bool) -> None:
+    for one in entries:
+        sharing.add(one)
+    store_account(session, store, sharing.account)
+    if json:
+        output.emit_json(entries)
+        return
+    for one in entries:
+        kind = "Service" if one["type"] == SERVICE else "Stream"
+        output.emit(f"{sharing.kind.capitalize()}ed {kind} Subject: {safe(sharing.subject_of(one))}")
+
+
+# -- imports
+
+
+def render_import(entry: Document, operator: Operator) -> Page:
+    """Return the page of an import."""
+    local, source = local_subject(entry), str(entry.get("account", ""))
+    name = _named(operator, source)
+    page = Page(f'Import info for import "{safe(entry.get("name", ""))}" importing "{safe(local)}"')
+    rows = page.section("Configuration")
+    rows.row("Name", safe(entry.get("name", "")))
+    rows.row("From Account", safe(source if name == source else f"{name} ({source})"))
+    rows.row("Local Subject", safe(local))
+    rows.row("Kind", str(entry.get("type", "")).capitalize())
+    rows.row("Remote Subject", safe(remote_subject(entry)))
+    rows.row("Sharing Connection Info", _true(entry.get("share")))
+    if entry.get("type") == STREAM:
+        rows.row("Allows Message Tracing", _true(entry.get("allow_trace")))
+    return page
+
+
+def _show_import(entry: Document, operator: Operator, json: bool) -> None:
+    if json:
+        output.emit_json(entry)
+        return
+    from natsctl.cli.output import show_page
+
+    show_page(render_import(entry, operator))
+
+
+Local = Annotated[str | None, Option("--local", metavar="SUBJECT", help="its subject in this account [the same]")]
+Share = Annotated[bool | None, Option("--share/--no-share", help="let the exporter see who connects (of a service)")]
+Traceable = Annotated[
+    bool | None, Option("--traceable/--no-traceable", help="let traces of messages pass (of a stream)")
+]
+
+
+def import_add(
+    ctx: Context,
+    name: EntryName,
+    subject: Subject,
+    account: MaybeAccount = None,
+    source: Annotated[
+        str | None, Option("--source", metavar="ACCOUNT", help="the account to import from, by name or public key")
+    ] = None,
+    local: Local = None,
+    share: Share = None,
+    traceable: Traceable = None,
+    service: Service = False,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Import a subject that another account exports."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    entry = {
+        "name": name,
+        "subject": subject,
+        "account": _source(session, found, source),
+        "local_subject": local or subject,
+        "type": SERVICE if service else STREAM,
+        "share": bool(share),
+        "allow_trace": bool(traceable),
+    }
+    Sharing("import", found).add(entry)
+    store_account(session, store, found)
+    _show_import(Sharing("import", found).find(local or subject), found.operator, json)
+
+
+def _source(session: Session, account: Account, source: str | None) -> str:
+    """Return the public key of the account to import from, which need not be in the store."""
+    from natsctl.client.auth.keys import kind_of
+
+    if source is None:
+        if not can_ask(session):
+            raise UsageError("--source is missing", hint="the account to import from, by name or public key")
+        from natsctl.cli.prompts import prompt_name
+
+        source = prompt_name("Select the Source account", sorted(one.name for one in account.operator.accounts))
+    return source if kind_of(source) == "account" else account.operator.account(source).subject
+
+
+def import_info(
+    ctx: Context,
+    subject: MaybeSubject = None,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Show an import by its subject in this account."""
+    session = session_of(ctx)
+    _, found = chosen_account(session, operator, account)
+    _show_import(_picked(session, Sharing("import", found), subject), found.operator, json)
+
+
+def import_edit(
+    ctx: Context,
+    subject: Subject,
+    account: MaybeAccount = None,
+    local: Local = None,
+    share: Share = None,
+    traceable: Traceable = None,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Change what is given of an import, named by its subject in this account."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    entry = Sharing("import", found).find(subject)
+    if traceable is not None and entry.get("type") == SERVICE:
+        raise UsageError("--traceable: traces pass imports of streams only")
+    wanted = {"share": share, "allow_trace": traceable}
+    given: dict[str, Any] = {key: value for key, value in wanted.items() if value is not None}
+    if local is not None:
+        given |= {"local_subject": local, "subject": remote_subject(entry), "to": ""}
+    if not given:
+        raise UsageError("nothing to change was given", hint="give --local, --share or --traceable")
+    for key, value in given.items():
+        put(entry, key, value)
+    store_account(session, store, found)
+    _show_import(entry, found.operator, json)
+
+
+def import_ls(
+    ctx: Context,
+    account: MaybeAccount = None,
+    operator: MaybeOperator = None,
+    flag_operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """List the imports of an account."""
+    _, found = chosen_account(session_of(ctx), operator or flag_operator, account)
+    entries = Sharing("import", found).entries
+    rows = [
+        (
+            str(one.get("name", "")), str(one.get("type", "")).capitalize(),
+            _named(found.operator, str(one.get("account", ""))), local_subject(one), remote_subject(one),
+            _true(one.get("allow_trace")) if one.get("type") == STREAM else "", _true(one.get("share")),
+        )
+        for one in entries
+    ]  # fmt: skip
+    columns = (
+        "Name", "Kind", "Source", "Local Subject", "Remote Subject", "Allows Tracing", "Sharing Connection Info",
+    )  # fmt: skip
+    show_list(f"Imports for account {safe(found.name)}", columns, rows, entries, "No Imports defined", json)
+
+
+def import_rm(
+    ctx: Context,
+    subject: Subject,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Remove an import by its subject in this account."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    _remove(session, store, Sharing("import", found), subject, force, json)
+
+
+def import_kv(
+    ctx: Context,
+    bucket: Bucket,
+    prefix: Annotated[str, Argument(metavar="PREFIX", help="subject below which the API of the bucket is reached")],
+    source: Annotated[str, Argument(metavar="SOURCE", help="the account to import from, by name or public key")],
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    json: Json = False,
+) -> None:
+    """Import a key-value bucket that another account exports with `exports kv`."""
+    session = session_of(ctx)
+    store, found = chosen_account(session, operator, account)
+    entries = bucket_imports(_bucket(bucket), prefix, _source(session, found, source))
+    _add_all(session, store, Sharing("import", found), entries, json)
+
+
+EXPORT_VERBS = (
+    Verb(
+        "add, new, a, n",
+        export_add,
+        answer="natsctl.api.jwt_claims:Export",
+        examples=("natsctl auth account exports add orders 'orders.>' APP",),
+    ),
+    Verb("info, i, show, view", export_info, answer="natsctl.api.jwt_claims:Export"),
+    Verb(
+        "edit, update",
+        export_edit,
+        answer="natsctl.api.jwt_claims:Export",
+        examples=("natsctl auth account exports edit 'orders.>' APP --description 'All orders'",),
+    ),
+    Verb("ls, list", export_ls, answer="natsctl.api.jwt_claims:Export[]"),
+    Verb(
+        "rm",
+        export_rm,
+        answer="cli.auth.account_settings:Removed",
+        examples=("natsctl auth account exports rm 'orders.>' APP --force",),
+    ),
+    Verb(
+        "kv",
+        export_kv,
+        answer="natsctl.api.jwt_claims:Export[]",
+        examples=("natsctl auth account exports kv CONFIG APP",),
+    ),
+)
+
+IMPORT_VERBS = (
+    Verb(
+        "add, new, a, n",
+        import_add,
+        answer="natsctl.api.jwt_claims:Import",
+        examples=("natsctl auth account imports add orders 'orders.>' OPS --source APP",),
+    ),
+    Verb("info, i, show, view", import_info, answer="natsctl.api.jwt_claims:Import"),
+    Verb(
+        "edit, update",
+        import_edit,
+        answer="natsctl.api.jwt_claims:Import",
+        examples=("natsctl auth account imports edit 'app.orders.>' OPS --local 'in.orders.>'",),
+    ),
+    Verb("ls, list", import_ls, answer="natsctl.api.jwt_claims:Import[]"),
+    Verb(
+        "rm",
+        import_rm,
+        answer="cli.auth.account_settings:Removed",
+        examples=("natsctl auth account imports rm 'in.orders.>' OPS --force",),
+    ),
+    Verb(
+        "kv",
+        import_kv,
+        answer="natsctl.api.jwt_claims:Import[]",
+        examples=("natsctl auth account imports kv CONFIG js.app APP OPS",),
+    ),
+)
