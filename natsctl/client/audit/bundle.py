@@ -60,6 +60,8 @@ MAX_ARTIFACT_BYTES: Final = 1 << 30
 
 _ROOT: Final = "capture"
 _MANIFEST: Final = f"{_ROOT}/misc/manifest.json"
+_ANSWERS: Final = frozenset((*SERVER_TYPES.values(), *ACCOUNT_TYPES.values()))
+"""Types of the documents that are answers of servers."""
 _LABELS: Final = ("artifact_type", "cluster", "server", "account", "stream", "profile_name", "special")
 
 
@@ -149,14 +151,17 @@ class Bundle:
         return self._read(artifact.path)
 
     def load(self, artifact: Artifact) -> dict[str, Any]:
-        """Return an artifact that is a JSON object. Raises UsageError for another."""
+        """Return an artifact that is a JSON object. Raises UsageError for another.
+
+        The answer of a server has its `server`, also where the gatherer has kept only `data`, as nats 0.1 did.
+        """
         try:
             document = orjson.loads(self.raw(artifact))
         except ValueError as failure:
             raise UsageError(f"{self.path}: {artifact.path}: {failure}") from failure
         if not isinstance(document, dict):
             raise UsageError(f"{self.path}: {artifact.path}: expected a JSON object")
-        return document
+        return _answer(artifact, document)
 
     def documents(self, **tags: str) -> Iterator[tuple[Artifact, dict[str, Any]]]:
         """Yield the JSON objects that have those tags, page after page."""
@@ -179,6 +184,20 @@ class Bundle:
     def close(self) -> None:
         """Close the file."""
         self._zip.close()
+
+
+def _answer(artifact: Artifact, document: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer with the description of its server, made of its data and its tags where it has none."""
+    if "server" in document or artifact.tags.get("artifact_type") not in _ANSWERS:
+        return document
+    cluster = "" if artifact.cluster == NO_CLUSTER else artifact.cluster
+    server: dict[str, Any] = {"name": artifact.server, "id": str(document.get("server_id") or ""), "cluster": cluster}
+    if artifact.tags["artifact_type"] == SERVER_TYPES["VARZ"]:
+        said = {"ver": "version", "host": "host", "tags": "tags"}
+        server |= {name: document[field] for name, field in said.items() if document.get(field)}
+        held = document.get("jetstream")
+        server["jetstream"] = isinstance(held, dict) and bool(held.get("config"))
+    return {"server": server, "data": document}
 
 
 @contextmanager

@@ -258,18 +258,24 @@ def test_a_damaged_document_is_reported(bundle: str, command: Callable[[str], Ru
 
 
 def test_bundles_of_earlier_releases_are_read(command: Callable[[str], Run], tmp_path: Path) -> None:
-    """Until 0.2 a document was one file beside the others, not a folder of pages."""
-    path, name = tmp_path / "old.zip", "capture/clusters/C/n1/variables.json"
-    tags = {"artifact_type": "variables", "cluster": "C", "server": "n1"}
-    document = {"server": {"name": "n1", "id": "N1", "cluster": "C"}, "data": {"version": "2.10.0", "cpu": 5}}
+    """Until nats 0.2 a document was one file, not a folder of pages, and had nothing but the data of the answer."""
+    path, manifest = tmp_path / "old.zip", {}
+    varz = {"server_id": "N1", "server_name": "n1", "version": "2.10.0", "cpu": 5, "jetstream": {"config": {"x": 1}}}
+    documents = {"variables": varz, "health": {"status": "ok"}, "routes": {"server_id": "N1", "routes": [{"rid": 7}]}}
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr(name, json.dumps(document))
-        manifest = {name: [{"Name": label, "Value": value} for label, value in tags.items()]}
+        for kind, document in documents.items():
+            name, tags = f"capture/clusters/C/n1/{kind}.json", {"artifact_type": kind, "cluster": "C", "server": "n1"}
+            archive.writestr(name, json.dumps(document))
+            manifest[name] = [{"Name": label, "Value": value} for label, value in tags.items()]
         archive.writestr("capture/misc/manifest.json", json.dumps(manifest))
         archive.writestr("capture/misc/more.log", "")
     offline = command("nats://127.0.0.1:9")
     (found,) = offline("server", "list", "-j", "--archive", str(path)).json
-    assert (found["server"]["name"], found["statsz"]["cpu"]) == ("n1", 5)
+    assert found["server"] == {"name": "n1", "id": "N1", "cluster": "C", "ver": "2.10.0", "jetstream": True}
+    assert found["statsz"]["cpu"] == 5
+    (row,) = offline("server", "report", "routes", "-j", "--archive", str(path)).json
+    assert row["rid"] == 7
+    assert offline("server", "report", "health", "--archive", str(path)).code == 0
     done = offline("audit", "analyze", str(path), "--verbose")
     assert "[PASS] [SERVER_002]" in done.out
     assert "capture/misc/more.log is not in the manifest" in done.err
