@@ -165,14 +165,21 @@ class RecordedConnection:
         return first
 
     def known_account(self, name: str) -> None:
-        """Raise NothingRecordedError for an account of which there is nothing in the bundle."""
+        """Raise NothingRecordedError for an account of which there is nothing in the bundle, by its id or name."""
         known = self.bundle.values("account") or [
             str(one) for document in self._every("ACCOUNTZ") for one in _data(document).get("accounts") or ()
         ]
-        if name not in known:
+        if name not in known and name not in self._account_names():
             raise NothingRecordedError(
                 f"{self.bundle.path} has no account {name}", hint=f"it has: {', '.join(known)}" if known else ""
             )
+
+    def _account_names(self) -> set[str]:
+        """Return the names of accounts, which operators give them besides their ids."""
+        held = self.bundle.documents(artifact_type=ACCOUNT_TYPES["INFO"])
+        names = {str(_data(document).get("name_tag") or "") for _, document in held}
+        details = (one for document in self._every("JSZ") for one in _data(document).get("account_details") or ())
+        return (names | {str(one.get("name")) for one in details}) - {""}
 
     def _every(self, what: str) -> Iterable[Document]:
         return (document for _, document in self.bundle.documents(artifact_type=SERVER_TYPES[what]))
@@ -336,8 +343,8 @@ def _ordered(value: Any) -> tuple[float, str]:
 
 def _is_wanted(one: Entry, body: Document) -> bool:
     """Return whether a connection has what the request demands."""
-    for field, key in (("acc", "account"), ("user", "authorized_user"), ("cid", "cid")):
-        if body.get(field) and one.get(key) != body[field]:
+    for field, keys in (("acc", ("account", "name_tag")), ("user", ("authorized_user",)), ("cid", ("cid",))):
+        if body.get(field) and body[field] not in [one.get(key) for key in keys]:
             return False
     subject = body.get("filter_subject")
     if not subject or subject == ">":

@@ -216,8 +216,11 @@ def test_pages_of_a_bundle_are_put_together(command: Callable[[str], Run], tmp_p
             info = {"name": "one", "id": server, "cluster": "C"}
             tags = {"cluster": "C", "server": "one"}
             writer.add({"server": info, "data": {"mem": at}}, artifact_type="variables", **tags)
+            said = {"server": info, "data": {"account_name": "A", "name_tag": "SHOP"}}
+            writer.add(said, artifact_type="account_info", account="A", **tags)
             for page in range(2):
-                cids = [{"cid": 10 * at + 2 * page + one, "in_msgs": one} for one in range(2)]
+                same = {"name_tag": "SHOP", "subscriptions": 1, **({"subscriptions_list": ["o.*"]} if at else {})}
+                cids = [{"cid": 10 * at + 2 * page + one, "in_msgs": one, **same} for one in range(2)]
                 document = {"server": info, "data": {"connections": cids, "total": 2, "limit": 2}}
                 writer.add(document, artifact_type="account_connections", account="A", **tags)
     offline = command("nats://127.0.0.1:9")
@@ -229,8 +232,14 @@ def test_pages_of_a_bundle_are_put_together(command: Callable[[str], Run], tmp_p
     assert {one["account"] for one in first["data"]["connections"]} == {"A"}
     first, _ = offline(*asked, "--limit", "1", "--offset", "1", "--sort", "msgs_from").lines
     assert [one["cid"] for one in first["data"]["connections"]] == [3]
-    refused = offline(*asked, "--filter-account", "A", "--filter-subject", "x")
-    assert refused.code == 0
+    for name in ("A", "SHOP"):  # operators give accounts names besides their ids
+        first, _ = offline(*asked, "--filter-account", name).lines
+        assert len(first["data"]["connections"]) == 4
+    refused = offline(*asked, "--filter-subject", "o.x")
+    assert (refused.code, "were not gathered (--no-details)" in refused.err) == (2, True)
+    for subject, number in (("o.x", 4), ("p.x", 0)):
+        (only,) = offline(*asked, "--filter-subject", subject, "--host", "ID2").lines
+        assert len(only["data"]["connections"]) == number
     assert offline("server", "request", "routes", "--archive", str(path)).code == 3
 
 
