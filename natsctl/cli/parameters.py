@@ -104,7 +104,7 @@ _KINDS: dict[Any, tuple[type, bool]] = {
 """Type of one value, and whether there may be several, by the annotations that a parameter can have."""
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
-_MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD")
+_MAY_BE_EMPTY = ("BODY", "PAYLOAD", "VALUE", "TEXT", "PASSWORD", "PATTERN")
 """Metavars of values that may be empty. An empty name, subject or duration is a variable that was not set: taken
 for "not given" it would purge a whole stream, or remove a bucket in place of a key."""
 EMPTY = "it is empty"

@@ -84,6 +84,8 @@ LOSING: dict[str, tuple[Row, ...]] = {
     "apply": (Row("apply -f fewer.yaml", looks=True, flag="--yes"),),
     "destroy": (Row("destroy -f documents.yaml", looks=True, flag="--yes"),),
     "context rm": (Row("context rm c1", ends=False),),
+    "auth user rm": (Row("auth user rm app SYSTEM", ends=False),),
+    "auth operator keys rm": (Row("auth operator keys rm ACME OKEY", ends=False),),
     "pipeline run": (Row("pipeline run shop --full-refresh-all", ends=False),),
     "auth account exports rm": (Row("auth account exports rm ex APP", ends=False),),
     "auth account imports rm": (Row("auth account imports rm im APP", ends=False),),
@@ -134,6 +136,10 @@ HARMLESS = """
     server cluster balance|server account info|server mappings|server passwd|server watch servers
     server watch jetstream|server watch accounts|server watch api requests|server graph
     audit gather|audit analyze|audit checks|audit query|jwt decode|migrate
+    auth operator add|auth operator info|auth operator ls|auth operator edit|auth operator import|auth operator select
+    auth operator backup|auth operator restore|auth operator keys list|auth operator keys add
+    auth user add|auth user info|auth user edit|auth user ls|auth user credential|auth nuid gen
+    auth nkey gen|auth nkey show|auth nkey sign|auth nkey verify|auth nkey seal|auth nkey unseal
     bench pub|bench sub|bench service request|bench service serve|bench js get sync|bench js get batch|bench kv get
     bench oldjs ordered|bench oldjs push|bench oldjs pull
     counter get|counter view|counter ls|counter increment|counter decrement

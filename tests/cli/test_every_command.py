@@ -76,6 +76,7 @@ INSTEAD = {
     "migrate": "--from nowhere --to elsewhere",
     "audit query": "file.txt",
     "jwt decode": "file.txt",
+    "auth operator restore": "NEW none.json",
     "bench pub": "s.a --msgs 5",
     "bench sub": "s.a --msgs 5",
     **{f"bench js pub {way}": "s.a --stream S --msgs 5" for way in ("sync", "async", "atomic", "fast")},

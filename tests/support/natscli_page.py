@@ -79,7 +79,8 @@ def _score(part: Part, noun: Sequence[str], verb: Sequence[str], flags: Sequence
     if not flags and verb and close < 2:
         return 0
     of_noun = bool(noun) and (f"/{noun[0]}" in part.file or f"/{_ROOMS.get(noun[0])}/" in part.file)
-    return 1 + 4 * close + 2 * bool(part.name) + 3 * of_noun
+    named = set(re.split(r"[/_.]", part.file))
+    return 2 + 8 * close + 4 * bool(part.name) + 6 * of_noun + sum(not named.isdisjoint(one) for one in (noun, verb))
 
 
 def _parts(file: Path, name: str) -> list[Part]:

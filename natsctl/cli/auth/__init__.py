@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Final
 from natsctl.cli.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
-    from natsctl.cli.auth import account_settings, mappings, roles, sharing
+    from natsctl.cli.auth import account_settings, mappings, nkeys, operators, roles, sharing, users
 else:
-    account_settings, mappings, roles, sharing = lazy_modules(
-        "natsctl.cli.auth", "account_settings mappings roles sharing"
+    account_settings, mappings, nkeys, operators, roles, sharing, users = lazy_modules(
+        "natsctl.cli.auth", "account_settings mappings nkeys operators roles sharing users"
     )
 
 CLAIMS: Final = "natsctl.api.jwt_claims:AccountClaims"
@@ -52,4 +52,10 @@ ACCOUNT_VERBS = (
     Verb("mappings, m, mapping, map", mappings.VERBS, "Manage subject mappings of an account"),
 )
 
-VERBS = (Verb("account, a, acct, act", ACCOUNT_VERBS, "Manage accounts"),)
+VERBS = (
+    Verb("operator, o, op", operators.VERBS, "Manage operators"),
+    Verb("account, a, acct, act", ACCOUNT_VERBS, "Manage accounts"),
+    Verb("user, u, usr, users", users.VERBS, "Manage users of accounts"),
+    Verb("nkey, nk", nkeys.VERBS, "Make and use nkeys"),
+    Verb("nuid", nkeys.NUID_VERBS, "Make NUIDs"),
+)

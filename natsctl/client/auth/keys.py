@@ -127,6 +127,17 @@ def parse_key(text: str, origin: str = "", *kinds: Kind) -> KeyPair:
     return found
 
 
+def find_key(text: str, origin: str, *kinds: Kind) -> KeyPair:
+    """Return the key of the first line of a file that is a seed or a public key; raises UsageError.
+
+    Such files are seeds, the output of `nkey gen --public`, and creds files.
+    """
+    for word in map(str.strip, text.splitlines()):
+        if _of_seed(word) or kind_of(word):
+            return parse_key(word, origin, *kinds)
+    raise UsageError(f"{origin}: no nkey in it", hint="natsctl auth nkey gen KIND --output FILE makes one")
+
+
 def kind_of(public: str) -> Kind | None:
     """Return the kind of a public key, None where it is none."""
     raw = raw_key(public)

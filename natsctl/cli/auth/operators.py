@@ -1,0 +1,405 @@
+"""Operators: `natsctl auth operator`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.jwt_claims import OperatorClaims
+from natsctl.api.model import Model
+from natsctl.cli import output
+from natsctl.cli.auth.selection import MaybeOperator, picked_operator, save, store
+from natsctl.cli.consent import can_ask, check_consent, confirmed
+from natsctl.cli.context import ShowSecrets
+from natsctl.cli.flags import Force, Json, Names, session_of
+from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.render.text import safe
+from natsctl.cli.verbs import Verb
+from natsctl.client.auth.keys import KeyPair, find_key
+from natsctl.client.auth.operators import Entity, EntityExistsError, Operator, new_operator
+
+
+class StoredKey(Model, kw_only=True):
+    """The private key of an operator, account or user, "" where the store has none."""
+
+    key: str
+
+
+class StoredOperator(OperatorClaims, frozen=True, kw_only=True):
+    """The claims of an operator, with its JWT, and with --show-secrets its private key."""
+
+    token: str
+    key: StoredKey | None = None
+
+
+class ListedOperator(Model, kw_only=True):
+    """One operator of a list."""
+
+    name: str
+    subject: str
+    selected: bool
+    accounts: int
+    account_server: str
+    signing_keys: int
+
+
+class SelectedOperator(Model, kw_only=True):
+    """The operator that commands use by default."""
+
+    name: str
+
+
+class WrittenFile(Model, kw_only=True):
+    """A file that was written."""
+
+    name: str
+    file: str
+
+
+class SigningKey(Model, kw_only=True):
+    """A public signing key."""
+
+    key: str
+
+
+class RemovedKey(Model, kw_only=True):
+    """A signing key that was removed, and the names of what it has signed, which servers no longer trust."""
+
+    key: str
+    removed: bool
+    signed: list[str]
+
+
+Services = Annotated[
+    list[str] | None, Option("--service", metavar="URL", help="where servers of the operator are; may be repeated")
+]
+AccountServer = Annotated[str | None, Option("--account-server", metavar="URL", help="the account server")]
+Tags = Annotated[list[str] | None, Option("--tags", metavar="TAG", help="add a tag; may be repeated")]
+NoTags = Annotated[list[str] | None, Option("--no-tags", metavar="TAG", help="remove a tag; may be repeated")]
+SealKey = Annotated[Path | None, Option("--key", metavar="FILE", help="a curve key to encrypt it with")]
+OpenKey = Annotated[Path | None, Option("--key", metavar="FILE", help="the curve key that it is encrypted with")]
+
+
+def read_key(path: Path) -> KeyPair:
+    """Return the key in a file; raises UsageError."""
+    return find_key(read_file(path).decode(errors="replace"), str(path))
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file; raises UsageError."""
+    try:
+        return path.read_bytes()
+    except OSError as failure:
+        raise UsageError(f"{path}: {failure.strerror or failure}") from failure
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that only its owner may read; raises StorageError."""
+    from natsctl.client.atomic_file import PRIVATE, atomic_write
+
+    try:
+        with atomic_write(path, PRIVATE, durable=True) as file:
+            file.write(content)
+    except OSError as failure:
+        raise StorageError(f"{path}: {failure.strerror or failure}") from failure
+
+
+def entity_document(entity: Entity, show_secrets: bool = False) -> dict[str, Any]:
+    """Return the document for -j: the claims with the JWT beside them and, if wanted, the private key."""
+    shown = {**entity.claims, "token": entity.token}
+    return {**shown, "key": {"key": entity.key.seed if entity.key.is_private else ""}} if show_secrets else shown
+
+
+def _show(operator: Operator, json: bool, show_secrets: bool = False) -> None:
+    if json:
+        output.emit_json(entity_document(operator, show_secrets))
+        return
+    from natsctl.cli.render.auth import render_operator
+
+    output.show_page(render_operator(operator))
+
+
+def change_tags(entity: Entity, tags: list[str] | None, no_tags: list[str] | None = None) -> None:
+    """Add and remove tags of claims, which are not signed by that."""
+    from natsctl.client.auth.claims import add_tags, remove_tags
+
+    add_tags(entity.claims, tags or ())
+    remove_tags(entity.claims, no_tags or ())
+
+
+def add(
+    ctx: Context,
+    name: Annotated[str | None, Argument(metavar="NAME", help="name of the operator")] = None,
+    service: Services = None,
+    account_server: AccountServer = None,
+    signing_key: Annotated[
+        bool, Option("--signing-key/--no-signing-key", help="make a signing key for the operator")
+    ] = True,
+    tags: Tags = None,
+    json: Json = False,
+) -> None:
+    """Create an operator with its keys and a system account.
+
+    JWTs and keys are kept in the store that nsc and the nats tool use.
+    """
+    session, place = session_of(ctx), store()
+    if name is None:
+        if not can_ask(session):
+            raise UsageError("NAME is missing")
+        from natsctl.cli.prompts import Question, prompt
+
+        name = str(prompt(Question("Operator Name", "A unique name for the operator", required=True)))
+    operator = new_operator(name, signing_key=signing_key)
+    _set(operator, service, account_server, tags, None)
+    save(session, place, operator)
+    _show(operator, json)
+
+
+def _set(
+    operator: Operator,
+    service: list[str] | None,
+    account_server: str | None,
+    tags: list[str] | None,
+    no_tags: list[str] | None,
+) -> None:
+    """Change an operator as the flags say, and sign it."""
+    from natsctl.client.auth.claims import put
+
+    if service is not None:
+        put(operator.nats, "operator_service_urls", [url for url in service if url])
+    if account_server is not None:
+        put(operator.nats, "account_server_url", account_server)
+    change_tags(operator, tags, no_tags)
+    operator.sign()
+
+
+def edit(
+    ctx: Context,
+    name: MaybeOperator = None,
+    account_server: AccountServer = None,
+    service: Services = None,
+    tags: Tags = None,
+    no_tags: NoTags = None,
+    json: Json = False,
+) -> None:
+    """Change an operator; what no flag names stays."""
+    session, place = session_of(ctx), store()
+    operator = picked_operator(session, place, name)
+    if all(one is None for one in (account_server, service, tags, no_tags)):
+        raise UsageError("nothing to change: give flags such as --account-server, --service or --tags")
+    _set(operator, service, account_server, tags, no_tags)
+    save(session, place, operator)
+    _show(operator, json)
+
+
+def info(ctx: Context, name: MaybeOperator = None, show_secrets: ShowSecrets = False, json: Json = False) -> None:
+    """Show an operator; --show-secrets adds its private key to -j."""
+    _show(picked_operator(session_of(ctx), store(), name), json, show_secrets)
+
+
+def ls(names: Names = False, json: Json = False) -> None:
+    """List the operators; the selected one has a star."""
+    place = store()
+    if names:
+        output.emit_json(place.names()) if json else output.emit_names(place.names())
+        return
+    operators, selected = place.operators(), place.selected()
+    if json:
+        output.emit_json([_listed(operator, selected) for operator in operators])
+    elif operators:
+        from natsctl.cli.render.auth import render_operators
+
+        output.show_table(render_operators(operators, selected))
+    else:
+        output.emit("No Operators found")
+
+
+def _listed(operator: Operator, selected: str) -> dict[str, Any]:
+    return {
+        "name": operator.name,
+        "subject": operator.subject,
+        "selected": operator.name == selected,
+        "accounts": len(operator.accounts),
+        "account_server": operator.typed.nats.account_server_url,
+        "signing_keys": len(operator.signing_key_names),
+    }
+
+
+def select(ctx: Context, name: MaybeOperator = None, json: Json = False) -> None:
+    """Select the operator that commands use by default, also those of the nats tool."""
+    session, place = session_of(ctx), store()
+    operator = place.operator(name) if name else _chosen(session, place)
+    change = place.selecting(operator.name)
+    if session.dry_run:
+        from natsctl.client.message import DryRunError, Planned
+
+        raise DryRunError(Planned(str(change.path), (change.text or "").encode()))
+    place.apply(change)
+    if json:
+        output.emit_json({"name": operator.name})
+    else:
+        output.emit(f'Selected operator "{safe(operator.name)}" as default')
+
+
+def _chosen(session: Any, place: Any) -> Operator:
+    """Return the operator that a person picks, also where one is selected; the only one elsewhere."""
+    names = place.names()
+    if len(names) > 1 and can_ask(session):
+        from natsctl.cli.prompts import prompt_name
+
+        return place.operator(prompt_name("Select an Operator", names))  # type: ignore[no-any-return]
+    if len(names) > 1:
+        raise UsageError("OPERATOR is missing", hint=f"there are {', '.join(names)}")
+    return picked_operator(session, place, None)
+
+
+def import_jwt(
+    ctx: Context,
+    token: Annotated[Path, Argument(metavar="JWT_FILE", help="the file with the operator's JWT")],
+    keys: Annotated[list[Path] | None, Argument(metavar="KEY_FILE...", help="the files with its seeds")] = None,
+    json: Json = False,
+) -> None:
+    """Import an operator: its JWT, and the seeds of its key and of all its signing keys."""
+    from natsctl.cli.jwt import token_in
+    from natsctl.client.auth.operator_files import imported
+
+    session, place = session_of(ctx), store()
+    read_file(token)
+    operator = imported(token_in(str(token)), str(token), [read_key(path) for path in keys or ()])
+    save(session, place, operator)
+    _show(operator, json)
+
+
+def backup(
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="OPERATOR", help="the operator, by name or public key")],
+    target: Annotated[Path, Argument(metavar="FILE", help="the file to write")],
+    key: SealKey = None,
+    json: Json = False,
+) -> None:
+    """Save an operator with its accounts, users and private keys in a file, which the nats tool can restore."""
+    from natsctl.client.auth.operator_files import backup_of
+
+    session, place = session_of(ctx), store()
+    operator = place.operator(name)
+    content = backup_of(operator, read_key(key) if key else None)
+    if session.dry_run:
+        from natsctl.client.message import DryRunError, Planned
+
+        raise DryRunError(Planned(str(target), b"private keys"))
+    write_private(target, content)
+    if json:
+        output.emit_json({"name": operator.name, "file": str(target)})
+        return
+    output.emit(f"Wrote backup for {safe(operator.name)} to {safe(str(target))}")
+    if key is None:
+        output.note("warning: the file has private keys and is not encrypted; --key encrypts it with a curve key")
+
+
+def restore(
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="NAME", help="name of the operator in the backup")],
+    source: Annotated[Path, Argument(metavar="FILE", help="the backup")],
+    key: OpenKey = None,
+    json: Json = False,
+) -> None:
+    """Restore an operator, which must not exist, from a backup of natsctl or the nats tool."""
+    from natsctl.client.auth.operator_files import restored
+
+    session, place = session_of(ctx), store()
+    if name in place.names():
+        raise EntityExistsError(f"operator {name} already exists")
+    operator = restored(read_file(source), str(source), read_key(key) if key else None)
+    if operator.name != name:
+        raise UsageError(f"{source} is a backup of operator {operator.name}, not of {name}")
+    save(session, place, operator)
+    _show(operator, json)
+
+
+# -- signing keys
+
+
+def keys_ls(ctx: Context, name: MaybeOperator = None, json: Json = False) -> None:
+    """List an operator's public signing keys."""
+    found = picked_operator(session_of(ctx), store(), name).signing_key_names
+    output.emit_json(found) if json else output.emit_names(found)
+
+
+def keys_add(ctx: Context, name: MaybeOperator = None, json: Json = False) -> None:
+    """Make a signing key for an operator, and show its public key."""
+    session, place = session_of(ctx), store()
+    operator = picked_operator(session, place, name)
+    key = operator.add_signing_key()
+    save(session, place, operator)
+    output.emit_json({"key": key.public}) if json else output.emit(key.public)
+
+
+def keys_rm(
+    ctx: Context,
+    name: Annotated[str, Argument(metavar="OPERATOR", help="the operator, by name or public key")],
+    key: Annotated[str, Argument(metavar="SIGNING_KEY", help="the public signing key")],
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Remove a signing key of an operator; servers no longer trust the accounts that it has signed."""
+    session, place = session_of(ctx), store()
+    check_consent(session, f"remove the signing key {key} of operator {name}", force)
+    operator = place.operator(name)
+    signed = [safe(account.name) for account in operator.remove_signing_key(key)]
+    about = f", which has signed {', '.join(signed)}," if signed else ""
+    if not confirmed(session, f"remove the signing key {key}{about} of operator {operator.name}", force):
+        return
+    save(session, place, operator)
+    if json:
+        output.emit_json({"key": key, "removed": True, "signed": signed})
+        return
+    output.emit("Signing key removed")
+    if signed:
+        output.note(
+            f"warning: servers no longer trust {', '.join(signed)}: sign them again with natsctl auth account edit"
+        )
+
+
+KEY_VERBS = (
+    Verb("list, ls", keys_ls, answer="cli.auth.operators:PublicKey[]"),
+    Verb("add, new, create", keys_add, answer="cli.auth.operators:SigningKey"),
+    Verb("rm, delete", keys_rm, answer="cli.auth.operators:RemovedKey"),
+)
+
+_ONE = "cli.auth.operators:StoredOperator"
+
+PublicKey = str
+"""A public key as text."""
+
+VERBS = (
+    Verb(
+        "add",
+        add,
+        answer=_ONE,
+        examples=("natsctl auth operator add ACME --service nats://nats.acme.example:4222",),
+    ),
+    Verb("info, show, view, i", info, answer=_ONE),
+    Verb("ls, list", ls, answer="cli.auth.operators:ListedOperator[]|cli.auth.operators:PublicKey[]"),
+    Verb("edit, update", edit, answer=_ONE, examples=("natsctl auth operator edit ACME --tags production",)),
+    Verb(
+        "import",
+        import_jwt,
+        answer=_ONE,
+        examples=("natsctl auth operator import ACME.jwt identity.nk signing.nk",),
+    ),
+    Verb("select", select, answer="cli.auth.operators:SelectedOperator"),
+    Verb(
+        "backup",
+        backup,
+        answer="cli.auth.operators:WrittenFile",
+        examples=("natsctl auth operator backup ACME acme.sealed --key backup.xk",),
+    ),
+    Verb(
+        "restore",
+        restore,
+        answer=_ONE,
+        examples=("natsctl auth operator restore ACME acme.sealed --key backup.xk",),
+    ),
+    Verb("keys, sk, s", KEY_VERBS, "Manage an operator's signing keys"),
+)

@@ -1,0 +1,425 @@
+"""Users of accounts: `natsctl auth user`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from natsctl.api.errors import UsageError
+from natsctl.api.jwt_claims import UserClaims
+from natsctl.api.model import Model
+from natsctl.api.units import SECOND, parse_length, parse_size
+from natsctl.cli import output
+from natsctl.cli.auth.operators import NoTags, StoredKey, Tags, change_tags, entity_document, write_private
+from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
+from natsctl.cli.consent import can_ask, check_consent, confirmed
+from natsctl.cli.context import ShowSecrets
+from natsctl.cli.flags import Defaults, Force, Json, Names, session_of
+from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.render.text import safe
+from natsctl.cli.verbs import Verb
+from natsctl.client.auth.claims import put
+from natsctl.client.auth.operators import Account, EntityExistsError, User
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+
+DEFAULT_PAYLOAD = "1048576"
+"""Largest message of a user that is made without --payload."""
+
+
+class StoredUser(UserClaims, frozen=True, kw_only=True):
+    """The claims of a user, with its JWT, and with --show-secrets its private key."""
+
+    token: str
+    key: StoredKey | None = None
+
+
+class ListedUser(Model, kw_only=True):
+    """One user of a list; limits and permissions are those that servers apply."""
+
+    name: str
+    subject: str
+    scoped: bool
+    pub_permissions: bool
+    sub_permissions: bool
+    subs: int
+
+
+class RemovedUser(Model, kw_only=True):
+    """A user that was removed."""
+
+    name: str
+    account: str
+    removed: bool
+    revoked: bool
+
+
+class WrittenCredentials(Model, kw_only=True):
+    """A creds file that was written."""
+
+    name: str
+    account: str
+    file: str
+
+
+Name = Annotated[str, Argument(metavar="USER", help="name of the user")]
+MaybeUser = Annotated[str | None, Argument(metavar="USER", help="the user, by name or public key")]
+Bearer = Annotated[bool | None, Option("--bearer/--no-bearer", help="the JWT alone suffices to log in")]
+Data = Annotated[str | None, Option("--data", metavar="SIZE", help="most bytes of messages [-1, no limit]")]
+Locale = Annotated[str | None, Option("--locale", metavar="TEXT", help="time zone of the times of connections")]
+Payload = Annotated[str | None, Option("--payload", metavar="SIZE", help="largest message [1MiB]; -1 is no limit")]
+Subscriptions = Annotated[
+    int | None, Option("--subscriptions", metavar="N", min=-1, help="most subscriptions [-1, no limit]")
+]
+PubAllow = Annotated[
+    list[str] | None, Option("--pub-allow", metavar="PATTERN", help="may publish there; may be repeated")
+]
+PubDeny = Annotated[
+    list[str] | None, Option("--pub-deny", metavar="PATTERN", help="may not publish there; may be repeated")
+]
+SubAllow = Annotated[
+    list[str] | None, Option("--sub-allow", metavar="PATTERN", help="may subscribe there; may be repeated")
+]
+SubDeny = Annotated[
+    list[str] | None, Option("--sub-deny", metavar="PATTERN", help="may not subscribe there; may be repeated")
+]
+Credential = Annotated[Path | None, Option("--credential", metavar="FILE", help="write a creds file, too")]
+
+
+def set_permissions(place: dict[str, Any], direction: str, allow: list[str] | None, deny: list[str] | None) -> None:
+    """Set the subjects of one direction; a list that is None stays, one of "" alone is emptied."""
+    for key, subjects in (("allow", allow), ("deny", deny)):
+        if subjects is not None:
+            if "" in subjects and len(subjects) > 1:
+                raise UsageError(f"--{direction}-{key} is empty", hint=f"--{direction}-{key} '' alone removes them all")
+            put(place.setdefault(direction, {}), key, [subject for subject in subjects if subject])
+
+
+def limit_of(text: str, flag: str) -> int:
+    """Return the bytes of a limit, -1 for none; raises UsageError."""
+    try:
+        return parse_size(text)
+    except ValueError as failure:
+        raise UsageError(f"{flag}: {failure}") from None
+
+
+def _picked(session: Session, account: Account, name: str | None) -> User:
+    """Return the user of that name or public key, else a person's choice; raises UsageError, EntityNotFoundError."""
+    if name is None:
+        names = sorted(user.name for user in account.users)
+        if not names:
+            raise UsageError(f"account {account.name} has no users", hint="natsctl auth user add NAME makes one")
+        if not can_ask(session):
+            raise UsageError("USER is missing", hint=f"account {account.name} has {', '.join(names)}")
+        from natsctl.cli.prompts import prompt_name
+
+        name = prompt_name("Select a User", names)
+    return account.user(name)
+
+
+def _show(user: User, json: bool, show_secrets: bool = False) -> None:
+    if json:
+        output.emit_json(entity_document(user, show_secrets))
+        return
+    from natsctl.cli.render.auth import render_user
+
+    output.show_page(render_user(user))
+
+
+def add(
+    ctx: Context,
+    name: Name,
+    account: MaybeAccount = None,
+    key: Annotated[
+        str | None, Option("--key", metavar="KEY", help="the account's signing key, or its role, to sign with")
+    ] = None,
+    operator: OperatorFlag = None,
+    bearer: Bearer = None,
+    data: Data = None,
+    locale: Locale = None,
+    payload: Payload = None,
+    pub_allow: PubAllow = None,
+    pub_deny: PubDeny = None,
+    sub_allow: SubAllow = None,
+    sub_deny: SubDeny = None,
+    subscriptions: Subscriptions = None,
+    tags: Tags = None,
+    force: Annotated[bool, Option("--force", "-f", help="replace an existing creds file")] = False,
+    credential: Credential = None,
+    defaults: Defaults = False,
+    json: Json = False,
+) -> None:
+    """Create a user of an account.
+
+    A user who is signed with the key of a role has the permissions and limits of that role, and none of its own.
+    """
+    session = session_of(ctx)
+    _check_free(credential, force)
+    place, owner = chosen_account(session, operator, account)
+    user = owner.add_user(name, key or "")
+    given = {"bearer": bearer, "data": data, "locale": locale, "payload": payload, "subscriptions": subscriptions}
+    rules = (pub_allow, pub_deny, sub_allow, sub_deny)
+    if user.scope is None:
+        asking = can_ask(session) and not defaults
+        given["payload"] = payload or (_asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD)
+        if subscriptions is None and asking:
+            given["subscriptions"] = limit_of(_asked("Maximum Subscriptions", _SUBSCRIPTIONS_HELP), "--subscriptions")
+    _set(user, given, rules)
+    change_tags(user, tags)
+    user.sign()
+    save(session, place, owner.operator)
+    if credential is not None:
+        _write(user, credential)
+    _show(user, json)
+
+
+_PAYLOAD_HELP = "The largest message that the user can send, such as 64KiB; -1 is no limit"
+_SUBSCRIPTIONS_HELP = "The number of subscriptions that the user can have; -1 is no limit"
+
+
+def _asked(text: str, help: str) -> str:
+    from natsctl.cli.prompts import Question, prompt
+
+    def read(answer: str) -> str:
+        parse_size(answer)
+        return answer
+
+    return str(prompt(Question(text, help, default="-1", read=read)))
+
+
+def _set(user: User, given: dict[str, Any], rules: tuple[list[str] | None, ...]) -> None:
+    """Set what the flags give of limits and permissions; raises UsageError for a user who has those of a role."""
+    said = [name for name, value in given.items() if value is not None]
+    if user.scope is not None:
+        if said or any(one is not None for one in rules):
+            role = user.scope.get("role") or user.issuer
+            raise UsageError(
+                f"user {user.name} has the limits and permissions of the role {role}, and none of its own",
+                hint=f"natsctl auth account keys edit {user.account.name} {role}",
+            )
+        return
+    body = user.nats
+    if given["bearer"] is not None:
+        put(body, "bearer_token", given["bearer"])
+    if given["locale"] is not None:
+        put(body, "times_location", given["locale"])
+    for flag in ("data", "payload"):
+        if given[flag] is not None:
+            put(body, flag, limit_of(given[flag], f"--{flag}"))
+    if given["subscriptions"] is not None:
+        put(body, "subs", given["subscriptions"])
+    set_permissions(body, "pub", rules[0], rules[1])
+    set_permissions(body, "sub", rules[2], rules[3])
+
+
+def edit(
+    ctx: Context,
+    name: MaybeUser = None,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    bearer: Bearer = None,
+    data: Data = None,
+    locale: Locale = None,
+    payload: Payload = None,
+    pub_allow: PubAllow = None,
+    pub_deny: PubDeny = None,
+    sub_allow: SubAllow = None,
+    sub_deny: SubDeny = None,
+    subscriptions: Subscriptions = None,
+    tags: Tags = None,
+    no_tags: NoTags = None,
+    credential: Credential = None,
+    json: Json = False,
+) -> None:
+    """Change a user; what no flag names stays.
+
+    Subjects replace those of that flag, and '' alone removes them. Creds files that were written before still hold the
+    old JWT, which servers accept: --credential replaces one.
+    """
+    session = session_of(ctx)
+    given = {"bearer": bearer, "data": data, "locale": locale, "payload": payload, "subscriptions": subscriptions}
+    rules = (pub_allow, pub_deny, sub_allow, sub_deny)
+    if all(one is None for one in (*given.values(), *rules, tags, no_tags, credential)):
+        raise UsageError("nothing to change: give flags such as --pub-allow, --payload or --tags")
+    _check_free(credential, True)
+    place, owner = chosen_account(session, operator, account)
+    user = _picked(session, owner, name)
+    _set(user, given, rules)
+    change_tags(user, tags, no_tags)
+    user.sign()
+    save(session, place, owner.operator)
+    if credential is not None:
+        _write(user, credential)
+    _show(user, json)
+
+
+def info(
+    ctx: Context,
+    name: MaybeUser = None,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    show_secrets: ShowSecrets = False,
+    json: Json = False,
+) -> None:
+    """Show a user; --show-secrets adds the private key to -j."""
+    session = session_of(ctx)
+    _, owner = chosen_account(session, operator, account)
+    _show(_picked(session, owner, name), json, show_secrets)
+
+
+def ls(
+    ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, names: Names = False, json: Json = False
+) -> None:
+    """List the users of an account."""
+    _, owner = chosen_account(session_of(ctx), operator, account)
+    if names:
+        found = [user.name for user in owner.users]
+        output.emit_json(found) if json else output.emit_names(found)
+    elif json:
+        output.emit_json([_listed(user) for user in owner.users])
+    elif owner.users:
+        from natsctl.cli.render.auth import render_users
+
+        output.show_table(render_users(owner))
+    else:
+        output.emit("No users found")
+
+
+def _listed(user: User) -> dict[str, Any]:
+    limits = user.effective_limits
+    return {
+        "name": user.name,
+        "subject": user.subject,
+        "scoped": user.scope is not None,
+        "pub_permissions": bool(limits.pub.allow or limits.pub.deny),
+        "sub_permissions": bool(limits.sub.allow or limits.sub.deny),
+        "subs": limits.subs,
+    }
+
+
+def rm(
+    ctx: Context,
+    name: MaybeUser = None,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    revoke: Annotated[bool, Option("--revoke", help="revoke the user's credentials in the account's JWT, too")] = False,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Remove a user and its private key.
+
+    Servers accept its credentials until they expire, unless --revoke is given and the account is pushed to them.
+    """
+    session = session_of(ctx)
+    check_consent(session, f"remove user {name or ''}".strip(), force)
+    place, owner = chosen_account(session, operator, account)
+    user = _picked(session, owner, name)
+    if not confirmed(session, f"remove user {user.name} of account {owner.name}", force):
+        return
+    owner.remove_user(user.subject)
+    if revoke:
+        owner.revoke(user.subject, int(time.time()))
+    save(session, place, owner.operator)
+    if json:
+        output.emit_json({"name": user.name, "account": owner.name, "removed": True, "revoked": revoke})
+        return
+    output.emit(f"Removed user {safe(user.name)}")
+    if revoke:
+        output.note(f"the revocation takes effect once servers have it: natsctl auth account push {safe(owner.name)}")
+
+
+def credential(
+    ctx: Context,
+    file: Annotated[Path, Argument(metavar="FILE", help="the creds file to write; - is stdout")],
+    name: MaybeUser = None,
+    account: MaybeAccount = None,
+    expire: Annotated[
+        str | None, Option("--expire", metavar="DURATION", help="time until the credentials expire [never]")
+    ] = None,
+    operator: OperatorFlag = None,
+    force: Annotated[bool, Option("--force", "-f", help="replace an existing file")] = False,
+    json: Json = False,
+) -> None:
+    """Write a creds file: the JWT and the private key of a user, with which clients log in."""
+    session = session_of(ctx)
+    to_stdout = str(file) == "-"
+    if not to_stdout:
+        _check_free(file, force)
+    elif json:
+        raise UsageError("-j and a creds file on stdout exclude each other")
+    expires_s = _expiry(expire)
+    _, owner = chosen_account(session, operator, account)
+    user = _picked(session, owner, name)
+    text = user.credentials(expires_s)
+    if session.dry_run:
+        from natsctl.client.message import DryRunError, Planned
+
+        raise DryRunError(Planned(str(file), b"a JWT and a private key"))
+    if to_stdout:
+        sys.stdout.write(text)
+        return
+    write_private(file, text.encode())
+    if json:
+        output.emit_json({"name": user.name, "account": owner.name, "file": str(file)})
+    else:
+        output.emit(f"Wrote credential for {safe(user.name)} to {safe(str(file))}")
+
+
+def _expiry(text: str | None) -> int:
+    """Return the second in which credentials expire, 0 for never; raises UsageError."""
+    if text is None:
+        return 0
+    try:
+        ns = parse_length(text)
+    except ValueError as failure:
+        raise UsageError(f"--expire: {failure}") from None
+    if ns < SECOND:
+        raise UsageError("--expire: expected at least 1s")
+    return int(time.time()) + ns // SECOND
+
+
+def _check_free(file: Path | None, force: bool) -> None:
+    """Raise EntityExistsError for a creds file that exists, UsageError where none can be."""
+    if file is None:
+        return
+    if file.exists() and not force:
+        raise EntityExistsError(f"file {file} already exists", hint="--force replaces it")
+    if not file.parent.is_dir() or file.is_dir():
+        raise UsageError(f"{file}: {'is a folder' if file.is_dir() else 'there is no such folder'}")
+
+
+def _write(user: User, file: Path) -> None:
+    write_private(file, user.credentials().encode())
+
+
+_ONE = "cli.auth.users:StoredUser"
+
+VERBS = (
+    Verb(
+        "add, create, new",
+        add,
+        answer=_ONE,
+        examples=(
+            "natsctl auth user add app ORDERS --pub-allow 'orders.>' --credential app.creds",
+            "natsctl auth user add watcher ORDERS --key reader",
+        ),
+    ),
+    Verb("info, show, view, i", info, answer=_ONE),
+    Verb("edit, update", edit, answer=_ONE, examples=("natsctl auth user edit app ORDERS --payload 64KiB",)),
+    Verb("ls", ls, answer="cli.auth.users:ListedUser[]|cli.auth.operators:PublicKey[]"),
+    Verb(
+        "rm",
+        rm,
+        answer="cli.auth.users:RemovedUser",
+        examples=("natsctl auth user rm app ORDERS --revoke --force",),
+    ),
+    Verb(
+        "credential, cred, creds",
+        credential,
+        answer="cli.auth.users:WrittenCredentials",
+        examples=("natsctl auth user credential app.creds app ORDERS --expire 30d",),
+    ),
+)

@@ -1,0 +1,204 @@
+"""`natsctl auth operator`: what is made, changed, selected, saved and restored, here and by nats."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from natsctl.client.auth.keys import generate_key
+from natsctl.client.auth.nsc_store import NscStore
+from tests.cli.auth.conftest import Run
+
+needs_nats = pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+
+
+def _files(store: NscStore) -> dict[str, str]:
+    root = store.stores.parent
+    files = sorted(path for path in root.rglob("*") if path.is_file() and path.name != ".gitignore")
+    return {str(path.relative_to(root)): path.read_text() for path in files}
+
+
+def nats(*words: str) -> str:
+    return subprocess.run(["nats", "auth", *words], capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def test_a_new_operator_has_a_system_account_and_a_signing_key(natsctl: Run, store: NscStore) -> None:
+    code, out, err = natsctl(
+        "auth", "op", "add", "ACME", "--service", "nats://a:4222", "--service", "tls://b", "--tags", "X",
+        "--account-server", "https://x/jwt/v1",
+    )  # fmt: skip
+    operator = store.operator("ACME")
+    assert (code, err) == (0, "") and out.startswith(f"Operator ACME ({operator.subject})\n")
+    for row in (
+        "Service URL(s): nats://a:4222, tls://b",
+        "Account Server: https://x/jwt/v1",
+        "Tags: x",
+        "Accounts: 1",
+        f"System Account: SYSTEM ({operator.account('SYSTEM').subject})",
+        f"Signing Keys: {operator.signing_key_names[0]}",
+    ):
+        assert row in out
+    assert natsctl("auth", "operator", "add", "ACME")[0] == 4
+    assert natsctl("auth", "operator", "add", "BARE", "--no-signing-key", "-j")[0] == 0
+    assert store.operator("BARE").signing_key_names == []
+
+
+def test_a_private_key_is_shown_only_where_it_is_asked_for(natsctl: Run, recorded: NscStore) -> None:
+    operator = recorded.operator("RECORDED")
+    seeds = [text for name, text in _files(recorded).items() if name.endswith(".nk")]
+    for line in ("info RECORDED", "info RECORDED -j", "ls -j", "ls", "keys ls", "edit RECORDED --tags x --dry-run"):
+        code, out, err = natsctl("auth", "operator", *line.split())
+        assert code == 0 and not any(seed in out + err for seed in seeds), line
+    shown = json.loads(natsctl("auth", "operator", "info", "-j", "--show-secrets")[1])
+    assert shown["key"] == {"key": operator.key.seed} and shown["token"] == operator.token
+    assert shown["name"] == "RECORDED" and shown["nats"]["type"] == "operator"
+
+
+def test_an_edit_changes_what_it_names_and_nothing_else(natsctl: Run, recorded: NscStore) -> None:
+    before = recorded.operator("RECORDED")
+    assert natsctl("auth", "operator", "edit", "--tags", "New", "--no-tags", "made")[0] == 0
+    after = recorded.operator("RECORDED")
+    assert after.tags == ["by-nats", "new"]
+    assert {**after.nats, "tags": 0} == {**before.nats, "tags": 0}
+    code, _, err = natsctl("auth", "operator", "edit")
+    assert code == 2 and "nothing to change" in err
+    code, _, err = natsctl("auth", "operator", "edit", "--service", "http://x")
+    assert code == 2 and "protocol not supported" in err
+    assert recorded.operator("RECORDED").token == after.token
+
+
+def test_the_selected_operator_is_used_by_both_tools(natsctl: Run, store: NscStore, tmp_path: Path) -> None:
+    for name in ("A", "B"):
+        assert natsctl("auth", "operator", "add", name)[0] == 0
+    code, _, err = natsctl("auth", "operator", "info")
+    assert code == 2 and "there are A, B" in err
+    assert natsctl("auth", "operator", "select", "B", "--dry-run")[0] == 0 and store.selected() == ""
+    assert natsctl("auth", "operator", "select", "B") == (0, 'Selected operator "B" as default\n', "")
+    assert json.loads((tmp_path / "config" / "nats" / "cli" / "config.json").read_text()) == {"select_operator": "B"}
+    assert natsctl("auth", "operator", "info")[1].startswith("Operator B (")
+    assert [one["selected"] for one in json.loads(natsctl("auth", "operator", "ls", "-j")[1])] == [False, True]
+    assert "B*" in natsctl("auth", "operator", "ls")[1] and natsctl("auth", "operator", "ls", "--names")[1] == "A\nB\n"
+    if shutil.which("nats"):
+        assert nats("operator", "info").startswith("Operator B (")
+    code, _, err = natsctl("auth", "operator", "select", "C")
+    assert (code, "operator C not found" in err) == (3, True) and store.selected() == "B"
+
+
+def test_without_operators_the_next_step_is_named(natsctl: Run) -> None:
+    assert natsctl("auth", "operator", "ls") == (0, "No Operators found\n", "")
+    assert natsctl("auth", "operator", "ls", "-j")[1] == "[]\n"
+    code, _, err = natsctl("auth", "operator", "info")
+    assert code == 2 and "natsctl auth operator add" in err
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_backup_restores_everything(natsctl: Run, recorded: NscStore, sealed: bool) -> None:
+    before = _files(recorded)
+    key: list[str] = []
+    if sealed:
+        assert natsctl("auth", "nkey", "gen", "curve", "--output", "mine.xk")[0] == 0
+        key = ["--key", "mine.xk"]
+    code, out, err = natsctl("auth", "operator", "backup", "RECORDED", "saved", *key)
+    assert (code, out) == (0, "Wrote backup for RECORDED to saved\n") and ("not encrypted" in err) is not sealed
+    assert Path("saved").stat().st_mode & 0o777 == 0o600
+    assert ("RECORDED" in Path("saved").read_text()) is not sealed
+    assert natsctl("auth", "operator", "restore", "RECORDED", "saved", *key)[0] == 4
+    shutil.rmtree(recorded.stores.parent)
+    code, _, err = natsctl("auth", "operator", "restore", "OTHER", "saved", *key)
+    assert code == 2 and "a backup of operator RECORDED" in err and not recorded.stores.exists()
+    if sealed:
+        assert natsctl("auth", "operator", "restore", "RECORDED", "saved")[0] == 2
+        Path("other.xk").write_text(generate_key("curve").seed)
+        assert natsctl("auth", "operator", "restore", "RECORDED", "saved", "--key", "other.xk")[0] == 1
+    assert natsctl("auth", "operator", "restore", "RECORDED", "saved", *key)[0] == 0
+    assert _files(recorded) == before
+
+
+@needs_nats
+def test_backups_go_from_one_tool_to_the_other(natsctl: Run, recorded: NscStore) -> None:
+    before = recorded.operator("RECORDED")
+    nats("operator", "backup", "RECORDED", "theirs.json")
+    assert natsctl("auth", "operator", "backup", "RECORDED", "ours.json")[0] == 0
+    assert json.loads(Path("ours.json").read_text())["accounts"][0]["users"][1]["name"] == "watcher"
+    shutil.rmtree(recorded.stores.parent)
+    assert natsctl("auth", "operator", "restore", "RECORDED", "theirs.json")[0] == 0
+    assert [one.token for one in recorded.operator("RECORDED").accounts] == [one.token for one in before.accounts]
+    shutil.rmtree(recorded.stores.parent)
+    assert before.subject in nats("operator", "restore", "RECORDED", "ours.json")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda found: found.pop("token"), "expected the texts name and token"),
+        (lambda found: found.update(name="../x"), "invalid operator name"),
+        (lambda found: found.update(accounts=[1]), "expected a list of objects"),
+        (lambda found: found["accounts"].append(found["accounts"][0]), "two of the name"),
+        (lambda found: found["accounts"][0]["users"][0].update(token="x.y.z"), r"users[0]: "),
+        (lambda found: found["accounts"][0].update(key=found["key"]), "the seed is not that of A"),
+        (lambda found: found["accounts"][0]["users"][0].update(name="a/b"), "invalid user name"),
+    ],
+)
+def test_a_damaged_backup_is_refused_with_its_place(
+    natsctl: Run, recorded: NscStore, change: object, message: str
+) -> None:
+    assert natsctl("auth", "operator", "backup", "RECORDED", "saved")[0] == 0
+    document = json.loads(Path("saved").read_text())
+    change(document)  # type: ignore[operator]
+    Path("saved").write_text(json.dumps(document))
+    shutil.rmtree(recorded.stores.parent)
+    code, out, err = natsctl("auth", "operator", "restore", "RECORDED", "saved")
+    assert code in (1, 2) and out == "" and message in err and not recorded.stores.exists()
+
+
+def test_an_operator_is_imported_with_all_its_keys(natsctl: Run, recorded: NscStore) -> None:
+    operator = recorded.operator("RECORDED")
+    Path("op.jwt").write_text(operator.token)
+    Path("identity.nk").write_text(operator.key.seed + "\n")
+    Path("signing.nk").write_text(operator.signing_keys[0].seed)
+    Path("other.nk").write_text(generate_key("operator").seed)
+    assert natsctl("auth", "operator", "import", "op.jwt", "identity.nk", "signing.nk")[0] == 4
+    shutil.rmtree(recorded.stores.parent)
+    code, _, err = natsctl("auth", "operator", "import", "op.jwt", "identity.nk")
+    assert code == 2 and f"the seed of {operator.signing_key_names[0]} is missing" in err
+    code, _, err = natsctl("auth", "operator", "import", "op.jwt", "identity.nk", "signing.nk", "other.nk")
+    assert code == 2 and "has no key O" in err
+    assert natsctl("auth", "operator", "import", "none.jwt")[0] == 2 and not recorded.stores.exists()
+    assert natsctl("auth", "operator", "import", "op.jwt", "signing.nk", "identity.nk")[0] == 0
+    again = recorded.operator("RECORDED")
+    assert again.token == operator.token and len(again.signing_keys) == 1 and again.key.is_private
+
+
+def test_signing_keys_come_and_go(natsctl: Run, recorded: NscStore) -> None:
+    first = recorded.operator("RECORDED").signing_key_names[0]
+    code, out, _ = natsctl("auth", "operator", "sk", "add", "RECORDED")
+    key = out.strip()
+    assert code == 0 and natsctl("auth", "operator", "keys", "ls")[1].split() == [first, key]
+    operator = recorded.operator("RECORDED")
+    assert recorded.key_path(key).exists()
+    operator.account("ORDERS").claims["iss"] = key
+    operator.account("ORDERS").sign()
+    recorded.save(operator)
+    code, _, err = natsctl("auth", "operator", "keys", "rm", "RECORDED", key)
+    assert code == 2 and "--force" in err
+    code, out, err = natsctl("auth", "operator", "keys", "rm", "RECORDED", key, "--force")
+    assert (code, out) == (0, "Signing key removed\n") and "no longer trust ORDERS" in err
+    assert not recorded.key_path(key).exists() and recorded.operator("RECORDED").signing_key_names == [first]
+    assert natsctl("auth", "operator", "keys", "rm", "RECORDED", key, "--force")[0] == 3
+
+
+def test_a_dry_run_writes_nothing(natsctl: Run, recorded: NscStore) -> None:
+    before = _files(recorded)
+    for line in (
+        "operator add NEW", "operator edit --tags x", "operator keys add", "operator backup RECORDED out",
+        "user add new ORDERS --credential new.creds", "user edit app ORDERS --bearer", "user rm app ORDERS --revoke",
+        "user credential app.creds app ORDERS", "nkey gen user --output u.nk",
+    ):  # fmt: skip
+        code, out, err = natsctl("auth", *line.split(), "--dry-run", "-j")
+        assert code == 0 and json.loads(out)["dry_run"] is True, (line, err)
+    assert _files(recorded) == before
+    assert not [path for path in Path().iterdir() if path.is_file()]
