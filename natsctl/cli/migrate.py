@@ -214,6 +214,8 @@ def _last_line(report: MigrationReport) -> str:
         behind = sum(one.behind for one in report.streams)
         late = f", {count(behind)} behind" if behind else ""
         return f"{held} copied {took}{late}; --cutover moves the clients' streams to {report.destination}"
+    if not report.streams:
+        return "nothing is left to move" if report.action == "moved" else f"nothing was {report.action}"
     if report.action == "moved":
         return (
             f"{held} moved to {report.destination} {took}, closed for {duration(report.pause)};"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from natsctl.client.connection import Connection
 from natsctl.client.migration.destination import Destination
 from natsctl.client.migration.migration_state import DifferenceError
 from natsctl.testing.process import ServerProcess, reference_binary
-from tests.cli.conftest import clear
+from tests.cli.conftest import WITHIN_S, clear
 from tests.support.commands import Done
 from tests.support.migration_kills import compare, configs, fill
 
@@ -96,6 +97,55 @@ def orders(natsctl: Run, migrate: Run) -> Run:
     assert natsctl("con", "next", "ORDERS", "WORK", "--count", "2", "--no-ack").code == 0
     assert natsctl("con", "next", "ORDERS", "WORK", "--count", "3").code == 0
     return migrate
+
+
+def test_mirrors_sources_and_buckets_continue(migrate: Run, natsctl: Run, there: Run) -> None:
+    for line in (
+        "str add ORDERS --subjects orders.* --defaults",
+        "pub orders.new {{Count}} --count 20 -q -J",
+        "str rmm ORDERS 7 -f",
+        "str add COPY --mirror ORDERS --defaults",
+        "str add ALL --source ORDERS --subjects all.* --defaults",
+        "str add SEALED --subjects sealed --defaults",
+        "pub sealed x -J -q",
+        "str seal SEALED -f",
+        "kv add B --history 3",
+        "kv put B k v",
+        "kv del B k -f",
+        "str add EMPTY --subjects empty --defaults",
+        "pub empty x --count 4 -J -q",
+        "str purge EMPTY -f",
+    ):
+        assert natsctl(*line.split()).code == 0, line
+    until(lambda: reached(natsctl, "COPY") == 20 and reached(natsctl, "ALL") == 19)
+    moved = migrate("--cutover", "-j")
+    assert moved.code == 0, moved.err
+    assert {one["stream"]: (one["first_seq"], one["last_seq"]) for one in moved.json["streams"]} == {
+        "ALL": (1, 19),
+        "COPY": (1, 20),
+        "EMPTY": (5, 4),
+        "KV_B": (1, 2),
+        "ORDERS": (1, 20),
+        "SEALED": (1, 1),
+    }
+    assert there("pub", "orders.new", "late", "-J", "-q").code == 0
+    until(lambda: reached(there, "COPY") == 21 and reached(there, "ALL") >= 20)
+    assert reached(there, "ALL") == 20
+    assert there("pub", "empty", "x", "--wait", "-j").json["seq"] == 5
+    assert there("str", "info", "SEALED", "-j").json["config"]["sealed"]
+    assert "DEL" in there("kv", "history", "B", "k").out.upper()
+
+
+def reached(run: Run, stream: str) -> int:
+    return int(run("str", "info", stream, "-j").json["state"]["last_seq"])
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until something is true."""
+    end_s = time.monotonic() + WITHIN_S
+    while not true():
+        assert time.monotonic() < end_s
+        time.sleep(0.1)
 
 
 def killed_at(asked: str, before: bool, words: list[str]) -> int:

@@ -60,7 +60,7 @@ def configs(number: int) -> list[dict[str, Any]]:
         {"retention": "interest"},
         {"allow_msg_ttl": True, "compression": "s2"},
         {"allow_msg_counter": True},
-        {"max_msgs": 1000, "metadata": {"owner": "shop"}},
+        {"max_msgs": 40_000, "metadata": {"owner": "shop"}},
         {"allow_msg_schedules": True, "allow_rollup_hdrs": True},
     ]
     found = []
@@ -114,6 +114,8 @@ async def _publish_all(manager: Manager, config: dict[str, Any], number: int) ->
         elif config.get("allow_msg_schedules") and at % 50 == 0:
             headers = {"Nats-Schedule": "@at 2125-01-01T00:00:00Z", "Nats-Schedule-Target": f"{name}.due"}
         subject = f"{name}.plan.{at}" if headers and "Nats-Schedule" in headers else f"{name}.{at % 7}"
+        if config.get("max_msgs_per_subject"):
+            subject = f"{name}.{at // 4}"
         await manager.connection.publish(subject, b"" if counter else b"%d %s" % (at, PAYLOAD), headers=headers)
         if at % PUBLISHED_AT_ONCE == PUBLISHED_AT_ONCE - 1:
             await manager.connection.flush(60)
@@ -221,7 +223,7 @@ async def compare(folder: Path, origin: str, destination: str, names: Sequence[s
         first, second = [await _all_of(side, name, folder / "compared") for side in (here, there)]
         infos = [(await side.manager.stream_info(name)).raw for side in (here, there)]
         last = infos[0]["state"]["last_seq"]
-        limit = infos[1]["config"].get("max_msgs", -1) > 0 or infos[1]["config"].get("max_msgs_per_subject", -1) > 0
+        limit = infos[1]["config"].get("max_msgs", -1) > 0
         old = {seq: one for seq, one in second.items() if seq <= last}
         absent = [] if limit else sorted(first.keys() - old.keys())
         faults += [f"{name}: {len(absent)} messages are missing, the first {absent[0]}"] if absent else []
@@ -289,7 +291,7 @@ def move(folder: Path, origin: str, destination: str, names: Sequence[str], give
     try:
         commands = Commands(folder, origin, destination, random.Random(given.seed))
         began_s = time.monotonic()
-        commands.killed_at_random(given.kills // 2, given.longest)
+        commands.killed_at_random(given.kills // 2, given.longest / 3)
         copied_s = time.monotonic() - began_s
         more = ["--cutover", *(["--replicas", "3"] if "," in destination else [])]
         kills = given.kills - commands.killed
@@ -318,7 +320,12 @@ def main() -> int:
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rate", type=int, default=200, help="messages per second of the load")
-    parser.add_argument("--longest", type=float, default=8.0, help="seconds after which a run is killed at the latest")
+    parser.add_argument(
+        "--longest",
+        type=float,
+        default=8.0,
+        help="seconds after which a cutover is killed at the latest, copying after a third",
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--back", action="store_true", help="then from the cluster to one nats-server")
     parser.add_argument("--load", nargs=3, help=argparse.SUPPRESS)

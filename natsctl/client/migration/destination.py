@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -43,6 +44,8 @@ APPEAR_WITHIN_S: Final = 15.0
 CURRENT_WITHIN_S: Final = 120.0
 AGAIN_AFTER_S: Final = 0.25
 """Longest waits for a restored stream's consumers on a cluster and for its replicas, and the pause between looks."""
+MAX_DIFFERENT: Final = 10_000
+"""Differences of one stream that are looked at."""
 MAX_FAULTS: Final = 5
 """Differences of one stream that an error names."""
 
@@ -313,32 +316,42 @@ async def digest_of(batches: Callable[[], Iterable[list[ArchivedMessage]]]) -> D
 def differences(
     wanted: Iterable[Sequence[ArchivedMessage]], found: Iterable[Sequence[ArchivedMessage]], config: Mapping[str, Any]
 ) -> list[str]:
-    """Return the differences of messages that neither age nor a mirror's origin explains, the first few in words."""
+    """Return the differences of messages, the first few in words.
+
+    What a stream does by itself meanwhile is none: it removes expired messages and marks that, sends what is scheduled
+    and replaces messages by it, and copies what comes to the origin of a mirror.
+    """
     there = (message for batch in found for message in batch)
     faults: list[str] = []
-    other = next(there, None)
+    absent: list[ArchivedMessage] = []
+    other, last = next(there, None), 0
     for message in (message for batch in wanted for message in batch):
-        while other is not None and other.seq < message.seq:
+        last = message.seq
+        while other is not None and other.seq < last:
             faults.append(f"message {other.seq:,} is too much")
             other = next(there, None)
-        if other is not None and other.seq == message.seq:
-            if other != message:
-                faults.append(f"message {message.seq:,} differs")
+        if other is None or other.seq != last:
+            absent += [] if _is_expired(message, config) else [message]
+        else:
+            faults += [] if other == message else [f"message {last:,} differs"]
             other = next(there, None)
-        elif not _may_be_gone(message, config):
-            faults.append(f"message {message.seq:,} is missing")
-        if len(faults) > MAX_FAULTS:
-            return faults
-    while other is not None and len(faults) <= MAX_FAULTS:
-        if not config.get("mirror") and not headers.get(other.header, headers.MARKER_REASON):
-            faults.append(f"message {other.seq:,} is too much")
-        other = next(there, None)
-    return faults
+        if len(faults) + len(absent) > MAX_DIFFERENT:
+            break
+    more = [*([other] if other is not None else []), *islice(there, MAX_DIFFERENT)]
+    sent = {headers.get(one.header, headers.SCHEDULER) for one in more} | {one.subject for one in more}
+    faults += [f"message {one.seq:,} is missing" for one in absent if one.subject not in sent]
+    return faults + [f"message {one.seq:,} is too much" for one in more if not _is_made_there(one, config)]
 
 
-def _may_be_gone(message: ArchivedMessage, config: Mapping[str, Any]) -> bool:
+def _is_expired(message: ArchivedMessage, config: Mapping[str, Any]) -> bool:
     """Return whether a message may have expired meanwhile."""
     age_ns = int(config.get("max_age") or 0)
     if age_ns and message.ts_ns + age_ns <= time.time_ns():
         return True
     return bool(message.header) and bool(headers.get(message.header, headers.TTL))
+
+
+def _is_made_there(message: ArchivedMessage, config: Mapping[str, Any]) -> bool:
+    """Return whether a stream that listens on nothing has stored a message by itself."""
+    made = (headers.MARKER_REASON, headers.SCHEDULER)
+    return bool(config.get("mirror")) or any(headers.get(message.header, name) for name in made)

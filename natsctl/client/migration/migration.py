@@ -20,7 +20,6 @@ A process that is killed leaves one of these phases, from which the next one con
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import shutil
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -30,7 +29,6 @@ from typing import Any, Final, TypeVar
 
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
-from natsctl.api.units import plural
 from natsctl.client.backup.account_backup import PARALLEL, in_order
 from natsctl.client.backup.configuration import without_server_metadata
 from natsctl.client.message import DryRunError, Planned
@@ -45,8 +43,9 @@ from natsctl.client.migration.migration_state import (
     StreamMoved,
     given_back,
     label_of,
+    marker_of,
 )
-from natsctl.client.migration.origin import Origin
+from natsctl.client.migration.origin import Origin, continued, continued_in, reached_in
 from natsctl.client.migration.spool import Kept, Spool, copy_stream, kept_of
 
 CAUGHT_UP: Final = 1_000
@@ -117,6 +116,10 @@ class Migration:
     async def _chosen(self) -> dict[str, dict[str, Any]]:
         """Return the streams to move with their information, as far as they are not moved. Raises as `_check`."""
         infos = await self.origin.streams(self.options.streams)
+        for name, info in infos.items():
+            record = self._record(name)
+            if record.phase is Phase.DONE and record.created != info.get("created"):  # it was made again
+                del self.folder.state.streams[name]
         infos = {name: info for name, info in infos.items() if self._record(name).phase is not Phase.DONE}
         await self._check(infos)
         return infos
@@ -132,7 +135,8 @@ class Migration:
                 held.append(f"another migration has stopped {name} at {self.origin.name}")
             there = await self.destination.find(name)
             if there is not None and label_of(there.get("config") or {}) != self._id:
-                held.append(f"{self.destination.name} has a stream {name}")
+                left = " of an earlier migration" if marker_of(there.get("config") or {}) else ""
+                held.append(f"{self.destination.name} has a stream {name}{left}")
             held += await self.destination.overlaps(name, given_back(config).get("subjects") or (), infos)
         fresh = {name: info for name, info in infos.items() if self._record(name).phase is Phase.COPYING}
         held += await self.destination.refusals(fresh, partial=self.options.partial)
@@ -256,7 +260,7 @@ class Migration:
                 record = self._record(name)
                 record.phase = Phase.STOPPED if record.phase is Phase.COPYING else record.phase
             self.folder.save()
-            await _each(infos, self._stop, len(infos))
+            await _each(self.folder.streams_in(Phase.STOPPED), self._stop, len(infos))
             await self._restore_all(infos)
         except BaseException:
             await self._undo(infos)
@@ -280,29 +284,31 @@ class Migration:
         if record.phase is Phase.VERIFIED:
             return
         if self.options.partial:
-            record.config = without_server_metadata(given_back((await self.origin.info(name)).get("config") or {}))
+            info = await self.origin.info(name)
+            record.config = without_server_metadata(given_back(info.get("config") or {}))
+            record.config = continued(record.config, reached_in(info))
         with self.folder.spool(name) as spool:
-            content, left_out = await self._content(name, spool)
+            content, warnings = await self._content(name, spool)
+            record.config = await asyncio.to_thread(continued_in, record.config, spool, content.kept)
             wanted = side.wanted(record.config)
             await side.remove(name, self._id)
             await side.restore(content, side.closed(wanted, self._id, self._quiet(name)), self.folder.place(name))
             await side.compare(name, content, record.config, self.folder.place(name))
             moved = content.summary(wanted)
-            moved.warnings += [f"{plural(left_out, 'consumer')} of connected clients stayed behind"] if left_out else []
-            moved.warnings += await side.compare_consumers(name, content)
+            moved.warnings = warnings + await side.compare_consumers(name, content)
         record.moved, record.phase = moved, Phase.VERIFIED
         self.folder.save()
 
-    async def _content(self, name: str, spool: Spool) -> tuple[Content, int]:
-        """Return everything that the stream has, and how many consumers of clients are not taken along."""
+    async def _content(self, name: str, spool: Spool) -> tuple[Content, list[str]]:
+        """Return everything that the stream has, and warnings about what is not taken along."""
         kept, info = await self._rest(name, spool)
         expected = await digest_of(lambda: spool.batches(kept))
         if not self.options.partial and expected.messages != int((info.get("state") or {}).get("messages") or 0):
             spool.clear()  # removed while they were copied, and not listed
             kept, info = await self._rest(name, spool)
             expected = await digest_of(lambda: spool.batches(kept))
-        consumers, left_out = await self.origin.consumers(name, spool, kept)
-        return Content(spool, kept, expected, info, consumers), left_out
+        consumers, warnings = await self.origin.consumers(name, spool, kept)
+        return Content(spool, kept, expected, info, consumers), warnings
 
     async def _rest(self, name: str, spool: Spool) -> tuple[Kept, dict[str, Any]]:
         """Copy until nothing is missing, and return the sequences that the stream has and its information."""
@@ -324,8 +330,10 @@ class Migration:
     async def _undo(self, names: Iterable[str]) -> None:
         """Leave both sides as they were; --abort can finish what fails here."""
         for name in names:
-            with contextlib.suppress(NatsctlError):
+            try:
                 await self._take_back(name)
+            except NatsctlError as failure:
+                self.origin.retrying.say(f"{name} was not taken back, --abort does it: {failure.text}")
 
     async def _take_back(self, name: str) -> None:
         """Remove a closed stream from the destination, and release the origin's."""

@@ -104,13 +104,17 @@ class State(Document):
 
 
 class Marker(Document):
-    """The label of a stopped stream: what it had before. `paused` has the consumers with their earlier pauses."""
+    """The label of a stopped stream: what it had before.
+
+    `reached` has the last sequence of each source, `paused` the consumers with their earlier pauses.
+    """
 
     id: str
     destination: str
     created: str
     subjects: list[str] | None = None
     sources: list[Any] | None = None
+    reached: list[int] = msgspec.field(default_factory=list)
     paused: dict[str, str] = msgspec.field(default_factory=dict)
 
 

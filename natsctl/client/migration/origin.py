@@ -11,8 +11,13 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from natsctl.api import headers
 from natsctl.api.archive.archive import ArchivedConsumer
+from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.errors import ApiResponseError, ErrCode
+from natsctl.api.subjects import matches
+from natsctl.api.times import parse_time
+from natsctl.api.units import plural
 from natsctl.client.backup.configuration import without_server_metadata
 from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.manager import Manager
@@ -20,6 +25,7 @@ from natsctl.client.migration.migration_state import (
     Marker,
     MigrationHeldError,
     StreamsNotFoundError,
+    given,
     given_back,
     labelled,
     marker_of,
@@ -98,21 +104,24 @@ class Origin:
     async def stop(self, stream: str, id: str, quiet: str, destination: str) -> dict[str, Any]:
         """Take a stream from its subjects and sources, pause its consumers, and return its configuration before.
 
-        One that a process stopped before is left so. Mirrors and sealed streams accept no messages of clients.
+        Its sources start behind the messages that it has of them (`continued`). One that a process stopped before is
+        left so. Mirrors and sealed streams accept no messages of clients.
         """
-        config = dict((await self.info(stream)).get("config") or {})
+        info = await self.info(stream)
+        config = dict(info.get("config") or {})
         marker = marker_of(config)
         before = without_server_metadata(given_back(config))
         if marker is None:
             if config.get("sealed") or config.get("mirror"):
                 return before
             marker = await self._marker(stream, config, id, destination)
+            marker.reached = reached_in(info)
             stopped = labelled(before, msgspec.json.encode(marker).decode())
             stopped.pop("sources", None)
             await self.manager.stream_update({**stopped, "subjects": [quiet]})
         await asyncio.gather(*(self._pause(stream, consumer, FOREVER) for consumer in marker.paused))
         await self._settle(stream)
-        return before
+        return continued(before, marker.reached)
 
     async def _marker(self, stream: str, config: Mapping[str, Any], id: str, destination: str) -> Marker:
         level = (await self.manager.account_info()).value.api.level
@@ -163,11 +172,14 @@ class Origin:
         markers = {str(one.raw["config"]["name"]): marker_of(one.raw["config"]) for one in listing}
         return {name: marker.id for name, marker in markers.items() if marker is not None}
 
-    async def consumers(self, stream: str, spool: Spool, kept: Kept) -> tuple[list[ArchivedConsumer], int]:
-        """Return the consumers to restore, and how many belong to clients that are connected here."""
+    async def consumers(self, stream: str, spool: Spool, kept: Kept) -> tuple[list[ArchivedConsumer], list[str]]:
+        """Return the consumers to restore, and warnings about what is not taken along."""
         if not await self.manager.consumer_names(stream):
-            return [], 0
+            return [], []
+        warnings: list[str] = []
         found = [one for one in await consumers_in(self.retrying, stream) if not one.name.startswith(OWN_CONSUMERS)]
+        if self.manager.connection.info.get("cluster"):
+            found, warnings = await self._with_pending(stream, found, spool, kept)
         marker = marker_of((await self.info(stream)).get("config") or {})
         waiting = {seq for one in found for seq in (*one.progress.pending, *one.progress.redelivered)}
         there: set[int] = set()
@@ -175,7 +187,96 @@ class Origin:
             there.update(message.seq for message in batch if message.seq in waiting)
         lasting = [one for one in found if one.config.durable_name or not one.config.deliver_subject]
         paused = marker.paused if marker is not None else {}
-        return [_carried(one, there, kept.last_seq, paused) for one in lasting], len(found) - len(lasting)
+        if left_out := len(found) - len(lasting):
+            warnings.append(f"{plural(left_out, 'consumer')} of connected clients stayed behind")
+        return [_carried(one, there, kept.last_seq, paused) for one in lasting], warnings
+
+    async def _with_pending(
+        self, stream: str, consumers: Sequence[ArchivedConsumer], spool: Spool, kept: Kept
+    ) -> tuple[list[ArchivedConsumer], list[str]]:
+        """Return a cluster's consumers with their pending messages, and warnings where these are not known.
+
+        Its snapshots put a consumer with any back to its ack floor. Their number is known: either they are all that it
+        has delivered behind the floor, or they cannot be told apart from those that are acknowledged.
+        """
+        infos = {one.value.name: one.value for one in await self.manager.consumer_list(stream)}
+        waiting = {name: info for name, info in infos.items() if info.num_ack_pending}
+        if not waiting:
+            return list(consumers), []
+        first = min(info.ack_floor.stream_seq for info in waiting.values()) + 1
+        last = max(info.delivered.stream_seq for info in waiting.values())
+        batches = spool.batches(kept.within(first, last))
+        messages = [(one.seq, one.subject.decode("utf-8", "replace")) for batch in batches for one in batch]
+        done = [_pending(one, waiting[one.name], messages) if one.name in waiting else one for one in consumers]
+        unknown = [one.name for one in done if one.name in waiting and not one.progress.pending]
+        return done, [
+            f"consumer {name} is put back to its ack floor {waiting[name].ack_floor.stream_seq:,}: the cluster does not"
+            f" say which {waiting[name].num_ack_pending:,} messages behind it are pending"
+            for name in unknown
+        ]
+
+
+def reached_in(info: Mapping[str, Any]) -> list[int]:
+    """Return the last sequence that a stream has of each of its sources, 0 where the server does not say."""
+    return [int(one.get("seq") or 0) for one in info.get("sources") or ()]
+
+
+def continued(config: dict[str, Any], reached: Sequence[int]) -> dict[str, Any]:
+    """Return a configuration whose sources start behind the sequences that the stream has of them, 0 if unknown.
+
+    At the destination the origins of sources are other streams to servers, as they were made anew, and would be sourced
+    from their beginning.
+    """
+    sources = config.get("sources") or []
+    if len(reached) != len(sources):
+        return config
+    return {**config, **given("sources", [_behind(one, seq) for one, seq in zip(sources, reached, strict=True)])}
+
+
+def _behind(source: Mapping[str, Any], seq: int) -> dict[str, Any]:
+    if source.get("external") or seq < int(source.get("opt_start_seq") or 0):
+        return dict(source)
+    kept = {key: value for key, value in source.items() if key != "opt_start_time"}
+    return {**kept, "opt_start_seq": seq + 1} if seq else dict(source)
+
+
+def continued_in(config: dict[str, Any], spool: Spool, kept: Kept) -> dict[str, Any]:
+    """Return the same by the headers of the messages in a spool, which name their source and sequence there."""
+    sources = config.get("sources") or []
+    last: dict[tuple[str, str], int] = {}
+    for batch in spool.batches(kept) if sources else ():
+        for message in batch:
+            fields = (headers.get(message.header, headers.STREAM_SOURCE) or b"").decode("utf-8", "replace").split(" ")
+            if len(fields) > 3 and fields[1].isdigit():
+                last[fields[0], fields[2]] = int(fields[1])
+    return continued(config, [last.get((str(one.get("name")), _filters(one)), 0) for one in sources])
+
+
+def _filters(source: Mapping[str, Any]) -> str:
+    """Return the filters of a source as the header of its messages names them."""
+    transforms = source.get("subject_transforms") or ()
+    return "\f".join(one.get("src") or ">" for one in transforms) if transforms else source.get("filter_subject") or ">"
+
+
+def _pending(consumer: ArchivedConsumer, info: ConsumerInfo, messages: Sequence[tuple[int, str]]) -> ArchivedConsumer:
+    """Return a consumer that waits for acks of all messages behind its ack floor, if it waits for so many."""
+    floor, reached, config = info.ack_floor, info.delivered, consumer.config
+    filters = [one for one in (config.filter_subject, *(config.filter_subjects or ())) if one]
+    seqs = [
+        seq
+        for seq, subject in messages
+        if floor.stream_seq < seq <= reached.stream_seq and (not filters or any(matches(f, subject) for f in filters))
+    ]
+    if len(seqs) != info.num_ack_pending or config.ack_policy == "none":
+        return consumer
+    moment_ns = parse_time(reached.last_active) if reached.last_active else 0
+    progress = replace(
+        consumer.progress,
+        delivered_cseq=reached.consumer_seq,
+        delivered_sseq=reached.stream_seq,
+        pending={seq: (floor.consumer_seq + at, moment_ns) for at, seq in enumerate(seqs, 1)},
+    )
+    return replace(consumer, progress=progress)
 
 
 def _carried(consumer: ArchivedConsumer, there: set[int], last_seq: int, paused: Mapping[str, str]) -> ArchivedConsumer:

@@ -226,6 +226,10 @@ class Kept:
         self._removed = sorted(removed)
         self._set = frozenset(removed)
 
+    def within(self, first_seq: int, last_seq: int) -> Kept:
+        """Return those of the sequences that lie in a range."""
+        return Kept(max(first_seq, self.first_seq), min(last_seq, self.last_seq), self._removed)
+
     def some_of(self, segment: Segment) -> bool:
         """Return whether messages of the segment may be in the stream."""
         return segment.last_seq >= self.first_seq and segment.first_seq <= self.last_seq
