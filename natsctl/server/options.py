@@ -32,6 +32,7 @@ PING_INTERVAL_S: Final = 120.0
 PING_MAX: Final = 2
 LAME_DUCK_DURATION_S: Final = 120.0
 LAME_DUCK_GRACE_S: Final = 10.0
+LOG_FORMATS: Final = ("text", "json")
 MAX_CLOSED_CLIENTS: Final = 10_000
 ERROR_REPORTS: Final = 3600
 RECONNECT_ERROR_REPORTS: Final = 1
@@ -183,6 +184,12 @@ class ServerOptions(msgspec.Struct, frozen=True):
     log_file: Path | None = None
     log_time: bool = True
     log_utc: bool = False
+    log_format: str = "text"
+    """One of LOG_FORMATS."""
+    syslog: bool = False
+    """Whether the log goes to the syslog of this machine, unless there is a log file."""
+    remote_syslog: str = ""
+    """URL of a syslog: udp://HOST:PORT, tcp://HOST:PORT or unix:PATH."""
     log_size_limit: int = 0
     """Bytes of a log file after which the next one begins; 0: any number."""
     log_max_files: int = 0

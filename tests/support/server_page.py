@@ -37,8 +37,7 @@ REFUSING: Final = {
     "ocsp_peer": "tls { ocsp_peer: true }",
     "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
     "write_timeout": "write_timeout: retry",
-    **dict.fromkeys(("syslog", "proxy_protocol", "ocsp", "ocsp_cache", "no_system_account"), "{key}: true"),
-    "remote_syslog": 'remote_syslog: "udp://127.0.0.1:514"',
+    **dict.fromkeys(("proxy_protocol", "ocsp", "ocsp_cache", "no_system_account"), "{key}: true"),
     "prof_port": "prof_port: 1234",
 }
 """Keys that are refused, each in a line that asks for it."""

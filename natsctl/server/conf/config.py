@@ -37,7 +37,7 @@ from natsctl.server.conf.values import (
     text_of,
 )
 from natsctl.server.conf.websocket import websocket_block
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import LOG_FORMATS, ServerOptions
 
 _ESCAPED: Final = str.maketrans({
     "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029",
@@ -97,16 +97,21 @@ def cluster_block(options: ServerOptions, item: Item) -> ServerOptions:
     return options
 
 
-def _syslog(options: ServerOptions, item: Item) -> ServerOptions:
-    if flag_of(item):
-        raise item.fault("syslog: not available in natsctl server; log to stderr or to a file, which syslog can read")
-    return options
+def _log_format(item: Item) -> str:
+    found = text_of(item)
+    if found not in LOG_FORMATS:
+        raise item.fault(f"log_format: expected {' or '.join(LOG_FORMATS)}, got {found!r}")
+    return found
 
 
-def _remote_syslog(options: ServerOptions, item: Item) -> ServerOptions:
-    if text_of(item):
-        raise item.fault("remote_syslog: not available in natsctl server; log to stderr or to a file")
-    return options
+def _syslog_url(item: Item) -> str:
+    from natsctl.server.process.log import parse_syslog_url
+
+    url = text_of(item)
+    try:
+        return url and parse_syslog_url(url) and url
+    except ValueError as error:
+        raise item.fault(f"remote_syslog: {error}") from None
 
 
 def _also_traces(options: ServerOptions, item: Item) -> ServerOptions:
@@ -126,8 +131,9 @@ LOGGING: Final[dict[str, OptionSetter]] = {
     "log_size_limit": set_option("log_size_limit", number_of),
     "logfile_max_num": set_option("log_max_files", number_of),
     "log_max_num": set_option("log_max_files", number_of),
-    "syslog": _syslog,
-    "remote_syslog": _remote_syslog,
+    "log_format": set_option("log_format", _log_format),
+    "syslog": set_option("syslog", flag_of),
+    "remote_syslog": set_option("remote_syslog", _syslog_url),
 }
 
 

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.checks import option_faults
-from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, ServerOptions, SyncPolicy, TlsOptions
+from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, LOG_FORMATS, ServerOptions, SyncPolicy, TlsOptions
 from natsctl.server.process.provision import Documents
 
 if TYPE_CHECKING:
@@ -143,6 +143,9 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("log_file", "text", ("l", "log")),
     ("log_time", "bool", ("T", "logtime")),
     ("log_utc", "bool", ("logtime_utc",)),
+    ("log_format", "text", ("log_format",)),
+    ("syslog", "bool", ("s", "syslog")),
+    ("remote_syslog", "text", ("r", "remote_syslog")),
     ("log_size_limit", "int", ("log_size_limit",)),
     ("max_traced_bytes", "int", ("max_traced_msg_len",)),
     ("unheeded", "text", ("cluster_name", "cluster_advertise")),
@@ -157,11 +160,7 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("help", "bool", ("h", "help")),
 )
 
-_NOT_HERE: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
-    ("profiling", "int", ("profile",)),
-    ("logging to syslog", "bool", ("s", "syslog")),
-    ("logging to a remote syslog", "text", ("r", "remote_syslog")),
-)
+_NOT_HERE: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (("profiling", "int", ("profile",)),)
 
 _CLUSTER: Final[tuple[tuple[Kind, tuple[str, ...]], ...]] = (("text", ("cluster", "cluster_listen", "routes")),)
 
@@ -311,6 +310,23 @@ def _archive_version(given: Given, setting: str) -> int:
     return version
 
 
+def _log_format(given: Given, setting: str) -> str:
+    found = given.text(setting)
+    if found not in LOG_FORMATS:
+        raise FlagError(f"{given.spelled[setting]}: expected {' or '.join(LOG_FORMATS)}, got {found!r}")
+    return found
+
+
+def _syslog_url(given: Given, setting: str) -> str:
+    from natsctl.server.process.log import parse_syslog_url
+
+    url = given.text(setting)
+    try:
+        return url and parse_syslog_url(url) and url
+    except ValueError as error:
+        raise FlagError(f"{given.spelled[setting]}: {error}") from None
+
+
 def _tls(given: Given) -> TlsOptions | None:
     named = [s for s in ("tls_cert", "tls_key", "tls_ca", "tls_verify") if given.values.get(s)]
     if not given.flag("tls") and not given.flag("tls_verify"):
@@ -346,6 +362,9 @@ _READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
     "log_file": _path,
     "log_time": Given.flag,
     "log_utc": Given.flag,
+    "log_format": _log_format,
+    "syslog": Given.flag,
+    "remote_syslog": _syslog_url,
     "log_size_limit": lambda given, setting: given.number(setting, 0),
     "max_traced_bytes": lambda given, setting: given.number(setting, 0),
     "debug": Given.flag,
@@ -392,6 +411,9 @@ Logging Options:
     -l, --log <file>                 File to redirect log output
     -T, --logtime                    Timestamp log entries (default: true)
         --logtime_utc                Timestamps in UTC instead of the local time zone
+        --log_format <text|json>     Lines of text (default), or a JSON document for each
+    -s, --syslog                     Log to the syslog of this machine
+    -r, --remote_syslog <url>        Log to a syslog: udp://HOST:PORT, tcp://HOST:PORT or unix:PATH
         --log_size_limit <bytes>     Size at which a log file is renamed and a new one begun
         --max_traced_msg_len <len>   Bytes of a message that a trace shows
     -D, --debug                      Enable debugging output

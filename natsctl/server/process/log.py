@@ -1,4 +1,7 @@
-"""Log lines in nats-server's form: `[pid] 2026/11/21 07:00:00.000001 [INF] text`.
+"""Log lines in nats-server's form, `[pid] 2026/11/21 07:00:00.000001 [INF] text`, or as JSON documents.
+
+They go to stderr, to a file, or to syslog. Where stderr is the journal of systemd, a line has its priority in front in
+place of pid and time, which the journal knows.
 
 A file that has grown to its limit is put aside under its name and the time, and the next one begins; of those files
 only the newest are kept where a number is given. `reopen` is for programs that move the file themselves.
@@ -11,9 +14,11 @@ import re
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, TextIO
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TextIO
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from natsctl.server.options import ServerOptions
@@ -29,8 +34,29 @@ FILE_MODE: Final = 0o640
 """The mode of a new log file, before the umask. Source: nats-server, logger/log.go."""
 
 
+class Level(NamedTuple):
+    """A level of a line: as in JSON, and its priority in syslog and the journal."""
+
+    name: str
+    priority: int
+
+
+LEVELS: Final = {
+    "FTL": Level("fatal", 2),
+    "ERR": Level("error", 3),
+    "WRN": Level("warning", 4),
+    "INF": Level("info", 5),
+    "TRC": Level("trace", 5),
+    "DBG": Level("debug", 7),
+}
+"""Source of the priorities: nats-server, logger/syslog.go, where information is a notice."""
+LOCAL_SYSLOG: Final = ("/dev/log", "/var/run/syslog")
+
+
 class Log:
-    """A log on stderr or in a file, one line per event; lines are flushed at once, so that starters can wait for them.
+    """A log on stderr, in a file or in syslog, one line per event.
+
+    Lines are flushed at once, so that starters can wait for them.
 
     A line that cannot be written is counted in `lost` and is no reason to stop serving.
 
@@ -38,8 +64,8 @@ class Log:
     """
 
     __slots__ = (
-        "_file", "_max_files", "_path", "_prefix", "_size_limit", "_utc", "_with_time", "debugging", "lost", "quiet",
-        "traced_bytes", "tracing",
+        "_dumps", "_file", "_max_files", "_path", "_prefix", "_size_limit", "_syslog", "_utc", "_with_time",
+        "debugging", "lost", "quiet", "traced_bytes", "tracing",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +91,8 @@ class Log:
         self._utc = utc
         self._size_limit = size_limit
         self._max_files = max_files
+        self._syslog: Syslog | None = None
+        self._dumps: Callable[[object], str] | None = None
         self.debugging = debug
         self.tracing = trace
         self.traced_bytes = 0
@@ -84,14 +112,32 @@ class Log:
             size_limit=options.log_size_limit,
             max_files=options.log_max_files,
         )
-        log.traced_bytes = options.max_traced_bytes
+        log._configure(options)
         return log
 
-    def configure(self, options: ServerOptions) -> None:
-        """Apply other options; a file that cannot be opened is logged, and the old one stays in use."""
+    def _configure(self, options: ServerOptions) -> None:
+        """Apply what needs no file; raises OSError where there is no syslog at the address."""
         self.debugging, self.tracing = options.debug, options.trace
         self.traced_bytes = options.max_traced_bytes
         self._with_time, self._utc = options.log_time, options.log_utc
+        self._dumps = None
+        if options.log_format == "json":
+            from json import dumps
+
+            self._dumps = dumps
+        syslog = None
+        if options.log_file is None and (options.remote_syslog or options.syslog):
+            syslog = Syslog(options.remote_syslog)
+        if self._syslog is not None:
+            self._syslog.close()
+        self._syslog = syslog
+
+    def configure(self, options: ServerOptions) -> None:
+        """Apply other options; a file or a syslog that cannot be opened is logged, and the old one stays in use."""
+        try:
+            self._configure(options)
+        except OSError as error:
+            self.error(f"error connecting to syslog: {error}")
         if options.log_file != self._path:
             try:
                 file = _opened(options.log_file) if options.log_file else None
@@ -171,10 +217,12 @@ class Log:
     def _write(self, level: str, text: str) -> None:
         if self.quiet:
             return
-        stamp = timestamp(time.time_ns(), utc=self._utc) + " " if self._with_time else ""
-        target = self._file if self._file is not None else sys.stderr
         try:
-            target.write(f"{self._prefix}{stamp}[{level}] {safe(text)}\n")
+            if self._syslog is not None:
+                self._syslog.send(level, text if self._dumps is None else self._document(level, text))
+                return
+            target = self._file if self._file is not None else sys.stderr
+            target.write(self._line(level, text, is_journal(target)) + "\n")
             target.flush()
         except (OSError, ValueError):  # a full disk, a pipe without a reader, a closed stderr: the server goes on
             self.lost += 1
@@ -182,11 +230,98 @@ class Log:
         if self._size_limit > 0 and self._file is not None and self._path is not None and self._full():
             self._rotate(self._path)
 
+    def _line(self, level: str, text: str, in_journal: bool) -> str:
+        """Return a line without its end."""
+        if self._dumps is not None:
+            line = self._document(level, text)
+        elif in_journal:
+            line = f"[{level}] {safe(text)}"
+        else:
+            stamp = timestamp(time.time_ns(), utc=self._utc) + " " if self._with_time else ""
+            return f"{self._prefix}{stamp}[{level}] {safe(text)}"
+        return f"<{LEVELS[level].priority}>{line}" if in_journal else line
+
+    def _document(self, level: str, text: str) -> str:
+        """Return a line as a JSON document in ASCII: time, level, pid, message."""
+        assert self._dumps is not None
+        seconds, nanoseconds = divmod(time.time_ns(), 1_000_000_000)
+        stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{nanoseconds // 1000:06d}Z"
+        return self._dumps({"time": stamp, "level": LEVELS[level].name, "pid": os.getpid(), "message": text})
+
     def _full(self) -> bool:
         assert self._file is not None
         with suppress(OSError):
             return os.fstat(self._file.fileno()).st_size > self._size_limit
         return False
+
+
+class Syslog:
+    """A connection to syslog: the one of this machine, or of `udp://HOST:PORT`, `tcp://…` or `unix:PATH`."""
+
+    def __init__(self, url: str = "") -> None:
+        """Connect; raises OSError."""
+        import logging
+        import socket
+        from logging.handlers import SysLogHandler
+
+        class Handler(SysLogHandler):
+            append_nul = False
+            ident = f"nats-server[{os.getpid()}]: "
+            priority_map: ClassVar[dict[str, str]] = {
+                "FTL": "critical", "ERR": "error", "WRN": "warning", "INF": "notice", "TRC": "notice", "DBG": "debug",
+            }  # fmt: skip
+
+            def handleError(self, record: logging.LogRecord) -> None:
+                raise  # within the handler of the error
+
+        kind: socket.SocketKind | None = None
+        address: str | tuple[str, int]
+        if url:
+            network, address = parse_syslog_url(url)
+            kind = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}.get(network)
+        else:
+            address = next((path for path in LOCAL_SYSLOG if os.path.exists(path)), LOCAL_SYSLOG[0])  # noqa: PTH110
+        self._handler = Handler(address, SysLogHandler.LOG_DAEMON, kind)
+        if isinstance(address, str):  # the handler would try again with each message
+            try:
+                vars(self._handler)["socket"].getpeername()
+            except OSError:
+                raise ConnectionRefusedError(f"no syslog at {address}") from None
+        self._record = partial(logging.LogRecord, "", 0, "", 0, args=None, exc_info=None)
+        self._end = "\n" if kind is socket.SOCK_STREAM else ""
+
+    def send(self, level: str, text: str) -> None:
+        """Send a line; raises OSError where nobody takes it."""
+        record = self._record(msg=safe(text) + self._end)
+        record.levelname = level
+        self._handler.emit(record)
+
+    def close(self) -> None:
+        """End the connection."""
+        self._handler.close()
+
+
+def parse_syslog_url(url: str) -> tuple[str, str | tuple[str, int]]:
+    """Return network and address of `udp://HOST[:PORT]`, `tcp://HOST[:PORT]` or `unix:PATH`; raises ValueError."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    if parts.scheme in ("unix", "unixgram") and parts.path:
+        return "unix", parts.path
+    if parts.scheme in ("udp", "tcp") and parts.hostname:
+        return parts.scheme, (parts.hostname, parts.port or 514)
+    raise ValueError(f"invalid address of syslog {url!r}: expected udp://HOST:PORT, tcp://HOST:PORT or unix:PATH")
+
+
+def is_journal(target: TextIO) -> bool:
+    """Return whether systemd says that what is written here goes to its journal."""
+    said = os.environ.get("JOURNAL_STREAM")
+    if not said:
+        return False
+    with suppress(OSError, ValueError):
+        found = os.fstat(target.fileno())
+        return said == f"{found.st_dev}:{found.st_ino}"
+    return False
 
 
 def _opened(path: Path) -> TextIO:

@@ -44,6 +44,7 @@ from natsctl.server.process.announcement import (
 from natsctl.server.process.flags import USAGE, CommandLine, FlagError, parse_command_line
 from natsctl.server.process.log import Log
 from natsctl.server.process.provision import NotProvisionedError, Preparation, Provisioner, provision
+from natsctl.server.process.service_manager import ServiceManager
 from natsctl.server.resources import (
     default_max_storage,
     let_garbage_wait,
@@ -244,7 +245,7 @@ def _run(configured: ServerOptions, read: Callable[[], ServerOptions], prepare: 
     try:
         log = Log.of(options)
     except OSError as error:
-        Log().fatal(f"error opening log file: {error}")
+        Log().fatal(f"error opening log{' file' if options.log_file else ''}: {error}")
         return NOT_STARTED
     raise_descriptor_limit()
     try:
@@ -276,6 +277,7 @@ class ServerProcess:
         self._stopping: asyncio.Event | None = None
         self._lame_duck: asyncio.Task[None] | None = None
         self._warming: asyncio.Future[None] | None = None
+        self._manager = ServiceManager()
 
     async def serve(self) -> int:
         """Serve until a signal and return the exit status."""
@@ -295,10 +297,13 @@ class ServerProcess:
         tune_interpreter()
         self._server.reload = self._first_reload
         announce_listeners(self._log, self._server)
+        self._manager.ready("Server is ready")
         asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
         await self._stopping.wait()
         self._log.info("Initiating Shutdown...")
+        self._manager.stopping("Writing what is left and closing connections")
         await self._server.stop()
+        self._manager.close()
         self._remove_files()
         self._log.info("Server Exiting..")
         return STARTED
@@ -380,6 +385,7 @@ class ServerProcess:
         """Enter lame duck mode, and stop when the last client has left."""
 
         if self._lame_duck is None:
+            self._manager.stopping("Lame duck mode: sending clients elsewhere")
             going = lame_duck(self._server, self._log, random.Random())
             self._lame_duck = asyncio.get_running_loop().create_task(going)
             self._lame_duck.add_done_callback(lambda task: self._stop())
@@ -399,10 +405,14 @@ class ServerProcess:
     # Reload
 
     def _reload_signal(self) -> None:
+        self._manager.reloading()
         try:
             self._server.reload()
         except BadRequestError as error:
             self._log.error(f"Failed to reload server configuration: {error}")
+            self._manager.ready("The last reload failed: see the log")
+        else:
+            self._manager.ready("Server is ready")
 
     def _first_reload(self) -> None:
         """Reload; its modules are imported only now."""

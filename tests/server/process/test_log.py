@@ -1,11 +1,13 @@
+import json
 import os
 import re
+import socket
 from pathlib import Path
 
 import pytest
 
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log
+from natsctl.server.process.log import Log, parse_syslog_url
 
 LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready\n")
 
@@ -105,3 +107,70 @@ def test_what_others_chose_forges_no_line_and_moves_no_cursor(tmp_path: Path) ->
     assert second == "\tb\\r\\x1b[2J\\x9b \\u2028\\u202e\\ud800 é\t\u4e2d"
     assert third.endswith("[INF] next")
     assert log.lost == 0
+
+
+def test_lines_as_json_are_documents(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    log = Log.of(ServerOptions(log_file=path, log_format="json"))
+    log.error('a "b"\n\x1b[2J\ud800é')
+    log.close()
+    (line,) = path.read_text().splitlines()
+    document = json.loads(line)
+    assert (document["level"], document["pid"], document["message"]) == ("error", os.getpid(), 'a "b"\n\x1b[2J\ud800é')
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", document["time"])
+    assert line.isascii() and line.isprintable()
+
+
+@pytest.mark.parametrize("network", ["udp", "tcp", "unix"])
+def test_lines_go_to_syslog_with_their_priority(network: str, tmp_path: Path) -> None:
+    kind = socket.SOCK_STREAM if network == "tcp" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_UNIX if network == "unix" else socket.AF_INET, kind) as receiver:
+        receiver.settimeout(20)
+        receiver.bind(str(tmp_path / "log") if network == "unix" else ("127.0.0.1", 0))
+        if network == "tcp":
+            receiver.listen()
+        url = f"unix:{tmp_path}/log" if network == "unix" else f"{network}://127.0.0.1:{receiver.getsockname()[1]}"
+        log = Log.of(ServerOptions(syslog=True, remote_syslog=url))
+        log.error("first\nsecond")
+        log.info("ready")
+        expected = [f"<27>nats-server[{os.getpid()}]: first\n\tsecond", f"<29>nats-server[{os.getpid()}]: ready"]
+        if network == "tcp":
+            connection, _ = receiver.accept()
+            log.configure(ServerOptions())
+            with connection, connection.makefile("r") as lines:
+                assert lines.read() == "\n".join(expected) + "\n"
+        else:
+            assert [receiver.recv(1000).decode() for _ in expected] == expected
+            log.configure(ServerOptions())
+        log.close()
+
+
+def test_a_syslog_that_cannot_be_reached_is_an_error_at_the_start_and_a_line_at_a_reload(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = ServerOptions(remote_syslog=f"unix:{tmp_path}/none")
+    with pytest.raises(OSError):
+        Log.of(away)
+    log = Log(with_time=False)
+    log.configure(away)
+    assert "error connecting to syslog" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["host:514", "http://host", "udp://", "unix:"])
+def test_an_address_of_syslog_is_checked(url: str) -> None:
+    with pytest.raises(ValueError, match="expected udp://HOST:PORT"):
+        parse_syslog_url(url)
+
+
+def test_lines_in_the_journal_have_a_priority_and_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "journal").open("w+") as stderr:
+        monkeypatch.setattr("sys.stderr", stderr)
+        found = os.fstat(stderr.fileno())
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino}")
+        Log().warn("careful")
+        Log.of(ServerOptions(log_format="json")).info("ready")
+        monkeypatch.setenv("JOURNAL_STREAM", f"{found.st_dev}:{found.st_ino + 1}")
+        Log(with_time=False).info("elsewhere")
+        first, second, third = (tmp_path / "journal").read_text().splitlines()
+    assert first == "<4>[WRN] careful" and third == f"[{os.getpid()}] [INF] elsewhere"
+    assert second.startswith('<5>{"time": ')
