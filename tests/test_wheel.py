@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -43,7 +44,28 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
 
 def test_it_holds_the_package_and_nothing_else_of_the_clone(wheel: ZipFile) -> None:
     top = {name.partition("/")[0] for name in wheel.namelist()}
-    assert {name for name in top if not name.endswith(".dist-info")} == {"natsctl", "pyspark_jetstream.py"}
+    assert {name for name in top if not name.endswith((".dist-info", ".data"))} == {"natsctl", "pyspark_jetstream.py"}
+
+
+def test_it_holds_completions_man_pages_and_examples(wheel: ZipFile) -> None:
+    shared = {name.partition(".data/data/share/")[2] for name in wheel.namelist() if ".data/data/share/" in name}
+    assert {"bash-completion/completions/natsctl", "zsh/site-functions/_natsctl"} <= shared
+    assert "fish/vendor_completions.d/natsctl.fish" in shared and "doc/natsctl/examples/README.md" in shared
+    pages = {name.removeprefix("man/man1/") for name in shared if name.startswith("man/")}
+    nouns = {path.stem for path in (CLONE / "docs" / "commands").glob("*.md")} - {"README"}
+    assert pages == {"natsctl.1", *(f"natsctl-{noun}.1" for noun in nouns)}
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_its_man_pages_show_what_help_prints(wheel: ZipFile) -> None:
+    [path] = [name for name in wheel.namelist() if name.endswith("/natsctl-stream.1")]
+    command = ["groff", "-Kutf8", "-man", "-ww", "-Tutf8", "-P-cbou", "-rLL=120n"]
+    done = subprocess.run(command, input=wheel.read(path), capture_output=True)
+    page, help_page = done.stdout.decode(), (CLONE / "docs" / "commands" / "stream.md").read_text()
+    assert not done.stderr
+    lines = re.search(r"## stream purge\n\n```text\n(.*?)```", help_page, re.DOTALL)
+    assert lines is not None
+    assert " ".join(lines[1].split()) in " ".join(page.split())
 
 
 def test_of_the_tools_for_tests_it_holds_those_for_users(wheel: ZipFile) -> None:
@@ -68,7 +90,19 @@ def test_pytest_is_needed_by_extras_alone(wheel: ZipFile) -> None:
     assert of_pytest and all("extra ==" in when for _, _, when in of_pytest)
 
 
-OF_THE_BUILD = ("pyproject.toml", "README.md", "LICENSE", "natsctl/__init__.py", "natsctl/spark/pyspark_jetstream.py")
+OF_THE_BUILD = (
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+    "natsctl/__init__.py",
+    "natsctl/spark/pyspark_jetstream.py",
+    ".ci/wheel_hook.py",
+    "completions/natsctl.bash",
+    "completions/natsctl.zsh",
+    "completions/natsctl.fish",
+    "docs/commands/stream.md",
+    "examples/README.md",
+)
 MODULE = "natsctl/native/_native.abi3.so"
 WITHOUT_IT = "natsctl is built without its native module, all in Python: "
 

