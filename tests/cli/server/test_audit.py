@@ -154,7 +154,7 @@ def test_bundles_and_reports_are_those_of_the_nats_tool(
     theirs = str(tmp_path / "theirs.zip")
     login = ("-s", operated.url.replace("nats://", "nats://s:p@"))
     # The tool refuses streams outside a cluster: their cluster has no name there.
-    nats(*login, "audit", "gather", "-o", theirs, "--no-server-profiles", "--no-streams", "--timeout", "1s")
+    nats(*login, "audit", "gather", "-o", theirs, "--no-server-profiles", "--no-streams", "--timeout", "3s")
     for path in (bundle, theirs):
         assert outcomes(nats("audit", "analyze", path)) == outcomes(system("audit", "analyze", path).out)
     listed = [zipfile.ZipFile(path).namelist() for path in (bundle, theirs)]
