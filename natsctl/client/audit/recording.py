@@ -164,22 +164,29 @@ class RecordedConnection:
             first.setdefault("data", {}).setdefault(key, []).extend(_data(page).get(key) or ())
         return first
 
-    def known_account(self, name: str) -> None:
-        """Raise NothingRecordedError for an account of which there is nothing in the bundle, by its id or name."""
+    def account_id(self, name: str) -> str:
+        """Return the id of an account with that id or name.
+
+        Raises NothingRecordedError for one of which there is nothing in the bundle.
+        """
         known = self.bundle.values("account") or [
             str(one) for document in self._every("ACCOUNTZ") for one in _data(document).get("accounts") or ()
         ]
-        if name not in known and name not in self._account_names():
-            raise NothingRecordedError(
-                f"{self.bundle.path} has no account {name}", hint=f"it has: {', '.join(known)}" if known else ""
-            )
+        if name in known:
+            return name
+        if found := self._named_accounts().get(name):
+            return found
+        hint = f"it has: {', '.join(known)}" if known else ""
+        raise NothingRecordedError(f"{self.bundle.path} has no account {name}", hint=hint)
 
-    def _account_names(self) -> set[str]:
-        """Return the names of accounts, which operators give them besides their ids."""
+    def _named_accounts(self) -> dict[str, str]:
+        """Return the ids of accounts by the names that operators give them."""
         held = self.bundle.documents(artifact_type=ACCOUNT_TYPES["INFO"])
-        names = {str(_data(document).get("name_tag") or "") for _, document in held}
-        details = (one for document in self._every("JSZ") for one in _data(document).get("account_details") or ())
-        return (names | {str(one.get("name")) for one in details}) - {""}
+        named = {str(_data(document).get("name_tag")): artifact.tags.get("account", "") for artifact, document in held}
+        for document in self._every("JSZ"):
+            for one in _data(document).get("account_details") or ():
+                named.setdefault(str(one.get("name")), str(one.get("id")))
+        return named
 
     def _every(self, what: str) -> Iterable[Document]:
         return (document for _, document in self.bundle.documents(artifact_type=SERVER_TYPES[what]))
@@ -309,7 +316,7 @@ def _connz(connection: RecordedConnection, server: _Server, body: Document) -> D
     """Return the connections: those of the accounts, which name their account, and what the server's own list adds."""
     _refuse("connections", body, "state")
     if account := body.get("acc"):
-        connection.known_account(str(account))
+        connection.account_id(str(account))
     found: dict[Any, Document] = {}
     first: Document | None = None
     if connection.bundle.find(artifact_type=SERVER_TYPES["CONNZ"]):
@@ -373,7 +380,7 @@ def _subsz(connection: RecordedConnection, server: _Server, body: Document) -> D
 
 def _jsz(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
     if account := str(body.get("account") or ""):
-        connection.known_account(account)
+        connection.account_id(account)
     document = connection.first(server, "JSZ")
     if document is None:
         return None if server.info.get("jetstream") else {"server": server.info, "data": {"disabled": True}}
@@ -396,7 +403,7 @@ def _accountz(connection: RecordedConnection, server: _Server, body: Document) -
     account = str(body.get("account") or "")
     if not account:
         return connection.first(server, "ACCOUNTZ")
-    connection.known_account(account)
+    account = connection.account_id(account)
     kind = ACCOUNT_TYPES["INFO"]
     found = connection.documents(server, kind, account=account)
     if not found and server.id == connection.info["server_id"]:  # any server that knows the account will do

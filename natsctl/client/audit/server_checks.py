@@ -37,6 +37,8 @@ def account_limits(inspection: Inspection) -> Outcome:
         info = document.get("data", document)
         limits = ((info.get("decoded_jwt") or {}).get("nats") or {}).get("limits") or {}
         name = info.get("account_name") or artifact.tags.get("account", "")
+        if (tag := info.get("name_tag")) and tag != name:
+            name = f"{tag} ({name})"
         for what, field, limit, key in (
             ("client connections", "client_connections", "conn", "connections"),
             ("leaf connections", "leafnode_connections", "leaf", "connections"),

@@ -118,9 +118,10 @@ def test_whitespace_in_the_name_of_a_cluster_is_found(offline: Run, tmp_path: Pa
 
 
 def test_exceeded_limits_and_expired_certificates_fail(offline: Run, tmp_path: Path) -> None:
-    claims = {"client_connections": 101, "decoded_jwt": {"nats": {"limits": {"conn": 100}}}}
+    claims = {"client_connections": 101, "name_tag": "SHOP", "decoded_jwt": {"nats": {"limits": {"conn": 100}}}}
     done = offline("audit", "analyze", _bundle(tmp_path / "a.zip", "account_info", claims))
     assert "[FAIL] [ACCOUNTS_001]" in done.out
+    assert " - account SHOP (A) (on n2) exceeded client connections limit (101.0%, 101/100)" in done.out
     expired = {"tls_cert_not_after": "2026-11-23T00:00:00Z"}
     done = offline("audit", "analyze", _bundle(tmp_path / "b.zip", "variables", expired))
     assert "[FAIL] [SERVER_008]" in done.out
