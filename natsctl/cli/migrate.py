@@ -120,9 +120,9 @@ def migrate(
         quiet = json or session.dry_run
         with (
             migration.folder.held(dry_run=session.dry_run),
-            shown("Copying", None, "messages", bar=progress, quiet=quiet) as tracker,
+            shown("Moving" if step.cutover else "Copying", None, "messages", bar=progress, quiet=quiet) as tracker,
         ):
-            migration.on_copied = tracker.at
+            migration.on_progress = tracker.at
             return await step.run(migration)
 
     report = _between(session, origin, destination, retries, work, quiet=json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +23,8 @@ from tests.cli.conftest import WITHIN_S, clear
 from tests.support.commands import Done
 from tests.support.migration_kills import compare, configs, fill
 
-KILLED = 137
+KILLED = -signal.SIGKILL
+INTERRUPTED = 130
 FEW = 5
 Run = Callable[..., Done]
 
@@ -148,8 +150,8 @@ def until(true: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def killed_at(asked: str, before: bool, words: list[str]) -> int:
-    """Return the exit status of a command that is killed before or after it sends a request on such a subject."""
+def killed_at(asked: str, before: bool, words: list[str], with_signal: int = signal.SIGKILL) -> int:
+    """Return the exit status of a command that gets a signal before or after it sends a request on such a subject."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
@@ -159,10 +161,10 @@ def killed_at(asked: str, before: bool, words: list[str]) -> int:
 
         async def requested(self: Connection, subject: str, *given: Any, **more: Any) -> Any:
             if asked in subject and before:
-                os._exit(KILLED)
+                os.kill(os.getpid(), with_signal)
             answer = await request(self, subject, *given, **more)
             if asked in subject:
-                os._exit(KILLED)
+                os.kill(os.getpid(), with_signal)
             return answer
 
         Connection.request = requested  # type: ignore[method-assign]
@@ -200,7 +202,7 @@ def test_a_killed_cutover_is_finished_by_the_next(
 
 
 def test_a_cutover_killed_while_it_opens_goes_forward_only(
-    orders: Run, natsctl: Run, there: Run, monkeypatch: pytest.MonkeyPatch
+    orders: Run, there: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def unreachable(self: Destination, name: str, *rest: Any) -> None:
         raise UnreachableError("gone")
@@ -209,9 +211,12 @@ def test_a_cutover_killed_while_it_opens_goes_forward_only(
         patched.setattr(Destination, "open", unreachable)
         assert orders("--cutover").code == 5
     refused = orders("--abort", "-j")
-    assert (refused.code, "the destination is open" in refused.error["description"]) == (4, True)
+    assert (refused.code, "is open: clients may have" in refused.error["description"]) == (4, True)
     assert (orders("-j").code, orders("--cutover").code) == (4, 0)
     assert there("pub", "orders.new", "x", "--wait", "-j").json["seq"] == 21
+    assert orders("--abort").code == 4
+    elsewhere = orders("--abort", "--dir", str(tmp_path / "elsewhere"), "-j")
+    assert (elsewhere.code, "is open" in elsewhere.error["description"]) == (4, True)
 
 
 @pytest.mark.parametrize("asked", ["STREAM.UPDATE", "STREAM.RESTORE"])
@@ -228,6 +233,16 @@ def test_a_killed_cutover_is_taken_back_from_another_machine(
     assert (back.code, back.json["action"]) == (0, "taken back"), back.err
     assert (infos(natsctl), infos(there)) == (before, {})
     assert natsctl("con", "info", "ORDERS", "WORK", "-j").json.get("paused") is not True
+    assert orders("--cutover").code == 0
+
+
+def test_an_interrupted_cutover_is_taken_back(
+    orders: Run, natsctl: Run, there: Run, other: ServerProcess, shared_server: Any, tmp_path: Path
+) -> None:
+    before = infos(natsctl)
+    words = ["migrate", "--from", shared_server.url, "--to", other.url, "--dir", str(tmp_path / "copy"), "--cutover"]
+    assert killed_at("STREAM.RESTORE", False, words, signal.SIGINT) == INTERRUPTED
+    assert (infos(natsctl), infos(there)) == (before, {})
     assert orders("--cutover").code == 0
 
 

@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 
 from natsctl.api import endpoints
 from natsctl.api.errors import NatsctlError
-from natsctl.client.backup.account_backup import PARALLEL, in_order
+from natsctl.client.backup.account_backup import PARALLEL, ignore_overall, in_order
 from natsctl.client.backup.configuration import without_server_metadata
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.migration.destination import MAX_FAULTS, Content, Destination, digest_of
@@ -97,9 +97,12 @@ class Migration:
     def __init__(self, origin: Origin, destination: Destination, path: Path, options: MigrationOptions) -> None:
         self.origin, self.destination, self.options = origin, destination, options
         self.folder = MigrationFolder(path, origin.name, destination.name)
-        self.on_copied: Callable[[int], None] = lambda messages: None
+        self.on_progress: Callable[[float, float], None] = ignore_overall
+        """Called with the messages that are copied, or in a cutover verified, and with the number of all."""
         self._began_s = time.monotonic()
-        self._copied = 0
+        self._done: dict[str, int] = {}
+        self._total = 0
+        self._verifies = False
 
     @property
     def _id(self) -> str:
@@ -122,6 +125,7 @@ class Migration:
                 del self.folder.state.streams[name]
         infos = {name: info for name, info in infos.items() if self._record(name).phase is not Phase.DONE}
         await self._check(infos)
+        self._total = sum(int((info.get("state") or {}).get("messages") or 0) for info in infos.values())
         return infos
 
     async def _check(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
@@ -208,13 +212,15 @@ class Migration:
             spool.clear()
             record.created = created
             self.folder.save()
-        before = spool.messages
         if self.options.partial and not spool.reached:
             spool.start_at(await self.origin.first_of(name, self.options.sample, self.options.since_ns))
-        done = await copy_stream(self.origin.retrying, name, spool)
-        self._copied += spool.messages - before
-        self.on_copied(self._copied)
-        return done
+        return await copy_stream(self.origin.retrying, name, spool, lambda _: self._at(name, spool.messages))
+
+    def _at(self, name: str, messages: int, *, verified: bool = False) -> None:
+        """Report the progress of a stream."""
+        if verified == self._verifies:
+            self._done[name] = messages
+            self.on_progress(sum(self._done.values()), max(self._total, sum(self._done.values())))
 
     async def take_sample(self) -> MigrationReport:
         """Make the newest messages of every stream, and its consumers, a stream at the destination."""
@@ -274,6 +280,7 @@ class Migration:
 
     async def _restore_all(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
         """Restore and verify every stream, those that others copy first."""
+        self._done, self._verifies = {}, not self.options.partial
         groups, circle = in_order({name: info.get("config") or {} for name, info in infos.items()})
         for group in [*groups, circle]:
             await _each(group, self._restore_one, self.options.parallel)
@@ -298,6 +305,7 @@ class Migration:
             moved.warnings = warnings + await side.compare_consumers(name, content)
         record.moved, record.phase = moved, Phase.VERIFIED
         self.folder.save()
+        self._at(name, moved.messages, verified=True)
 
     async def _content(self, name: str, spool: Spool) -> tuple[Content, list[str]]:
         """Return everything that the stream has, and warnings about what is not taken along."""
@@ -347,15 +355,20 @@ class Migration:
 
     async def abort(self) -> MigrationReport:
         """Take back a cutover that was interrupted, also that of another folder or machine."""
-        if opening := self.folder.streams_in(Phase.OPENING, Phase.DONE):
-            raise MigrationHeldError(
-                f"the destination is open: clients may have published to {', '.join(opening[:MAX_FAULTS])} there",
-                hint="--cutover finishes the migration; the way back is another one, from there to here",
-            )
-        stopped, own = await self.origin.stopped(), self.folder.streams_in(Phase.STOPPED, Phase.VERIFIED)
+        own = self.folder.streams_in(Phase.STOPPED, Phase.VERIFIED)
+        moved = self.folder.streams_in(Phase.OPENING, Phase.DONE)
+        stopped = {name: id for name, id in (await self.origin.stopped()).items() if name not in moved}
         if stopped and not own:
             self.folder.state.id = next(iter(stopped.values()))
         names = sorted({*own, *(name for name, id in stopped.items() if id == self._id)})
+        found = [(name, await self.destination.find(name)) for name in names]
+        opened = [name for name, there in found if there and label_of(there.get("config") or {}) != self._id]
+        if opened := self.folder.streams_in(Phase.OPENING) + opened or (moved if not names else []):
+            names_open = ", ".join(opened[:MAX_FAULTS])
+            raise MigrationHeldError(
+                f"{self.destination.name} is open: clients may have published to {names_open} there",
+                hint="--cutover finishes an interrupted migration; the way back is another one, from there to here",
+            )
         if self.origin.manager.connection.dry_run:
             raise DryRunError(effect={"streams": names})
         for name in names:

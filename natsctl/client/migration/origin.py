@@ -207,7 +207,7 @@ class Origin:
         last = max(info.delivered.stream_seq for info in waiting.values())
         batches = spool.batches(kept.within(first, last))
         messages = [(one.seq, one.subject.decode("utf-8", "replace")) for batch in batches for one in batch]
-        done = [_pending(one, waiting[one.name], messages) if one.name in waiting else one for one in consumers]
+        done = [with_pending(one, waiting[one.name], messages) if one.name in waiting else one for one in consumers]
         unknown = [one.name for one in done if one.name in waiting and not one.progress.pending]
         return done, [
             f"consumer {name} is put back to its ack floor {waiting[name].ack_floor.stream_seq:,}: the cluster does not"
@@ -258,7 +258,9 @@ def _filters(source: Mapping[str, Any]) -> str:
     return "\f".join(one.get("src") or ">" for one in transforms) if transforms else source.get("filter_subject") or ">"
 
 
-def _pending(consumer: ArchivedConsumer, info: ConsumerInfo, messages: Sequence[tuple[int, str]]) -> ArchivedConsumer:
+def with_pending(
+    consumer: ArchivedConsumer, info: ConsumerInfo, messages: Sequence[tuple[int, str]]
+) -> ArchivedConsumer:
     """Return a consumer that waits for acks of all messages behind its ack floor, if it waits for so many."""
     floor, reached, config = info.ack_floor, info.delivered, consumer.config
     filters = [one for one in (config.filter_subject, *(config.filter_subjects or ())) if one]

@@ -64,12 +64,16 @@ class Segment(Document):
 
 
 class Spool:
-    """The messages of one stream in a folder; `reached` is the last sequence that was read."""
+    """The messages of one stream in a folder, of which there are `messages`, removed ones among them.
+
+    `reached` is the last sequence that was read.
+    """
 
     def __init__(self, folder: Path) -> None:
         """Open or create the spool. Raises StorageError."""
         self.folder = folder
         self.segments: list[Segment] = []
+        self.messages = 0
         self._waiting: list[ArchivedMessage] = []
         self._waiting_bytes = 0
         self._gone: list[int] = []
@@ -94,6 +98,7 @@ class Spool:
             if not line.endswith(b"\n") or segment.at != end or segment.at + segment.bytes > size:
                 break
             self.segments.append(segment)
+            self.messages += segment.messages
             end, at = segment.at + segment.bytes, at + len(line)
         self._index.truncate(at)
         self._index.seek(at)
@@ -102,11 +107,6 @@ class Spool:
 
     def _fault(self, failure: OSError) -> StorageError:
         return StorageError(f"cannot write to {self.folder}: {failure.strerror or failure}")
-
-    @property
-    def messages(self) -> int:
-        """Return the number of messages, removed ones among them."""
-        return sum(segment.messages for segment in self.segments)
 
     @property
     def last_seq(self) -> int:
@@ -156,11 +156,13 @@ class Spool:
         except OSError as failure:
             raise self._fault(failure) from failure
         self.segments.append(segment)
+        self.messages += segment.messages
         self.reached = segment.reached
 
     def clear(self) -> None:
         """Remove all messages."""
-        self.segments, self._waiting, self._waiting_bytes, self._gone, self.reached = [], [], 0, [], 0
+        self.segments, self._waiting, self._gone = [], [], []
+        self.messages = self._waiting_bytes = self.reached = 0
         for file in (self._index, self._data):
             file.seek(0)
             file.truncate()
