@@ -12,7 +12,6 @@ import re
 import select
 import signal
 import sys
-import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -23,6 +22,9 @@ from natsctl.cli import output
 from natsctl.cli.output import console
 from natsctl.cli.parameters import Option
 from natsctl.cli.render.text import count, duration, safe
+
+if sys.platform != "win32":
+    import termios
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -69,7 +71,7 @@ def watch(
     screen = console(live=True)
     seen: RenderableType = ""
     try:
-        with Live(console=screen, screen=True, auto_refresh=False) as live, Keyboard(screen) as keyboard:
+        with Live(console=screen, screen=True, auto_refresh=False) as live, keyboard_of(screen) as keyboard:
             above = Text(hint, style="dim", overflow="fold") if keyboard.is_there else Text("")
 
             def draw() -> None:
@@ -82,6 +84,52 @@ def watch(
                 draw()
     finally:
         screen.print(seen)
+
+
+def keyboard_of(screen: Console) -> Keyboard | WindowsKeyboard:
+    """Return the keyboard beside `screen`, to be used as a context."""
+    return WindowsKeyboard() if sys.platform == "win32" else Keyboard(screen)
+
+
+class WindowsKeyboard:
+    """The keys of a live view in a console of Windows, which neither says that it was resized nor stops programs."""
+
+    POLL_S = 0.05
+
+    def __init__(self) -> None:
+        self.is_there = sys.stdin is not None and sys.stdin.isatty()
+        """Whether keys can be read."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the console as it is: nothing was changed."""
+
+    def wait(self, seconds: float, press: Callable[[str], bool] | None, draw: Callable[[], None]) -> bool:
+        """Wait for the next round, which a key may start; return False after q."""
+        end_s = time.monotonic() + max(seconds, SHORTEST_S)
+        while (left_s := end_s - time.monotonic()) > 0:
+            key = self._key()
+            if key in ("q", "Q"):
+                return False
+            if key and press is not None and press(key):
+                return True
+            if not key:
+                time.sleep(min(self.POLL_S, left_s))
+        return True
+
+    def _key(self) -> str:
+        """Return a key that was pressed, an arrow as terminals send it; "" where there is none."""
+        if sys.platform != "win32" or not self.is_there:
+            return ""
+        import msvcrt
+
+        if not msvcrt.kbhit():
+            return ""
+        key = msvcrt.getwch()
+        arrows = {"H": "\x1b[A", "P": "\x1b[B", "M": "\x1b[C", "K": "\x1b[D"}
+        return arrows.get(msvcrt.getwch(), "") if key in ("\x00", "\xe0") else key
 
 
 class Keyboard:

@@ -242,6 +242,9 @@ class Session:
 
         from natsctl.cli.output import note
         from natsctl.client.settings import Settings
+
+        if sys.platform == "win32":
+            raise server_missing()
         from natsctl.server.embedded import EmbeddedServer
 
         say = (lambda text: None) if self.json else note
@@ -285,6 +288,14 @@ def _collect_again() -> None:
     if not gc.isenabled():
         gc.freeze()
         gc.enable()
+
+
+def server_missing() -> UsageError:
+    """Return the error of a command that needs our server on Windows."""
+    return UsageError(
+        "natsctl's server needs Linux or macOS",
+        hint="name a server (--server, NATS_URL or a context), or run natsctl in WSL",
+    )
 
 
 def data_folder() -> Path:

@@ -18,6 +18,7 @@ from natsctl.api.errors import NatsctlError
 from natsctl.cli import output
 from natsctl.cli.flags import session_of
 from natsctl.cli.parameters import Context, Option
+from natsctl.cli.session import server_missing
 
 
 class Step(NamedTuple):
@@ -355,6 +356,8 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 @contextlib.contextmanager
 def _server(folder: Path) -> Iterator[str]:
     """Run a temporary embedded server below the tour's folder."""
+    if sys.platform == "win32":
+        raise server_missing()
     from natsctl.server.embedded import EmbeddedServer
 
     server = EmbeddedServer(folder / "store")

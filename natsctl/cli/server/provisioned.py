@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,10 @@ _DONE = {"create": "Created", "update": "Updated", "replace": "Replaced", "delet
 
 def serve(words: Sequence[str]) -> int:
     """Return the exit status of a server that was run with these flags."""
+    if sys.platform == "win32":
+        from natsctl.cli.session import server_missing
+
+        raise server_missing()
     from natsctl.server.process import import_msgspec
 
     import_msgspec()

@@ -62,9 +62,13 @@ def data_name(names: Container[str]) -> str:
     return found[0] if found else ""
 
 
+_READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
+"""Flags of a file that is opened to be read: a pipe does not wait for its writer, where there are such pipes."""
+
+
 def plain_file(path: Path) -> IO[bytes]:
     """Open a file of unknown origin; raises StorageError for a pipe or a device, which have no end."""
-    file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    file = os.fdopen(os.open(path, _READ), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise StorageError(f"{path} is not a regular file")

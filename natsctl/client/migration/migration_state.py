@@ -7,9 +7,9 @@ the streams says what was done to them on both servers, so that it can be taken 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
+import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -195,7 +195,7 @@ class MigrationFolder:
             raise UsageError(f"cannot write to {self.path}: {failure.strerror}") from failure
         try:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _hold(lock)
             except OSError:
                 raise MigrationHeldError(
                     f"another natsctl migrates with {self.path}", hint="wait for it, or give another --dir"
@@ -256,3 +256,15 @@ class MigrationFolder:
 
         shutil.rmtree(self.path / _STREAMS, ignore_errors=True)
         (self.path / _STATE).unlink(missing_ok=True)
+
+
+def _hold(lock: int) -> None:
+    """Hold a lock until its descriptor is closed; raises OSError where another process has it."""
+    if sys.platform == "win32":
+        import msvcrt
+
+        msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+    else:
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
