@@ -123,6 +123,10 @@ def store_account(session: Session, store: NscStore, account: Account) -> None:
     save(session, store, account.operator)
 
 
+_NUMBERS: Final = ("Weight", "Token Position", "Revocations", "Max Subscriptions", "Pub Perms", "Sub Perms")
+"""Columns of numbers."""
+
+
 def show_list(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], entries: object, none: str, json: bool
 ) -> None:
@@ -132,7 +136,7 @@ def show_list(
     elif rows:
         from natsctl.cli.output import show_table
 
-        show_table(render_table(title, columns, rows))
+        show_table(render_table(title, columns, rows, right=[one for one in columns if one in _NUMBERS]))
     else:
         output.emit(none)
 

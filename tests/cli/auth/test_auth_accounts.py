@@ -218,7 +218,7 @@ def test_signing_keys_have_roles(auth: Run, store: NscStore) -> None:
     plain = re.search(r"Added signing key: (A\w+)", auth("keys", "add", "APP", "--unscoped")[1])
     assert plain is not None
     assert [one["role"] for one in json.loads(auth("keys", "ls", "APP", "-j")[1])] == ["reader", ""]
-    assert re.search(r"│ reader │ d +│ 3 +│ 2 +│ 1 ", auth("keys", "ls", "APP")[1])
+    assert re.search(r"│ reader │ d +│ +3 │ +2 │ +1 ", auth("keys", "ls", "APP")[1])
     assert "Signing Key A" in auth("keys", "info", "APP", plain[1])[1]
     assert store.key_path(plain[1]).exists()
     assert auth("keys", "rm", "APP", "--key", plain[1])[0] == 2
@@ -253,7 +253,7 @@ def test_mappings_are_added_shown_and_removed(auth: Run, store: NscStore, tmp_pa
     assert json.loads(auth("mapping", "info", "APP", "d", "-j")[1]) == {
         "d": [{"Subject": "e", "Weight": 100, "Cluster": "C1"}]
     }
-    assert re.search(r"│ d +│ e +│ 100 +│ C1 +│", auth("mappings", "ls", "APP")[1])
+    assert re.search(r"│ d +│ e +│ +100 │ C1 +│", auth("mappings", "ls", "APP")[1])
     assert auth("mappings", "rm", "APP", "d")[:2] == (0, "Deleted mapping {d}\n")
     for name, text in (("m.json", '{"d": [{"subject": "f"}]}'), ("m.yaml", "a.*:\n  - {subject: g.$1, weight: 5}\n")):
         (tmp_path / name).write_text(text)
