@@ -118,10 +118,10 @@ _WORD_MARKS: Final = {"and": "&&", "or": "||", "not": "!"}
 _LITERALS: Final = {"true": True, "false": False, "nil": None, "null": None}
 
 
-def compile_condition(text: str) -> Callable[[Scope], bool]:
+def compile_condition(text: str, *, strict: bool = True) -> Callable[[Scope], bool]:
     """Return a test of the expression over names and their values.
 
-    Raises UsageError, the test too where types do not fit.
+    Raises UsageError, the test too where types do not fit; unless `strict` it is false there.
     """
     if len(text) > MAX_LENGTH:
         raise UsageError(f"--expression: longer than {MAX_LENGTH} characters")
@@ -131,6 +131,8 @@ def compile_condition(text: str) -> Callable[[Scope], bool]:
         try:
             return bool(node(scope))
         except TypeError as failure:
+            if not strict:
+                return False
             raise UsageError(f"--expression: {failure}") from failure
 
     return test

@@ -101,7 +101,7 @@ LOSING: dict[str, tuple[Row, ...]] = {
 HARMLESS = """
     account info|account report connections|account report statistics|account tls|account backup
     stream add|stream copy|stream ls|stream report|stream find|stream subjects|stream info|stream state
-    stream get|stream view|stream gaps|stream graph|stream cluster step-down|stream cluster balance
+    stream get|stream view|stream search|stream gaps|stream graph|stream cluster step-down|stream cluster balance
     stream cluster evacuate|stream cluster cancel-move|stream backup
     stream export|stream import|stream template add|stream template ls|stream template info
     consumer add|consumer copy|consumer ls|consumer find|consumer info|consumer state|consumer report|consumer next

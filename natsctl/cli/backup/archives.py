@@ -160,10 +160,11 @@ def cat(
                 if not left:
                     return
                 left -= 1
-                _show(backup.stream, message, raw, json)
+                show_stored(backup.stream, message, raw, json)
 
 
-def _show(stream: str, message: ArchivedMessage, raw: bool, json: bool) -> None:
+def show_stored(stream: str, message: ArchivedMessage, raw: bool, json: bool) -> None:
+    """Print one message of a stream, with `json` one document on a line."""
     subject = message.subject.decode("utf-8", "backslashreplace")
     if json:
         output.emit_json_line(_document(message, subject))

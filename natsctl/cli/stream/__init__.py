@@ -14,12 +14,13 @@ if TYPE_CHECKING:
         messages,
         remove,
         reports,
+        search,
         stream_templates,
         transfer,
     )
 else:
-    cluster, create, edit, info, list, messages, remove, reports, stream_templates, transfer = lazy_modules(
-        "natsctl.cli.stream", "cluster create edit info list messages remove reports stream_templates transfer"
+    cluster, create, edit, info, list, messages, remove, reports, search, stream_templates, transfer = lazy_modules(
+        "natsctl.cli.stream", "cluster create edit info list messages remove reports search stream_templates transfer"
     )
 
 VERBS = (
@@ -101,6 +102,16 @@ VERBS = (
         messages.view,
         answer="StoredMsg*",
         examples=("natsctl stream view ORDERS --since 1h", "natsctl stream view ORDERS 100 --subject ORDERS.new -j"),
+    ),
+    Verb(
+        "search, grep",
+        search.search,
+        answer="StoredMsg*|cli.stream.search:SearchTotals",
+        examples=(
+            "natsctl stream search ORDERS 'order-10[0-9]+' --since 1h",
+            "natsctl stream search ORDERS --header Nats-Msg-Id:42 -j",
+            "natsctl stream search ORDERS --expression 'json.total > 100' --count 5",
+        ),
     ),
     Verb("gaps", reports.gaps, answer="cli.stream.reports:Gaps"),
     Verb("graph", reports.graph, examples=("natsctl stream graph ORDERS --watch 500ms",)),

@@ -58,7 +58,6 @@ from natsctl.client.backup.manifest import (
     encode_manifest,
     is_single_file,
 )
-from natsctl.client.message import encode_headers
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -220,6 +219,7 @@ def sync_folder(folder: Path) -> None:
 _BATCH: Final = 256
 """Messages that are compressed together."""
 _COPY_BYTES: Final = 1 << 20
+_AS_BYTES: Final = "surrogateescape"
 _DIRECT: Final = tuple(
     name.decode()
     for name in (
@@ -260,6 +260,43 @@ def captured_config(target: Path, subjects: Sequence[str]) -> dict[str, Any]:
     return dict(msgspec.to_builtins(config))
 
 
+def stored_record(message: Message) -> ArchivedMessage:
+    """Return the message as its stream has it, from its ack subject or the headers of a direct get.
+
+    Raises ProtocolError.
+    """
+    if place := acks.parse(message.reply.encode("utf-8", _AS_BYTES)):
+        return _record(message, place.ts_ns, place.stream_seq)
+    pairs, added = list(getattr(message.headers, "pairs", ())), {}
+    for name in _DIRECT:
+        # A stored header may have the same name: what the server adds stands behind it.
+        at = next((at for at in reversed(range(len(pairs))) if pairs[at][0] == name), None)
+        if at is not None:
+            added[name] = pairs.pop(at)[1]
+    seq, moment = added.get(headers.SEQUENCE.decode(), ""), added.get(headers.TIME_STAMP.decode(), "")
+    if not seq.isdecimal() or not moment:
+        raise ProtocolError(f"a message on {message.subject} carries no sequence of its stream")
+    block = _block(pairs)
+    subject = added.get(headers.SUBJECT.decode(), message.subject)
+    try:
+        ts_ns = parse_time(moment)
+    except ValueError as failure:
+        raise ProtocolError(f"a message on {message.subject}: {failure}") from failure
+    return ArchivedMessage(int(seq), ts_ns, subject.encode("utf-8", _AS_BYTES), block, message.body)
+
+
+def _block(pairs: Sequence[tuple[str, str]]) -> bytes:
+    """Return the block of headers that were received, whatever their names are."""
+    if not pairs:
+        return b""
+    return headers.encode((name.encode("utf-8", _AS_BYTES), value.encode("utf-8", _AS_BYTES)) for name, value in pairs)
+
+
+def _record(message: Message, ts_ns: int, seq: int) -> ArchivedMessage:
+    block = _block(message.headers.pairs)
+    return ArchivedMessage(seq, ts_ns, message.subject.encode("utf-8", _AS_BYTES), block, message.body)
+
+
 class Capture:
     """Write messages with `add`, then `finish`, or `discard` where nothing is to stay."""
 
@@ -284,39 +321,13 @@ class Capture:
 
     def add(self, message: Message) -> None:
         """Write a message; one that a stream has delivered before is left out. Raises ProtocolError, StorageError."""
-        record = self._stored_record(message) if self._stored else self._record(message, time.time_ns())
+        record = stored_record(message) if self._stored else _record(message, time.time_ns(), self._last_seq + 1)
         if record.seq <= self._last_seq:
             return
         self._last_seq = record.seq
         self._waiting.append(record)
         if len(self._waiting) >= _BATCH:
             self._write_waiting()
-
-    def _record(self, message: Message, ts_ns: int, seq: int = 0) -> ArchivedMessage:
-        block = encode_headers(message.headers) if message.headers else b""
-        subject = message.subject.encode("utf-8", "surrogateescape")
-        return ArchivedMessage(seq or self._last_seq + 1, ts_ns, subject, block, message.body)
-
-    def _stored_record(self, message: Message) -> ArchivedMessage:
-        """Return the message as the stream has it, from its ack subject or the headers of a direct get."""
-        if place := acks.parse(message.reply.encode("utf-8", "surrogateescape")):
-            return self._record(message, place.ts_ns, place.stream_seq)
-        pairs, added = list(getattr(message.headers, "pairs", ())), {}
-        for name in _DIRECT:
-            # A stored header may have the same name: what the server adds stands behind it.
-            at = next((at for at in reversed(range(len(pairs))) if pairs[at][0] == name), None)
-            if at is not None:
-                added[name] = pairs.pop(at)[1]
-        seq, moment = added.get(headers.SEQUENCE.decode(), ""), added.get(headers.TIME_STAMP.decode(), "")
-        if not seq.isdecimal() or not moment:
-            raise ProtocolError(f"a message on {message.subject} carries no sequence of its stream")
-        block = encode_headers(pairs) if pairs else b""
-        subject = added.get(headers.SUBJECT.decode(), message.subject)
-        try:
-            ts_ns = parse_time(moment)
-        except ValueError as failure:
-            raise ProtocolError(f"a message on {message.subject}: {failure}") from failure
-        return ArchivedMessage(int(seq), ts_ns, subject.encode("utf-8", "surrogateescape"), block, message.body)
 
     def _write_waiting(self) -> None:
         self._found.add(self._waiting)

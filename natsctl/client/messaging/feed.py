@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from natsctl.api import acks, codec, endpoints
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
-from natsctl.api.times import format_time
+from natsctl.api.times import format_time, parse_time
 from natsctl.client.message import NO_RESPONDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from natsctl.client.connection import Subscription
     from natsctl.client.manager import Manager
@@ -388,10 +389,81 @@ class DirectFeed:
         return {**where, "next_by_subj": one, "batch": DIRECT_BATCH}
 
     def _keep(self, message: Message) -> None:
-        self._last_seq = int(message.headers.get("Nats-Sequence", self._last_seq))
-        message.subject = message.headers.get("Nats-Subject", message.subject)
+        added = dict(message.headers.pairs)  # of repeated names the last: one republished has its origin's before it
+        self._last_seq = int(added.get("Nats-Sequence", self._last_seq))
+        message.subject = added.get("Nats-Subject", message.subject)
         if any(matches(pattern, message.subject) for pattern in self._subjects):
             self._kept.append(message)
+
+
+async def stored_messages(
+    manager: Manager,
+    stream: str,
+    subjects: Sequence[str] = (),
+    start: Start = Start(),
+    *,
+    direct: bool = False,
+) -> AsyncGenerator[Message, None]:
+    """Yield the messages that the stream has on the subjects, from `start` on, in order; nothing is removed by it.
+
+    They are read through an ordered consumer, or by direct gets: with `direct`, and where messages are delivered once.
+    Where direct gets are not allowed then, each message is asked for on its own.
+    """
+    subjects = widest(subjects)
+    info = (await manager.stream_info(stream)).raw
+    config, last = info["config"], int(info["state"].get("last_seq") or 0)
+    if config.get("retention") in _UNREADABLE and not config.get("allow_direct"):
+        reading = _one_by_one(manager, stream, subjects, start, info)
+    elif direct or config.get("retention") in _UNREADABLE:
+        begin = _direct_start(start, subjects, info["state"])
+        reading = _fed(DirectFeed(manager, stream, subjects, begin, to_end=True))
+    else:
+        reading = _ordered(ordered_reader(manager, stream, subjects, start))
+    async with aclosing(reading) as messages:
+        async for seq, message in messages:
+            if seq > last:
+                return
+            yield message
+            if seq == last:
+                return
+
+
+async def _ordered(reader: OrderedReader) -> AsyncGenerator[tuple[int, Message], None]:
+    async with reader:
+        async for delivered in reader.stored():
+            yield delivered.at.stream_seq, delivered.message
+
+
+async def _fed(feed: DirectFeed) -> AsyncGenerator[tuple[int, Message], None]:
+    async with feed:
+        while (message := await feed.next()) is not None:
+            yield int(dict(message.headers.pairs).get("Nats-Sequence", "0")), message
+
+
+async def _one_by_one(
+    manager: Manager, stream: str, subjects: Sequence[str], start: Start, info: dict[str, Any]
+) -> AsyncGenerator[tuple[int, Message], None]:
+    """Yield the messages with the headers of a direct get."""
+    from natsctl.api import headers
+    from natsctl.client.message import Headers, Message
+    from natsctl.client.stream_state import next_message
+
+    position = _direct_start(start, subjects, info["state"])
+    seq, since = int(position.get("seq") or 1), position.get("start_time", "")
+    one = subjects[0] if len(subjects) == 1 else ALL
+    while (stored := await next_message(manager, stream, seq, one)) is not None:
+        seq = stored.seq + 1
+        if (subjects and not any(matches(each, stored.subject) for each in subjects)) or (
+            since and parse_time(stored.time) < parse_time(since)
+        ):
+            continue
+        pairs = [(_text(key), _text(value)) for key, value in headers.parse(stored.hdrs or b"")]
+        added = (("Nats-Subject", stored.subject), ("Nats-Sequence", str(stored.seq)), ("Nats-Time-Stamp", stored.time))
+        yield stored.seq, Message(stored.subject, stored.data or b"", headers=Headers([*pairs, *added]))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
 
 
 def check_in_order(config: dict[str, Any], *, last_per_subject: bool) -> None:

@@ -56,6 +56,42 @@ def test_what_was_changed_on_the_server_is_mended_and_nothing_else_is_touched(na
     assert natsctl("apply", "-f", ORDERS).out.startswith("nothing to do")
 
 
+def test_fields_that_no_document_mentions_stay_as_they_were_set_by_hand(natsctl: Run, tmp_path: Path) -> None:
+    path = tmp_path / "plain.yaml"
+    text = """
+        streams:
+        - {name: A, subjects: [A.>], consumers: [{durable_name: C, ack_policy: explicit}]}
+        key_values: [{bucket: B, history: 2}]
+        object_stores: [{bucket: O}]
+    """
+    path.write_text(text)
+    assert natsctl("apply", "-f", str(path)).code == 0
+    by_hand = ("--description", "mine", "--metadata", "team=x", "-f")
+    for words in (
+        ("str", "edit", "A", "--max-age", "1d", "--compression", "s2", "--allow-direct", "--deny-delete", *by_hand),
+        ("con", "edit", "A", "C", "--max-deliver", "7", "--wait", "10s", *by_hand),
+        ("kv", "edit", "B", "--ttl", "1h", "--max-value-size", "99", *by_hand),
+        ("object", "edit", "O", "--ttl", "1h", *by_hand),
+    ):
+        assert natsctl(*words).code == 0, words
+    queries = (("str", "info", "A"), ("str", "info", "KV_B"), ("str", "info", "OBJ_O"), ("con", "info", "A", "C"))
+    before = [natsctl(*words, "-j").json["config"] for words in queries]
+    assert natsctl("diff", "-f", str(path)).code == 0
+    assert natsctl("apply", "-f", str(path)).out == "nothing to do: 4 assets as described\n"
+    changed = (
+        text.replace("A.>]", "A.>, a]")
+        .replace("history: 2", "history: 3")
+        .replace("{durable", "{max_deliver: 8, durable")
+    )
+    path.write_text(changed.replace("bucket: O", "bucket: O, description: ours"))
+    assert natsctl("apply", "-f", str(path), "--force").code == 0
+    after = [natsctl(*words, "-j").json["config"] for words in queries]
+    news: list[dict[str, Any]] = [
+        {"subjects": ["A.>", "a"]}, {"max_msgs_per_subject": 3}, {"description": "ours"}, {"max_deliver": 8}
+    ]  # fmt: skip
+    assert after == [{**old, **new} for old, new in zip(before, news, strict=True)]
+
+
 def test_json_is_one_document_of_plan_results_and_summary(natsctl: Run, document: Run) -> None:
     done = natsctl("apply", "-f", document({**A, "consumers": [consumer("C")]}), "-j")
     assert (done.code, done.err) == (0, "")

@@ -74,6 +74,8 @@ def test_06_edit_changes_what_was_asked_for(run: Line) -> None:
 def test_07_a_file_of_what_is_there_changes_nothing(run: Line) -> None:
     Path("orders.json").write_text(run("natsctl stream info ORDERS -j").out)
     assert run("natsctl stream edit ORDERS --config orders.json --dry-run").code == 0
+    Path("bare.json").write_text('{"name": "ORDERS", "num_replicas": 1}')
+    assert run("natsctl stream edit ORDERS --config bare.json --dry-run").code == 0
     Path("part.json").write_text('{"max_msgs": 7}')
     assert run("natsctl stream edit ORDERS --config part.json --dry-run").code == 10
 
@@ -270,10 +272,19 @@ def test_30_programs_are_commands_and_commands_a_library(
     assert done.stdout == "ORDERS\n"
 
 
+def test_31_messages_are_searched_by_content_and_headers(run: Line) -> None:
+    run("""natsctl publish ORDERS.new '{"total": 120}' -H Kind:web -J""")
+    run("""natsctl publish ORDERS.new '{"total": 80}' -H Kind:web -J""")
+    run("""natsctl publish ORDERS.new '{"total": 120}' -J""")
+    (one,) = run("natsctl stream search ORDERS --header Kind --expression 'json.total > 100' -j").lines
+    assert one["subject"] == "ORDERS.new"
+    assert run("natsctl stream search ORDERS --header Kind:shop").code == 7
+
+
 def test_every_row_of_the_page_has_its_test() -> None:
     source = Path(__file__).read_text()
     rows = re.findall(r"^\| (\d+) \| .*? \| `([^`]+)` \| \[(test_\w+)\]", PAGE.read_text(), re.MULTILINE)
-    assert [int(number) for number, _, _ in rows] == list(range(1, 31))
+    assert [int(number) for number, _, _ in rows] == list(range(1, 32))
     for number, command, name in rows:
         body = re.search(rf"^def {name}\(.*?(?=^def |\Z)", source, re.MULTILINE | re.DOTALL)
         assert body is not None, name
