@@ -91,7 +91,10 @@ def test_a_dry_run_writes_nothing(generate: Generate) -> None:
     assert (code, "Would create new/nats-server.conf" in out, Path("new").exists()) == (0, True, False)
 
 
-def test_bundles_of_folders_zip_files_and_urls_are_taken(generate: Generate, tmp_path: Path) -> None:
+def test_bundles_of_folders_zip_files_and_urls_are_taken(
+    generate: Generate, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
     files = {**BUNDLE, "form.yaml": "properties: [{name: name, default: x}]\n"}
     for name, text in files.items():
         (tmp_path / "own" / name).parent.mkdir(parents=True, exist_ok=True)
