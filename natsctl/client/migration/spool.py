@@ -26,6 +26,7 @@ from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.archive_v2 import WriterV2, read_records
 from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2FrameError
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, StorageError
+from natsctl.client.atomic_file import PRIVATE
 from natsctl.client.backup.manifest import Document
 from natsctl.client.backup.save import IDLE_S, SaveOptions, Snapshot, read_window
 from natsctl.client.backup.transfer import OnProgress, Progress, RetryingManager, ignore_progress
@@ -194,7 +195,9 @@ class Spool:
                 writer.write(frames.write(b"".join(WriterV2().messages(messages))) + frames.finish())
 
     def _packed(self, segment: Segment) -> bytes:
-        packed = os.pread(self._data.fileno(), segment.bytes, segment.at)
+        with (self.folder / _MESSAGES).open("rb") as file:
+            file.seek(segment.at)
+            packed = file.read(segment.bytes)
         if len(packed) != segment.bytes:
             raise StorageError(f"{self.folder} is damaged: {_MESSAGES} is too short")
         return packed
@@ -212,7 +215,8 @@ class Spool:
 
 def _opened(path: Path) -> IO[bytes]:
     """Return a file for reading and writing that only its owner may read."""
-    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b")
+    path.touch(PRIVATE)
+    return path.open("r+b")
 
 
 def _synced(file: IO[bytes]) -> None:
