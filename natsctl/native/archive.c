@@ -83,6 +83,21 @@ static inline void add_mixed(uint64_t *sums, uint64_t low, uint64_t high)
                (high & BYTE(1)) << 24 | (low & BYTE(6)) >> 8 | (high & BYTE(0)) << 48 | (low & BYTE(7));
 }
 
+/* The bytes behind the last whole packet, fewer than 32, laid out as the hash wants them. */
+static inline void last_packet(uint8_t *packet, const uint8_t *rest, size_t size)
+{
+    size_t whole = size & ~(size_t)3, odd = size & 3;
+    memset(packet, 0, 32);
+    memcpy(packet, rest, whole);
+    if (size & 16)
+        memcpy(packet + 28, rest + size - 4, 4);
+    else if (odd) {
+        packet[16] = rest[whole];
+        packet[17] = rest[whole + (odd >> 1)];
+        packet[18] = rest[size - 1];
+    }
+}
+
 static void take_plainly(Highway *hash, const uint8_t *data, size_t packets)
 {
     for (; packets; packets--, data += 32) {
@@ -104,27 +119,59 @@ static void take_plainly(Highway *hash, const uint8_t *data, size_t packets)
 #define LANES(at) _mm256_loadu_si256((const __m256i *)(at))
 #define PUT_LANES(at, lanes) _mm256_storeu_si256((__m256i *)(at), lanes)
 
+typedef struct {
+    __m256i v0, v1, mul0, mul1;
+} Lanes;
+
+__attribute__((target("avx2"), always_inline)) static inline void take_lanes(Lanes *hash, __m256i packet)
+{
+    const __m256i order = _mm256_set_epi64x(0x070806090D0A040B, 0x000F010E05020C03, 0x070806090D0A040B, 0x000F010E05020C03);
+    hash->v1 = _mm256_add_epi64(hash->v1, _mm256_add_epi64(hash->mul0, packet));
+    hash->mul0 = _mm256_xor_si256(hash->mul0, _mm256_mul_epu32(hash->v1, _mm256_srli_epi64(hash->v0, 32)));
+    hash->v0 = _mm256_add_epi64(hash->v0, hash->mul1);
+    hash->mul1 = _mm256_xor_si256(hash->mul1, _mm256_mul_epu32(hash->v0, _mm256_srli_epi64(hash->v1, 32)));
+    hash->v0 = _mm256_add_epi64(hash->v0, _mm256_shuffle_epi8(hash->v1, order));
+    hash->v1 = _mm256_add_epi64(hash->v1, _mm256_shuffle_epi8(hash->v0, order));
+}
+
 /* The same with all four lanes at once. */
 __attribute__((target("avx2"))) static void take_by_avx2(Highway *hash, const uint8_t *data, size_t packets)
 {
-    const __m256i order = _mm256_set_epi64x(0x070806090D0A040B, 0x000F010E05020C03, 0x070806090D0A040B, 0x000F010E05020C03);
-    __m256i v0 = LANES(hash->v0), v1 = LANES(hash->v1), mul0 = LANES(hash->mul0), mul1 = LANES(hash->mul1);
-    for (; packets; packets--, data += 32) {
-        v1 = _mm256_add_epi64(v1, _mm256_add_epi64(mul0, LANES(data)));
-        mul0 = _mm256_xor_si256(mul0, _mm256_mul_epu32(v1, _mm256_srli_epi64(v0, 32)));
-        v0 = _mm256_add_epi64(v0, mul1);
-        mul1 = _mm256_xor_si256(mul1, _mm256_mul_epu32(v0, _mm256_srli_epi64(v1, 32)));
-        v0 = _mm256_add_epi64(v0, _mm256_shuffle_epi8(v1, order));
-        v1 = _mm256_add_epi64(v1, _mm256_shuffle_epi8(v0, order));
+    Lanes lanes = {LANES(hash->v0), LANES(hash->v1), LANES(hash->mul0), LANES(hash->mul1)};
+    for (; packets; packets--, data += 32)
+        take_lanes(&lanes, LANES(data));
+    PUT_LANES(hash->v0, lanes.v0);
+    PUT_LANES(hash->v1, lanes.v1);
+    PUT_LANES(hash->mul0, lanes.mul0);
+    PUT_LANES(hash->mul1, lanes.mul1);
+}
+
+/* The hash of a first packet and of what follows it, from a state that nothing was added to. */
+__attribute__((target("avx2"))) static uint64_t hash_by_avx2(const Highway *begun, const uint8_t *first,
+                                                             const uint8_t *data, size_t size)
+{
+    Lanes lanes = {LANES(begun->v0), LANES(begun->v1), LANES(begun->mul0), LANES(begun->mul1)};
+    uint64_t sums[4];
+    take_lanes(&lanes, LANES(first));
+    for (; size >= 32; size -= 32, data += 32)
+        take_lanes(&lanes, LANES(data));
+    if (size) {
+        uint8_t packet[32];
+        __m128i turn = _mm_cvtsi32_si128((int)size), back = _mm_cvtsi32_si128(32 - (int)size);
+        last_packet(packet, data, size);
+        lanes.v0 = _mm256_add_epi64(lanes.v0, _mm256_set1_epi32((int)size));
+        lanes.v1 = _mm256_or_si256(_mm256_sll_epi32(lanes.v1, turn), _mm256_srl_epi32(lanes.v1, back));
+        take_lanes(&lanes, LANES(packet));
     }
-    PUT_LANES(hash->v0, v0);
-    PUT_LANES(hash->v1, v1);
-    PUT_LANES(hash->mul0, mul0);
-    PUT_LANES(hash->mul1, mul1);
+    for (int round = 0; round < 4; round++)
+        take_lanes(&lanes, _mm256_shuffle_epi32(_mm256_permute4x64_epi64(lanes.v0, 0x4E), 0xB1));
+    PUT_LANES(sums, _mm256_add_epi64(_mm256_add_epi64(lanes.v0, lanes.v1), _mm256_add_epi64(lanes.mul0, lanes.mul1)));
+    return sums[0];
 }
 #define HAS_AVX2 __builtin_cpu_supports("avx2")
 #else
 #define take_by_avx2 take_plainly
+#define hash_by_avx2(begun, first, data, size) 0
 #define HAS_AVX2 0
 #endif
 
@@ -156,23 +203,15 @@ static void hash_bytes(Highway *hash, const void *bytes, size_t size)
 
 static void hash_rest(Highway *hash)
 {
-    uint8_t packet[32] = {0};
-    size_t size = hash->held, whole = size & ~(size_t)3, odd = size & 3;
-    uint32_t turn = (uint32_t)size;
+    uint8_t packet[32];
+    uint32_t size = (uint32_t)hash->held;
+    last_packet(packet, hash->rest, size);
     for (int lane = 0; lane < 4; lane++) {
         uint32_t low = (uint32_t)hash->v1[lane], high = (uint32_t)(hash->v1[lane] >> 32);
         hash->v0[lane] += ((uint64_t)size << 32) + size;
-        low = low << turn | low >> (32 - turn);
-        high = high << turn | high >> (32 - turn);
+        low = low << size | low >> (32 - size);
+        high = high << size | high >> (32 - size);
         hash->v1[lane] = (uint64_t)high << 32 | low;
-    }
-    memcpy(packet, hash->rest, whole);
-    if (size & 16)
-        memcpy(packet + 28, hash->rest + size - 4, 4);
-    else if (odd) {
-        packet[16] = hash->rest[whole];
-        packet[17] = hash->rest[whole + (odd >> 1)];
-        packet[18] = hash->rest[size - 1];
     }
     take_packets(hash, packet, 1);
 }
@@ -359,43 +398,71 @@ static int decode_elements(const uint8_t *at, const uint8_t *end, uint8_t *out, 
     return to == stop ? 0 : -1;
 }
 
-PyDoc_STRVAR(frame_content_doc, "frame_content(body, plain) -> bytes | None\n\n"
-                                "Return the content of a frame with the right check; None where it is damaged.");
-
-static PyObject *frame_content(PyObject *module, PyObject *const *args, Py_ssize_t count)
+/* Where the whole frame with content at `at` ends, and the size of its content; NULL where there is none. */
+static const uint8_t *read_frame(const uint8_t *at, const uint8_t *end, size_t *size)
 {
-    Py_ssize_t body_size;
-    size_t size;
-    int right;
+    if (end - at < 8 || *at > 1)
+        return NULL;
+    size_t body = load_32(at) >> 8;
+    if (body < 4 || (size_t)(end - at) - 4 < body)
+        return NULL;
+    *size = body - 4;
+    return *at || block_size(at + 8, at + 4 + body, size) ? at + 4 + body : NULL;
+}
+
+/* Decodes the content of a frame into exactly `size` bytes; -1 where it is damaged. */
+static int decode_frame(const uint8_t *at, const uint8_t *end, uint8_t *to, size_t size)
+{
+    size_t same;
+    if (*at)
+        memcpy(to, at + 8, size);
+    else if (decode_elements(block_size(at + 8, end, &same), end, to, size) < 0)
+        return -1;
+    uint32_t crc = crc32c(to, size);
+    return (crc >> 15 | crc << 17) + 0xA282EAD8u == load_32(at + 4) ? 0 : -1;
+}
+
+PyDoc_STRVAR(unframe_doc, "unframe(data, at, most) -> (content, end)\n\n"
+                          "Return the content of the whole frames from `at` on, up to `most` bytes unless one has more, "
+                          "and where they end: before the first that is damaged or has no content.");
+
+static PyObject *unframe(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer data;
+    size_t size, total = 0, done = 0;
     (void)module;
-    const char *body = takes("frame_content", count, 2) < 0 ? NULL : bytes_of(args[0], &body_size);
-    int plain = body ? PyObject_IsTrue(args[1]) : -1;
-    if (plain < 0)
+    if (takes("unframe", count, 3) < 0)
         return NULL;
-    if (body_size < 4)
-        Py_RETURN_NONE;
-    const uint8_t *at = (const uint8_t *)body + 4, *end = (const uint8_t *)body + body_size;
-    if (plain)
-        size = (size_t)body_size - 4;
-    else if ((at = block_size(at, end, &size)) == NULL)
-        Py_RETURN_NONE;
-    PyObject *content = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
-    uint8_t *to = content ? (uint8_t *)PyBytes_AsString(content) : NULL;
-    if (to == NULL)
+    Py_ssize_t start = PyLong_AsSsize_t(args[1]), most = PyLong_AsSsize_t(args[2]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &data, PyBUF_SIMPLE) < 0)
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    if (plain)
-        memcpy(to, at, size);
-    right = plain || decode_elements(at, end, to, size) == 0;
-    if (right) {
-        uint32_t crc = crc32c(to, size);
-        right = (crc >> 15 | crc << 17) + 0xA282EAD8u == load_32((const uint8_t *)body);
+    start = start < 0 || start > data.len ? data.len : start;
+    const uint8_t *begin = (const uint8_t *)data.buf + start, *end = (const uint8_t *)data.buf + data.len;
+    const uint8_t *at = begin, *next;
+    while ((next = read_frame(at, end, &size)) != NULL && (!total || (Py_ssize_t)(total + size) <= most)) {
+        total += size;
+        at = next;
     }
-    Py_END_ALLOW_THREADS
-    if (right)
-        return content;
+    PyObject *content = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)total);
+    uint8_t *to = content ? (uint8_t *)PyBytes_AsString(content) : NULL;
+    if (to != NULL) {
+        const uint8_t *stop = at;
+        Py_BEGIN_ALLOW_THREADS
+        for (at = begin; at < stop; at = next) {
+            next = read_frame(at, end, &size);
+            if (decode_frame(at, next, to + done, size) < 0)
+                break;
+            done += size;
+        }
+        Py_END_ALLOW_THREADS
+        start = at - (const uint8_t *)data.buf;
+    }
+    PyBuffer_Release(&data);
+    if (content == NULL || done == total)
+        return content ? Py_BuildValue("(Nn)", content, start) : NULL;
+    PyObject *found = Py_BuildValue("(y#n)", (const char *)to, (Py_ssize_t)done, start);
     Py_DECREF(content);
-    Py_RETURN_NONE;
+    return found;
 }
 
 /* Messages as tuples: (seq, ts_ns, subject, header, payload). */
@@ -486,6 +553,66 @@ static int read_message(PyObject *tuple, Message *message)
     return 0;
 }
 
+/* What is counted of messages that are not made: see `Counted` in archive.py. */
+typedef struct {
+    uint64_t messages, payload_bytes, record_bytes, with_header, first_seq, last_seq;
+    int64_t first_ts_ns, last_ts_ns;
+    PyObject *subjects; /* a dict */
+    const uint8_t *subject;
+    size_t subject_size;
+    uint64_t alike; /* messages on `subject` that are not in the dict yet */
+} Count;
+
+static int count_subject(Count *count)
+{
+    if (!count->alike)
+        return 0;
+    PyObject *name = PyBytes_FromStringAndSize((const char *)count->subject, (Py_ssize_t)count->subject_size);
+    PyObject *before = name ? PyDict_GetItemWithError(count->subjects, name) : NULL;
+    uint64_t number = (before ? unsigned_of(before) : 0) + count->alike;
+    PyObject *after = PyErr_Occurred() ? NULL : PyLong_FromUnsignedLongLong(number);
+    int failed = after == NULL || PyDict_SetItem(count->subjects, name, after) < 0;
+    count->alike = 0;
+    Py_XDECREF(name);
+    Py_XDECREF(after);
+    return failed ? -1 : 0;
+}
+
+/* Counts a message; -1 with an exception set. */
+static inline int count_message(Count *count, const Message *message)
+{
+    if (!count->messages++) {
+        count->first_seq = message->seq;
+        count->first_ts_ns = message->ts_ns;
+    }
+    count->last_seq = message->seq;
+    count->last_ts_ns = message->ts_ns;
+    count->payload_bytes += message->payload_size;
+    count->record_bytes += message->subject_size + message->header_size + message->payload_size;
+    count->with_header += message->header_size > 0;
+    if (count->alike && count->subject_size == message->subject_size &&
+        memcmp(count->subject, message->subject, message->subject_size) == 0) {
+        count->alike++;
+        return 0;
+    }
+    if (count_subject(count) < 0)
+        return -1;
+    count->subject = message->subject;
+    count->subject_size = message->subject_size;
+    count->alike = 1;
+    return 0;
+}
+
+/* The fields of `Counted`. */
+static PyObject *take_count(Count *count)
+{
+    if (count_subject(count) < 0)
+        return NULL;
+    return Py_BuildValue("(KKKKKLKLO)", count->messages, count->payload_bytes, count->record_bytes, count->with_header,
+                         count->first_seq, (long long)count->first_ts_ns, count->last_seq,
+                         (long long)count->last_ts_ns, count->subjects);
+}
+
 typedef int (*PutRecord)(Buffer *out, const Message *message, const uint8_t *key);
 
 /* The records of messages, one after the other. */
@@ -518,12 +645,17 @@ static PyObject *write_records(PyObject *messages, PutRecord put, const uint8_t 
 #define V1_HAS_HEADER ((uint32_t)1 << 31)
 #define V1_SEQ (((uint64_t)1 << 62) - 1)
 
-static uint64_t record_hash(const Message *message, const uint8_t *key)
+/* The hash of a record, by the state of a hash with the right key that nothing was added to. */
+static uint64_t record_hash(const Message *message, const Highway *begun)
 {
-    Highway hash;
-    char numbers[16];
+    size_t body = message->subject_size + message->payload_size;
+    char numbers[32];
     store_64(store_64(numbers, message->seq), (uint64_t)message->ts_ns);
-    begin_hash(&hash, key);
+    if (HAS_AVX2 && body >= 16 && message->subject + message->subject_size == message->payload) {
+        memcpy(numbers + 16, message->subject, 16);
+        return hash_by_avx2(begun, (const uint8_t *)numbers, message->subject + 16, body - 16);
+    }
+    Highway hash = *begun;
     hash_bytes(&hash, numbers, 16);
     hash_bytes(&hash, message->subject, message->subject_size);
     hash_bytes(&hash, message->header, message->header_size);
@@ -550,7 +682,9 @@ static int put_v1(Buffer *out, const Message *message, const uint8_t *key)
     if (message->header_size)
         at = put_bytes(store(at, message->header_size, 4), (const char *)message->header, message->header_size);
     at = put_bytes(at, (const char *)message->payload, message->payload_size);
-    store_64(at, record_hash(message, key));
+    Highway begun;
+    begin_hash(&begun, key);
+    store_64(at, record_hash(message, &begun));
     return 0;
 }
 
@@ -596,11 +730,13 @@ static int64_t read_v1_record(const uint8_t *at, size_t size, Message *message, 
 static int64_t check_v1(const uint8_t *data, size_t size, const uint8_t *key, size_t *more)
 {
     Message message;
+    Highway begun;
     size_t at = 0;
     int64_t length;
+    begin_hash(&begun, key);
     while ((length = read_v1_record(data + at, size - at, &message, more)) > 0) {
         at += (size_t)length;
-        if (record_hash(&message, key) != load_64(data + at - 8))
+        if (record_hash(&message, &begun) != load_64(data + at - 8))
             return -1;
     }
     return length < 0 ? -1 : (int64_t)at;
@@ -642,6 +778,40 @@ static PyObject *read_v1(PyObject *module, PyObject *const *args, Py_ssize_t cou
     }
     Py_XDECREF(maker.subject);
     return items ? Py_BuildValue("NLn", items, (long long)end, (Py_ssize_t)more) : NULL;
+}
+
+PyDoc_STRVAR(count_v1_doc, "count_v1(data, key, first_seq) -> (counted, end, more) | None\n\n"
+                           "Count the whole records in `data`; None unless all are messages from `first_seq` on.");
+
+static PyObject *count_v1(PyObject *module, PyObject *const *args, Py_ssize_t count)
+{
+    Py_buffer view;
+    Message message;
+    int64_t end;
+    size_t more, ignored;
+    (void)module;
+    const uint8_t *key = takes("count_v1", count, 3) < 0 ? NULL : key_of(args[1]);
+    uint64_t first_seq = key ? unsigned_of(args[2]) : 0;
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const uint8_t *data = view.buf;
+    Py_BEGIN_ALLOW_THREADS
+    end = check_v1(data, (size_t)view.len, key, &more);
+    Py_END_ALLOW_THREADS
+    int plain = end >= 0;
+    Count found = {.subjects = plain ? PyDict_New() : NULL};
+    for (int64_t at = 0; plain && at < end && !PyErr_Occurred();) {
+        at += read_v1_record(data + at, (size_t)(end - at), &message, &ignored);
+        plain = message.seq && message.seq <= V1_SEQ && message.seq >= first_seq;
+        if (plain)
+            count_message(&found, &message);
+    }
+    PyObject *counted = plain && !PyErr_Occurred() ? take_count(&found) : NULL;
+    PyBuffer_Release(&view);
+    Py_XDECREF(found.subjects);
+    if (counted != NULL)
+        return Py_BuildValue("NLn", counted, (long long)end, (Py_ssize_t)more);
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 /* Records of version 2: see archive_v2.py. */
@@ -711,57 +881,97 @@ static int is_possible(const uint64_t *numbers)
     return numbers[0] <= V2_NAME_BYTES && header <= V2_BODY_BYTES && payload <= V2_BODY_BYTES - header;
 }
 
+/* Reads the record at `at`; its length, 0 where it is incomplete, with `more`, or -1 where it is damaged. */
+static int64_t read_v2_record(const uint8_t *at, size_t size, Message *message, size_t *more)
+{
+    uint64_t numbers[5];
+    int head = read_numbers(at, size, numbers);
+    if (head < 0 || (head && !is_possible(numbers)))
+        return -1;
+    *more = head ? (size_t)head + numbers[0] + numbers[3] + numbers[4] : size + 1;
+    if (*more > size)
+        return 0;
+    message->seq = numbers[2];
+    message->ts_ns = (int64_t)(numbers[1] >> 1 ^ (numbers[1] & 1 ? UINT64_MAX : 0));
+    message->subject = at + head;
+    message->subject_size = numbers[0];
+    message->header = message->subject + numbers[0];
+    message->header_size = numbers[3];
+    message->payload = message->header + numbers[3];
+    message->payload_size = numbers[4];
+    return (int64_t)*more;
+}
+
+/* Whether it is the record of zeros, which is the last. */
+static inline int is_last(const Message *message)
+{
+    return !(message->seq | (uint64_t)message->ts_ns | message->subject_size | message->header_size |
+             message->payload_size);
+}
+
 PyDoc_STRVAR(read_v2_doc, "read_v2(data, message_type) -> (messages, end, more, last) | None\n\n"
                           "Return the whole records in `data`, where they end, how many bytes the next needs, and whether all came.");
 
 static PyObject *read_v2(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {
-    Py_ssize_t size, at = 0, more = 0;
+    Py_ssize_t size, at = 0;
     Maker maker;
+    Message message;
+    int64_t length = 1;
+    size_t more = 0;
     int last = 0;
     (void)module;
     const char *bytes = takes("read_v2", count, 2) < 0 ? NULL : bytes_of(args[0], &size);
-    const uint8_t *data = (const uint8_t *)bytes;
     if (bytes == NULL || read_maker(&maker, args[1]) < 0)
         return NULL;
     PyObject *messages = PyList_New(0);
-    while (messages != NULL && !last && !more) {
-        uint64_t numbers[5];
-        int head = read_numbers(data + at, (size_t)(size - at), numbers);
-        if (head < 0 || (head && !is_possible(numbers))) {
-            Py_DECREF(messages);
-            messages = Py_NewRef(Py_None);
-            break;
-        }
-        Py_ssize_t whole = head ? head + (Py_ssize_t)(numbers[0] + numbers[3] + numbers[4]) : size - at + 1;
-        if (whole > size - at) {
-            more = whole;
-            break;
-        }
-        last = !(numbers[0] | numbers[1] | numbers[2] | numbers[3] | numbers[4]);
-        Message message = {
-            .seq = numbers[2],
-            .ts_ns = (int64_t)(numbers[1] >> 1 ^ (numbers[1] & 1 ? UINT64_MAX : 0)),
-            .subject = data + at + head,
-            .subject_size = numbers[0],
-            .header = data + at + head + numbers[0],
-            .header_size = numbers[3],
-            .payload = data + at + head + numbers[0] + numbers[3],
-            .payload_size = numbers[4],
-        };
+    while (messages != NULL && !last &&
+           (length = read_v2_record((const uint8_t *)bytes + at, (size_t)(size - at), &message, &more)) > 0) {
+        last = is_last(&message);
         if (!last && add_message(messages, &maker, &message) < 0)
             Py_CLEAR(messages);
-        at += whole;
+        at += length;
     }
     Py_XDECREF(maker.subject);
-    if (messages == NULL || messages == Py_None)
-        return messages;
-    return Py_BuildValue("NnnN", messages, at, more, PyBool_FromLong(last));
+    if (messages != NULL && length >= 0)
+        return Py_BuildValue("NnnN", messages, at, last ? 0 : (Py_ssize_t)more, PyBool_FromLong(last));
+    Py_XDECREF(messages);
+    return length < 0 ? Py_NewRef(Py_None) : NULL;
+}
+
+PyDoc_STRVAR(count_v2_doc, "count_v2(data) -> (counted, end, more, last) | None\n\n"
+                           "Do the same and count the messages; None also where one has no sequence.");
+
+static PyObject *count_v2(PyObject *module, PyObject *object)
+{
+    Py_buffer view;
+    Message message;
+    int64_t at = 0, length;
+    size_t more;
+    int last = 0;
+    (void)module;
+    if (PyObject_GetBuffer(object, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    Count found = {.subjects = PyDict_New()};
+    while ((length = read_v2_record((const uint8_t *)view.buf + at, (size_t)(view.len - at), &message, &more)) > 0) {
+        at += length;
+        last = is_last(&message);
+        if (last || !message.seq || found.subjects == NULL || count_message(&found, &message) < 0)
+            break;
+    }
+    PyObject *counted = !PyErr_Occurred() && (!length || last) ? take_count(&found) : NULL;
+    PyBuffer_Release(&view);
+    Py_XDECREF(found.subjects);
+    if (counted != NULL)
+        return Py_BuildValue("NnnN", counted, (Py_ssize_t)at, last ? 0 : (Py_ssize_t)more, PyBool_FromLong(last));
+    return PyErr_Occurred() ? NULL : Py_NewRef(Py_None);
 }
 
 PyMethodDef archive_methods[] = {
     {"highway", (PyCFunction)(void (*)(void))highway, METH_FASTCALL, highway_doc},
-    {"frame_content", (PyCFunction)(void (*)(void))frame_content, METH_FASTCALL, frame_content_doc},
+    {"unframe", (PyCFunction)(void (*)(void))unframe, METH_FASTCALL, unframe_doc},
+    {"count_v1", (PyCFunction)(void (*)(void))count_v1, METH_FASTCALL, count_v1_doc},
+    {"count_v2", count_v2, METH_O, count_v2_doc},
     {"read_v1", (PyCFunction)(void (*)(void))read_v1, METH_FASTCALL, read_v1_doc},
     {"write_v1", (PyCFunction)(void (*)(void))write_v1, METH_FASTCALL, write_v1_doc},
     {"read_v2", (PyCFunction)(void (*)(void))read_v2, METH_FASTCALL, read_v2_doc},

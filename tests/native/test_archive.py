@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -11,9 +11,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from natsctl.api.archive import archive_v1, archive_v2, s2
-from natsctl.api.archive.archive import ArchivedMessage, ArchiveError, Feed, Gone
+from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream, ArchiveError, Counted, Feed, Gone
 from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.api.archive.tar import TarFile
+from natsctl.api.stream import StreamState
+from natsctl.client.backup.archives import Summary
 from natsctl.native import lib
 from tests.api.archive.s2_elements import block_of, elements
 
@@ -121,14 +123,9 @@ def test_a_block_of_version_1(chosen: list[ArchivedMessage], where: tuple[int, i
 
 
 def read_records(data: bytes) -> list[Any]:
-    """Return the messages of version 2 in some bytes, and what comes behind them."""
-    feed, found = Feed(), list[Any]()
-    feed.add(data)
-    for records in archive_v2._records(feed):
-        if records is None:
-            break
-        found += records
-    return [*found, len(feed)]
+    """Return the messages of version 2 in some bytes, where they end, what the next needs, and whether all came."""
+    records, *rest = archive_v2._read(data)
+    return [*records, *rest]
 
 
 @given(messages, damage, st.booleans())
@@ -154,7 +151,10 @@ def test_any_records_of_version_2(data: bytes) -> None:
     [
         ("highway", (b"short", b"")),
         ("highway", (bytes(32), "x")),
-        ("frame_content", ("x", True)),
+        ("unframe", ("x", 0, 1)),
+        ("count_v1", (b"", bytes(31), 0)),
+        ("count_v1", ("", bytes(32), 0)),
+        ("count_v2", ("",)),
         ("read_v1", (b"", bytes(31), ArchivedMessage, Gone)),
         ("read_v1", (b"", bytes(32), list, Gone)),
         ("read_v2", (b"", 7)),
@@ -169,3 +169,48 @@ def test_any_records_of_version_2(data: bytes) -> None:
 def test_wrong_arguments_raise(name: str, words: tuple[Any, ...]) -> None:
     with pytest.raises((TypeError, OverflowError)):
         getattr(lib, name)(*words)
+
+
+def summed(items: Iterable[Any]) -> tuple[Any, ...]:
+    """Return what items of messages come to, counted or not, and the sequences that are gone."""
+    found, gone = Summary(), list[int]()
+    for item in items:
+        if isinstance(item, Counted):
+            found.add_counted(item)
+        elif isinstance(item, Gone):
+            gone.append(item.seq)
+        elif item:
+            found.add(item)
+    return found, gone
+
+
+@settings(max_examples=25, deadline=None)
+@given(messages, st.booleans(), st.integers(0, 3), st.integers(1, 400))
+def test_messages_of_an_archive_are_counted(chosen: list[Any], erased: bool, first_seq: int, step: int) -> None:
+    chosen = [one._replace(seq=seq) for seq, one in enumerate(chosen, 1)]
+    writer = archive_v1.BlockWriter("S")
+    writer.add(chosen[:1])
+    if erased:
+        writer.add_erased(9, 1)
+    writer.add(chosen[1:])
+    block = b"".join(writer._parts)
+    records = archive_v2.WriterV2().begin(ArchivedStream(state=StreamState()), ())[len(archive_v2.MAGIC) :]
+    records += b"".join(archive_v2.WriterV2().messages(chosen)) + bytes(5)
+
+    def fed(data: bytes, feed: Feed, items: Iterator[Any]) -> Iterator[Any]:
+        for at in range(0, len(data), step):
+            feed.add(data[at : at + step])
+            yield from iter(lambda: next(items, None), None)
+
+    def version_1(count_from: int | None) -> list[Any]:
+        feed, file = Feed(), TarFile("1.blk", len(block))
+        return [*fed(block, feed, archive_v1.read_block(file, feed, archive_v1.hasher_of("S-1"), count_from))]
+
+    def version_2(counting: bool) -> list[Any]:
+        feed = Feed()
+        return [*fed(records, feed, archive_v2.read_v2(feed, counting))][1:]
+
+    whole = summed(version_1(None))
+    assert whole == summed(version_1(first_seq)) == without(archive_v1, lambda: summed(version_1(first_seq)))
+    assert (whole[0], []) == summed(version_2(True)) == without(archive_v2, lambda: summed(version_2(True)))
+    assert any(isinstance(item, Counted) for item in version_1(0)) or erased or not chosen

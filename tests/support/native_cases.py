@@ -15,7 +15,7 @@ from types import BuiltinFunctionType
 from typing import Any, Final, NamedTuple
 
 from natsctl.api.archive import archive_v1, archive_v2, s2
-from natsctl.api.archive.archive import ArchivedMessage, ArchiveError, Gone
+from natsctl.api.archive.archive import ArchivedMessage, ArchiveError, Gone, counted
 from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.broker.subscription import _message_frames
 from natsctl.jetstream.consumers.delivery_budget import _first_deliveries
@@ -352,16 +352,31 @@ def _bodies() -> list[tuple[bytes, bool]]:
     return sorted(found, key=lambda body: len(body[0]))
 
 
-def _body(chance: random.Random) -> Words:
-    body, plain = chance.choice(_bodies()[:400] if chance.randrange(200) else _bodies())
-    return cut_or_changed(body, chance) if chance.randrange(3) == 0 else body, plain
+def _framed(chance: random.Random) -> Words:
+    """Return frames, where to begin, and how much content is wanted at most."""
+    data = b""
+    for _ in range(chance.randrange(4)):
+        body, plain = chance.choice(_bodies()[:400] if chance.randrange(200) else _bodies())
+        data += b"%c%b%b" % (plain, len(body).to_bytes(3, "little"), body)
+    data = cut_or_changed(data, chance) if chance.randrange(3) == 0 else data
+    return bytearray(data) if chance.randrange(2) else data, chance.choice((0, 0, 0, 1)), chance.choice((0, 100, 2**20))
 
 
-def _content(body: bytes, plain: bool) -> bytes | None:
-    if len(body) < 4:
+def _unframed(data: bytes | bytearray, at: int, most: int) -> tuple[bytes, int]:
+    found, at = b"", min(at, len(data))
+    while (content := _content(data[at:])) is not None and (not found or len(found + content) <= most):
+        found += content
+        at = s2._frame_end(data, at)
+    return found, at
+
+
+def _content(data: bytes | bytearray) -> bytes | None:
+    """Return the content of the whole frame that the data begins with; None where it has none, or is damaged."""
+    body = bytes(data[4 : s2._frame_end(data, 0)]) if len(data) >= 4 else b""
+    if len(body) < 4 or data[0] > 1 or s2._frame_end(data, 0) > len(data):
         return None
     try:
-        content: bytes = body[4:] if plain else _end_of(s2._decompressed(body[4:]))
+        content: bytes = body[4:] if data[0] else _end_of(s2._decompressed(body[4:]))
     except s2.S2FrameError:
         return None
     return content if s2.mask(s2.crc32c(content)) == int.from_bytes(body[:4], "little") else None
@@ -429,6 +444,24 @@ def _read_v2(data: bytes, message_type: type) -> Any:
         return archive_v2._parsed(data)
     except ArchiveError:
         return None
+
+
+def _count_v1(data: bytes, key: bytes, first_seq: int) -> Any:
+    found = _read_v1(data, key, ArchivedMessage, Gone)
+    whole = archive_v1._parsed(data, "1.blk").hashes if found is not None else []
+    messages = [one for one in found[0] if isinstance(one, ArchivedMessage)] if found is not None else []
+    if found is None or len(messages) < len(whole) or any(one.seq < first_seq for one in messages):
+        return None
+    return _counted_of(messages), *found[1:]
+
+
+def _count_v2(data: bytes) -> Any:
+    found = _read_v2(data, ArchivedMessage)
+    return None if found is None or not all(one.seq for one in found[0]) else (_counted_of(found[0]), *found[1:])
+
+
+def _counted_of(messages: list[ArchivedMessage]) -> tuple[Any, ...]:
+    return tuple(counted(messages)) if messages else (0, 0, 0, 0, 0, 0, 0, 0, {})
 
 
 # Runs: the first argument is what the run is made of.
@@ -577,7 +610,9 @@ CASES: Final = {
     "take_out": Case(_taken),
     "unseen": Case(_seen),
     "highway": Case(_hashed, same_as(lambda key, data: HighwayHash64(key).digest(data))),
-    "frame_content": Case(_body, same_as(_content)),
+    "unframe": Case(_framed, same_as(_unframed)),
+    "count_v1": Case(lambda chance: (*_v1(chance)[:2], chance.choice((0, 1, 5))), same_as(_count_v1)),
+    "count_v2": Case(lambda chance: _v2(chance)[:1], same_as(_count_v2)),
     "write_v1": Case(lambda chance: (_archived(chance), KEY), same_as(_write_v1)),
     "read_v1": Case(_v1, same_as(_read_v1)),
     "write_v2": Case(lambda chance: (_archived(chance),), same_as(_write_v2)),

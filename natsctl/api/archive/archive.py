@@ -7,6 +7,7 @@ item, or None when they need more bytes, so that an archive of any size passes t
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
@@ -17,9 +18,9 @@ from natsctl.api.stream import StreamConfig, StreamState
 
 MAX_RECORD_BYTES: Final = 72 << 20
 """Longest piece that is read as one: a message of the largest payload (64 MiB), with room for its header."""
-
-MAX_VARINT_BYTES: Final = 10
-_COMPACT_BYTES: Final = 1 << 16
+_MAX_VARINT_BYTES: Final = 10
+_SMALL_BYTES: Final = 16 << 10
+"""Bytes that are copied rather than kept as a piece of their own."""
 
 
 MessageFields: TypeAlias = tuple[int, int, bytes, bytes, bytes]
@@ -68,6 +69,37 @@ class ArchivedStream(msgspec.Struct, frozen=True):
     state: StreamState | None = None
 
 
+class Counted(NamedTuple):
+    """Messages that follow each other, counted; times in ns."""
+
+    messages: int
+    payload_bytes: int
+    record_bytes: int
+    """Bytes of subjects, headers and payloads together."""
+    with_header: int
+    first_seq: int
+    first_ts_ns: int
+    last_seq: int
+    last_ts_ns: int
+    subjects: Mapping[bytes, int]
+    """Messages of each subject."""
+
+
+def counted(messages: Sequence[MessageFields]) -> Counted:
+    """Return the counts of at least one message."""
+    _, _, subjects, headers, payloads = zip(*messages, strict=True)
+    payload_bytes = sum(map(len, payloads))
+    return Counted(
+        len(messages),
+        payload_bytes,
+        payload_bytes + sum(map(len, subjects)) + sum(map(len, headers)),
+        len(headers) - headers.count(b""),
+        *messages[0][:2],
+        *messages[-1][:2],
+        Counter(subjects),
+    )
+
+
 class Gone(msgspec.Struct, frozen=True):
     """The sequence holds no message, since `ts_ns` at the latest; one that came before is to be removed."""
 
@@ -75,8 +107,8 @@ class Gone(msgspec.Struct, frozen=True):
     ts_ns: int = 0
 
 
-Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Sequence[ArchivedMessage]"
-"""Items that readers yield; consecutive messages come together."""
+Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Counted | Sequence[ArchivedMessage]"
+"""Items that readers yield; consecutive messages come together, as counts where a reader may count them."""
 PAUSE: Final[Item] = ()
 """No messages: the work is not finished, and other tasks may run first."""
 
@@ -100,22 +132,44 @@ class ArchiveWriter(Protocol):
 class Feed:
     """Bytes that arrived and were not read yet."""
 
-    __slots__ = ("_at", "_buffer", "ended")
+    __slots__ = ("_pieces", "_size")
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
-        self._at = 0
-        self.ended = False
+        self._pieces: list[memoryview | bytearray] = []
+        """None of them empty; those that came in small pieces are together in a bytearray."""
+        self._size = 0
 
     def __len__(self) -> int:
-        return len(self._buffer) - self._at
+        return self._size
 
     def add(self, data: bytes) -> None:
-        """Accept more bytes."""
-        if self._at >= _COMPACT_BYTES:
-            del self._buffer[: self._at]
-            self._at = 0
-        self._buffer += data
+        """Accept more bytes; they are put together where a piece that is needed lies in several."""
+        self._size += len(data)
+        if len(data) >= _SMALL_BYTES:
+            self._pieces.append(memoryview(data))
+        elif self._pieces and isinstance(self._pieces[-1], bytearray):
+            self._pieces[-1] += data
+        elif data:
+            self._pieces.append(bytearray(data))
+
+    def view(self, size: int) -> memoryview:
+        """Return at least the next `size` bytes, which must be there, and those that lie behind them anyway."""
+        pieces = self._pieces
+        first = memoryview(pieces[0]) if pieces else memoryview(b"")
+        if len(first) < size:
+            parts = [pieces.pop(0)]
+            missing = size - len(first)
+            while missing > 0:
+                part = memoryview(pieces.pop(0))
+                if len(part) > missing:
+                    pieces.insert(0, part[missing:])
+                parts.append(part[:missing])
+                missing -= len(part)
+            first = memoryview(b"".join(parts))
+            pieces.insert(0, first)
+        elif pieces:
+            pieces[0] = first
+        return first
 
     def peek(self, size: int) -> bytes | None:
         """Return the next `size` bytes and leave them there; None until that many are there. Raises ArchiveError."""
@@ -123,35 +177,43 @@ class Feed:
             raise ArchiveError(f"a piece of {size} bytes is over the limit of {MAX_RECORD_BYTES}")
         if len(self) < size:
             return None
-        return bytes(memoryview(self._buffer)[self._at : self._at + size])
+        found = self.view(size)
+        whole = found.obj
+        return whole if isinstance(whole, bytes) and len(whole) == size == len(found) else bytes(found[:size])
 
     def take(self, size: int) -> bytes | None:
         """Return the next `size` bytes, None until that many are there. Raises ArchiveError."""
         data = self.peek(size)
         if data is not None:
-            self._at += size
+            self.skip(size)
         return data
 
     def skip(self, size: int) -> int:
         """Pass over up to `size` bytes and return how many are still to be passed over."""
-        step = min(size, len(self))
-        self._at += step
+        step = left = min(size, self._size)
+        self._size -= step
+        while left:
+            first = memoryview(self._pieces[0])
+            if left < len(first):
+                self._pieces[0] = first[left:]
+                break
+            left -= len(first)
+            self._pieces.pop(0)
         return size - step
 
     def uvarint(self) -> int | None:
         """Return the next unsigned varint, None until it is there. Raises ArchiveError."""
         value = shift = 0
-        for at in range(self._at, min(self._at + MAX_VARINT_BYTES, len(self._buffer))):
-            byte = self._buffer[at]
+        for at, byte in enumerate(self.view(min(self._size, _MAX_VARINT_BYTES))[:_MAX_VARINT_BYTES], 1):
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
                 if value >= 1 << 64:
                     break
-                self._at = at + 1
+                self.skip(at)
                 return value
             shift += 7
         else:
-            if len(self) < MAX_VARINT_BYTES:
+            if self._size < _MAX_VARINT_BYTES:
                 return None
         raise ArchiveError("a number is longer than 64 bits")
 

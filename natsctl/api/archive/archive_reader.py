@@ -14,7 +14,9 @@ from natsctl.api.archive.tar import MAX_FILL_BYTES
 class ArchiveReader:
     """A reader of items as their bytes arrive; it holds at most one frame and one record."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_from: int | None = None) -> None:
+        """Read every message, or count those from a sequence on where the native module can and none was removed."""
+        self._count_from = count_from
         self._frames = FrameReader()
         self._feed = Feed()
         self._items = self._read_items()
@@ -49,10 +51,10 @@ class ArchiveReader:
             yield None
         if magic == MAGIC:
             feed.take(len(MAGIC))
-            yield from read_v2(feed)
+            yield from read_v2(feed, self._count_from is not None)
         else:
             self._fill_bytes = MAX_FILL_BYTES
-            yield from read_v1(feed)
+            yield from read_v1(feed, self._count_from)
 
     def _check_behind(self, content: bytes) -> None:
         """Raise ArchiveError if anything but padding follows the end."""

@@ -27,6 +27,7 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
+    Counted,
     Feed,
     Gone,
     Item,
@@ -164,24 +165,44 @@ _Checked = tuple[list[ArchivedMessage | Gone], int, int]
 """Items of the whole records of a piece, all with their hashes, where they end, and the size of the next."""
 
 
-def read_block(file: TarFile, feed: Feed, hasher: HighwayHash64) -> Iterator[Item | None]:
-    """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveError."""
-    wanted, record, data = _PARSED_BYTES, _MIN_RECORD_BYTES, b""
+def read_block(
+    file: TarFile, feed: Feed, hasher: HighwayHash64, count_from: int | None = None
+) -> Generator[Item | None, None, int | None]:
+    """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveError.
+
+    Messages from the sequence `count_from` on are counted by the native module, until a record says that one is gone;
+    returns `count_from`, or None from then on.
+    """
+    wanted, record = _PARSED_BYTES, _MIN_RECORD_BYTES
     while file.left:
         if record > file.left:
-            if data.startswith(_COMPRESSED_BLOCK):
+            if feed.peek(min(len(feed), len(_COMPRESSED_BLOCK))) == _COMPRESSED_BLOCK:
                 raise ArchiveError(f"{file.name} is compressed by itself, which no archive of a server is")
             raise ArchiveError(f"{file.name} ends too early")
+        if count_from is not None and lib is not None:
+            while len(feed) < record:
+                yield None
+            counts = lib.count_v1(feed.view(record)[: file.left], hasher.key, count_from)
+        else:
+            counts = None
+        if counts is not None:
+            found, end, record = counts
+            if found[0]:
+                yield Counted(*found)
+            file.skip(feed, end)
+            continue
         size = min(file.left, max(wanted, record))
-        while (piece := file.peek(feed, size)) is None:
+        while (data := file.peek(feed, size)) is None:
             yield None
-        data = piece
         native: _Checked | None = None if lib is None else lib.read_v1(data, hasher.key, ArchivedMessage, Gone)
         items, end, record = native or (yield from _checked(data, hasher, file.name))
         yield from _batches(items)
+        if count_from is not None and any(isinstance(item, Gone) for item in items):
+            count_from = None
         file.skip(feed, end)
         mean_bytes = end // max(len(items), 1)
         wanted = min(max(_PARSED_BYTES, mean_bytes * _PARSED_RECORDS), _MOST_BYTES)
+    return count_from
 
 
 def _checked(data: bytes, hasher: HighwayHash64, name: str) -> Generator[Item, None, _Checked]:
@@ -352,9 +373,9 @@ class WriterV1:
         yield from self._paused(f"{folder}o.dat", consumer_file.writing(consumer.progress))
 
 
-def read_v1(feed: Feed) -> Iterator[Item | None]:
-    """Yield the items of a tar, None when bytes are missing. Raises ArchiveError."""
-    reader = _Reader()
+def read_v1(feed: Feed, count_from: int | None = None) -> Iterator[Item | None]:
+    """Yield the items of a tar, None when bytes are missing; `read_block` has the rest. Raises ArchiveError."""
+    reader = _Reader(count_from)
     for file in read_tar(feed):
         if file is None:
             yield None
@@ -366,7 +387,8 @@ def read_v1(feed: Feed) -> Iterator[Item | None]:
 class _Reader:
     """Data of an archive that must be kept until the rest arrives."""
 
-    def __init__(self) -> None:
+    def __init__(self, count_from: int | None) -> None:
+        self._count_from = count_from
         self._config: StreamConfig | None = None
         self._name = ""
         self._checked = b""
@@ -378,7 +400,8 @@ class _Reader:
         if name.startswith("msgs/") and name.endswith(".blk"):
             if self._config is None:
                 raise ArchiveError("the archive does not begin with its configuration")
-            yield from read_block(file, feed, hasher_of(f"{self._name}-{_number(name)}"))
+            hasher = hasher_of(f"{self._name}-{_number(name)}")
+            self._count_from = yield from read_block(file, feed, hasher, self._count_from)
         elif name.endswith(("meta.inf", "meta.sum")) or (name.startswith("obs/") and name.endswith("/o.dat")):
             while (body := file.take(feed, file.size)) is None:
                 yield None

@@ -20,6 +20,7 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
+    Counted,
     Feed,
     Item,
     MessageFields,
@@ -168,13 +169,26 @@ def _state_of(progress: Progress, pending: msgspec.Raw | None) -> _State:
     )
 
 
-def read_v2(feed: Feed) -> Iterator[Item | None]:
-    """Yield the items of an archive whose magic was read, None when bytes are missing. Raises ArchiveError."""
-    consumers = -1
-    for records in _records(feed):
-        if records is None:
+def read_v2(feed: Feed, counting: bool = False) -> Iterator[Item | None]:
+    """Yield the items of an archive whose magic was read, None when bytes are missing. Raises ArchiveError.
+
+    With `counting`, messages are counted by the native module.
+    """
+    consumers, wanted, last = -1, 1, False
+    while not last:
+        while len(feed) < wanted:
             yield None
+        counts = lib.count_v2(feed.view(wanted)) if counting and not consumers and lib is not None else None
+        if counts is not None:
+            found, end, wanted, last = counts
+            feed.skip(end)
+            if found[0]:
+                yield Counted(*found)
             continue
+        data = feed.peek(min(len(feed), max(_READ_BYTES, wanted)))
+        assert data is not None
+        records, end, wanted, last = _read(data)
+        feed.skip(end)
         at = 0
         while consumers and at < len(records):
             _, ts_ns, name, _, payload = records[at]
@@ -214,21 +228,10 @@ def _messages(records: list[ArchivedMessage]) -> list[ArchivedMessage]:
     return records
 
 
-def _records(feed: Feed) -> Iterator[list[ArchivedMessage] | None]:
-    """Yield records until the one of zeros, as many together as have arrived."""
-    wanted = 1
-    while True:
-        while len(feed) < wanted:
-            yield None
-        data = feed.peek(min(len(feed), max(_READ_BYTES, wanted)))
-        assert data is not None
-        native = None if lib is None else lib.read_v2(data, ArchivedMessage)
-        records, end, wanted, last = native or _parsed(data)
-        feed.skip(end)
-        if records:
-            yield records
-        if last:
-            return
+def _read(data: bytes) -> Parsed:
+    """Return the whole records at the beginning of `data`. Raises ArchiveError."""
+    native = None if lib is None else lib.read_v2(data, ArchivedMessage)
+    return native or _parsed(data)
 
 
 def read_records(data: bytes) -> list[ArchivedMessage]:
@@ -237,8 +240,7 @@ def read_records(data: bytes) -> list[ArchivedMessage]:
     at = 0
     while at < len(data):
         piece = data[at:] if at else data
-        native = None if lib is None else lib.read_v2(piece, ArchivedMessage)
-        records, end, _, last = native or _parsed(piece)
+        records, end, _, last = _read(piece)
         if not end or last:
             raise ArchiveError("a record is cut")
         found += records

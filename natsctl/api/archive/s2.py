@@ -49,6 +49,9 @@ _SKIPPED: Final = (0xFE, 0x99)
 would make a frame of content one of them."""
 _CHECKED_BYTES: Final = 65536
 """Bytes that cramjam puts into one frame, and so covers with one checksum."""
+_HEAD_BYTES: Final = 4
+_AT_ONCE_BYTES: Final = 256 << 10
+"""Content of frames that are decoded together: less than a millisecond."""
 _POLYNOMIAL: Final = 0x82F63B78
 _MASK_DELTA: Final = 0xA282EAD8
 _M32: Final = 0xFFFFFFFF
@@ -79,32 +82,59 @@ class FrameWriter:
 class FrameReader:
     """A decoder of frames as they arrive; it keeps less than one of them."""
 
-    __slots__ = ("_buffer", "_started", "content_only")
+    __slots__ = ("_rest", "_started", "content_only")
 
     def __init__(self) -> None:
-        self._buffer = bytearray()
+        self._rest = bytearray()
+        """A frame that has begun."""
         self._started = False
         self.content_only = False
         """Refuse frames without content from here on: nothing writes them behind the last content."""
 
     def read(self, data: bytes) -> Iterator[bytes]:
-        """Yield the content of each frame that `data` completes, and b"" between pieces of long work.
+        """Yield the content of the frames that `data` completes, and b"" between pieces of long work.
 
         Raises S2FrameError.
         """
-        buffer = self._buffer
-        buffer += data
-        if buffer and not self._started and buffer[0] != _STREAM_ID:
-            raise S2FrameError("this is not an S2 or Snappy stream")
         at = 0
-        while len(buffer) - at >= 4:
-            end = at + 4 + int.from_bytes(buffer[at + 1 : at + 4], "little")
-            if end > len(buffer):
+        if self._rest:
+            at = self._completed(data)
+            if len(self._rest) < _HEAD_BYTES or len(self._rest) < _frame_end(self._rest, 0):
+                return
+            frame, self._rest = bytes(self._rest), bytearray()
+            yield from self._frames(frame, 0)
+        at = yield from self._frames(data, at)
+        self._rest += data[at:]
+
+    def _completed(self, data: bytes) -> int:
+        """Add the bytes of `data` that the frame that has begun lacks, and return how many."""
+        rest = self._rest
+        taken = max(_HEAD_BYTES - len(rest), 0)
+        rest += data[:taken]
+        if len(rest) >= _HEAD_BYTES:
+            lacking = _frame_end(rest, 0) - len(rest)
+            rest += data[taken : taken + lacking]
+            taken += lacking
+        return min(taken, len(data))
+
+    def _frames(self, data: bytes, at: int) -> Generator[bytes, None, int]:
+        """Yield the content of the whole frames from `at` on, and return where they end."""
+        if at < len(data) and not self._started and data[at] != _STREAM_ID:
+            raise S2FrameError("this is not an S2 or Snappy stream")
+        while len(data) - at >= _HEAD_BYTES:
+            if lib is not None and self._started:
+                content, end = lib.unframe(data, at, _AT_ONCE_BYTES)
+                if end > at:
+                    at = end
+                    yield content
+                    continue
+            end = _frame_end(data, at)
+            if end > len(data):
                 break
-            content = yield from self._frame(buffer[at], bytes(memoryview(buffer)[at + 4 : end]))
+            content = yield from self._frame(data[at], data[at + _HEAD_BYTES : end])
             at = end
             yield content
-        del buffer[:at]
+        return at
 
     @property
     def started(self) -> bool:
@@ -114,7 +144,7 @@ class FrameReader:
     @property
     def between_frames(self) -> bool:
         """Return whether the bytes so far end with a whole frame."""
-        return self._started and not self._buffer
+        return self._started and not self._rest
 
     def _frame(self, kind: int, body: bytes) -> Generator[bytes, None, bytes]:
         if self.content_only and (kind == _STREAM_ID or kind in _SKIPPED):
@@ -130,12 +160,15 @@ class FrameReader:
             return b""
         if kind not in (_COMPRESSED, _PLAIN) or len(body) < 4:
             raise S2FrameError(f"a frame is of unknown type 0x{kind:02x}")
-        if lib is not None and (found := lib.frame_content(body, kind == _PLAIN)) is not None:
-            return found
         content = body[4:] if kind == _PLAIN else (yield from _decompressed(body[4:]))
         if mask(crc32c(content)) != int.from_bytes(body[:4], "little"):
             raise S2FrameError("s2: corrupt input, crc mismatch")
         return content
+
+
+def _frame_end(data: bytes | bytearray, at: int) -> int:
+    """Return where the frame at `at` ends, by its head."""
+    return at + _HEAD_BYTES + int.from_bytes(data[at + 1 : at + _HEAD_BYTES], "little")
 
 
 def _decompressed(block: bytes) -> Generator[bytes, None, bytes]:

@@ -33,8 +33,10 @@ from natsctl.api.archive.archive import (
     ArchivedStream,
     ArchiveError,
     ArchiveWriter,
+    Counted,
     Gone,
     Item,
+    counted,
 )
 from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 MAX_SUBJECTS = 100_000
 """Subjects that a summary counts; messages on others are counted together."""
 _PIECE_BYTES = 256 * 1024
+_KEPT_BYTES = 8 << 20
 _MAGIC = b"NATSARC1"
 _HEAD_BYTES = 4096
 _CHECK_BYTES = 4
@@ -136,11 +139,14 @@ def version_of(backup: OpenBackup) -> int:
     return finder.version
 
 
-def read_items(backup: OpenBackup, on_read: OnRead = ignore_read) -> Iterator[Item]:
-    """Yield everything in the archive in its order, up to its end mark. Raises StorageError where it is damaged."""
+def read_items(backup: OpenBackup, on_read: OnRead = ignore_read, count_from: int | None = None) -> Iterator[Item]:
+    """Yield everything in the archive in its order, up to its end mark. Raises StorageError where it is damaged.
+
+    With `count_from`, most messages come as counts (see ArchiveReader).
+    """
     from natsctl.api.archive.archive_reader import ArchiveReader
 
-    reader, done = ArchiveReader(), 0
+    reader, done = ArchiveReader(count_from), 0
     backup.data.rewind()
     try:
         while piece := backup.data.read(_PIECE_BYTES):
@@ -196,7 +202,7 @@ def read_messages(
     """
     removed = removed or removed_in(backup)
     for item in read_items(backup, on_read):
-        if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone):
+        if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone | Counted):
             yield removed.kept(item)
 
 
@@ -221,18 +227,19 @@ class Summary:
 
     def add(self, messages: Sequence[ArchivedMessage]) -> None:
         """Count messages that follow those before."""
-        if not messages:
-            return
+        if messages:
+            self.add_counted(counted(messages))
+
+    def add_counted(self, found: Counted) -> None:
+        """Add the counts of messages that follow those before."""
         if not self.messages:
-            self.first_seq, self.first_ts_ns = messages[0].seq, messages[0].ts_ns
-        self.last_seq, self.last_ts_ns = messages[-1].seq, messages[-1].ts_ns
-        self.messages += len(messages)
-        _, _, subjects, headers, payloads = zip(*messages, strict=True)
-        payload_bytes = sum(map(len, payloads))
-        self.payload_bytes += payload_bytes
-        self.record_bytes += payload_bytes + sum(map(len, subjects)) + sum(map(len, headers))
-        self.with_header += len(headers) - headers.count(b"")
-        for raw, number in Counter(subjects).items():
+            self.first_seq, self.first_ts_ns = found.first_seq, found.first_ts_ns
+        self.last_seq, self.last_ts_ns = found.last_seq, found.last_ts_ns
+        self.messages += found.messages
+        self.payload_bytes += found.payload_bytes
+        self.record_bytes += found.record_bytes
+        self.with_header += found.with_header
+        for raw, number in found.subjects.items():
             subject = raw.decode("utf-8", "replace")
             if subject in self.subjects or len(self.subjects) < MAX_SUBJECTS:
                 self.subjects[subject] += number
@@ -264,7 +271,11 @@ def summarise(backup: OpenBackup, on_read: OnRead = ignore_read) -> Summary:
 def _read(backup: OpenBackup, removed: Removed, on_read: OnRead) -> tuple[Summary, bool]:
     """Return the summary of one reading, which adds to `removed`, and whether a removal came after its message."""
     summary, late = Summary(version_of(backup), removed=removed), False
-    for item in read_items(backup, on_read):
+    bytes(
+        _KEPT_BYTES
+    )  # glibc keeps freed memory up to the size of the largest block that was freed: pages are used again
+    count_from = None if removed.seqs else removed.first_seq
+    for item in read_items(backup, on_read, count_from):
         if isinstance(item, ArchivedStream):
             summary.inner = item
         elif isinstance(item, ArchivedConsumer):
@@ -274,6 +285,8 @@ def _read(backup: OpenBackup, removed: Removed, on_read: OnRead) -> tuple[Summar
             late = late or (counted and item.seq not in removed.seqs)
             removed.seqs.add(item.seq)
             summary.reached(item.seq, item.ts_ns)
+        elif isinstance(item, Counted):
+            summary.add_counted(item)
         else:
             summary.add(removed.kept(item))
     return summary, late

@@ -21,7 +21,15 @@ from typing import IO, TYPE_CHECKING, Any, Final
 import msgspec
 
 from natsctl.api import acks
-from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveError, Gone, Item
+from natsctl.api.archive.archive import (
+    ArchivedConsumer,
+    ArchivedMessage,
+    ArchivedStream,
+    ArchiveError,
+    Counted,
+    Gone,
+    Item,
+)
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.archive_v2 import WriterV2, read_records
 from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2FrameError
@@ -271,7 +279,7 @@ class _Sink:
         for item in _items(self.reader, chunk):
             if isinstance(item, Gone):
                 self._spool.remove(item.seq)
-            elif not isinstance(item, ArchivedStream | ArchivedConsumer):
+            elif not isinstance(item, ArchivedStream | ArchivedConsumer | Counted):
                 self._spool.add(list(item))
 
 

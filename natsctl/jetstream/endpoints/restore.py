@@ -22,7 +22,15 @@ from natsctl.api import consumer_config
 from natsctl.api import stream_config as rules
 from natsctl.api.advisories import ActionType, RestoreComplete, RestoreCreate
 from natsctl.api.answers import StreamCreateAnswer, StreamRestoreAnswer, as_error
-from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, ArchiveError, Gone, Item
+from natsctl.api.archive.archive import (
+    ArchivedConsumer,
+    ArchivedMessage,
+    ArchivedStream,
+    ArchiveError,
+    Counted,
+    Gone,
+    Item,
+)
 from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode, recast
@@ -103,7 +111,7 @@ class Staging:
             self._consumer(item)
         elif isinstance(item, ArchivedStream):
             self._stream(item)
-        elif item:
+        elif item and not isinstance(item, Counted):
             self._messages(item)
 
     def _check_kept(self) -> None:
