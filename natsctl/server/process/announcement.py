@@ -87,6 +87,8 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
     if options.leafnodes is not None and (port := server.port_of("leafnodes")):
         log.info(f"Listening for leafnode connections on {_address(options.leafnodes.host, port)}")
     log.info(f"Listening for client connections on {_address(server.host, server.port)}")
+    if server.broker.options.auth is None and not _is_loopback(server.host):
+        log.warn("No users are configured: whoever reaches this address may do everything")
     if options.tls is not None:
         only_first = options.tls.handshake_first and not options.tls.fallback_s
         available = options.allow_non_tls and not only_first
@@ -94,6 +96,11 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
         if only_first:
             log.warn('Clients that are not using "TLS Handshake First" option will fail to connect')
     log.info("Server is ready")
+
+
+def _is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches an address."""
+    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _plain_secrets(options: ServerOptions) -> bool:
