@@ -295,6 +295,23 @@ def _shells(place: Place, current: str, deadline_s: float) -> Iterator[Candidate
     return (Candidate(shell) for shell in SHELLS)
 
 
+def _of_store(kind: str) -> Source:
+    def names(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+        from natsctl.client.auth.nsc_store import NscStore
+
+        known = NscStore.of_environment(os.environ)
+        operators = known.names()
+        operator = place.value("OPERATOR") or known.selected() or (operators[0] if len(operators) == 1 else "")
+        if kind == "operator":
+            return (Candidate(name, "selected" if name == known.selected() else "") for name in operators)
+        if kind == "account":
+            return (Candidate(name) for name in known.account_names(operator))
+        accounts = [place.value("ACCOUNT")] if place.value("ACCOUNT") else known.account_names(operator)
+        return (Candidate(name, account) for account in accounts for name in known.user_names(operator, account))
+
+    return names
+
+
 def _keys_of_contexts(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
     from natsctl.client.context_file import EMPTY
 
@@ -334,6 +351,9 @@ _BY_NOUN: dict[tuple[str, str], Source] = {
     ("object", "BUCKET"): _on_server("store"),
     ("kv", "FILTER"): _on_server("key"),
     ("schema", "ID"): _schemas,
+    ("auth", "OPERATOR"): _of_store("operator"),
+    ("auth", "ACCOUNT"): _of_store("account"),
+    ("auth", "USER"): _of_store("user"),
     ("context", "KEY"): _keys_of_contexts,
     ("context", "NAME"): _contexts,
 }

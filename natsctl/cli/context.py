@@ -241,6 +241,9 @@ def rm(
 
 Description = Annotated[str | None, Option("--description", metavar="TEXT", help="its purpose")]
 Select = Annotated[bool, Option("--select", help="select it")]
+Nsc = Annotated[
+    str | None, Option("--nsc", metavar="URL", help="log in as a user of nsc's store, nsc://OPERATOR/ACCOUNT/USER")
+]
 Embed = Annotated[bool, Option("--embed", help="store the content of --creds, --nkey, --jwt and --seed in it")]
 
 
@@ -248,6 +251,7 @@ def add(
     ctx: CommandContext,
     name: Name,
     description: Description = None,
+    nsc: Nsc = None,
     select: Select = False,
     embed: Embed = False,
     if_not_exists: IfNotExists = False,
@@ -263,7 +267,7 @@ def add(
     exists = contexts.exists(name)
     if not (exists and if_not_exists):
         before = contexts.document(name) if exists else {}
-        _save(session, contexts, name, {**before, **_said(session, description)}, embed, select)
+        _save(session, contexts, name, {**before, **_said(session, description, nsc, before)}, embed, select)
     show(contexts, name, json=json)
 
 
@@ -272,6 +276,7 @@ def copy(
     source: Annotated[str, Argument(metavar="CONTEXT", help="the context to copy")],
     name: Annotated[str, Argument(metavar="NAME", help="the context to create")],
     description: Description = None,
+    nsc: Nsc = None,
     select: Select = False,
     embed: Embed = False,
     force: Annotated[bool, Option("--force", "-f", help="replace an existing one")] = False,
@@ -282,7 +287,7 @@ def copy(
     document = contexts.document(known(contexts, source))
     if contexts.exists(name) and not force:
         raise ContextExistsError(f"context {name} exists already", hint="--force replaces it")
-    _save(session, contexts, name, {**document, **_said(session, description)}, embed, select)
+    _save(session, contexts, name, {**document, **_said(session, description, nsc, document)}, embed, select)
     show(contexts, name, json=json)
 
 
@@ -290,6 +295,7 @@ def edit(
     ctx: CommandContext,
     name: MaybeName = None,
     description: Description = None,
+    nsc: Nsc = None,
     select: Select = False,
     embed: Embed = False,
     unset: Annotated[
@@ -302,7 +308,8 @@ def edit(
     """Change a context with the flags for server and login, or in $EDITOR."""
     session, contexts = session_of(ctx), of_user()
     chosen = picked(session, contexts, name)
-    before, said = contexts.document(chosen), {**_said(session, description), **_unset(unset)}
+    before = contexts.document(chosen)
+    said = {**_said(session, description, nsc, before), **_unset(unset)}
     if interactive or not (said or embed or select or not session.interactive):
         wanted = {**_in_editor(session, before, chosen), **said}
     elif said or embed or select:
@@ -324,9 +331,18 @@ def edit(
     show(contexts, chosen, json=json)
 
 
-def _said(session: Session, description: str | None) -> Document:
-    """Return the keys that the flags set."""
+def _said(session: Session, description: str | None, nsc: str | None, before: Document) -> Document:
+    """Return the keys that the flags set; a context without a server gets those of the operator in nsc's store."""
     said = document_of(session.options.settings())
+    if nsc is not None:
+        from natsctl.client.auth.nsc_profile import profile_of
+
+        if "creds" in said:
+            raise UsageError("--nsc and --creds exclude each other")
+        services = profile_of(nsc, os.environ).services
+        said["creds"] = nsc
+        if services and "url" not in said and not before.get("url"):
+            said["url"] = ",".join(services)
     if session.options.timeout is not None and not session.json:
         output.note("--timeout is not saved in contexts: it only applies to this command")
     return said if description is None else {**said, "description": description}
@@ -527,6 +543,7 @@ VERBS = (
         examples=(
             "natsctl context add prod -s nats://prod:4222 --creds ~/prod.creds",
             "natsctl context add lab -s lab:4222 --user bob --password-stdin",
+            "natsctl context add orders --nsc nsc://ACME/ORDERS/app",
         ),
     ),
     Verb("edit, vi", edit, answer=_ONE, examples=("natsctl context edit prod --js-domain hub",)),

@@ -1,13 +1,11 @@
 """Settings of a server and of the login there, from flags, environment or a context, and nats-py's options for them.
 
 A secret may be given indirectly: `file:///path`, `env://NAME`, `data:;base64,…`, a path, or the text itself;
-`op://vault/item/field` asks 1Password's `op`, and `nsc://operator/account/user` asks `nsc` where it keeps the user's
-credentials.
+`op://vault/item/field` asks 1Password's `op`, and `nsc://operator/account/user` is a user in the store of nsc.
 """
 
 import base64
 import binascii
-import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -188,17 +186,10 @@ def _pointed(value: str, name: str) -> str | None:
     if value.startswith("op://"):
         return _output_of(name, "op", "read", value).strip()
     if value.startswith("nsc://"):
-        return _read(Path(_nsc_file(value, name)), name)
+        from natsctl.client.auth.nsc_profile import credentials_of
+
+        return credentials_of(value, name, os.environ)
     return None
-
-
-def _nsc_file(value: str, name: str) -> str:
-    """Return the path of that user's credentials in the store of `nsc`."""
-    text = _output_of(name, "nsc", "generate", "profile", value)
-    try:
-        return str(json.loads(text)["user"]["creds"])
-    except (ValueError, KeyError, TypeError):
-        raise UsageError(f"{name}: nsc printed no credentials of {value}: {text[:200]!r}") from None
 
 
 def _output_of(name: str, tool: str, *words: str) -> str:

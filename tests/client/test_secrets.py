@@ -1,14 +1,13 @@
-"""Secrets that other programs keep: `op://` asks op, `nsc://` asks nsc."""
+"""Secrets that other programs keep: `op://` asks op."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.settings import resolve_either, resolve_file, resolve_text
+from natsctl.client.settings import resolve_either, resolve_text
 
 
 @pytest.fixture
@@ -28,16 +27,6 @@ def test_op_is_asked_for_the_secret(tools: Path) -> None:
     assert resolve_text("op://vault/item/field", "password") == "s3cret"
     with pytest.raises(UsageError, match="op read failed"):
         resolve_text("op://vault/other", "password")
-
-
-def test_nsc_is_asked_where_the_credentials_are(tools: Path) -> None:
-    (tools / "u.creds").write_text("CREDENTIALS")
-    profile = json.dumps({"user": {"creds": str(tools / "u.creds")}})
-    _program(tools, "nsc", f"[ \"$1 $2 $3\" = 'generate profile nsc://o/a/u' ] && echo '{profile}'")
-    assert resolve_file("nsc://o/a/u", "creds") == "CREDENTIALS"
-    _program(tools, "nsc", "echo nothing")
-    with pytest.raises(UsageError, match="printed no credentials"):
-        resolve_file("nsc://o/a/u", "creds")
 
 
 def test_a_tool_that_is_absent_is_named(tools: Path) -> None:

@@ -65,7 +65,7 @@ class WrittenCredentials(Model, kw_only=True):
     file: str
 
 
-Name = Annotated[str, Argument(metavar="USER", help="name of the user")]
+Name = Annotated[str, Argument(metavar="NAME", help="name of the user")]
 MaybeUser = Annotated[str | None, Argument(metavar="USER", help="the user, by name or public key")]
 Bearer = Annotated[bool | None, Option("--bearer/--no-bearer", help="the JWT alone suffices to log in")]
 Data = Annotated[str | None, Option("--data", metavar="SIZE", help="most bytes of messages [-1, no limit]")]

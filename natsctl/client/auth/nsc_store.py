@@ -61,7 +61,7 @@ class NscStore:
     def __init__(self, stores: Path, keys: Path, config: Path) -> None:
         self.stores = stores
         self.keys = keys
-        self._config = config
+        self.config = config
 
     @classmethod
     def of_environment(cls, environment: Mapping[str, str]) -> NscStore:
@@ -86,6 +86,19 @@ class NscStore:
         """Return every operator; raises StorageError, InvalidJwtError."""
         return [self.operator(name) for name in self.names()]
 
+    def account_names(self, operator: str) -> list[str]:
+        """Return the names of an operator's accounts, of which no JWT is read; none where it does not exist."""
+        if operator not in self.names():
+            return []
+        found = _folders(self.stores / operator / _ACCOUNTS)
+        return [path.name for path in found if (path / f"{path.name}.jwt").is_file()]
+
+    def user_names(self, operator: str, account: str) -> list[str]:
+        """Return the names of an account's users, of whom no JWT is read; none where it does not exist."""
+        if account not in self.account_names(operator):
+            return []
+        return [path.stem for path in _files(self.stores / operator / _ACCOUNTS / account / _USERS)]
+
     def operator(self, name: str) -> Operator:
         """Return an operator by name or public key; raises EntityNotFoundError, StorageError, InvalidJwtError."""
         names = self.names()
@@ -105,15 +118,15 @@ class NscStore:
     def selecting(self, name: str) -> Change:
         """Return the change that selects an operator in the configuration of the `nats` tool, the rest of it kept."""
         text = json.dumps({**self._configured(), "select_operator": name}, separators=(",", ":"), ensure_ascii=False)
-        return Change(self._config, text)
+        return Change(self.config, text)
 
     def _configured(self) -> dict[str, object]:
         try:
-            found = json.loads(self._config.read_text(encoding="utf-8"))
+            found = json.loads(self.config.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as failure:
-            raise StorageError(f"{self._config}: {failure}") from failure
+            raise StorageError(f"{self.config}: {failure}") from failure
         return found if isinstance(found, dict) else {}
 
     def _load(self, name: str) -> Operator:

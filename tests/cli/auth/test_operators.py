@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from natsctl.cli.candidates import candidates
 from natsctl.client.auth.keys import generate_key
 from natsctl.client.auth.nsc_store import NscStore
 from tests.cli.auth.conftest import Run
@@ -202,3 +204,17 @@ def test_a_dry_run_writes_nothing(natsctl: Run, recorded: NscStore) -> None:
         assert code == 0 and json.loads(out)["dry_run"] is True, (line, err)
     assert _files(recorded) == before
     assert not [path for path in Path().iterdir() if path.is_file()]
+
+
+def test_names_of_the_store_are_completed(recorded: NscStore) -> None:
+    def words(*typed: str) -> list[str]:
+        return [one.word for one in candidates(typed, time.monotonic() + 20)]
+
+    assert words("auth", "operator", "info", "") == ["RECORDED"]
+    assert words("auth", "user", "ls", "") == ["ORDERS", "SYSTEM"]
+    assert words("auth", "user", "info", "") == ["app", "watcher", "admin"]
+    assert words("auth", "user", "info", "--operator", "") == ["RECORDED"]
+    assert words("auth", "operator", "backup", "RE") == ["RECORDED"]
+    assert "x25519" in words("auth", "nkey", "gen", "")
+    shutil.rmtree(recorded.stores)
+    assert words("auth", "operator", "info", "") == words("auth", "user", "ls", "") == []

@@ -156,3 +156,22 @@ def test_servers_let_users_in_and_hold_them_to_their_permissions(natsctl: Run, o
     assert natsctl(*login, "scoped", "pub", "orders.new", "x")[0] == 6
     Path("wrong").write_text(Path("new").read_text().replace("USER JWT-----\ne", "USER JWT-----\nf"))
     assert natsctl(*login, "wrong", "pub", "orders.new", "x")[0] != 0
+
+
+def test_a_context_logs_in_with_credentials_of_the_store(natsctl: Run, recorded: NscStore, tmp_path: Path) -> None:
+    code, out, _ = natsctl("context", "add", "orders", "--nsc", "nsc://RECORDED/ORDERS/app", "-j")
+    shown = json.loads(out)
+    assert code == 0 and shown["creds"] == "nsc://RECORDED/ORDERS/app" and shown["url"] == "nats://localhost:4222"
+    assert natsctl("context", "validate", "orders")[0] == 0
+    assert natsctl("context", "edit", "orders", "--nsc", "nsc://RECORDED/ORDERS/watcher", "-f")[0] == 0
+    assert natsctl("context", "add", "x", "--nsc", "nsc://RECORDED/ORDERS/none")[0] == 3
+    assert natsctl("context", "add", "x", "--nsc", "nsc://RECORDED/ORDERS/app", "--creds", "y")[0] == 2
+    assert natsctl("context", "add", "own", "-s", "nats://h:1", "--nsc", "nsc://RECORDED/ORDERS/app", "-j")[0] == 0
+    assert json.loads(natsctl("context", "info", "own", "-j")[1])["url"] == "nats://h:1"
+
+
+@pytest.mark.parametrize("server_kind", ["natsctl", pytest.param("reference", marks=pytest.mark.reference)])
+def test_servers_accept_what_an_nsc_url_stands_for(natsctl: Run, operated: str) -> None:
+    assert natsctl("--server", operated, "--creds", "nsc://RECORDED/ORDERS/app", "pub", "orders.new", "x")[0] == 0
+    code, _, err = natsctl("--server", operated, "--creds", "nsc://RECORDED/ORDERS/none", "pub", "orders.new", "x")
+    assert code == 3 and "creds: user none not found" in err
