@@ -17,6 +17,7 @@ from natsctl.server.conf.syntax import load_text
 from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
 from natsctl.testing.jetstream import JetStreamServer
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support.servers import quiet_ports
 
 ROOT = Path(__file__).parents[2]
@@ -125,6 +126,19 @@ def test_a_deployment_is_audited_as_the_page_says(folder: Path, capsys: pytest.C
         system = one.url.replace("nats://", "nats://s:p@")
         run_line(f"natsctl context add system -s {system}", capsys, {})
         assert len(run_page(DOCS / "how-to" / "audit-a-deployment.md", capsys)) == 13
+
+
+def test_operators_and_users_are_made_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On nats-server where it is on PATH, else on natsctl's."""
+    lines = _lines(DOCS / "how-to" / "operators-and-users.md")
+    start = next(at for at, line in enumerate(lines) if line.startswith("natsctl server run"))
+    for line in lines[:start]:
+        run_line(line, capsys, {})
+    kind: Kind = "reference" if reference_binary() else "natsctl"
+    with ServerProcess(folder / "store", kind, "-c", "server/nats-server.conf") as one:
+        for line in lines[start + 1 :]:
+            run_line(line, capsys, {"nats://localhost:4222": one.url})
+    assert len(lines) == 27
 
 
 def test_streams_move_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
