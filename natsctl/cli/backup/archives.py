@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli import output
-from natsctl.cli.backup.selection import (
+from natsctl.cli.backup.message_filters import (
     After,
     Before,
     ExcludeHeaders,

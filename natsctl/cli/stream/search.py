@@ -19,7 +19,7 @@ from natsctl.api.model import Model
 from natsctl.api.times import format_time
 from natsctl.api.units import plural
 from natsctl.cli import output
-from natsctl.cli.backup.selection import (
+from natsctl.cli.backup.message_filters import (
     ExcludeHeaders,
     ExcludePayloads,
     ExcludeSubjects,

@@ -374,7 +374,7 @@ def format_credentials(token: str, key: KeyPair) -> str:
 
 
 def new_operator(name: str, *, signing_key: bool = True) -> Operator:
-    """Return a new operator with a system account and, unless told otherwise, a signing key."""
+    """Return a new operator with a system account and, unless asked not to, a signing key."""
     check_name("operator", name)
     key = generate_key("operator")
     operator = Operator(name, key, jwt.new_claims("operator", key.public, name))

@@ -197,7 +197,7 @@ class Origin:
         """Return a cluster's consumers with their pending messages, and warnings where these are not known.
 
         Its snapshots put a consumer with any back to its ack floor. Their number is known: either they are all that it
-        has delivered behind the floor, or they cannot be told apart from those that are acknowledged.
+        has delivered behind the floor, or they cannot be distinguished from those that are acknowledged.
         """
         infos = {one.value.name: one.value for one in await self.manager.consumer_list(stream)}
         waiting = {name: info for name, info in infos.items() if info.num_ack_pending}
