@@ -23,6 +23,7 @@ FOR_TESTS_OF_USERS = {
     "clock",
     "jet",
     "jetstream",
+    "local_cluster",
     "machine",
     "disk_image",
     "process",

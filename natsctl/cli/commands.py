@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         backup,
         bench,
         cheat,
+        cluster,
         completion,
         consumer,
         context,
@@ -44,7 +45,7 @@ else:
     account, audit, auth, backup, bench, cheat, completion, consumer, context, counter, errors, events = lazy_modules(
         "natsctl.cli", "account audit auth backup bench cheat completion consumer context counter errors events"
     )
-    jwt, kv = lazy_modules("natsctl.cli", "jwt kv")
+    cluster, jwt, kv = lazy_modules("natsctl.cli", "cluster jwt kv")
     latency, migrate, object, pipeline, schema, server, service, spark, sql, stream, top, tour = lazy_modules(
         "natsctl.cli", "latency migrate object pipeline schema server service spark sql stream top tour"
     )
@@ -184,6 +185,7 @@ COMMANDS: Mapping[str, Verb] = {
         Verb("completion", completion.VERBS),
         Verb("context", context.VERBS),
         Verb("server", server.VERBS),
+        Verb("cluster", cluster.VERBS),
         Verb("jwt", jwt.VERBS),
         Verb("audit", audit.VERBS),
         Verb("auth", auth.VERBS),

@@ -51,6 +51,7 @@ NOUNS = (
     Noun("completion", (), "Install or print shell completion for bash, zsh and fish"),
     Noun("context", ("ctx",), "Create, list, choose and check contexts: servers and logins by name"),
     Noun("server", ("srv", "sys", "system"), "Run natsctl's own server, inspect and manage others"),
+    Noun("cluster", (), "Run a cluster of nats-servers here, or write the files of one"),
     Noun("jwt", (), "Show the claims of JWTs"),
     Noun("audit", (), "Find a deployment's faults"),
     Noun("auth", (), "Manage the operators, accounts and users of decentralised logins"),
@@ -69,7 +70,10 @@ HEADINGS = (
     ("Desired state", ("apply", "plan", "diff", "destroy", "validate", "export", "convert")),
     ("Streams on Spark", ("sql", "pipeline", "spark")),
     ("Backups and moves", ("backup", "restore", "migrate")),
-    ("Servers and accounts", ("server", "account", "events", "top", "rtt", "latency", "audit", "auth", "jwt", "bench")),
+    (
+        "Servers and accounts",
+        ("server", "cluster", "account", "events", "top", "rtt", "latency", "audit", "auth", "jwt", "bench"),
+    ),
     ("natsctl itself", ("context", "completion", "schema", "errors", "cheat", "tour")),
 )
 """Headings of root help, and the nouns below each; nouns without a heading come last."""

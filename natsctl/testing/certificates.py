@@ -31,9 +31,9 @@ class Issued:
 
 
 class Authority:
-    """An authority with a folder for its files; its own certificate is `cert`."""
+    """An authority with a folder for its files; its own certificate is `cert`, valid for `days`."""
 
-    def __init__(self, folder: Path, name: str = "authority") -> None:
+    def __init__(self, folder: Path, name: str = "authority", days: float = 2) -> None:
         from cryptography.hazmat.primitives.asymmetric import ec
 
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,13 @@ class Authority:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = subject(("CN", name))
         self.cert = folder / f"{name}.pem"
-        self._write(self.cert, self._builder(self._name, self._key.public_key(), 2), authority=True)
+        self._write(self.cert, self._builder(self._name, self._key.public_key(), days), authority=True)
+
+    def key_pem(self) -> bytes:
+        """Return the authority's key, which is in none of its files."""
+        from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def issue(
         self,
@@ -94,7 +100,26 @@ class Authority:
         from cryptography.hazmat.primitives.serialization import Encoding
 
         builder = builder.add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
+        public = self._key.public_key()
+        builder = builder.add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(public), critical=False)
+        if authority:
+            builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+            builder = builder.add_extension(_signing(), critical=True)
         path.write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+
+
+def _signing() -> x509.KeyUsage:
+    """Return the use of an authority's key, without which strict clients refuse its certificates."""
+    from cryptography import x509
+
+    unused = ("content_commitment", "key_encipherment", "data_encipherment", "key_agreement", "encipher_only")
+    return x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=True,
+        crl_sign=True,
+        decipher_only=False,
+        **dict.fromkeys(unused, False),
+    )
 
 
 def subject(*attributes: tuple[str, str]) -> x509.Name:

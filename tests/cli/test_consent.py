@@ -144,7 +144,7 @@ HARMLESS = """
     bench oldjs ordered|bench oldjs push|bench oldjs pull
     counter get|counter view|counter ls|counter increment|counter decrement
     service ls|service info|service stats|service ping|service request|service serve
-    rtt|latency|top|tour
+    rtt|latency|top|tour|cluster run|cluster config
 """
 """What removes nothing, or only what it made itself; what stores or acknowledges does what it was asked to."""
 READS = {"INFO", "NAMES", "LIST", "GET", "DIRECT"}

@@ -1,0 +1,159 @@
+"""`natsctl cluster config`: its files pass nats-server's, systemd's, compose's and the chart's own checks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import ssl
+import stat
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import jsonschema
+import pytest
+import yaml
+
+from natsctl.testing.process import reference_binary
+
+Run = Callable[..., Any]
+HERE = Path(__file__).parent
+FREE = ("merge", "topologySpreadConstraints")
+"""Values of the chart below which any key may stand."""
+
+
+@pytest.fixture
+def natsctl(command: Callable[[str], Run]) -> Run:
+    """Runs a command line that needs no server."""
+    return command("nats://127.0.0.1:1")
+
+
+@pytest.fixture
+def written(natsctl: Run, tmp_path: Path) -> Path:
+    """The folder of a cluster's files."""
+    binary = reference_binary() or shutil.which("true") or ""
+    done = natsctl("cluster", "config", "--nodes", "a,b=b.example.org,c", "--out", str(tmp_path), "--binary", binary)
+    assert done.code == 0, done
+    assert sorted(done.out.split()) == sorted(
+        str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()
+    )
+    return tmp_path
+
+
+@pytest.mark.reference
+def test_nats_server_takes_each_configuration(natsctl: Run, written: Path, tmp_path_factory: Any) -> None:
+    plain = tmp_path_factory.mktemp("plain")
+    assert natsctl("cluster", "config", "--nodes", "a=10.0.0.1,b=::1", "--no-tls", "--out", str(plain)).code == 0
+    assert not (plain / "compose.yaml").exists(), "containers do not have these addresses"
+    for config in [*written.glob("*/nats.conf"), *plain.glob("*/nats.conf")]:
+        words = [reference_binary() or "", "-t", "-c", config.name]
+        done = subprocess.run(words, cwd=config.parent, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, (config, done.stderr)
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not on PATH")
+def test_systemd_takes_each_unit(written: Path) -> None:
+    units = [str(unit) for unit in written.glob("*/nats-server.service")]
+    done = subprocess.run(
+        ["systemd-analyze", "verify", units[0]], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (len(units), done.returncode, done.stderr) == (3, 0, "")
+
+
+def test_the_compose_file_is_valid(written: Path) -> None:
+    document = yaml.safe_load((written / "compose.yaml").read_text())
+    jsonschema.Draft7Validator(json.loads((HERE / "compose-spec.json").read_text())).validate(document)
+    assert document["services"]["b"]["networks"]["nats"]["aliases"] == ["b.example.org"]
+    assert {mount.partition(":")[0] for one in document["services"].values() for mount in one["volumes"]} >= {"./a"}
+
+
+def test_every_helm_value_is_one_of_the_chart(written: Path) -> None:
+    values = yaml.safe_load((written / "helm-values.yaml").read_text())
+    chart = yaml.safe_load((HERE / "helm-chart-values.yaml").read_text())
+    assert list(_unknown(values, chart)) == []
+    assert list(_unknown({"config": {"nonsense": 1}}, chart)) == ["config.nonsense"]
+    assert values["config"]["cluster"]["replicas"] == 3
+
+
+def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], path: str = "") -> Iterator[str]:
+    """Yield the values that the chart does not have, or has as another kind."""
+    for key, value in values.items():
+        if key not in known or (isinstance(value, dict) and not isinstance(known[key], dict)):
+            yield f"{path}{key}"
+        elif isinstance(value, dict) and key not in FREE:
+            yield from _unknown(value, known[key], f"{path}{key}.")
+
+
+def test_logins_and_certificates_belong_together(written: Path) -> None:
+    users = {"nats": "app", "nats-system": "system"}
+    config = (written / "a" / "nats.conf").read_text()
+    for name, user in users.items():
+        context = json.loads((written / "contexts" / f"{name}.json").read_text())
+        hashed = config.partition(f'user: {user}, password: "')[2].partition('"')[0]
+        assert bcrypt.checkpw(context["password"].encode(), hashed.encode())
+        assert context["url"] == "tls://a:4222,tls://b.example.org:4222,tls://c:4222"
+        trust = ssl.create_default_context(cafile=context["ca"])
+        trust.verify_flags |= ssl.VERIFY_X509_STRICT
+    server, client = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), trust
+    server.load_cert_chain(written / "b" / "tls" / "server.pem", written / "b" / "tls" / "server-key.pem")
+    _shake_hands(server, client, "b.example.org")
+    with pytest.raises(ssl.SSLCertVerificationError):
+        _shake_hands(server, client, "c")
+    private = {path for path in written.rglob("*") if path.is_file() and not path.stat().st_mode & stat.S_IRGRP}
+    assert private == {
+        *written.rglob("nats.conf"), *written.rglob("*-key.pem"), *written.rglob("contexts/*.json"),
+        written / "helm-values.yaml",
+    }  # fmt: skip
+
+
+def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> None:
+    """Finish a handshake in memory."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ends = [
+        client.wrap_bio(to_client, to_server, server_hostname=host),
+        server.wrap_bio(to_server, to_client, server_side=True),
+    ]
+    waiting = list(ends)
+    while waiting:
+        for end in list(waiting):
+            try:
+                end.do_handshake()
+                waiting.remove(end)
+            except ssl.SSLWantReadError:
+                continue
+
+
+def test_files_that_are_there_stay(natsctl: Run, written: Path) -> None:
+    words = ("cluster", "config", "--nodes", "a,b,c", "--out", str(written))
+    before = {path: path.read_bytes() for path in written.rglob("*") if path.is_file()}
+    refused = natsctl(*words)
+    assert (refused.code, "exist already" in refused.err, "--force" in refused.err) == (4, True, True)
+    planned = natsctl(*words, "--dry-run", "--force", "-j").json
+    assert (len(planned["effect"]["files"]), planned["effect"]["overwritten"]) == (len(before), len(before))
+    assert before == {path: path.read_bytes() for path in written.rglob("*") if path.is_file()}
+    done = natsctl(*words, "--force", "-j").json
+    assert sorted(done["files"]) == sorted(str(path.relative_to(written)) for path in before)
+    assert before[written / "a" / "nats.conf"] != (written / "a" / "nats.conf").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--nodes", "a"),
+        ("--nodes", "a,a"),
+        ("--nodes", "a=h,b=h"),
+        ("--nodes", "a,../b"),
+        ("--nodes", "a,b=x y$"),
+        ("--nodes", "a,b=x;rm"),
+        ("--nodes", "a,b", "--name", "../x"),
+        ("--nodes", "a,b", "--max-file", "much"),
+        ("--nodes", "a,b", "--store-dir", "relative"),
+        ("--nodes", "a,b", "--binary", "/usr/bin/nats server"),
+    ],
+)
+def test_bad_input_writes_nothing(natsctl: Run, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = natsctl("cluster", "config", *words, "--out", str(tmp_path / "out"))
+    assert (done.code, (tmp_path / "out").exists()) == (2, False), done
