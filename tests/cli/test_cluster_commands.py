@@ -34,6 +34,7 @@ class Row(NamedTuple):
 ALL: Final = Row(prints=NAMES)
 OFFLINE: Final = {
     "server run": "starts a server",
+    "server generate": "writes a configuration",
     "server repair": "works on a stopped server's folder",
     "server mappings": "asks no server",
     "server passwd": "asks no server",
@@ -55,7 +56,7 @@ ROWS: Final = {
     "server report cpu": ALL,
     "server report mem": ALL,
     "server report health": ALL,
-    "server report jetstream": Row(prints=(*NAMES, "led from cluster C")),
+    "server report jetstream": Row("--wide", (*NAMES, "led from cluster C", "Quorum Sz", "Rescuing")),
     "server report downgrade": Row("0", ("API level",)),
     "server stream-check": Row("--stream SEEN --health --expected 3", (*NAMES, "IN SYNC", "ok")),
     "server consumer-check": Row("--stream SEEN", (*NAMES, "IN SYNC")),

@@ -238,13 +238,13 @@ def render_report(
 
 
 def _with_share(column: Column[Row], messages: int) -> Column[Row]:
-    """Return the column with its share of the stream's messages, if it counts messages of the whole stream."""
+    """Return the column with its share of the stream's messages, also where a filter selects some of them."""
 
     def cell(row: Row) -> str:
         info = row.value
-        if not messages or not info.num_pending or filters(info):
+        if not messages or not info.num_pending:
             return column.cell(row)
-        return f"{column.cell(row)} / {100 * info.num_pending / messages:.0f}%"
+        return f"{column.cell(row)} / {min(100, 100 * info.num_pending // messages)}%"
 
     return column._replace(cell=cell)
 

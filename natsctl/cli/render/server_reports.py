@@ -245,6 +245,8 @@ JETSTREAM: tuple[Column[ServerAnswer], ...] = (
     Column("API Req", lambda one: count(_api(one, "total")), lambda one: _api(one, "total"), wide=True),
     Column("API Err", lambda one: count(_api(one, "errors")), lambda one: _api(one, "errors"), wide=True),
     Column("Pending", lambda one: count(_pending(one)), lambda one: _pending(one), wide=True),
+    Column("Quorum Sz", lambda one: count(_quorum(one)) if _quorum(one) else "", lambda one: _quorum(one), wide=True),
+    Column("Rescuing", lambda one: yes(bool(_meta_group(one).get("rescue"))) if _quorum(one) else "", wide=True),
 )
 REPLICAS: tuple[Column[Row], ...] = (
     Column("Name", text("name")),
@@ -279,8 +281,17 @@ def _api(one: ServerAnswer, field: str) -> int:
     return int((one.data.get("api") or {}).get(field) or 0)
 
 
+def _meta_group(one: ServerAnswer) -> dict[str, Any]:
+    return one.data.get("meta_cluster") or {}
+
+
 def _pending(one: ServerAnswer) -> int:
-    return int((one.data.get("meta_cluster") or {}).get("pending") or 0)
+    return int(_meta_group(one).get("pending") or 0)
+
+
+def _quorum(one: ServerAnswer) -> int:
+    """Return how many servers the cluster needs; 0 before nats-server 2.15, and without a cluster."""
+    return int(_meta_group(one).get("quorum_needed") or 0)
 
 
 def is_meta_leader(one: ServerAnswer) -> bool:

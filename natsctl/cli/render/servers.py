@@ -109,6 +109,14 @@ def _jetstream(section: Section, jetstream: Varz) -> None:
     ):
         value = int(limits.get(key) or 0)
         section.row(label, show(value) if value > 0 else "unlimited")
+    for label, key, show in (
+        ("Maximum Messages Per Batch", "max_batch_size", count),
+        ("Maximum Batch Timeout", "max_batch_timeout", duration),
+        ("Maximum Open Batches Per Stream", "max_batch_inflight_per_stream", count),
+        ("Maximum Open Batches Per Server", "max_batch_inflight_total", count),
+    ):
+        if (value := int(limits.get(key) or 0)) > 0:
+            section.row(label, show(value))
 
 
 def _use(stats: Varz, key: str) -> str:
