@@ -2,7 +2,8 @@
 
 Theory of operation. A file system is made on a loop device whose backing file is served by this process through
 /dev/fuse, so that every block that the file system writes, and every flush that it sends, arrives here in order. A
-store works on it, driven by the program of `simulation`. Afterwards the power fails as often as asked, at any entry of
+store works on it, driven by the program of `store_simulation`; with the native module, its threads write the commits
+that only append, several at a time. Afterwards the power fails as often as asked, at any entry of
 that list: what was flushed before is on the disk, and of what came after the last flush any part may be, down to single
 sectors. Each image is mounted, so that the file system repairs itself, a store is opened on it, and the ledger as it
 was at that moment judges. In a session of its own (`fail_disk`) the device answers EIO from some moment on, to every
@@ -27,13 +28,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from natsctl.native import lib
 from natsctl.store.disk import PosixDisk
+from natsctl.store.errors import StoreError
+from natsctl.store.file_commit import Commit
 from natsctl.store.store import Store
 from natsctl.testing.simdisk import Plan, no_faults
+from tests.support.native_threads import NativeCommits
 from tests.support.store_model import Violation
 from tests.support.store_simulation import Session, look_for
 
@@ -47,6 +52,8 @@ STEPS: Final = 600
 """Steps of the program in one session."""
 STEPS_WITH_ERRORS: Final = 150
 """Steps that follow once the device answers errors."""
+TOGETHER: Final = 0.3
+"""Probability that all commits that were begun are run at the same time, in place of one."""
 SAMPLE: Final = 0.5
 """Probability that the power may fail in a commit."""
 
@@ -202,9 +209,11 @@ class RealSession(Session):
 
     def __init__(self, seed: int, root: Path, recorder: Recorder) -> None:
         super().__init__(seed)
+        self.commits = None if lib is None else NativeCommits(lib)
         self._disk = RealDisk(root)  # type: ignore[assignment]
         self._recorder = recorder
         self._writes = recorder.writes
+        self._together = random.Random(f"{seed}/together")
         self.marks: list[Mark] = []
 
     def work(self) -> None:
@@ -238,9 +247,17 @@ class RealSession(Session):
         start = len(self._writes)
         ledger = pickle.dumps(self._ledger)
         erased = list(self._erased)
-        super()._run_commit()
+        waiting = [flight for flight in self._flights if not flight.ran]
+        if self._together.random() < TOGETHER:
+            self._run_flights(waiting)
+        else:
+            super()._run_commit()
         if self._faults.random() < SAMPLE and len(self._writes) > start:
             self.marks.append(Mark(start, len(self._writes), ledger, erased))
+
+    def _run_all(self, commits: Sequence[Commit]) -> list[OSError | StoreError | None]:
+        """Do the disk work of commits, by native threads where there are any; return the error of each."""
+        return super()._run_all(commits) if self.commits is None else self.commits.run(commits)
 
     def _check_disk_image(self) -> None:
         """Leave that to the power failures."""
@@ -252,9 +269,16 @@ class RealSession(Session):
         """Keep nothing: no file is misplaced here."""
 
     def end(self) -> None:
-        """Settle what is in flight and close the store."""
+        """Settle what is in flight and close the store; native threads must have done a part of it."""
         self._settle()
         self._store.close()
+        if self.commits is not None and not self.commits.jobs:
+            raise Violation("the native threads wrote nothing")
+
+    def stop(self) -> None:
+        """End the native threads."""
+        if self.commits is not None:
+            self.commits.native.close()
 
     def judge(self, root: Path, mark: Mark) -> None:
         """Open what a power failure left; raises Violation."""
@@ -302,7 +326,11 @@ def session_on(kind: str, seed: int, folder: Path) -> Iterator[tuple[RealSession
     recorder = Recorder(image, blocks)
     try:
         with mounted(kind, blocks / "disk", folder / "mount") as root:
-            yield RealSession(seed, root / "store", recorder), recorder
+            session = RealSession(seed, root / "store", recorder)
+            try:
+                yield session, recorder
+            finally:
+                session.stop()
     finally:
         recorder.close()
 
@@ -370,6 +398,7 @@ def main() -> int:
     if not able(options.fs):
         print(f"needs root, /dev/fuse, loop devices and mkfs.{options.fs}", file=sys.stderr)
         return 2
+    print(f"commits that only append are written {'in Python' if lib is None else 'by native threads'}")
     entries = 0
     for seed in range(options.first, options.first + options.sessions):
         with tempfile.TemporaryDirectory(prefix="natsctl-power-") as folder:

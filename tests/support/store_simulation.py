@@ -21,7 +21,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.file_commit import Commit, Committable
@@ -418,15 +418,25 @@ class Session:
     def _run_commit(self) -> None:
         waiting = [flight for flight in self._flights if not flight.ran]
         if waiting:
-            flight = self._work.choice(waiting)
+            self._run_flights([self._work.choice(waiting)])
+
+    def _run_flights(self, flights: Sequence[_Flight]) -> None:
+        before = self._disk.faults
+        for flight in flights:
             flight.ran = True
-            before = self._disk.faults
-            try:
-                flight.commit.run()
-            except (OSError, StoreError) as error:
-                if not (isinstance(error, OSError) and self._is_of_disk(error, before)):
-                    raise Violation(f"a commit failed on a disk that did nothing wrong: {error}") from error
-                flight.error = error
+        errors = self._run_all([flight.commit for flight in flights])
+        for flight, error in zip(flights, errors, strict=True):
+            self._ended(flight, error, before)
+
+    def _run_all(self, commits: Sequence[Commit]) -> list[OSError | StoreError | None]:
+        """Do the disk work of commits; return the error of each."""
+        return [error_of(commit) for commit in commits]
+
+    def _ended(self, flight: _Flight, error: OSError | StoreError | None, faults_before: int) -> None:
+        """Keep the error of a commit. Raises Violation where the disk is not its cause."""
+        if error is not None and not (isinstance(error, OSError) and self._is_of_disk(error, faults_before)):
+            raise Violation(f"a commit failed on a disk that did nothing wrong: {error}") from error
+        flight.error = error
 
     def _is_of_disk(self, error: OSError, faults_before: int) -> bool:
         """Return whether a commit failed because the disk did."""
@@ -607,6 +617,15 @@ class Session:
                 _judge_remains(stream, ledger, damaged)
             else:
                 ledger.judge(stream)
+
+
+def error_of(commit: Commit) -> OSError | StoreError | None:
+    """Do the disk work of a commit; return its error."""
+    try:
+        commit.run()
+    except (OSError, StoreError) as error:
+        return error
+    return None
 
 
 def _number(stream: StreamStore) -> str:

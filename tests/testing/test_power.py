@@ -1,10 +1,16 @@
 """Power failures rebuilt from the writes of a block device, and the store on a real file system that meets them."""
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
+from natsctl.native import lib
+from natsctl.server.committer import run
+from natsctl.store.file_commit import Append, Commit
+from tests.support.native_threads import Failure, NativeCommits, NativeThreads
 from tests.support.power_failures import Write, able, fail_disk, fail_power, image_after
 from tests.support.store_model import Violation
 from tests.support.store_mutations import MUTATIONS
@@ -48,6 +54,19 @@ def test_a_missing_sync_is_noticed_on_ext4(tmp_path: Path) -> None:
 
 @real
 @pytest.mark.timeout(120)
+@pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
+def test_a_sync_that_native_threads_leave_out_is_noticed_on_ext4(tmp_path: Path) -> None:
+    submit = NativeThreads.submit
+
+    def without_sync(self: NativeThreads, token: object, writes: Sequence[Append]) -> None:
+        submit(self, token, tuple((fd, data, offset, False) for fd, data, offset, _ in writes))
+
+    with mock.patch.object(NativeThreads, "submit", without_sync), pytest.raises(Violation):
+        fail_power("ext4", 0, 25, tmp_path)
+
+
+@real
+@pytest.mark.timeout(120)
 def test_what_was_confirmed_outlives_a_device_that_answers_errors(tmp_path: Path) -> None:
     assert fail_disk("ext4", 1, tmp_path) > 0
 
@@ -55,5 +74,9 @@ def test_what_was_confirmed_outlives_a_device_that_answers_errors(tmp_path: Path
 @real
 @pytest.mark.timeout(120)
 def test_a_sync_that_is_tried_again_is_noticed_on_ext4(tmp_path: Path) -> None:
-    with MUTATIONS["sync_retried"](), pytest.raises(Violation):
-        fail_disk("ext4", 1, tmp_path)
+    def tried_again(self: NativeCommits, commit: Commit, outcome: int, number: int) -> Failure:
+        return run(commit) if outcome else None
+
+    failure = mock.patch.object(NativeCommits, "failure", tried_again)
+    with MUTATIONS["sync_retried"](), failure, pytest.raises(Violation):
+        fail_disk("ext4", 2, tmp_path)
