@@ -19,9 +19,14 @@ def main() -> None:
     kind = parser.add_mutually_exclusive_group()
     kind.add_argument("--engine", action="store_true", help="simulate the whole engine instead of the store alone")
     kind.add_argument("--leaf", action="store_true", help="simulate two servers that are joined as leaf nodes")
+    kind.add_argument("--native", action="store_true", help="simulate the store with commits that native threads write")
     options = parser.parse_args()
     run: Callable[[int], Report | EngineReport | LeafReport]
     run = simulate_leaf if options.leaf else simulate_engine if options.engine else simulate
+    if options.native:
+        from tests.support.native_disk import simulate_natively  # only this one needs a compiler
+
+        run = simulate_natively
     totals: Counter[str] = Counter()
     for seed in range(options.first, options.first + options.seeds):
         totals.update(asdict(run(seed)))

@@ -36,8 +36,8 @@ class NativeThreads:
     """Threads of a build of the module, with the pipe that they wake."""
 
     def __init__(self, module: Any, threads: int) -> None:
-        self._out, self._wake = os.pipe()
-        os.set_blocking(self._out, False)
+        self.out, self._wake = os.pipe()
+        os.set_blocking(self.out, False)
         os.set_blocking(self._wake, False)
         self.threads = module.CommitThreads(self._wake, threads)
 
@@ -47,9 +47,9 @@ class NativeThreads:
 
     def collect(self, patience_s: float = PATIENCE_S) -> list[Ended]:
         """Return jobs that have ended, as soon as there is one within `patience_s`; an empty list after that."""
-        if not select.select([self._out], [], [], patience_s)[0]:
+        if not select.select([self.out], [], [], patience_s)[0]:
             return []
-        os.read(self._out, select.PIPE_BUF)
+        os.read(self.out, select.PIPE_BUF)
         ended: list[Ended] = self.threads.collect()
         return ended
 
@@ -66,7 +66,7 @@ class NativeThreads:
     def close(self) -> None:
         """End the threads and close the pipe."""
         self.threads.stop(True)
-        os.close(self._out)
+        os.close(self.out)
         os.close(self._wake)
 
 

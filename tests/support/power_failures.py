@@ -38,9 +38,10 @@ from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Commit
 from natsctl.store.store import Store
 from natsctl.testing.simdisk import Plan, no_faults
+from tests.support.native_disk import AppendingSession
 from tests.support.native_threads import NativeCommits
 from tests.support.store_model import Violation
-from tests.support.store_simulation import Session, look_for
+from tests.support.store_simulation import look_for
 
 SECTOR_BYTES: Final = 512
 SIZES: Final = {"ext4": 48 << 20, "xfs": 320 << 20}
@@ -204,7 +205,7 @@ class RealDisk(PosixDisk):
         """No-op: freed blocks are the file system's."""
 
 
-class RealSession(Session):
+class RealSession(AppendingSession):
     """The program of a simulated session on a mounted file system; `marks` say what holds in which part of the list."""
 
     def __init__(self, seed: int, root: Path, recorder: Recorder) -> None:
