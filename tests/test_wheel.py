@@ -147,6 +147,15 @@ def test_with_a_compiler_it_holds_the_native_module_for_every_later_python(small
     }
 
 
+@needs_a_compiler
+def test_the_native_module_compiles_without_a_warning(tmp_path: Path) -> None:
+    folder = tmp_path / "native"
+    shutil.copytree(CLONE / "natsctl/native", folder, ignore=shutil.ignore_patterns("*.so"))
+    command = [sys.executable, str(folder / "build.py"), "-Werror"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("environment", "reason"),
     [

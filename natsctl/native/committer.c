@@ -342,7 +342,7 @@ static void leave_threads(Committer *self)
         pthread_detach(self->workers[at].thread);
     }
     if (self->running)
-        Py_INCREF(self);
+        Py_INCREF((PyObject *)self);
     self->running = 0;
     pthread_mutex_unlock(&self->lock);
 }

@@ -287,8 +287,13 @@ class ServerInstance:
                 self.system.shut_down()
             await _quiet(shell)
             shell.stop()
-        if store is not None:
-            store.close()
+        if store is None:
+            return
+        if shell is not None and shell.committer is not None and shell.committer.in_flight:
+            # A write may still reach the files: the folder stays locked until the process ends, as after a kill.
+            self.log.error("The disk does not answer: stopped without a clean end of the store")
+            return
+        store.close()
 
     async def __aenter__(self) -> ServerInstance:
         await self.start()

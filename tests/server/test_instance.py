@@ -1,5 +1,6 @@
 import asyncio
 import socket
+import threading
 import time
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from natsctl.server.instance import ServerInstance, ServerThread
 from natsctl.server.listener import MUCH_READ_BYTES, ClientConnection
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
-from natsctl.server.storage import make_durable_folder
+from natsctl.server.storage import StoreInUseError, make_durable_folder
+from natsctl.store.disk import PosixFile
 from tests.support.raw_client import RawClient
 
 ANY = ServerOptions(host="127.0.0.1", port=-1)
@@ -252,3 +254,40 @@ async def test_a_connection_that_gives_way_stays_paused_for_another_reason() -> 
         connection.resume()
         assert connection.transport.is_reading()
         await client.close()
+
+
+async def test_a_disk_that_does_not_answer_leaves_the_store_locked_and_no_clean_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
+    answers, sync = threading.Event(), PosixFile.sync
+    answers.set()
+
+    def wait_and_sync(file: PosixFile) -> None:
+        answers.wait()
+        sync(file)
+
+    monkeypatch.setattr(PosixFile, "sync", wait_and_sync)
+    monkeypatch.setattr(PosixFile, "fileno", lambda file: -1)  # so that Python's threads commit
+    monkeypatch.setattr("natsctl.server.committer.IN_PLACE_S", 0.0)
+    monkeypatch.setattr("natsctl.server.shell.QUIESCE_S", 0.05)
+    server = ServerInstance(options, Log(with_time=False))
+    await server.start()
+    store = server.store
+    assert store is not None
+    client = await RawClient.connect(server.url)
+    await client.request(b"$JS.API.STREAM.CREATE.A", b'{"name":"A","subjects":["a"]}')
+    answers.clear()
+    client.publish(b"a", b"late")
+    await client.flush()
+    committer = server.committer
+    assert committer is not None
+    while not committer.in_flight:
+        await asyncio.sleep(0.001)
+    await server.stop()
+    assert "The disk does not answer" in capsys.readouterr().err
+    with pytest.raises(StoreInUseError):
+        await ServerInstance(options).start()
+    answers.set()
+    assert store._lock is not None
+    store._lock.close()  # as the end of the process does
