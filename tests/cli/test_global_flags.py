@@ -21,14 +21,25 @@ Run = Callable[..., Any]
 
 
 def _connect_line(listening: socket.socket, found: list[dict[str, Any]]) -> None:
-    """What a client says in CONNECT to a server that then goes away."""
-    client, _ = listening.accept()
-    with client:
+    """What a client says in each CONNECT to a server that refuses it."""
+    while True:
+        try:
+            client, _ = listening.accept()
+        except OSError:  # the test is over
+            return
+        with client:
+            _refuse(client, found)
+
+
+def _refuse(client: socket.socket, found: list[dict[str, Any]]) -> None:
+    with contextlib.suppress(OSError):
         info = {"server_id": "X", "version": "2.15.2", "headers": True, "max_payload": 1048576, "proto": 1}
         client.sendall(f"INFO {json.dumps({**info, 'auth_required': True, 'nonce': 'abc'})}\r\n".encode())
         read = b""
         while b"\r\n" not in read:
-            read += client.recv(4096)
+            if not (part := client.recv(4096)):
+                return
+            read += part
         client.sendall(b"-ERR 'Authorization Violation'\r\n")  # so that nobody waits
         found.append(json.loads(read.partition(b"CONNECT ")[2].partition(b"\r\n")[0]))
 
@@ -41,7 +52,8 @@ def _connect(natsctl: Run, *flags: str, stdin: bytes | None = None) -> dict[str,
         natsctl(
             "-s", f"127.0.0.1:{listening.getsockname()[1]}", "--timeout", "30s", *flags, "stream", "ls", stdin=stdin
         )
-        thread.join(40)
+        listening.shutdown(socket.SHUT_RDWR)  # closing alone leaves `accept` waiting
+        thread.join()
     return found[0]
 
 

@@ -14,6 +14,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.storage import StoreInUseError, make_durable_folder
 from natsctl.store.disk import PosixFile
+from natsctl.store.file_commit import FileCommit
 from tests.support.raw_client import RawClient
 
 ANY = ServerOptions(host="127.0.0.1", port=-1)
@@ -269,7 +270,7 @@ async def test_a_disk_that_does_not_answer_leaves_the_store_locked_and_no_clean_
 
     monkeypatch.setattr(PosixFile, "sync", wait_and_sync)
     monkeypatch.setattr(PosixFile, "fileno", lambda file: -1)  # so that Python's threads commit
-    monkeypatch.setattr("natsctl.server.committer.IN_PLACE_S", 0.0)
+    monkeypatch.setattr(FileCommit, "is_small", False)  # and not the loop
     monkeypatch.setattr("natsctl.server.shell.QUIESCE_S", 0.05)
     server = ServerInstance(options, Log(with_time=False))
     await server.start()

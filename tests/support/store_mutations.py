@@ -49,10 +49,10 @@ def detected_at(
 ) -> int | None:
     """Return one of `seeds` at which a simulation with the mutation raises one of `noticed`; None: at none.
 
-    They are tried from `first` on, and those before it then.
+    `first` is tried first, and may lie beyond them.
     """
     with mutation():
-        for seed in itertools.chain(range(first, seeds), range(first)):
+        for seed in itertools.chain([first], range(seeds)):
             try:
                 simulate(seed)
             except noticed:
