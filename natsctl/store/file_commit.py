@@ -136,8 +136,6 @@ class Plan(msgspec.Struct):
     target: SegmentFile | None = None
     offset: int = 0
     data: bytes = b""
-    zeros: int = 0
-    """Number of zeros to write behind `data`, ahead of later messages."""
     sync: bool = True
     unsynced_bytes: int = 0
     """Bytes of earlier commits in `target` that a sync of this one covers too."""
@@ -267,7 +265,7 @@ class FileCommit(Commit):
     def is_small(self) -> bool:
         """Return whether `run` does no more than append a little to files that are open, and sync them."""
         plan = self.plan
-        size = len(plan.data) + plan.zeros + (plan.unsynced_bytes if plan.sync else 0)
+        size = len(plan.data) + (plan.unsynced_bytes if plan.sync else 0)
         if plan.journal is not None:
             size += len(plan.journal.data) + (plan.journal.unsynced_bytes if plan.journal.sync else 0)
         return size <= SMALL_BYTES and self._only_appends
@@ -279,7 +277,7 @@ class FileCommit(Commit):
         if not self._only_appends:
             return ()
         if plan.target is not None and plan.target.writer is not None:
-            found.append((plan.target.writer.fileno(), plan.data + bytes(plan.zeros), plan.offset, plan.sync))
+            found.append((plan.target.writer.fileno(), plan.data, plan.offset, plan.sync))
         if plan.journal is not None and plan.journal.file is not None:
             found.append((plan.journal.file.fileno(), plan.journal.data, plan.journal.offset, plan.journal.sync))
         return tuple(found) if all(append[0] >= 0 for append in found) else ()
@@ -351,33 +349,14 @@ class FileCommit(Commit):
         if plan.sealed is not None:
             sealed = self._writer(plan.sealed, create=False)
             write_all(sealed, plan.seal, plan.seal_offset)
-            if plan.sealed.zeros_end > (end := plan.seal_offset + len(plan.seal)):
-                self._cut(plan.sealed, end)
             self._sync(sealed)
         create = not plan.offset
         file = self._writer(plan.target, create)
-        self._write_data(file)
+        write_all(file, plan.data, plan.offset)
         if plan.sync or create:
             self._sync(file)
         if create and not plan.birth:
             self._disk.fsync_dir(plan.folder)
-
-    def _write_data(self, file: File) -> None:
-        """Write the messages and, where there is room, the zeros behind them."""
-        plan = self.plan
-        try:
-            write_all(file, plan.data + bytes(plan.zeros), plan.offset)
-        except OSError as error:
-            if error.errno not in NO_SPACE or not plan.zeros:
-                raise
-            assert plan.target is not None
-            self._cut(plan.target, plan.offset)
-            write_all(file, plan.data, plan.offset)
-
-    def _cut(self, segment: SegmentFile, end: int) -> None:
-        """Shorten a segment to `end`; what was written ahead of messages goes too."""
-        self._writer(segment, create=False).truncate(end)
-        self.plan.zeros = segment.zeros_end = 0
 
     def _sync(self, file: File) -> None:
         """Sync once; a failure is final even where it is spelled as lack of space."""
@@ -400,9 +379,9 @@ class FileCommit(Commit):
                 self._disk.unlink(target.path)
                 self._disk.fsync_dir(plan.folder)  # or it could come back behind a segment without its seal
         else:
-            self._cut(target, plan.offset)
+            self._writer(target, create=False).truncate(plan.offset)
         if plan.sealed is not None:
-            self._cut(plan.sealed, plan.seal_offset)
+            self._writer(plan.sealed, create=False).truncate(plan.seal_offset)
             target, plan.target = plan.sealed, plan.sealed
             plan.offset = plan.seal_offset
         anew = not plan.offset

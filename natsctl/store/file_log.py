@@ -18,7 +18,7 @@ from natsctl.store import frame
 from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError
-from natsctl.store.file_commit import SMALL_BYTES, Erasure, FileCommit, Host, Plan
+from natsctl.store.file_commit import Erasure, FileCommit, Host, Plan
 from natsctl.store.filters import Filters
 from natsctl.store.fsck import SegmentMark, StreamCheck
 from natsctl.store.index import StreamIndex
@@ -106,22 +106,6 @@ class Removals:
 
 _encode_message = frame.encode_message
 _OVER_SIZE, _TIMED = frame.FRAME_OVER_SIZE, frame.TIMED
-
-
-MAX_ZEROS = 128 * 1024
-"""Most bytes that are written ahead at once."""
-ZEROS_SHARE = 8
-"""Share of a segment that is written ahead at most: one in so many bytes."""
-
-
-def zeros_ahead(end: int, zeros_end: int, page: int) -> int:
-    """Return how many zeros to write behind a small commit that ends at `end` of its segment.
-
-    A sync of bytes that take the place of others need not record a new length of the file: on ext4 it takes half the
-    time. Source: docs/adr/0002.
-    """
-    room = min(MAX_ZEROS, end // ZEROS_SHARE)
-    return (end + room) // page * page - end if end > zeros_end and room >= page else 0
 
 
 FRAMES_STEP = 2048
@@ -428,8 +412,6 @@ class FileLog:
             plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
             segment.pack()
             self._sealing = None
-        elif plan.sync and file.created and len(plan.data) <= SMALL_BYTES:
-            plan.zeros = zeros_ahead(file.size, file.zeros_end, self._host.options.page_bytes)
         self._taken_end = file.size
 
     def _image(self, segment: Segment, end: int, covers: int, sealed: bool) -> IndexImage:
@@ -481,8 +463,6 @@ class FileLog:
             self._unmarked.append(SegmentMark(target.head.base, 0, target.head.generation, target.head.salt))
         target.created = True
         target.settled = commit.settled_end
-        if plan.zeros:
-            target.zeros_end = target.settled + plan.zeros
         if plan.data and self.keeps:
             target.keep(plan.offset, plan.data, True)
             self._cache.touch(target)
@@ -555,10 +535,6 @@ class FileLog:
                 covers = index.last_seq if last else index.bases[at + 1] - 1
                 image = self._image(segment, file.size, covers, sealed=segment.keys is not None)
                 file.indexed = write_index(disk, self.folder, image)
-
-    def trim(self, disk: Disk) -> None:
-        """Give back the room that was written ahead; nothing may be in flight or wait for a commit."""
-        self.file.trim(disk)
 
     def close_files(self) -> None:
         """Close all files, also those that a failed commit was to unlink."""

@@ -195,8 +195,6 @@ class FileStream:
 
         Nothing may wait for a commit. A failure of the disk only leaves them out.
         """
-        if tail:
-            self.log.trim(self._disk)
         self.log.write_indexes(self._disk, tail)
 
     def keep_files(self, commit: Commit) -> None:
@@ -207,7 +205,6 @@ class FileStream:
 
     def close_idle(self) -> None:
         """Give the descriptors of what is written to back; nothing may be in flight or wait for a sync."""
-        self.log.trim(self._disk)
         self.log.file.close()
         self._journal.close()
 

@@ -217,10 +217,7 @@ class Scan(msgspec.Struct):
 
     head: FileHead | None
     size: int
-    """Length of the file without the zeros that were written ahead."""
     end: int = 0
-    written_ahead: int = 0
-    """Number of zeros behind the last frame of a segment: room for messages to come."""
     seqs: array[int] | range = msgspec.field(default_factory=lambda: array("Q"))
     offsets: Places = msgspec.field(default_factory=lambda: array("I"))
     sizes: array[int] = msgspec.field(default_factory=lambda: array("I"))
@@ -261,7 +258,7 @@ class Scan(msgspec.Struct):
         del self.sids[at.messages :], self.records[at.records :]
         del self.timed[bisect_right(self.timed, at.last_seq) :]
         self.gaps = [g for g in self.gaps if g.start < at.start]
-        self.end, self.written_ahead = at.start, 0
+        self.end = at.start
         self.last_seq, self.last_ts = at.last_seq, at.last_ts
         self.batch = None
 
@@ -297,19 +294,7 @@ def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
             )
         )
         result.batch = None
-    _leave_out_zeros(data, result)
     return result
-
-
-def _leave_out_zeros(data: bytes, scan: Scan) -> None:
-    """Take the zeros at the end of a segment for what they are: room that was written ahead, and no damage."""
-    gap = scan.gaps[-1] if scan.gaps else None
-    if gap is None or gap.end < scan.size or scan.head is None or scan.head.role != SEGMENT_FILE:
-        return
-    zeros = scan.size - gap.start
-    if data.count(0, gap.start) == zeros:
-        scan.gaps.pop()
-        scan.size, scan.written_ahead, scan.batch = gap.start, zeros, gap.batch
 
 
 def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, table: SubjectTable, out: Scan) -> int:

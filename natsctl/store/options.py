@@ -25,8 +25,6 @@ class StoreOptions(msgspec.Struct, frozen=True):
     """A last segment of this length gets an index file at a clean stop; a shorter one is scanned as quickly."""
     block_bytes: int = 64 * 1024
     """Bytes that are compressed, and read, in one piece, where a stream asks for compression."""
-    page_bytes: int = 4096
-    """Zeros are written ahead of messages up to multiples of this length, no less than it."""
     reserve_bytes: int = 1024 * 1024
     """Disk space held back so that deletes and purges still work when the disk is full."""
     high_water_interval_ns: int = 1_000_000_000

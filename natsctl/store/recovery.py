@@ -151,7 +151,6 @@ def segment_of(folder: str, found: Found) -> Segment:
     segment.first_ts, segment.last_ts = scan.first_ts, scan.last_ts
     file = segment.body = SegmentFile(folder, scan.head)
     file.created, file.size, file.settled, file.indexed = True, scan.end, scan.end, scan.indexed
-    file.zeros_end = scan.end + scan.written_ahead
     file.packed = scan.packed
     file.dead_bytes = scan.erased_bytes
     segment.live = count

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from contextlib import suppress
 
 from natsctl.store.disk import Disk, File
 from natsctl.store.frame import FileHead
@@ -53,7 +52,6 @@ class SegmentFile:
         "tombs",
         "trusted",
         "writer",
-        "zeros_end",
     )
 
     def __init__(self, folder: str, head: FileHead) -> None:
@@ -66,8 +64,6 @@ class SegmentFile:
         """Whether the file is compressed; every length and offset here is that of the plain content."""
         self.size = 0
         self.settled = 0
-        self.zeros_end = 0
-        """Length of the file where zeros were written ahead of the messages; else no more than `size`."""
         self.dead_bytes = 0
         self.floor = head.floor
         """The highest floor in this file: in its header or in a FLOOR record that is on disk."""
@@ -126,15 +122,6 @@ class SegmentFile:
         if at < 0 or offset >= self.starts[at] + len(self.blobs[at]):
             return None
         return self.starts[at], self.blobs[at], self.trusted[at]
-
-    def trim(self, disk: Disk) -> None:
-        """Give back the room that was written ahead; a disk that refuses leaves the zeros to the next start."""
-        if self.zeros_end <= self.size or self.size != self.settled:
-            return
-        with suppress(OSError):
-            self.writer = self.writer or disk.open(self.path)
-            self.writer.truncate(self.size)
-            self.zeros_end = 0
 
     def close(self) -> None:
         """Close the write descriptor."""

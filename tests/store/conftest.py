@@ -56,9 +56,7 @@ class StoreHarness:
         self.now = 0
         self.log: list[str] = []
         self.salts = itertools.count(1)
-        self.options = StoreOptions(
-            segment_bytes=2048, reserve_bytes=0, high_water_interval_ns=0, block_bytes=1000, page_bytes=64
-        )
+        self.options = StoreOptions(segment_bytes=2048, reserve_bytes=0, high_water_interval_ns=0, block_bytes=1000)
 
     def open(self) -> Store:
         """Open a store, as after the end of the process before."""

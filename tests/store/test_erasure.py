@@ -3,7 +3,6 @@
 import errno
 import random
 
-import msgspec
 import pytest
 
 from natsctl.store import frame
@@ -123,7 +122,6 @@ def test_a_refused_message_that_was_erased_leaves_no_trace(lab):
 
 
 def test_a_refused_message_that_was_erased_in_a_new_segment_does_not_fence_the_stream(lab):
-    lab.options = msgspec.structs.replace(lab.options, page_bytes=1 << 20)  # no room is written ahead
     store, stream = made(lab, 3)
     stream.append(b"fill", b"", bytes(lab.options.segment_bytes), 9)
     lab.pump(store)
@@ -157,7 +155,6 @@ def test_the_removal_of_a_refused_message_does_not_meet_the_one_that_gets_its_se
 
 
 def test_removals_recorded_in_a_segment_that_stayed_the_last_are_kept_when_it_is_rewritten(lab):
-    lab.options = msgspec.structs.replace(lab.options, page_bytes=1 << 20)
     store, stream = made(lab)
     last = stream.log.file
     while stream.log.file.size < lab.options.segment_bytes:

@@ -221,7 +221,7 @@ _SEEDS: Final = {
     "acks_confirmed_before_they_are_durable": 20,
     "acks_not_journaled": 2,
     "age_counted_in_other_units": 3,
-    "batch_stored_one_by_one": 463,
+    "batch_stored_one_by_one": 91,
     "counter_adds_to_what_is_durable": 5,
     "ids_read_from_removed_messages_not_written_down": 48,
     "index_file_removed_twice": 19,

@@ -116,10 +116,9 @@ class LeafSession:
     def _side(self, seed: int, domain: str) -> Side:
         disk = SimDisk(random.Random(f"{seed}/{domain} disk"), self._faults.choice(list(Journalling)))
         sizes = (1024, 4096, 1 << 20)
-        options = StoreOptions(
-            segment_bytes=self._work.choice(sizes), reserve_bytes=4096, tail_index_bytes=512, page_bytes=64
+        return Side(
+            domain, disk, StoreOptions(segment_bytes=self._work.choice(sizes), reserve_bytes=4096, tail_index_bytes=512)
         )
-        return Side(domain, disk, options)
 
     def _cast(self) -> None:
         """Make the models: H and K at the hub, L and the work queue W at the edge, and their copies over there."""
