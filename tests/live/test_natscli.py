@@ -238,7 +238,7 @@ def masked(text: str, numbers: bool) -> str:
     for pattern, mask in MASKS:
         text = re.sub(pattern, mask, text)
     if numbers:
-        text = re.sub(r"\d[\d.,]*", "#", text)
+        text = re.sub(r"\d[\d.,]*(?:e-\d+)?", "#", text)
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
