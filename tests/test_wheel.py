@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 from email.parser import Parser
 from pathlib import Path
 from zipfile import ZipFile
@@ -17,6 +18,7 @@ import pytest
 from natsctl import native
 
 CLONE = Path(__file__).parents[1]
+LOCK = CLONE / ".ci" / "requirements.lock"
 FOR_TESTS_OF_USERS = {
     "__init__",
     "certificates",
@@ -213,3 +215,20 @@ def test_the_sources_of_the_native_module_are_in_the_source_distribution() -> No
     held = {file.distribution_path for file in sdist.SdistBuilder(str(CLONE)).recurse_included_files()}
     sources = {str(path.relative_to(CLONE)) for path in (CLONE / "natsctl/native").glob("*.[ch]")}
     assert len(sources) > 3 and sources <= held
+
+
+def test_the_lock_has_each_dependency_in_a_version_that_is_allowed() -> None:
+    from packaging.requirements import Requirement
+
+    entries = [Requirement(line.rstrip(" \\")) for line in LOCK.read_text().splitlines() if line[:1].isalnum()]
+    locked = {entry.name.lower(): str(entry.specifier).removeprefix("==") for entry in entries}
+    wanted = tomllib.loads((CLONE / "pyproject.toml").read_text())["project"]["dependencies"]
+    assert wanted
+    for text in wanted:
+        needed = Requirement(text)
+        assert needed.specifier.contains(locked[needed.name.lower()]), f"{text}: run .ci/release lock"
+
+
+def test_every_entry_of_the_lock_has_hashes() -> None:
+    entries = re.split(r"\n(?=\w)", LOCK.read_text())[1:]
+    assert entries and all("--hash=sha256:" in entry for entry in entries)
