@@ -1,3 +1,3 @@
 """natsctl: command-line administration, an included server core and tools for NATS JetStream."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from natsctl import __version__
 from natsctl.api.errors import ExitCode
 from natsctl.cli.main import run
 from natsctl.cli.nouns import NOUNS
@@ -61,7 +62,7 @@ def test_root_help_lists_every_noun_and_global_flag_without_typer() -> None:
 
 def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
-    assert capsys.readouterr().out == "0.1.0\n"
+    assert capsys.readouterr().out == f"{__version__}\n"
 
 
 @pytest.mark.parametrize("noun", NOUNS)

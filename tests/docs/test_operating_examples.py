@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import subprocess
-import sys
 from configparser import ConfigParser
 from pathlib import Path
 
@@ -148,39 +147,3 @@ def test_the_services_of_the_compose_file_use_files_that_are_there() -> None:
     (job,) = prometheus["scrape_configs"]
     assert job["static_configs"][0]["targets"] == ["nats:8222"] and "nats" in services
     assert all(f'job="{job["job_name"]}"' in rule["expr"] for rule in alerts() if "process_" in rule["expr"])
-
-
-WORKFLOWS = sorted((CLONE / ".github" / "workflows").glob("*.yml"))
-
-
-@pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not on PATH")
-def test_actionlint_accepts_the_workflows() -> None:
-    done = subprocess.run(["actionlint", *map(str, WORKFLOWS)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout
-
-
-def test_workflows_may_read_and_write_no_more_than_they_need() -> None:
-    assert {path.name for path in WORKFLOWS} == {"docs.yml", "release.yml", "tests.yml"}
-    for path in WORKFLOWS:
-        workflow = yaml.safe_load(path.read_text())
-        assert workflow["permissions"] == {"contents": "read"}
-        for job in workflow["jobs"].values():
-            for step in job["steps"]:
-                if step.get("uses", "").startswith("actions/checkout"):
-                    assert step["with"]["persist-credentials"] is False
-
-
-def test_workflows_build_parts_that_a_release_has() -> None:
-    text = (CLONE / ".ci" / "release").read_text()
-    parts = set(re.findall(r'"(\w+)": \1', text))
-    assert parts == {"packages", "sbom", "deb", "image", "docs"}
-    for path in WORKFLOWS:
-        for line in re.findall(r"\.ci/release --out dist (.+)", path.read_text()):
-            assert set(line.split()) <= parts
-
-
-def test_the_notes_of_a_release_are_its_part_of_the_changelog() -> None:
-    command = [sys.executable, str(CLONE / ".ci" / "release"), "notes"]
-    done = subprocess.run([*command, "0.1.0"], capture_output=True, text=True)
-    assert done.stdout.startswith("### ") and "## 0." not in done.stdout.replace("### ", "")
-    assert subprocess.run([*command, "9.9.9"], capture_output=True).returncode == 1

@@ -267,10 +267,10 @@ def test_the_plan_that_was_reviewed_is_carried_out_and_no_other(runner: Runner, 
     ("install", "code", "what"),
     [
         ("source", 0, str(ROOT)),
-        ("./dist/natsctl-0.1.0-py3-none-any.whl", 0, "./dist/natsctl-0.1.0-py3-none-any.whl"),
+        ("./dist/natsctl-1.2.3-py3-none-any.whl", 0, "./dist/natsctl-1.2.3-py3-none-any.whl"),
         ("https://x.example/natsctl.whl; echo", 0, "https://x.example/natsctl.whl; echo"),
         ("natsctl", 2, ""),
-        ("natsctl==0.1.0", 2, ""),
+        ("natsctl==1.2.3", 2, ""),
     ],
 )
 def test_nothing_is_installed_by_its_name(runner: Runner, install: str, code: int, what: str) -> None:

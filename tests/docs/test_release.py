@@ -1,0 +1,135 @@
+"""A release: its version, the changelog, the names that documents install, and the workflows that build it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from natsctl import __version__
+
+CLONE = Path(__file__).parents[2]
+SHOWN = ("README.md", "CHANGELOG.md", "pyproject.toml", "docs", "examples", "natsctl", "completions", ".ci", ".github")
+"""What users read, run or are shown."""
+BY_NAME = re.compile(
+    r"""
+    \b(?:pip|pipx|uv\ tool|uv\ pip)\ (?:install|download|run|upgrade)\b
+        [^\n`|]*?(?<![\w./=-])natsctl(?![\w./*-])(?![^\n`|]{0,30}@\ )
+    | \buvx\ (?!--from\b)[^\n`|]*?\bnatsctl\b
+    | \b(?:npm|npx|yarn|brew|cargo|snap)\ (?:install|add|i|exec)\ [^\n`|]*?\bnatsctl\b
+    | (?:docker|podman)\ (?:run|pull)\b[^\n`|]*?(?<![\w./:@-])natsctl(?![\w./:-])
+    | \bimage:\ natsctl\b
+    | \b(?:ghcr|quay|docker)\.io/[\w./-]*natsctl
+    | \b(?:github|gitlab)\.com/natsctl\b
+    """,
+    re.VERBOSE,
+)
+"""An installation of natsctl by a name in an index, a registry or a forge, which somebody else may take."""
+
+
+def test_the_manifest_runs_the_image_of_this_version() -> None:
+    text = (CLONE / "examples" / "kubernetes" / "natsctl.yaml").read_text()
+    assert re.findall(r"image: \S+/natsctl:(\S+)", text) == [__version__]
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    headings = re.findall(r"^## (\S+) (?:- (\d{4}-\d\d-\d\d)|\(not released\))$", changelog(), re.MULTILINE)
+    assert len(headings) == changelog().count("\n## ") > 1
+    assert headings[0][0] == __version__
+    numbers = [tuple(map(int, name.split("."))) for name, _ in headings]
+    assert numbers == sorted(set(numbers), reverse=True) and numbers[-1] == (0, 1, 0)
+    assert all(date for _, date in headings[1:])
+
+
+def test_the_changelog_has_the_sections_of_keep_a_changelog() -> None:
+    known = ["Upgrading", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
+    for part in changelog().split("\n## ")[1:]:
+        sections = re.findall(r"^### (.+)$", part, re.MULTILINE)
+        assert sections == sorted(set(sections), key=known.index) and sections, part[:20]
+
+
+def changelog() -> str:
+    return (CLONE / "CHANGELOG.md").read_text()
+
+
+def shown_files() -> list[Path]:
+    done = subprocess.run(["git", "ls-files", "-z", *SHOWN], cwd=CLONE, capture_output=True, text=True, check=True)
+    return [CLONE / name for name in done.stdout.split("\0") if name]
+
+
+@pytest.mark.skipif(not (CLONE / ".git").exists(), reason="this is not a clone")
+def test_nothing_is_installed_by_a_name_that_somebody_else_may_take() -> None:
+    files = shown_files()
+    found = {
+        f"{path.relative_to(CLONE)}: {match[0]}"
+        for path in files
+        if path.suffix not in (".png", ".gz", ".pb", ".jar")
+        for match in BY_NAME.finditer(path.read_text(encoding="utf-8"))
+    }
+    assert len(files) > 500 and not found
+
+
+@pytest.mark.parametrize(
+    ("line", "by_name"),
+    [
+        ("pip install natsctl", True),
+        ("pip install -q 'natsctl[spark]'", True),
+        ("pip install --upgrade 'natsctl[spark]>=0.2'", True),
+        ("pipx install natsctl", True),
+        ("uvx natsctl tour", True),
+        ("docker run --rm natsctl", True),
+        ("  image: natsctl:latest", True),
+        ("image: ghcr.io/natsctl/natsctl:1", True),
+        ("https://github.com/natsctl/natsctl", True),
+        ("pip install '.[spark]'", False),
+        ("pip install ./natsctl pyarrow", False),
+        ("pip install dist/natsctl-0.2.0-py3-none-any.whl", False),
+        ("pip install 'natsctl[spark] @ file:///tmp/natsctl.whl'", False),
+        ("uvx --from dist/natsctl-0.2.0-py3-none-any.whl natsctl tour", False),
+        ("docker run -v natsctl:/data localhost/natsctl", False),
+        ("image: registry.example/natsctl:0.2.0", False),
+    ],
+)
+def test_an_installation_by_name_is_noticed(line: str, by_name: bool) -> None:
+    assert bool(BY_NAME.search(line)) is by_name
+
+
+WORKFLOWS = sorted((CLONE / ".github" / "workflows").glob("*.yml"))
+
+
+@pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not on PATH")
+def test_actionlint_accepts_the_workflows() -> None:
+    done = subprocess.run(["actionlint", *map(str, WORKFLOWS)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_workflows_may_read_and_write_no_more_than_they_need() -> None:
+    assert {path.name for path in WORKFLOWS} == {"docs.yml", "release.yml", "tests.yml"}
+    for path in WORKFLOWS:
+        workflow = yaml.safe_load(path.read_text())
+        assert workflow["permissions"] == {"contents": "read"}
+        for job in workflow["jobs"].values():
+            for step in job["steps"]:
+                if step.get("uses", "").startswith("actions/checkout"):
+                    assert step["with"]["persist-credentials"] is False
+
+
+def test_workflows_build_parts_that_a_release_has() -> None:
+    text = (CLONE / ".ci" / "release").read_text()
+    parts = set(re.findall(r'"(\w+)": \1', text))
+    assert parts == {"packages", "sbom", "deb", "image", "docs"}
+    for path in WORKFLOWS:
+        for line in re.findall(r"\.ci/release --out dist (.+)", path.read_text()):
+            assert set(line.split()) <= parts
+
+
+def test_the_notes_of_a_release_are_its_part_of_the_changelog() -> None:
+    command = [sys.executable, str(CLONE / ".ci" / "release"), "notes"]
+    done = subprocess.run([*command, __version__], capture_output=True, text=True)
+    assert done.stdout.startswith("### ") and "\n## " not in done.stdout
+    assert subprocess.run([*command, "9.9.9"], capture_output=True).returncode == 1
