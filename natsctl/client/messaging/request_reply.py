@@ -8,6 +8,7 @@ reads the body from stdin.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import random
 import shlex
@@ -142,6 +143,7 @@ class RequestLog:
 
 
 MAX_OUTPUT_BYTES = 64 * 1024 * 1024
+_READ_BYTES = 64 * 1024
 _MAX_ERROR_CHARS = 200
 """Of the first line of a failed program's output."""
 
@@ -162,7 +164,10 @@ def words_of(flag: str, command: str) -> list[str]:
 
 
 async def run(words: list[str], body: bytes, environment: Mapping[str, str] | None = None) -> bytes:
-    """Return a program's output on stdout and stderr, with `body` on its stdin. Raises CommandFailedError."""
+    """Return a program's output on stdout and stderr, with `body` on its stdin. Raises CommandFailedError.
+
+    A program that writes more than MAX_OUTPUT_BYTES is killed.
+    """
     pipe = asyncio.subprocess.PIPE
     try:
         process = await asyncio.create_subprocess_exec(
@@ -171,17 +176,36 @@ async def run(words: list[str], body: bytes, environment: Mapping[str, str] | No
     except (OSError, ValueError) as failure:
         raise CommandFailedError(f"{words[0]}: {getattr(failure, 'strerror', None) or failure}") from failure
     try:
-        out, _ = await process.communicate(body)
-    except asyncio.CancelledError:
-        process.kill()
+        out, _ = await asyncio.gather(_bounded_output(process, words[0]), _feed(process, body))
+        await process.wait()
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
         await process.wait()
         raise
     if process.returncode:
         said = out.decode("utf-8", "replace").strip().partition("\n")[0][:_MAX_ERROR_CHARS]
         raise CommandFailedError(f"{words[0]} ended with exit status {process.returncode}{f': {said}' if said else ''}")
-    if len(out) > MAX_OUTPUT_BYTES:
-        raise CommandFailedError(f"{words[0]} wrote {len(out)} bytes, at most {MAX_OUTPUT_BYTES} are taken")
     return out
+
+
+async def _feed(process: asyncio.subprocess.Process, body: bytes) -> None:
+    """Write the body to a program, which may end before it has read all of it."""
+    assert process.stdin is not None
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(body)
+        await process.stdin.drain()
+    process.stdin.close()
+
+
+async def _bounded_output(process: asyncio.subprocess.Process, program: str) -> bytes:
+    assert process.stdout is not None
+    out = bytearray()
+    while chunk := await process.stdout.read(_READ_BYTES):
+        out += chunk
+        if len(out) > MAX_OUTPUT_BYTES:
+            raise CommandFailedError(f"{program} wrote more than {MAX_OUTPUT_BYTES:,} bytes")
+    return bytes(out)
 
 
 SUBJECT_VARIABLE = "NATS_REQUEST_SUBJECT"
