@@ -109,7 +109,7 @@ def test_actionlint_accepts_the_workflows() -> None:
 
 
 def test_workflows_may_read_and_write_no_more_than_they_need() -> None:
-    assert {path.name for path in WORKFLOWS} == {"docs.yml", "release.yml", "tests.yml"}
+    assert {path.name for path in WORKFLOWS} == {"audit.yml", "docs.yml", "release.yml", "tests.yml"}
     for path in WORKFLOWS:
         workflow = yaml.safe_load(path.read_text())
         assert workflow["permissions"] == {"contents": "read"}
