@@ -38,6 +38,7 @@ STOP_WITHIN_S: Final = 10.0
 """Longest wait for a server to end before it is killed."""
 LOOK_EVERY_S: Final = 0.1
 LAYOUT: Final = "cluster.json"
+FORMAT: Final = "natsctl.cluster/1"
 
 
 class ClusterConflictError(NatsctlError):
@@ -74,6 +75,7 @@ class Layout(msgspec.Struct):
     system_password: str
     user: str = "app"
     system_user: str = "system"
+    format: str = FORMAT
 
     @classmethod
     def create(cls, name: str, count: int, first_port: int = 0) -> Layout:
@@ -88,13 +90,21 @@ class Layout(msgspec.Struct):
 
     @classmethod
     def load(cls, folder: Path) -> Layout | None:
-        """Return the layout of a folder, None where it has none; raises NatsctlError for a damaged one."""
+        """Return the layout of a folder, None where it has none.
+
+        Raises NatsctlError for a damaged one, or one of another format.
+        """
+        path = folder / LAYOUT
         try:
-            return msgspec.json.decode((folder / LAYOUT).read_bytes(), type=cls)
+            layout = msgspec.json.decode(path.read_bytes(), type=cls)
         except FileNotFoundError:
             return None
         except (OSError, msgspec.MsgspecError) as failure:
-            raise NatsctlError(f"{folder / LAYOUT}: {failure}") from failure
+            raise NatsctlError(f"{path}: {failure}") from failure
+        if layout.format != FORMAT:
+            hint = "use the natsctl that made it, or a newer one"
+            raise NatsctlError(f"{path} is of the unknown format {layout.format!r}", hint=hint)
+        return layout
 
     @property
     def urls(self) -> str:

@@ -28,7 +28,8 @@ from tests.support.raw_client import RawClient
 from tests.support.stored_version import BACKUP, api, shown
 
 VERSIONS = Path(__file__).with_name("versions")
-ARCHIVES = sorted(str(path.relative_to(VERSIONS)) for path in VERSIONS.glob("*/*.tar.gz"))
+STORES = ("clean.tar.gz", "killed.tar.gz")
+ARCHIVES = sorted(str(path.relative_to(VERSIONS)) for path in VERSIONS.glob("*/*.tar.gz") if path.name in STORES)
 
 
 def unpacked(name, folder):

@@ -29,7 +29,8 @@ import functools, sys
 import natsctl.store.options as options
 options.StoreOptions = functools.partial(options.StoreOptions, segment_bytes=4096)
 from natsctl.cli.main import main
-sys.argv[1:] = ["server", "run", "-js", "-p", "-1", "-sd", {folder!r}, "--ports_file_dir", {folder!r}]
+sys.argv[1:] = ["server", "run", "-js", "-a", "127.0.0.1", "-p", "-1", "-sd", {folder!r}]
+sys.argv += ["--ports_file_dir", {folder!r}]
 main()
 """
 BACKUP: Final = "orders.tgz"

@@ -155,7 +155,10 @@ def decode_manifest(text: bytes, path: Path) -> Manifest:
     except msgspec.MsgspecError as failure:
         raise StorageError(f"{path}: manifest.json: {failure}") from failure
     if manifest.format not in (FORMAT, _UNSUMMED_FORMAT):
-        raise StorageError(f"{path}: manifest.json is of the unknown format {manifest.format!r}")
+        raise StorageError(
+            f"{path}: manifest.json is of the unknown format {manifest.format!r}",
+            hint="use the natsctl that made the backup, or a newer one",
+        )
     if manifest.format == FORMAT and encode_manifest(manifest) != text:
         raise StorageError(f"{path}: manifest.json is damaged: its checksum does not match")
     return manifest

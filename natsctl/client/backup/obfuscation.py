@@ -109,7 +109,8 @@ class Obfuscator:
         except (OSError, ValueError, StorageError) as failure:
             raise UsageError(f"{path}: {getattr(failure, 'strerror', None) or failure}") from failure
         if not isinstance(said, dict) or said.get("version") != VERSION:
-            raise UsageError(f"{path} is no key file of version {VERSION}")
+            hint = "use the natsctl that made it, or a newer one"
+            raise UsageError(f"{path} is no key file of version {VERSION}", hint=hint)
         try:
             self._secret = base64.b64decode(str(said.get("secret")), validate=True)
         except ValueError:

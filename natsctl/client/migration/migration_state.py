@@ -27,6 +27,8 @@ MARKER: Final = "natsctl.migration"
 SUBJECTS: Final = "natsctl.migrating."
 """The prefix of the subject on which a stream listens until the destination is opened."""
 FORMAT: Final = "natsctl.migration/1"
+MARKER_FORMAT: Final = "natsctl.migration-stop/1"
+_MADE_BY_ANOTHER: Final = "use the natsctl that made it, or a newer one"
 _STATE: Final = "state.json"
 _LOCK: Final = "lock"
 _STREAMS: Final = "streams"
@@ -116,6 +118,7 @@ class Marker(Document):
     sources: list[Any] | None = None
     reached: list[int] = msgspec.field(default_factory=list)
     paused: dict[str, str] = msgspec.field(default_factory=dict)
+    format: str = MARKER_FORMAT
 
 
 class MigrationHeldError(NatsctlError):
@@ -157,9 +160,15 @@ def marker_of(config: Mapping[str, Any]) -> Marker | None:
     if not label.startswith("{"):
         return None
     try:
-        return msgspec.json.decode(label, type=Marker)
+        marker = msgspec.json.decode(label, type=Marker)
     except msgspec.MsgspecError as failure:
         raise StorageError(f"stream {config.get('name')}: {MARKER} in its metadata: {failure}") from failure
+    if marker.format != MARKER_FORMAT:
+        raise StorageError(
+            f"stream {config.get('name')}: {MARKER} in its metadata is of the unknown format {marker.format!r}",
+            hint=_MADE_BY_ANOTHER,
+        )
+    return marker
 
 
 def given_back(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -214,7 +223,7 @@ class MigrationFolder:
         except (OSError, msgspec.MsgspecError) as failure:
             raise StorageError(f"cannot read {path}: {failure}") from failure
         if state.format != FORMAT:
-            raise StorageError(f"{path} is of the unknown format {state.format!r}")
+            raise StorageError(f"{path} is of the unknown format {state.format!r}", hint=_MADE_BY_ANOTHER)
         if (state.origin, state.destination) != (own.origin, own.destination):
             raise UsageError(
                 f"{self.path} has the migration from {state.origin} to {state.destination}", hint="give another --dir"

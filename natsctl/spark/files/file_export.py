@@ -331,6 +331,8 @@ class Note(msgspec.Struct, kw_only=True):
     subject: str
     format: str
     partition_by: str
+    version: int = 1
+    """The version of this note and of what is beside it."""
 
 
 def prepare(target: Target, note: Note) -> None:
@@ -345,6 +347,11 @@ def prepare(target: Target, note: Note) -> None:
             file.write(msgspec.json.format(msgspec.json.encode(note)))
         return
     begun = msgspec.json.decode(path.read_bytes(), type=Note)
+    if begun.version != note.version:
+        raise UsageError(
+            f"{target.path} is an export of version {begun.version}, this natsctl continues {note.version}",
+            hint="use the natsctl that made it, or name another folder",
+        )
     for name, is_now in msgspec.structs.asdict(note).items():
         was = getattr(begun, name)
         if was != is_now:

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from pyspark.errors import PySparkException
 from pyspark.pipelines.spark_connect_pipeline import start_run
 
+from natsctl.api.errors import StorageError
 from natsctl.client.atomic_file import atomic_write
 from natsctl.spark.files.file_formats import local_path, spark_path
 from natsctl.spark.pipeline.checkpoints import pipeline_progress
@@ -73,6 +74,7 @@ def _is_here(spark: SparkSession) -> bool:
 _ASIDE: Final = ".aside-"
 _WAREHOUSE: Final = "spark.sql.warehouse.dir"
 _CATALOG: Final = "spark.sql.catalogImplementation"
+TABLES_FORMAT: Final = "natsctl.pipeline-tables/1"
 
 
 def remember_tables(spark: SparkSession, project: Project) -> None:
@@ -85,19 +87,35 @@ def remember_tables(spark: SparkSession, project: Project) -> None:
             found[row["tableName"]] = spark.sql(f"SHOW CREATE TABLE {quote(row['tableName'])}").collect()[0][0]
     project.state_folder.mkdir(parents=True, exist_ok=True)
     with atomic_write(_kept(project)) as file:
-        file.write(json.dumps(found, indent=1).encode())
+        file.write(json.dumps({"format": TABLES_FORMAT, "tables": found}, indent=1).encode())
 
 
 def restore_tables(spark: SparkSession, project: Project) -> list[str]:
-    """Make the tables of earlier sessions again whose files are here, and return their names. Raises OSError."""
+    """Make the tables of earlier sessions again whose files are here, and return their names.
+
+    Raises OSError, StorageError.
+    """
     if not _forgets(spark, project):
         return []
-    kept = _kept(project)
-    statements = json.loads(kept.read_text(encoding="utf-8")) if kept.is_file() else {}
+    statements = kept_tables(_kept(project))
     warehouse = tables_folder(spark, project)
     there = {row["tableName"] for row in spark.sql("SHOW TABLES").collect()}
     _clear_away(warehouse, {*statements, *there})
     return [name for name, made in statements.items() if name not in there and _restored(spark, warehouse, name, made)]
+
+
+def kept_tables(path: Path) -> dict[str, str]:
+    """Return the statements of a file that `remember_tables` wrote, none where there is no file.
+
+    Raises OSError, StorageError for one of another format. Until 24 November 2026 the file had the statements alone.
+    """
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if not isinstance(statements := found.get("tables"), dict):
+        return found
+    if found.get("format") != TABLES_FORMAT:
+        hint = "use the natsctl that wrote it, or a newer one"
+        raise StorageError(f"{path} is of the unknown format {found.get('format')!r}", hint=hint)
+    return statements
 
 
 def tables_folder(spark: SparkSession, project: Project) -> Path:

@@ -41,6 +41,8 @@ from natsctl.spark.source.rows import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.write_job import LOGGER
 
 BUCKET: Final = "natsctl_spark"
+VERSION: Final = 1
+"""The version of a note; notes of earlier natsctls have no number and are the same."""
 _STREAM: Final = f"KV_{BUCKET}"
 _TAKEN: Final = 10071
 """The contract's number for a key that has a value already."""
@@ -88,7 +90,7 @@ class Ledger:
                 f"idempotence=ledger cannot know what was stored in {self._target}: its retention is "
                 f"{info['config']['retention']}, so messages go once they are read. Use idempotence=ids."
             )
-        note = {"stream": self._target, "created": info["created"], "last_seq": info["state"]["last_seq"]}
+        note = {"v": VERSION, "stream": self._target, "created": info["created"], "last_seq": info["state"]["last_seq"]}
         own = f"{key}.{run}.{partition}"
         is_first = self._noted(own, note)
         subject, earlier = self._first_note(key)
@@ -142,9 +144,15 @@ class Ledger:
         return self._link.request(f"$KV.{BUCKET}.{key}", json.dumps(note).encode(), headers=_ONLY_NEW)
 
     def _note(self, wanted: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-        """Return the subject and the content of a note."""
+        """Return the subject and the content of a note. Raises OptionError for one of another version."""
         message = self._api.ask(f"STREAM.MSG.GET.{_STREAM}", wanted)["message"]
-        return message["subject"], json.loads(base64.b64decode(message["data"]))
+        note: dict[str, Any] = json.loads(base64.b64decode(message["data"]))
+        if note.get("v", VERSION) != VERSION:
+            raise OptionError(
+                f"the ledger's note {message['subject']} is of version {note['v']}, this source reads {VERSION}: go on "
+                "with the natsctl that began the write, or a newer one"
+            )
+        return message["subject"], note
 
     def _make_bucket(self, replicas: int) -> None:
         config = {

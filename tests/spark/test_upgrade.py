@@ -1,0 +1,124 @@
+"""Queries, exports and tables that an earlier version began are continued by today's code, each message once.
+
+The kept files are made by `python -m tests.support.stored_work`, which says what is in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import tarfile
+import types
+from pathlib import Path
+
+import msgspec
+import pytest
+
+pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+
+from pyarrow import parquet
+
+from natsctl.api.errors import NatsctlError, StorageError, UsageError
+from natsctl.spark.files.file_export import NOTE, OWN, Note, Target, prepare
+from natsctl.spark.files.file_formats import PARQUET
+from natsctl.spark.pipeline.update import TABLES_FORMAT, kept_tables
+from natsctl.spark.session.installation import choose_java
+from natsctl.spark.source.errors import OptionError
+from natsctl.spark.source.ledger import Ledger
+from natsctl.spark.source.offsets import parse_offsets
+from natsctl.testing.process import ServerProcess
+from tests.support.stored_work import ROWS, STOPPED_AT, content, natsctl, query
+
+VERSIONS = Path(__file__).parent.parent / "store" / "versions"
+KEPT = sorted(VERSIONS.glob("*/spark.tar.gz"))
+CLONE = Path(__file__).parent.parent.parent
+SPARK_STARTS = 300
+
+
+@pytest.fixture(params=KEPT, ids=lambda path: path.parent.name)
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    with tarfile.open(request.param) as kept:
+        kept.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def test_versions_are_kept() -> None:
+    assert KEPT
+
+
+@pytest.fixture
+def java() -> None:
+    """Skip a test where there is no Java that Spark can run on."""
+    try:
+        choose_java()
+    except NatsctlError as failure:
+        pytest.skip(f"no Java: {failure}")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SPARK_STARTS)
+@pytest.mark.usefixtures("java")
+def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(folder: Path) -> None:
+    with ServerProcess(folder) as server:
+        assert asyncio.run(content(server.url, "OUT"))["state"]["messages"] == STOPPED_AT
+        query(CLONE, folder, server.url)
+        stored = asyncio.run(content(server.url, "OUT"))["messages"]
+        source = asyncio.run(content(server.url, "IN"))["messages"]
+    assert len(stored) == ROWS
+    copied = sorted((subject, payload) for _, subject, _, payload, _ in stored)
+    assert copied == sorted((subject.replace("in.", "out."), payload) for _, subject, _, payload, _ in source)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(SPARK_STARTS)
+@pytest.mark.usefixtures("java")
+def test_an_incremental_export_adds_what_is_new(folder: Path) -> None:
+    with ServerProcess(folder) as server:
+        natsctl(CLONE, folder, "-s", server.url, "pub", "in.new", "one more", "--wait")
+        words = ("stream", "export", "IN", str(folder / "export"), "--incremental", "--master", "local[1]")
+        natsctl(CLONE, folder, "-s", server.url, *words)
+    parts = sorted((folder / "export").glob("part-*.parquet"))
+    assert sorted(parquet.read_table(part).num_rows for part in parts) == [1, ROWS]
+
+
+def test_a_checkpoint_of_a_later_version_is_refused(folder: Path) -> None:
+    offsets = json.loads((folder / "checkpoint" / "offsets" / "2").read_text().splitlines()[-1])
+    assert set(parse_offsets(offsets)) == {"IN"}
+    with pytest.raises(OptionError, match="use the natsctl that wrote it"):
+        parse_offsets({**offsets, "v": 99})
+
+
+def test_a_note_of_the_ledger_of_a_later_version_is_refused() -> None:
+    data = base64.b64encode(json.dumps({"v": 99, "stream": "OUT"}).encode()).decode()
+    api = types.SimpleNamespace(ask=lambda *_: {"message": {"subject": "$KV.natsctl_spark.q.1.r.0", "data": data}})
+    ledger = Ledger.__new__(Ledger)
+    ledger._api = api  # type: ignore[assignment]
+    with pytest.raises(OptionError, match="of version 99") as caught:
+        ledger.stored("q.1")
+    assert "natsctl that began the write" in str(caught.value)
+
+
+def test_an_export_of_a_later_version_is_refused(folder: Path) -> None:
+    target = Target(str(folder / "export"), PARQUET, incremental=True)
+    note = Note(stream="IN", subject="", format="parquet", partition_by="")
+    path = folder / "export" / OWN / NOTE
+    begun = json.loads(path.read_text())
+    prepare(target, msgspec.convert(begun, Note))
+    path.write_text(json.dumps({**begun, "version": 99}))
+    with pytest.raises(UsageError, match="version 99") as caught:
+        prepare(target, note)
+    assert "natsctl that made it" in caught.value.hint
+
+
+def test_tables_of_a_pipeline_are_read_in_both_formats_and_refused_in_others(tmp_path: Path) -> None:
+    path, tables = tmp_path / "tables.json", {"orders": "CREATE TABLE orders (id bigint)"}
+    assert kept_tables(path) == {}
+    path.write_text(json.dumps(tables))
+    assert kept_tables(path) == tables
+    path.write_text(json.dumps({"format": TABLES_FORMAT, "tables": tables}))
+    assert kept_tables(path) == tables
+    path.write_text(json.dumps({"format": "natsctl.pipeline-tables/99", "tables": tables}))
+    with pytest.raises(StorageError, match=r"natsctl\.pipeline-tables/99") as caught:
+        kept_tables(path)
+    assert "natsctl that wrote it" in caught.value.hint
