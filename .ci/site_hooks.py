@@ -57,7 +57,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def _changelog() -> str:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    return text.replace("](docs/", "](").replace("](examples/", "](../examples/")
+    return text.replace("](docs/", "](").replace("](examples", "](../examples")
 
 
 def _unlisted() -> Any:
