@@ -147,12 +147,12 @@ class NativeDisk:
     """The build of the module, its threads, and the disk of the session that they serve."""
 
     def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="native-disk-")
         header = Path(__file__).with_name("disk_calls.h")
-        path = build.build(Path(self._folder.name, build.NAME), ("-O0", "-include", str(header)))
-        module = load(path)
+        with tempfile.TemporaryDirectory(prefix="native-disk-") as folder:  # loaded, the module needs no file
+            path = build.build(Path(folder, build.NAME), ("-O0", "-include", str(header)))
+            module, library = load(path), ctypes.CDLL(str(path))
         self._called = _Answer(self._on_call)  # referenced for as long as threads may call it
-        pointer = ctypes.c_void_p.in_dll(ctypes.CDLL(str(path)), "simulated_disk")
+        pointer = ctypes.c_void_p.in_dll(library, "simulated_disk")
         pointer.value = ctypes.cast(self._called, ctypes.c_void_p).value
         self.module = module
         self.native = NativeThreads(module, THREADS)
