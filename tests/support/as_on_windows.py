@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shutil
 import signal
 import sys
 
@@ -51,6 +52,7 @@ def pretend() -> None:
         for name in names:
             if hasattr(owner, name):
                 delattr(owner, name)
+    shutil._use_fd_functions = False  # type: ignore[attr-defined]  # how rmtree works was chosen by what os had
     sys.platform = "win32"
 
 
