@@ -41,7 +41,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     tags: list[str] = msgspec.field(default_factory=list)
     go: str = "natsctl"
     """INFO's field for the implementation's tool chain; clients only show it."""
-    host: str = "0.0.0.0"
+    host: str = "0.0.0.0"  # nosec B104 # the field of INFO; nothing listens here
     port: int = 4222
     system_account: str = "$SYS"
     headers: bool = True

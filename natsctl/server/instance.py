@@ -22,7 +22,7 @@ from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options, map_default_domains
 from natsctl.server.listener import Endpoint, TransportEndpoint, client_connection, named
 from natsctl.server.monitor.query import BadRequestError
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import UNSPECIFIED, ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.resources import SystemClock, new_event_loop
 from natsctl.server.shell import Shell
@@ -99,7 +99,7 @@ class ServerInstance:
     @property
     def url(self) -> str:
         """The URL for clients on this machine, without credentials."""
-        host = "127.0.0.1" if self.host in ("", "0.0.0.0", "::") else self.host
+        host = "127.0.0.1" if self.host in UNSPECIFIED else self.host
         scheme = "tls" if self.options.tls else "nats"
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 

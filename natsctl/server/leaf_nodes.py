@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
@@ -25,7 +25,7 @@ from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.leaf_remote import ContextMaker, LeafRemote, LinkMaker, RemoteConnection
 from natsctl.server.listener import ClientConnection, TransportEndpoint, named
-from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, LeafUrl
+from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, LeafRemoteOptions, LeafUrl
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
 from natsctl.server.tls_contexts import ListenerTls
@@ -188,9 +188,6 @@ class WebSocketRemoteConnection(RemoteConnection):
         super().close()
 
 
-ANY_HOST: Final = ("", "0.0.0.0", "::")
-
-
 class LeafNodes:
     """Leaf nodes from the start of a server to its end."""
 
@@ -301,7 +298,7 @@ class LeafNodes:
             if colon and given.isdecimal():
                 return host.strip("[]"), int(given)
             return options.advertise, port
-        return (_public_address() if options.host in ANY_HOST else options.host), port
+        return (_public_address() if options.host in UNSPECIFIED else options.host), port
 
 
 def _public_address() -> str:

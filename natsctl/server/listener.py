@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
+from natsctl.server.options import UNSPECIFIED
+
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.server.process.protocol_trace import ProtocolTrace
@@ -211,9 +213,6 @@ def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
 
 BACKLOG: Final = 1024
 """Connections that may wait to be accepted."""
-
-UNSPECIFIED: Final = ("", "0.0.0.0", "::")
-"""Hosts that mean every address of the machine."""
 
 
 class Endpoint(Protocol):

@@ -22,7 +22,9 @@ SyncPolicy = Literal["always", "never"] | int
 """The time at which messages are synced: before every ack, left to the kernel, or at an interval in nanoseconds."""
 
 DEFAULT_PORT: Final = 4222
-DEFAULT_HOST: Final = "0.0.0.0"
+DEFAULT_HOST: Final = "0.0.0.0"  # nosec B104 # nats-server's default; the log warns where there are no users
+UNSPECIFIED: Final = ("", DEFAULT_HOST, "::")
+"""Hosts that mean every address of the machine."""
 MAX_PAYLOAD_BYTES: Final = 1 << 20
 MAX_PENDING_BYTES: Final = 64 << 20
 WRITE_DEADLINE_S: Final = 10.0
@@ -308,7 +310,7 @@ class LeafRemoteOptions(Confidential, frozen=True):
 class LeafNodesOptions(msgspec.Struct, frozen=True):
     """The listener, where `port` is not 0, and the remotes."""
 
-    host: str = "0.0.0.0"
+    host: str = DEFAULT_HOST
     port: int = 0
     tls: TlsOptions | None = None
     users: tuple[User, ...] = ()

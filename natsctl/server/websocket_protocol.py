@@ -365,7 +365,7 @@ class Upgrader:
         )
 
     def _answer(self, key: str, compressed: bool, unmasked: bool) -> bytes:
-        accept = base64.b64encode(hashlib.sha1(key.encode() + GUID).digest()).decode()
+        accept = base64.b64encode(hashlib.sha1(key.encode() + GUID, usedforsecurity=False).digest()).decode()
         lines = [
             "HTTP/1.1 101 Switching Protocols",
             "Upgrade: websocket",

@@ -198,8 +198,8 @@ async def _main() -> None:
     lines = asyncio.StreamReader(limit=MAX_LINE_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    # From our own parent, through its pipe to us.
-    target, load, numbers = pickle.loads(base64.b64decode(await lines.readline()))
+    line = base64.b64decode(await lines.readline())
+    target, load, numbers = pickle.loads(line)  # nosec B301 # of the parent process, through its pipe
     group = ClientGroup(target, load, numbers)
     helpers: list[asyncio.Task[Any]] = []
     try:

@@ -303,7 +303,7 @@ def _id_of(frame: DataFrame, ids: str, *, has_repeated_ids: bool) -> str:
         return f"coalesce({_OWN}, {PLACE})"
     repeated = frame.where(f"{_OWN} is not null").groupBy(_OWN).count().where("count > 1")
     repeated.select(_OWN).createOrReplaceTempView("natsctl_repeated_ids")
-    return f"coalesce(if({_OWN} in (select {_OWN} from natsctl_repeated_ids), null, {_OWN}), {PLACE}, {_OWN})"
+    return f"coalesce(if({_OWN} in (table natsctl_repeated_ids), null, {_OWN}), {PLACE}, {_OWN})"
 
 
 def store(frame: DataFrame, options: Mapping[str, str], ids: str, name: str) -> None:

@@ -352,7 +352,7 @@ class Graph:
         code = compile(path.read_bytes(), str(path), "exec")
         analysis = add_pipeline_analysis_context(spark=self._spark, dataflow_graph_id=self.id, flow_name=None)
         with analysis, block_session_mutations():
-            exec(code, module.__dict__)
+            exec(code, module.__dict__)  # nosec B102 # the user's own file, as Spark runs it
 
     @contextlib.contextmanager
     def _blamed(self, place: Place) -> Iterator[None]:

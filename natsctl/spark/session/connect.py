@@ -429,7 +429,7 @@ def main() -> None:
     from natsctl.spark.session.sessions import own_session
 
     signal.signal(signal.SIGTERM, _end)
-    order: Order = pickle.load(sys.stdin.buffer)
+    order: Order = pickle.load(sys.stdin.buffer)  # nosec B301 # of the parent process, through its pipe
     with ExitStack() as stack:
         log = stack.enter_context(os.fdopen(os.dup(sys.stderr.fileno()), "rb", buffering=0))
         try:

@@ -2,6 +2,7 @@ import json
 import os
 import re
 import socket
+import stat
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,22 @@ def test_a_full_file_is_put_aside_and_the_newest_are_kept(tmp_path: Path) -> Non
     assert "line 39" in path.read_text() + aside[-1].read_text()
     assert f'Rotated log, backup saved as "{aside[-1]}"' in path.read_text()
     assert "line 0" not in "".join(file.read_text() for file in tmp_path.iterdir() if file.is_file())
+
+
+def test_no_log_file_can_be_read_by_others(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    before = os.umask(0)
+    try:
+        log = Log(path, with_time=False, size_limit=200, max_files=3)
+        for number in range(40):
+            log.info(f"line {number}")
+        path.rename(tmp_path / "moved")
+        log.reopen()
+        log.close()
+    finally:
+        os.umask(before)
+    assert len(files := list(tmp_path.iterdir())) == 4
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o640}
 
 
 def test_a_log_goes_on_as_new_options_ask(tmp_path: Path) -> None:
