@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -11,7 +12,7 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
 from natsctl.server.conf.syntax import Block, Item
-from natsctl.server.conf.values import block_of, duration_text_of, items_of, number_of, seconds_of, text_of
+from natsctl.server.conf.values import block_of, duration_text_of, flag_of, items_of, number_of, seconds_of, text_of
 from natsctl.server.options import ServerOptions
 
 
@@ -102,6 +103,15 @@ def _refuse_unknown(block: Block, key: str, value: Item, where: str) -> None:
         raise value.fault(f"Unknown field {go_quote(key)} {where}")
 
 
+NO_PROXIES: Final = "natsctl server checks no trusted proxies; use nats-server"
+
+
+def no_proxy_required(key: str, item: Item) -> None:
+    """Raise ConfError where a login wants a trusted proxy."""
+    if flag_of(item):
+        raise item.fault(f"{key}: {NO_PROXIES}")
+
+
 def users_of(item: Item, account: str) -> tuple[User, ...]:
     """Return the users that a list names, all of one account; raises ConfError."""
     if not isinstance(item.value, list):
@@ -143,7 +153,7 @@ def _user(item: Item, account: str) -> User:
             case "allowed_connection_types" | "connection_types" | "clients":
                 user = replace(user, connection_types=_connection_types(value))
             case "proxy_required":
-                raise value.fault(f"{key}: not available in this version of natsctl server")
+                no_proxy_required(key, value)
             case _:
                 if key not in item.value.variables:
                     raise value.fault(f"unknown field {go_quote(key)}")
@@ -195,7 +205,7 @@ def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
             case "auth_callout" | "auth_hook":
                 raise value.fault(f"{key}: natsctl server does not ask other services who a client is; use nats-server")
             case "proxy_required":
-                raise value.fault(f"{key}: not available in this version of natsctl server")
+                no_proxy_required(key, value)
             case _:
                 if key not in item.value.variables:
                     raise value.fault(f"unknown field {go_quote(key)}")

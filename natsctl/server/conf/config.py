@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.conf.accounts import accounts_block, mappings_block
-from natsctl.server.conf.authorization import authorization_block
+from natsctl.server.conf.authorization import NO_PROXIES, authorization_block
 from natsctl.server.conf.checks import option_faults, with_defaults
 from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
@@ -137,10 +137,11 @@ LOGGING: Final[dict[str, OptionSetter]] = {
 }
 
 
-ELSEWHERE: Final = frozenset({
-    "mqtt", "proxies",
-})  # fmt: skip
-"""Keys of nats-server that no code here serves: saying so is better than running without them."""
+NOT_SERVED: Final = {
+    "mqtt": "natsctl server has no MQTT listener; use nats-server",
+    "proxies": NO_PROXIES,
+}
+"""Keys of nats-server that no code here serves, each with the reason of its refusal."""
 
 
 def read_config(path: Path, options: ServerOptions, environment: Mapping[str, str]) -> ServerOptions:
@@ -162,8 +163,8 @@ def apply(block: Block, options: ServerOptions) -> ServerOptions:
 
 
 def _unknown(key: str, item: Item) -> ConfError:
-    if key.lower() in ELSEWHERE:
-        return item.fault(f"{key}: not available in this version of natsctl server")
+    if why := NOT_SERVED.get(key.lower()):
+        return item.fault(f"{key}: {why}")
     return item.fault(f'unknown field "{key}"')
 
 

@@ -12,9 +12,19 @@ from msgspec.structs import replace
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.leaf.handshake import version_parts
+from natsctl.server.conf.authorization import no_proxy_required
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
-from natsctl.server.conf.values import address_of, block_of, flag_of, items_of, port_of, seconds_of, text_of
+from natsctl.server.conf.values import (
+    address_of,
+    block_of,
+    duration_text_of,
+    flag_of,
+    items_of,
+    port_of,
+    seconds_of,
+    text_of,
+)
 from natsctl.server.options import (
     DEFAULT_LEAF_PORT,
     LeafNodesOptions,
@@ -31,13 +41,21 @@ COMPRESSION_MODES: Final = frozenset({
 """Values that a file may have; links are never compressed, and both sides negotiate that by themselves."""
 
 
+RTT_THRESHOLDS: Final = frozenset({"rtt_thresholds", "thresholds", "rtts", "rtt"})
+
+
 def check_compression(item: Item) -> None:
-    """Refuse a value that is no compression mode."""
+    """Raise ConfError for a value that is no compression mode, or a block with other keys than that of compression."""
     value = item.value
     if isinstance(value, dict):
-        mode = next((found for key, found in value.items() if key.lower() == "mode"), None)
-        if mode is not None:
-            check_compression(mode)
+        for key, found in value.items():
+            if key.lower() == "mode":
+                check_compression(found)
+            elif key.lower() in RTT_THRESHOLDS:
+                for threshold in items_of(found):
+                    duration_text_of(threshold, key)
+            else:
+                raise found.fault(f'unknown field "{key}"')
     elif not isinstance(value, bool) and (not isinstance(value, str) or value.lower() not in COMPRESSION_MODES):
         raise item.fault(f'unsupported compression mode "{value}"')
 
@@ -238,6 +256,8 @@ def _authorization(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
                 leafnodes = replace(leafnodes, auth_timeout_s=seconds_of(value))
             case "users":
                 users = tuple(_user(entry) for entry in items_of(value))
+            case "proxy_required":
+                no_proxy_required(key, value)
             case _:
                 raise value.fault(f'unknown field "{key}"')
     if users and (name or nkey):
@@ -267,6 +287,9 @@ def _user(item: Item) -> User:
         name = {"user": "name", "username": "name", "pass": "password", "password": "password"}.get(key.lower())
         if key.lower() == "account":
             name = "account"
+        if key.lower() == "proxy_required":
+            no_proxy_required(key, value)
+            continue
         if name is None:
             raise value.fault(f'unknown field "{key}"')
         fields[name] = text_of(value)

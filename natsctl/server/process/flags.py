@@ -432,6 +432,6 @@ TLS Options:
         --tlsverify                  Enable TLS, verify client certificates
         --tlscacert <file>           Client certificate CA for verification
 
-Flags have one or two dashes; values follow a blank or `=`. Clusters are the reference nats-server's job: natsctl's
-commands work with it.
+Flags have one or two dashes; values follow a blank or `=`. This server is one node: clusters, gateways and MQTT need
+nats-server, which `natsctl cluster run` starts. docs/not-served.md lists the rest.
 """
