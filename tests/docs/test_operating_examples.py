@@ -5,7 +5,11 @@ import json
 import re
 import shutil
 import subprocess
+import urllib.parse
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
 from configparser import ConfigParser
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.flags import parse_command_line
 from natsctl.server.process.log import Log
 from tests.support.raw_client import RawClient
+from tests.support.servers import quiet_ports
 from tests.support.stored_version import api
 
 CLONE = Path(__file__).parents[2]
@@ -65,6 +70,97 @@ def test_the_dashboard_asks_for_metrics_that_a_server_has(metrics: set[str]) -> 
     asked = {name for expression in targets for name in METRIC.findall(expression)}
     assert len(asked) > 15 and asked <= metrics
     assert len({panel["id"] for panel in panels()}) == len(panels())
+
+
+def test_each_panel_has_a_title_a_description_a_unit_and_a_place_of_its_own() -> None:
+    taken: dict[tuple[int, int], int] = {}
+    for panel in panels():
+        grid = panel["gridPos"]
+        assert grid["x"] >= 0 and grid["w"] > 0 and grid["h"] > 0 and grid["x"] + grid["w"] <= 24, panel["title"]
+        for x in range(grid["x"], grid["x"] + grid["w"]):
+            for y in range(grid["y"], grid["y"] + grid["h"]):
+                assert taken.setdefault((x, y), panel["id"]) == panel["id"], panel["title"]
+        assert panel["title"]
+        if panel["type"] != "row":
+            assert panel["fieldConfig"]["defaults"]["unit"] and panel["description"].endswith(".")
+            refs = [target["refId"] for target in panel["targets"]]
+            assert refs and len(refs) == len(set(refs)), panel["title"]
+            assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+
+
+def expressions() -> list[dict]:
+    """The targets of the dashboard, for every instance."""
+    targets = [target for panel in panels() for target in panel.get("targets", ())]
+    assert all('instance=~"$instance"' in target["expr"] for target in targets)
+    return [{**target, "expr": target["expr"].replace("$instance", ".*")} for target in targets]
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
+def test_promtool_parses_every_expression_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [{"record": f"panel:{at}", "expr": one["expr"]} for at, one in enumerate(expressions())]
+    path = tmp_path / "panels.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True)
+    assert done.returncode == 0 and f"{len(rules)} rules found" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not on PATH")
+async def test_every_panel_has_data_of_a_server_that_prometheus_scrapes(tmp_path: Path) -> None:
+    options = ServerOptions(host="127.0.0.1", port=-1, http_port=-1, jetstream=True, store_dir=tmp_path / "store")
+    async with ServerInstance(options, Log(quiet=True)) as server:
+        client = await RawClient.connect(server.url)
+        await api(client, "STREAM.CREATE.A", {"name": "A", "subjects": ["a"], "storage": "file"})
+        consumer = {"stream_name": "A", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+        await api(client, "CONSUMER.DURABLE.CREATE.A.C", consumer)
+        target = f"127.0.0.1:{server.port_of('monitoring')}"
+        async with scraping(tmp_path, target) as ask:
+            async with asyncio.timeout(60):
+                while float((await ask("count_over_time(up[1m]) and up == 1"))[0]["value"][1]) < 3:
+                    await asyncio.sleep(0.2)
+            for one in expressions():
+                found = await ask(one["expr"])
+                assert found, one["expr"]
+                labels = set(re.findall(r"{{(\w+)}}", one["legendFormat"]))
+                assert all(labels <= series["metric"].keys() for series in found), one["expr"]
+        await client.close()
+
+
+Ask = Callable[[str], Awaitable[list[dict]]]
+
+
+@asynccontextmanager
+async def scraping(folder: Path, target: str) -> AsyncIterator[Ask]:
+    """Yield what asks a Prometheus that scrapes `target` each second; it has answered for it once."""
+    (port,) = quiet_ports(1)
+    job = {"job_name": "nats", "static_configs": [{"targets": [target]}]}
+    config = folder / "prometheus.yaml"
+    config.write_text(yaml.safe_dump({"global": {"scrape_interval": "1s"}, "scrape_configs": [job]}))
+    listen = [f"--web.listen-address=127.0.0.1:{port}", f"--storage.tsdb.path={folder / 'tsdb'}"]
+    process = await asyncio.create_subprocess_exec(
+        "prometheus", f"--config.file={config}", *listen, stderr=subprocess.DEVNULL
+    )
+
+    def answer(expression: str) -> list[dict]:
+        query = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/query?{query}", timeout=30) as response:
+            return json.load(response)["data"]["result"]
+
+    async def ask(expression: str) -> list[dict]:
+        return await asyncio.to_thread(answer, expression)
+
+    async def scraped() -> bool:
+        with suppress(OSError):
+            return bool(await ask("up == 1"))
+        return False
+
+    try:
+        async with asyncio.timeout(60):
+            while not await scraped():
+                await asyncio.sleep(0.1)
+        yield ask
+    finally:
+        process.kill()
+        await process.wait()
 
 
 def test_each_alert_has_its_part_of_the_page() -> None:
