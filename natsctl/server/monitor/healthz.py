@@ -69,7 +69,7 @@ def read(query: Query) -> HealthzOptions:
 
 def healthz(server: ServerView, options: HealthzOptions) -> dict[str, Any]:
     """Return the state of health with its `status_code`, which HTTP sends as the status instead."""
-    found = _problems(server, options)
+    found = health_problems(server, options)
     first = next(found, None)
     if first is None:
         return {"status": "ok", "status_code": 200}
@@ -80,7 +80,8 @@ def healthz(server: ServerView, options: HealthzOptions) -> dict[str, Any]:
     return {"status": status, "status_code": first.code, "error": first.text}
 
 
-def _problems(server: ServerView, options: HealthzOptions) -> Iterator[HealthProblem]:
+def health_problems(server: ServerView, options: HealthzOptions) -> Iterator[HealthProblem]:
+    """Yield everything that makes the server, or what is asked for, unhealthy."""
     for wanted, missing in (("account", "stream"), ("stream", "consumer")):
         if getattr(options, missing) and not getattr(options, wanted):
             text = f"{go_quote(wanted)} must not be empty when checking {missing} health"

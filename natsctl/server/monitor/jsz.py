@@ -217,7 +217,12 @@ def _stream(server: ServerView, stream: Stream, options: JszOptions) -> dict[str
 def _consumers(stream: Stream, consumers: list[Consumer], with_config: bool) -> Iterator[ConsumerDetail]:
     for consumer in consumers:
         if stream.consumers.get(consumer.name) is consumer:
-            detail = recast(consumer.info(), ConsumerDetail)
-            if not with_config:
-                detail.config = None
-            yield detail
+            yield consumer_detail(consumer, with_config)
+
+
+def consumer_detail(consumer: Consumer, with_config: bool) -> ConsumerDetail:
+    """Return a consumer's state, with its configuration on request."""
+    detail = recast(consumer.info(), ConsumerDetail)
+    if not with_config:
+        detail.config = None
+    return detail

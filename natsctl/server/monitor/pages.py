@@ -15,7 +15,7 @@ import re
 import socket
 import ssl
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from html import escape
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import encode, go_quote
 from natsctl.server.http import HttpServer, Page, Request
-from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz
+from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, problemz, streamz
 from natsctl.server.monitor.document import pieces
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, Query
@@ -189,6 +189,11 @@ def _endpoint(
     return Endpoint(lambda server, query: _json(answer(server, read(query))), path, strict)
 
 
+def _listing(path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any], Iterator[bytes]]) -> Endpoint:
+    """Return an endpoint whose JSON is found and written in slices."""
+    return Endpoint(lambda server, query: Page(200, answer(server, read(query)), headers=ANY_ORIGIN), path)
+
+
 def _healthz(server: ServerView, query: Query) -> Page:
     options = healthz.read(query)
     if options.js_enabled:
@@ -229,6 +234,9 @@ ENDPOINTS: Final = {
     "/accountz": _endpoint("/accountz", accountz.read_accountz, accountz.accountz),
     "/accstatz": _endpoint("/accstatz", accountz.read_accstatz, accountz.accstatz),
     "/jsz": _endpoint("/jsz", jsz.read, jsz.jsz_in_pieces),
+    "/streamz": _listing("/streamz", streamz.read_streamz, streamz.streamz),
+    "/consumerz": _listing("/consumerz", streamz.read_consumerz, streamz.consumerz),
+    "/problemz": _listing("/problemz", problemz.read, problemz.problemz),
     "/healthz": Endpoint(_healthz, "/healthz"),
     "/ipqueuesz": Endpoint(_ipqueuesz),
     "/raftz": Endpoint(_raftz),

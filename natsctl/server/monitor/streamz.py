@@ -1,0 +1,279 @@
+"""`/streamz` and `/consumerz`: streams and consumers a page at a time, sorted and searched by the server.
+
+Theory of operation. A request looks at every stream or consumer once and reads nothing of it but its names and the
+number to sort by; only the rows of the page are described. Both are done in slices, between which the listener serves
+others (docs/adr/0021): entries are sorted `SLICE` at a time, and the sorted slices are merged as far as the page goes.
+The answer is no snapshot: an object that changes meanwhile is shown with its newer values, in the place that its older
+ones gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from heapq import merge
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from natsctl.api.times import format_time
+from natsctl.server.monitor.connz import name_tag
+from natsctl.server.monitor.document import pieces
+from natsctl.server.monitor.jsz import consumer_detail
+from natsctl.server.monitor.query import BadRequestError, Query
+
+if TYPE_CHECKING:
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.streams.stream import Stream
+    from natsctl.server.monitor.query import ServerView
+
+
+DEFAULT_LIMIT: Final = 25
+"""Default number of rows of a page."""
+MAX_LIMIT: Final = 1024
+"""Rows of a page at most; further ones are on the next page."""
+SLICE: Final = 256
+"""Objects looked at between two turns of other connections, which takes about half a millisecond."""
+MAX_SUBJECTS: Final = 8
+"""Subjects shown of a stream, which may have thousands."""
+
+
+class Paging(msgspec.Struct, frozen=True, kw_only=True):
+    """The page that a request asks for; `descending` puts the largest first."""
+
+    sort: str
+    descending: bool
+    offset: int
+    limit: int
+
+
+class Entry(NamedTuple):
+    """One object that was found: its place in the order, its names, which decide between equal places, and itself."""
+
+    place: int | str
+    name: str
+    parent: str
+    account: str
+    found: Any
+
+
+class Chosen(NamedTuple):
+    """The objects of a page, and how many there are on all pages."""
+
+    rows: list[Any]
+    total: int
+
+
+Choosing: TypeAlias = "Generator[bytes, None, Chosen]"
+TEXTS: Final = frozenset({"name", "stream", "account"})
+"""Orders by a text, in which the smallest comes first unless asked otherwise."""
+
+
+def read_paging(query: Query, orders: Iterable[str], default: str) -> Paging:
+    """Return the page of a query: `sort`, `order`, `offset` and `limit`. Raises BadRequestError."""
+    sort = query.text("sort") or default
+    if sort not in orders:
+        raise BadRequestError(f"invalid sorting option: {sort}")
+    order = query.text("order") or ("asc" if sort in TEXTS else "desc")
+    if order not in ("asc", "desc"):
+        raise BadRequestError(f"invalid order: {order}")
+    limit = query.number("limit")
+    return Paging(
+        sort=sort,
+        descending=order == "desc",
+        offset=max(query.number("offset"), 0),
+        limit=min(limit, MAX_LIMIT) if limit > 0 else DEFAULT_LIMIT,
+    )
+
+
+def choosing(entries: Iterable[Entry | None], page: Paging) -> Choosing:
+    """Sort entries in slices and return the objects of a page; None stands for an object that was passed over.
+
+    Numbers that are equal are ordered by name, whichever the direction.
+    """
+    texts = page.sort in TEXTS
+    backwards, sign = texts and page.descending, -1 if page.descending else 1
+    runs: list[list[Entry]] = []
+    run: list[Entry] = []
+    for number, entry in enumerate(entries, 1):
+        if entry is not None:
+            run.append(entry if texts else entry._replace(place=sign * int(entry.place)))
+        if number % SLICE == 0:
+            runs.append(sorted(run, key=_KEY, reverse=backwards))
+            run = []
+            yield b""
+    runs.append(sorted(run, key=_KEY, reverse=backwards))
+    rows: list[Any] = []
+    for number, entry in enumerate(merge(*runs, key=_KEY, reverse=backwards)):
+        if number >= page.offset + page.limit:
+            break
+        if number >= page.offset:
+            rows.append(entry.found)
+        if number % SLICE == SLICE - 1:
+            yield b""
+    return Chosen(rows, sum(map(len, runs)))
+
+
+_KEY: Final = itemgetter(slice(0, 4))
+
+
+class AssetOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of both lists: the page, an account and a stream to keep to, and a text to look for."""
+
+    page: Paging
+    search: str = ""
+    account: str = ""
+    stream: str = ""
+
+    def keeps(self, account: JetStreamAccount) -> bool:
+        """Return whether an account is asked for, by its name or by the name that is shown."""
+        return self.account in ("", account.name, name_tag(account.account))
+
+
+def read_streamz(query: Query) -> AssetOptions:
+    """Return the options of a list of streams. Raises BadRequestError."""
+    page = read_paging(query, _STREAM_ORDERS, "name")
+    return AssetOptions(page=page, search=query.text("search").casefold(), account=query.text("acc"))
+
+
+def read_consumerz(query: Query) -> AssetOptions:
+    """Return the options of a list of consumers. Raises BadRequestError."""
+    return AssetOptions(
+        page=read_paging(query, _CONSUMER_ORDERS, "pending"),
+        search=query.text("search").casefold(),
+        account=query.text("acc"),
+        stream=query.text("stream"),
+    )
+
+
+def streamz(server: ServerView, options: AssetOptions) -> Iterator[bytes]:
+    """Yield a page of streams, whose names, subjects or descriptions contain what is looked for."""
+    chosen = yield from choosing(_stream_entries(server, options), options.page)
+    rows = (_stream_row(stream) for stream in chosen.rows if _is_served(stream))
+    yield from pieces(page_head(server, options.page, chosen.total) | {"streams": rows})
+
+
+def consumerz(server: ServerView, options: AssetOptions) -> Iterator[bytes]:
+    """Yield a page of consumers, whose names or streams' names contain what is looked for."""
+    chosen = yield from choosing(_consumer_entries(server, options), options.page)
+    rows = (_consumer_row(one) for one in chosen.rows if one.stream.consumers.get(one.name) is one)
+    yield from pieces(page_head(server, options.page, chosen.total) | {"consumers": rows})
+
+
+def page_head(server: ServerView, page: Paging, total: int) -> dict[str, Any]:
+    """Return the keys before the rows of a page."""
+    now = format_time(server.broker.clock.now_ns())
+    return {
+        "server_id": server.broker.server_id, "now": now, "total": total, "offset": page.offset, "limit": page.limit,
+    }  # fmt: skip
+
+
+def every_stream(server: ServerView) -> Iterator[Stream]:
+    """Yield the streams of all accounts; those that are deleted meanwhile may be left out."""
+    for account in list(server.engine.accounts.values()) if server.engine is not None else ():
+        yield from list(account.streams.values())
+
+
+def _stream_entries(server: ServerView, options: AssetOptions) -> Iterator[Entry | None]:
+    place = _STREAM_ORDERS[options.page.sort]
+    for stream in every_stream(server):
+        if options.keeps(stream.js) and (not options.search or _mentions(stream, options.search)):
+            yield Entry(place(stream), stream.name, "", stream.js.name, stream)
+        else:
+            yield None
+
+
+def _mentions(stream: Stream, search: str) -> bool:
+    """Return whether a stream's name, a subject or its description contains a text; case does not count."""
+    config = stream.config
+    if search in stream.name.casefold() or any(search in subject.casefold() for subject in config.subjects):
+        return True
+    return search in (config.description or "").casefold()
+
+
+def _consumer_entries(server: ServerView, options: AssetOptions) -> Iterator[Entry | None]:
+    place, search = _CONSUMER_ORDERS[options.page.sort], options.search
+    for stream in every_stream(server):
+        yield None  # a stream may be without consumers
+        if not options.keeps(stream.js) or options.stream not in ("", stream.name):
+            continue
+        every = not search or search in stream.name.casefold()
+        for consumer in list(stream.consumers.values()):
+            if not consumer.config.direct and (every or search in consumer.name.casefold()):
+                yield Entry(place(consumer), consumer.name, stream.name, stream.js.name, consumer)
+            else:
+                yield None
+
+
+def _is_served(stream: Stream) -> bool:
+    return stream.js.streams.get(stream.name) is stream
+
+
+def stream_lag(stream: Stream) -> int:
+    """Return how many messages the consumer that is furthest behind has not delivered yet."""
+    return max((each.undelivered.count for each in stream.consumers.values() if not each.config.direct), default=0)
+
+
+def last_activity_ns(consumer: Consumer) -> int:
+    """Return when a consumer last delivered a message or received an ack, 0 for never."""
+    return max(consumer.state.last_delivered_ns, consumer.state.last_ack_ns)
+
+
+def redelivered(consumer: Consumer) -> int:
+    """Return how many messages were delivered more than once and await their ack."""
+    return 0 if consumer.config.max_deliver == 1 else len(consumer.state.redelivered)
+
+
+_STREAM_ORDERS: Final[Mapping[str, Callable[[Stream], int | str]]] = {
+    "name": lambda stream: stream.name,
+    "account": lambda stream: name_tag(stream.account),
+    "messages": lambda stream: stream.store.messages,
+    "bytes": lambda stream: stream.store.bytes,
+    "subjects": lambda stream: stream.store.num_subjects,
+    "consumers": lambda stream: stream.consumer_count,
+    "lag": stream_lag,
+    "last": lambda stream: stream.store.last_ts_ns,
+    "created": lambda stream: stream.created_ns,
+}
+_CONSUMER_ORDERS: Final[Mapping[str, Callable[[Consumer], int | str]]] = {
+    "name": lambda consumer: consumer.name,
+    "stream": lambda consumer: consumer.stream.name,
+    "account": lambda consumer: name_tag(consumer.account),
+    "pending": lambda consumer: max(consumer.undelivered.count, 0),
+    "ack_pending": lambda consumer: len(consumer.state.pending),
+    "redelivered": redelivered,
+    "waiting": lambda consumer: consumer.delivery.num_waiting(),
+    "delivered": lambda consumer: consumer.state.delivered_cseq,
+    "active": last_activity_ns,
+    "created": lambda consumer: consumer.created_ns,
+}
+
+
+def _stream_row(stream: Stream) -> dict[str, Any]:
+    config, subjects = stream.config, stream.config.subjects
+    row: dict[str, Any] = {
+        "account": name_tag(stream.account),
+        "account_id": stream.js.name,
+        "name": stream.name,
+        "created": format_time(stream.created_ns),
+        "storage": config.storage,
+        "subjects": subjects[:MAX_SUBJECTS],
+    }
+    if len(subjects) > MAX_SUBJECTS:
+        row["more_subjects"] = len(subjects) - MAX_SUBJECTS
+    if config.description:
+        row["description"] = config.description
+    if stream.write_error:
+        row["write_error"] = stream.write_error
+    return {**row, "lag": max(stream_lag(stream), 0), "state": stream.state()}
+
+
+def _consumer_row(consumer: Consumer) -> dict[str, Any]:
+    return {
+        "account": name_tag(consumer.account),
+        "account_id": consumer.account.name,
+        "type": "push" if consumer.config.deliver_subject else "pull",
+        "max_ack_pending": consumer.config.max_ack_pending,
+        **msgspec.to_builtins(consumer_detail(consumer, with_config=False)),
+    }
