@@ -22,17 +22,16 @@ from tests.support.servers import quiet_ports
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r'^```(\w+)(?: (title|file)="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 STATUS = re.compile(r"# exit status (\d+)$")
 ELSEWHERE = ("natsctl server run", "natsctl sql")
 """Commands that need a process or an extra of their own; other tests run them."""
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, what its title or file attribute names, and its text."""
+    """A fenced block: its language, the file that its title names, and its text."""
 
     language: str
-    attribute: str
     name: str
     text: str
 
@@ -63,11 +62,11 @@ def run_page(page: Path, capsys: pytest.CaptureFixture[str], servers: Mapping[st
     done: list[str] = []
     printed = ""
     for block in blocks(page):
-        if block.attribute == "title" and not (ROOT / block.name).exists():
-            Path(block.name).write_text(block.text)
-        elif block.attribute == "file":
+        if block.name and block.language == "text":
             assert_shown(block.text, Path(block.name).read_text(), block.name)
-        elif block.language == "text" and not block.attribute and done:
+        elif block.name and not (ROOT / block.name).exists():
+            Path(block.name).write_text(block.text)
+        elif block.language == "text" and done:
             assert_shown(block.text, printed, done[-1])
         elif block.language == "console":
             for line in block.text.splitlines():
@@ -214,7 +213,7 @@ def test_what_a_page_quotes_of_a_file_is_in_the_file() -> None:
         (page.name, block)
         for page in DOCS.rglob("*.md")
         for block in blocks(page)
-        if block.attribute == "title" and (ROOT / block.name).exists()
+        if block.name and (ROOT / block.name).exists()
     ]
     assert len(quoted) >= 8
     assert [page for page, block in quoted if block.text not in (ROOT / block.name).read_text()] == []
@@ -226,3 +225,11 @@ def test_a_line_that_was_not_printed_is_found_missing() -> None:
         assert_shown("a\ne", "a\nb", "a command")
     with pytest.raises(AssertionError, match="is missing"):
         assert_shown("b\na", "a\nb", "a command")
+
+
+def test_each_fenced_block_begins_as_the_site_can_read() -> None:
+    """Another attribute than `title` makes the site print the block, and all up to the next one, as running text."""
+    begins = [
+        (page.name, line) for page in DOCS.rglob("*.md") for line in re.findall(r"^```(.+)$", page.read_text(), re.M)
+    ]
+    assert [(page, line) for page, line in begins if not re.fullmatch(r'\w+(?: title="[^"]+")?', line)] == []

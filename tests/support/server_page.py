@@ -171,7 +171,8 @@ def reload_part() -> str:
     """Return what a reload takes and what needs a restart, by option."""
     said = sorted({re.split(r" = | (?=\{)", say(_sample(name)))[0].split(": ")[1] for name, say in LOG_LINES.items()})
     fixed = sorted(FIXED.values())
-    return f"Reloads, and is logged: {', '.join(said)}.\n\nNeeds a restart, named as the log does: {', '.join(fixed)}."
+    reloaded = f"Changed by a reload, with a line in the log: {', '.join(said)}."
+    return f"{reloaded}\n\nChanged by a restart alone, under the log's names: {', '.join(fixed)}."
 
 
 def _sample(name: str) -> object:

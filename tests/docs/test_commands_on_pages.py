@@ -1,0 +1,99 @@
+"""Every command line on a page names commands and flags that exist."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from natsctl.cli.globals import GLOBAL_FLAGS, OF_NOUNS
+from natsctl.cli.nouns import NOUNS
+
+ROOT = Path(__file__).parents[2]
+TABLES = ROOT / "natsctl" / "cli" / "completion_tables"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MADE = {"natscli.md", "complaints.md"}
+"""Pages that quote other programs, and natsctl's answers to them."""
+SPAN = re.compile(r"`(natsctl [^`\n]+)`")
+LINE = re.compile(r"^ *(?:\$ |sudo |[A-Z_]+=\S+ )*(natsctl .+)$", re.MULTILINE)
+FENCE = re.compile(r"^```(?:console|bash|sh)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+GLOBAL = {spelling: bool(flag.metavar) for flag in (*GLOBAL_FLAGS, *OF_NOUNS.values()) for spelling in flag.spellings}
+NOUN_OF = {word: noun.name for noun in NOUNS for word in noun.words}
+WORD = re.compile(r"[a-z][a-z-]*\Z")
+FLAG = re.compile(r"(--[a-z][a-z0-9-]*|-[a-zA-Z])(=.*)?\Z")
+
+
+def lines() -> Iterator[tuple[str, str]]:
+    """Yield every command line of a page that is not made from the commands, with the page's name."""
+    for page in PAGES:
+        if page.parent.name in ("commands", "adr") or page.name in MADE:
+            continue
+        text = page.read_text(encoding="utf-8").replace("\\\n", " ")
+        found = [line for block in FENCE.findall(text) for line in LINE.findall(block)]
+        yield from ((page.name, line) for line in [*found, *SPAN.findall(FENCE.sub("", text))])
+
+
+def words_of(line: str) -> list[str]:
+    """Return the words of a command line up to a pipe or a comment."""
+    try:
+        words = shlex.split(line, comments=True)[1:]
+    except ValueError:
+        words = line.split()[1:]
+    ends = [at for at, word in enumerate(words) if word in ("|", "&&", ";", ">", "&", "\\")]
+    return words[: min(ends, default=len(words))]
+
+
+def fault_of(line: str) -> str:
+    """Return the word of a command line that does not exist, "" where all do."""
+    words = words_of(line)
+    while words and words[0].startswith("-"):
+        spelled, _, value = words.pop(0).partition("=")
+        if spelled not in GLOBAL:
+            return "" if spelled in ("--help", "--version", "-h") else spelled
+        if GLOBAL[spelled] and not value and words:
+            words.pop(0)
+    if not words or not WORD.match(words[0]):
+        return ""
+    if words[0] not in NOUN_OF:
+        return "" if words[0] == "help" else words[0]
+    noun = NOUN_OF[words.pop(0)]
+    node: dict[str, Any] = json.loads((TABLES / f"{noun}.json").read_text(encoding="utf-8"))
+    path = [noun]
+    while node.get("commands") and words and WORD.match(words[0]):
+        below = [one for one in node["commands"] if words[0] in one["names"]]
+        if not below:
+            return "" if node.get("arguments") or node.get("flags") else words[0]
+        node = below[0]
+        path.append(node["names"][0])
+        words.pop(0)
+    if path == ["server", "run"] or node.get("commands"):
+        return ""  # nats-server's flags, which other tests hold; a group, named alone
+    flags = {*node.get("flags", {}), *GLOBAL, "--help", "-h"}
+    given = [found[1] for word in words if (found := FLAG.match(word))]
+    return next((flag for flag in given if flag not in flags), "")
+
+
+def test_every_command_and_flag_on_a_page_exists() -> None:
+    found = list(lines())
+    assert len(found) > 250
+    assert [f"{page}: {line}: {fault}" for page, line in found if (fault := fault_of(line))] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "fault"),
+    [
+        ("natsctl server fsck", "fsck"),
+        ("natsctl --context lab stream add S --subjets a", "--subjets"),
+        ("natsctl strem ls", "strem"),
+        ("natsctl stream ls -a", ""),
+        ("natsctl -s nats://a:4222 str info S -j | jq", ""),
+        ("natsctl --ctx lab stream ls", "--ctx"),
+    ],
+)
+def test_a_word_that_does_not_exist_is_found(line: str, fault: str) -> None:
+    assert fault_of(line) == fault
