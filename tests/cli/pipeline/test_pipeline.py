@@ -226,7 +226,7 @@ def test_the_example_fills_its_table_and_its_stream_and_goes_on_where_it_stood(
     assert {flow["state"] for flow in flows.values()} == {"COMPLETED"}
     got = _run(["stream", "get", "LARGE", "1", "-j"], server, home).stdout
     assert json.loads(got)["subject"] == "LARGE.ann"
-    tables = json.loads((shop / ".natsctl" / "tables.json").read_text())
+    tables = json.loads((shop / ".natsctl" / "tables.json").read_text())["tables"]
     assert {*tables} == {"orders_kept", "customers"}
 
     checkpoint = shop / "storage" / "_checkpoints" / "spark_catalog" / "default" / "orders_kept" / "orders_kept"
