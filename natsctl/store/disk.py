@@ -45,12 +45,21 @@ class File(Protocol):
     def fileno(self) -> int:
         """Return the descriptor, -1 where there is none."""
 
+    def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
+        """Return descriptor, bytes and offset for a thread that writes `data` at `offset` by itself.
+
+        The descriptor is -1 where there is none; otherwise the bytes count as written.
+        """
+
     def close(self) -> None:
         """Close the file, without a sync."""
 
 
 class Disk(Protocol):
     """A folder on a file system."""
+
+    encrypted: bool
+    """Whether bytes that were written are never overwritten by others, but their file is replaced."""
 
     def open(self, path: str, create: bool = False) -> File:
         """Open for reading and writing; with `create` the file must not exist yet."""
@@ -140,6 +149,10 @@ class PosixFile:
         """Return the descriptor."""
         return self._fd
 
+    def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
+        """Return descriptor, bytes and offset for a thread that writes by itself."""
+        return self.fileno(), data, offset
+
     def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:
@@ -151,6 +164,8 @@ class PosixDisk:
     """The real file system below `root`, which is made if missing."""
 
     __slots__ = ("_root",)
+
+    encrypted = False
 
     def __init__(self, root: str | Path) -> None:
         self._root = Path(root)

@@ -23,6 +23,10 @@ class StoreLockedError(StoreError):
     """Another process holds the store folder."""
 
 
+class StoreKeyError(StoreError):
+    """The store is encrypted, and its key is missing or another one; nothing was touched."""
+
+
 class StoreFormatError(StoreError):
     """The folder is not a store this version can read."""
 

@@ -22,7 +22,7 @@ from natsctl.store.compaction import Rewrite
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.index_file import IndexImage, write_index
-from natsctl.store.packed import PackedFile, altered, open_segment, pack
+from natsctl.store.packed import PackedFile, altered, open_segment, overwritten, pack
 from natsctl.store.segment_file import SegmentFile
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ class FileCommit(Commit):
         self.journal_full = False
         self.meta_full = False
         self.unerased: dict[Erasure, StoreError] = {}
-        """Erasures in compressed segments that could not be done, and why; their records are on disk."""
+        """Erasures in compressed or encrypted segments that could not be done, and why; their records are on disk."""
         self.rewritten = False
         self.settled_end = plan.offset + len(plan.data)
 
@@ -277,9 +277,9 @@ class FileCommit(Commit):
         if not self._only_appends:
             return ()
         if plan.target is not None and plan.target.writer is not None:
-            found.append((plan.target.writer.fileno(), plan.data, plan.offset, plan.sync))
+            found.append((*plan.target.writer.placed(plan.data, plan.offset), plan.sync))
         if plan.journal is not None and plan.journal.file is not None:
-            found.append((plan.journal.file.fileno(), plan.journal.data, plan.journal.offset, plan.journal.sync))
+            found.append((*plan.journal.file.placed(plan.journal.data, plan.journal.offset), plan.journal.sync))
         return tuple(found) if all(append[0] >= 0 for append in found) else ()
 
     @property
@@ -452,8 +452,8 @@ class FileCommit(Commit):
     def _erase(self) -> None:
         """Overwrite erased frames; their ERASE records are durable, so a torn overwrite can be finished later."""
         for segment, group in _by_segment(self.plan.erasures).items():
-            if segment.packed:
-                self._erase_packed(segment, group)
+            if segment.packed or self._disk.encrypted:
+                self._erase_in_copy(segment, group)
                 continue
             if segment is self.plan.target:
                 file, own = self._writer(segment, create=False), False
@@ -467,13 +467,19 @@ class FileCommit(Commit):
                 if own:
                     file.close()
 
-    def _erase_packed(self, segment: SegmentFile, group: Sequence[tuple[int, bytes]]) -> None:
-        """Replace a compressed segment by one without the erased bytes; `unerased` keeps what could not be done."""
+    def _erase_in_copy(self, segment: SegmentFile, group: Sequence[tuple[int, bytes]]) -> None:
+        """Replace a compressed or encrypted segment by one without the erased bytes.
+
+        `unerased` keeps what could not be done.
+        """
         if not self._disk.exists(segment.path):
             return
         file = open_segment(self._disk, segment.path)
         try:
-            data = altered(file, group) if isinstance(file, PackedFile) else None
+            if isinstance(file, PackedFile):
+                data = altered(file, group)
+            else:
+                data = overwritten(file.pread(file.size(), 0), group)
         finally:
             file.close()
         if data is None:
@@ -492,6 +498,8 @@ class FileCommit(Commit):
                 raise
             full = StoreFullError("no space left on the store's disk")
             self.unerased.update((Erasure(segment, *spot), full) for spot in group)
+            return
+        segment.close()
 
     def _rewrite(self, work: Rewrite) -> None:
         """Write segments without their dead frames beside the old ones; lack of space only postpones it."""

@@ -12,17 +12,18 @@ from collections.abc import Callable
 from zlib import crc32
 
 from natsctl.store.disk import Disk
-from natsctl.store.errors import StoreDamagedError, StoreFormatError
+from natsctl.store.errors import StoreDamagedError, StoreFormatError, StoreKeyError
 from natsctl.store.file_commit import NO_SPACE, replace_file
 
-FORMAT = 2
+FORMAT, ENCRYPTED_FORMAT = 2, 3
+"""The second is of a store whose files are encrypted with what KEYS holds; versions before it leave it alone."""
 UNMARKED_TEXT = b'{"format":1,"min_reader":1}\n'
 """The whole file in folders of format 1."""
 
 
-def format_text(identity: bytes) -> bytes:
+def format_text(identity: bytes, number: int = FORMAT) -> bytes:
     """Return what FORMAT says of a store."""
-    fields: dict[str, object] = {"format": FORMAT, "min_reader": FORMAT, "store": identity.hex()}
+    fields: dict[str, object] = {"format": number, "min_reader": number, "store": identity.hex()}
     fields["crc"] = crc32(json.dumps(fields).encode())
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
@@ -30,43 +31,54 @@ def format_text(identity: bytes) -> bytes:
 def open_layout(disk: Disk, new_identity: Callable[[], bytes], make_room: Callable[[], bool]) -> bytes:
     """Make what is missing from a new folder and return the store's identity.
 
-    `make_room` gives up what is held back for a full disk. Raises StoreFormatError, StoreDamagedError (a store stood
-    here), OSError.
+    `make_room` gives up what is held back for a full disk. Raises StoreKeyError, StoreFormatError, StoreDamagedError (a
+    store stood here), OSError.
     """
-    identity = b""
-    if disk.exists("FORMAT"):
-        identity = _identity(disk)
-    elif disk.exists("WITNESS") or (disk.exists("streams") and disk.listdir("streams")):
+    stated, identity = _stated(disk)
+    if not disk.encrypted and (stated == ENCRYPTED_FORMAT or disk.exists("KEYS")):
+        raise StoreKeyError("encrypted store encountered with no main key")
+    if not stated and (disk.exists("WITNESS") or (disk.exists("streams") and disk.listdir("streams"))):
         raise StoreFormatError("FORMAT is missing from a folder that holds a store")
     if not disk.exists("streams"):
         if disk.exists("WITNESS"):
             raise StoreDamagedError("streams/ is missing from a folder that holds a store")
         disk.mkdir("streams")
-    if not identity:
-        identity = new_identity()
+    wanted = ENCRYPTED_FORMAT if disk.encrypted else FORMAT
+    if stated != wanted:
+        identity = identity or new_identity()
         try:
-            replace_file(disk, "FORMAT", format_text(identity))
+            replace_file(disk, "FORMAT", format_text(identity, wanted))
         except OSError as error:
             if error.errno not in NO_SPACE or not make_room():
                 raise
-            replace_file(disk, "FORMAT", format_text(identity))
+            replace_file(disk, "FORMAT", format_text(identity, wanted))
     disk.fsync_dir("")
     return identity
 
 
-def _identity(disk: Disk) -> bytes:
-    """Return the identity that FORMAT says, empty for a folder of format 1. Raises StoreFormatError."""
+def says_encrypted(disk: Disk) -> bool:
+    """Return whether the folder holds an encrypted store. Raises StoreFormatError, OSError."""
+    return _stated(disk)[0] == ENCRYPTED_FORMAT
+
+
+def _stated(disk: Disk) -> tuple[int, bytes]:
+    """Return the format and the identity that FORMAT says: 0 for a folder without one, no identity in format 1.
+
+    Raises StoreFormatError.
+    """
+    if not disk.exists("FORMAT"):
+        return 0, b""
     file = disk.open_read("FORMAT")
     try:
         found = file.pread(4096, 0)
     finally:
         file.close()
     if found == UNMARKED_TEXT:
-        return b""
+        return 1, b""
     try:
-        identity = bytes.fromhex(json.loads(found)["store"])
+        identity, number = bytes.fromhex(json.loads(found)["store"]), json.loads(found)["format"]
     except (ValueError, TypeError, KeyError):
-        identity = b""
-    if not identity or found != format_text(identity):
-        raise StoreFormatError(f"FORMAT says {found[:200]!r}; this version reads formats 1 and {FORMAT}")
-    return identity
+        identity, number = b"", 0
+    if not identity or number not in (FORMAT, ENCRYPTED_FORMAT) or found != format_text(identity, number):
+        raise StoreFormatError(f"FORMAT says {found[:200]!r}; this version reads formats 1 to {ENCRYPTED_FORMAT}")
+    return number, identity

@@ -159,6 +159,14 @@ def altered(file: PackedFile, writes: Sequence[tuple[int, bytes]]) -> bytes | No
     return _joined(blocks, crcs, size, block_bytes)
 
 
+def overwritten(data: bytes, writes: Sequence[tuple[int, bytes]]) -> bytes:
+    """Return `data` with `writes` (offset, bytes) put over it."""
+    changed = bytearray(data)
+    for offset, piece in writes:
+        changed[offset : offset + len(piece)] = piece
+    return bytes(changed)
+
+
 def _joined(blocks: Sequence[bytes], crcs: Sequence[int], size: int, block_bytes: int) -> bytes:
     table = array("I", map(len, blocks)).tobytes() + array("I", crcs).tobytes()
     tail = HEAD.pack(MAGIC, 0, block_bytes, size, len(blocks))[CRC_FROM:] + table

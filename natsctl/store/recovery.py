@@ -27,7 +27,7 @@ from natsctl.store.fsck import Found, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Entry, entry_of, inherited_identity
 from natsctl.store.message import StoredMessage
-from natsctl.store.packed import open_segment
+from natsctl.store.packed import open_segment, overwritten
 from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.subject_table import tally_of
@@ -47,12 +47,7 @@ def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
     if check.headless_base:
         _recreate_segment(disk, check, salt)
     for name, offset, data in check.erasures:
-        file = disk.open(f"{folder}/{name}")
-        try:
-            write_all(file, data, offset)
-            file.sync()
-        finally:
-            file.close()
+        _overwrite(disk, f"{folder}/{name}", offset, data)
         notes.append(f"{folder}/{name}: an erasure at offset {offset} was finished")
     if not check.clean or not (check.stopped_cleanly or check.fully_synced):
         last = check.segments[-1]
@@ -67,6 +62,19 @@ def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
     if check.leftovers:
         disk.fsync_dir(folder)
     return notes
+
+
+def _overwrite(disk: Disk, path: str, offset: int, data: bytes) -> None:
+    """Write `data` over other bytes of a file, or replace the file where its bytes are encrypted."""
+    file = disk.open(path)
+    try:
+        if disk.encrypted:
+            replace_file(disk, path, overwritten(file.pread(file.size(), 0), [(offset, data)]))
+            return
+        write_all(file, data, offset)
+        file.sync()
+    finally:
+        file.close()
 
 
 def _cut(disk: Disk, path: str, length: int) -> list[str]:

@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import islice, takewhile
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk, File
-from natsctl.store.errors import StoreDamagedError, StreamExistsError
+from natsctl.store.errors import StoreDamagedError, StoreError, StreamExistsError
 from natsctl.store.file_commit import NO_SPACE, Committable, write_all
 from natsctl.store.file_stream import FileStream
 from natsctl.store.fsck import FOREIGN, PARTIAL, HighWaterEntry, StreamCheck, check_stream
@@ -38,6 +38,9 @@ from natsctl.store.recovery import REFUSED_FOLDER, Salvage, build_index, read_re
 from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
 from natsctl.store.trash import Discard, Trash, remove_tree
+
+if TYPE_CHECKING:
+    from natsctl.store.encrypted_disk import EncryptedDisk
 
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
@@ -116,12 +119,11 @@ class Store:
     def open(self) -> RecoveryReport:
         """Lock the folder and recover every stream; damaged ones are reported, refused and left untouched.
 
-        Raises StoreLockedError, StoreFormatError, StoreDamagedError (a store stood here and its parts are gone),
-        OSError.
+        Raises StoreLockedError, StoreKeyError, StoreFormatError, StoreDamagedError (a store stood here and its parts
+        are gone), OSError.
         """
-        self._lock = self._disk.lock("LOCK")
+        self._take_folder()
         report = RecoveryReport()
-        self.identity = open_layout(self._disk, self._draw_identity, self.release_reserve)
         marks = self._read_marks(report)
         known, report.clean_stop = marks.entries, marks.clean_stop
         gone = [name for name in self._disk.listdir("streams") if name.endswith(".gone")]
@@ -157,6 +159,29 @@ class Store:
         for key, reason in report.damaged.items():
             self.report_fault(refusal(key, reason))
         return report
+
+    def _take_folder(self) -> None:
+        """Lock the folder, read its keys if it is encrypted, and make what is missing; a failure leaves nothing held."""
+        lock, encrypted = self._disk.lock("LOCK"), self._encrypted
+        try:
+            if encrypted is not None:
+                encrypted.unlock()
+            self.identity = open_layout(self._disk, self._draw_identity, self.release_reserve)
+            if encrypted is not None:
+                encrypted.convert(self._log)
+        except (StoreError, OSError):
+            lock.close()
+            raise
+        self._lock = lock
+
+    @property
+    def _encrypted(self) -> EncryptedDisk | None:
+        """The disk, where it encrypts."""
+        if not self._disk.encrypted:
+            return None
+        from natsctl.store.encrypted_disk import EncryptedDisk  # brings a library that takes 30 ms
+
+        return self._disk if isinstance(self._disk, EncryptedDisk) else None
 
     def _read_marks(self, report: RecoveryReport) -> HighWaterMarks:
         """Return the content of the high-water file, as far as it is of the last run, and begin the next run."""
@@ -269,6 +294,9 @@ class Store:
             return
         try:
             notes = repair(self._disk, check, self._salt())
+            if (encrypted := self._encrypted) is not None:
+                for found in filter(None, (check.segments[-1], check.journal)):
+                    encrypted.renew(f"{check.folder}/{found.name}")
         except OSError as error:
             check.damage.append(f"{check.folder} can not be repaired: {error}")
             return

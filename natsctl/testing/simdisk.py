@@ -142,6 +142,10 @@ class SimFile:
         """Return -1: there is no descriptor."""
         return -1
 
+    def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
+        """Return descriptor, bytes and offset for a thread that writes by itself."""
+        return self.fileno(), data, offset
+
     def close(self) -> None:
         """Release the descriptor, and the lock if it held one."""
         if self._open and self._life == self._disk.life:
@@ -151,6 +155,8 @@ class SimFile:
 
 class SimDisk:
     """A folder on a simulated file system; implements the store's `Disk`."""
+
+    encrypted = False
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import itertools
+import random
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+from natsctl.store.encrypted_disk import EncryptedDisk
 from natsctl.store.file_commit import Committable
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
@@ -51,8 +53,11 @@ def pump(store: Store, only: Committable | None = None) -> None:
 class StoreHarness:
     """A disk, a clock and the stores opened on them one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str = "") -> None:
         self.disk = CrashDisk()
+        self.key = key
+        """Configured key; empty: the store is not encrypted."""
+        self.nonces = random.Random(0)
         self.now = 0
         self.log: list[str] = []
         self.salts = itertools.count(1)
@@ -61,7 +66,8 @@ class StoreHarness:
     def open(self) -> Store:
         """Open a store, as after the end of the process before."""
         self.disk.kill()
-        store = Store(self.disk, self.options, lambda: next(self.salts), lambda: self.now, self.log.append)
+        disk = EncryptedDisk(self.disk, self.key, self.nonces.randbytes, cost=2) if self.key else self.disk
+        store = Store(disk, self.options, lambda: next(self.salts), lambda: self.now, self.log.append)
         self.report = store.open()
         return store
 
@@ -108,4 +114,5 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 @pytest.fixture
 def lab() -> StoreHarness:
     """Return a fresh disk."""
-    return StoreHarness()
+    import os
+    return StoreHarness(os.environ.get("EXPLORE", ""))

@@ -60,6 +60,10 @@ class CrashFile:
         """There is no descriptor."""
         return -1
 
+    def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
+        """There is no descriptor."""
+        return -1, data, offset
+
     def truncate(self, size: int) -> None:
         """Shorten the cache."""
         self._disk.step("truncate")
@@ -91,6 +95,8 @@ class CrashFile:
 
 class CrashDisk:
     """Files and folders with a cached and a durable state."""
+
+    encrypted = False
 
     def __init__(self, rng: random.Random | None = None) -> None:
         self.rng = rng or random.Random(0)
