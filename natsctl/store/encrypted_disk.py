@@ -113,7 +113,15 @@ class Log:
         if len(kept) > SLOTS:
             raise OSError(errno.ENOSPC, "the header of an encrypted file has no room: it was cut too often")
         self.ranges = (*kept, self._range(start, nonce))
-        self.end = start
+
+    def write_header(self, file: File, before: tuple[Range, ...]) -> None:
+        """Write the header; without room for it, the ranges are those of `before` again, and nothing is continued."""
+        try:
+            write_all(file, self.header(), 0)
+        except OSError:
+            self.ranges, self.end, self.is_renewed = before, ANYWHERE, False
+            raise
+        self.is_renewed = True
 
     def _range(self, start: int, nonce: bytes) -> Range:
         return Range(start, nonce, Keystream(self.key.cipher, self.key.derived(b"range", self.nonce + nonce)))
@@ -178,13 +186,13 @@ class LogFile:
         behind = max(self.size() - offset, 0)
         there = self.pread(min(len(data), behind), offset)
         again = len(there) == len(data) and there == data
+        if not again and len(data) < behind:
+            raise OSError(errno.EINVAL, "bytes of an encrypted file are not overwritten by others")
+        before = log.ranges
         if not again:
-            if len(data) < behind:
-                raise OSError(errno.EINVAL, "bytes of an encrypted file are not overwritten by others")
             log.begin_range(offset, self._draw(NONCE_BYTES))
         if not again or not log.is_renewed:
-            write_all(self._file, log.header(), 0)
-            log.is_renewed = True
+            log.write_header(self._file, before)
         return not again
 
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
@@ -200,7 +208,7 @@ class LogFile:
         """Set the file's length; a file that is emptied gets a valid header if it has none."""
         if not size and not self._log.ranges:
             self._log.begin(self._draw(NONCE_BYTES))
-            write_all(self._file, self._log.header(), 0)
+            self._log.write_header(self._file, ())
         self._file.truncate(LOG_START + size)
 
     def sync(self) -> None:
@@ -404,7 +412,7 @@ class EncryptedDisk:
         log = Log(key, b"")
         log.begin(self._draw(NONCE_BYTES))
         try:
-            write_all(file, log.header(), 0)
+            log.write_header(file, ())
         except OSError:
             file.close()
             with suppress(OSError):

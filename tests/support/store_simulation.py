@@ -23,6 +23,7 @@ import errno
 import random
 from collections.abc import Callable, Sequence
 
+from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.file_commit import Commit, Committable
 from natsctl.store.file_stream import FileStream
@@ -135,7 +136,7 @@ class Session:
     def _open(self) -> None:
         self._flights.clear()
         self._look_for_erased()
-        self._store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        self._store = self._store_on(self._disk)
         faults_before = self._disk.faults
         found = self._store.open()
         if found.damaged and self._disk.faults > faults_before:
@@ -146,6 +147,15 @@ class Session:
         for key, stream in self._store.streams.items():
             self._listen(stream, self._ledger.streams[key])
         self._keep_early_files()
+
+    def _disk_of_store(self, disk: SimDisk) -> Disk:
+        """Return the disk that a store is opened on."""
+        return disk
+
+    def _store_on(self, disk: SimDisk) -> Store:
+        """Return a store that is yet to be opened."""
+        over = self._disk_of_store(disk)
+        return Store(over, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
 
     def _keep_early_files(self) -> None:
         """Keep what each file held when it was first seen, to be put back later."""
@@ -454,7 +464,7 @@ class Session:
         """Open what is durable now and nothing else: every confirmed promise must already be there."""
         self.report.disk_image_checks += 1
         twin = self._disk.synced_image(self.report.seed)
-        store = Store(twin, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        store = self._store_on(twin)
         report = store.open()
         if report.damaged:
             raise Violation(f"the synced image alone is damaged: {report.damaged}")
@@ -535,7 +545,7 @@ class Session:
         self._disk.kill()
 
     def _reopen(self) -> Store:
-        store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        store = self._store_on(self._disk)
         self._notes = store.open().notes
         return store
 
@@ -558,7 +568,7 @@ class Session:
         else:
             self._disk.lose(path)
         self.report.damaged_at_rest += 1
-        store = Store(self._disk, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
+        store = self._store_on(self._disk)
         report = store.open()
         intact = [key for key in self._ledger.streams if key in store.streams]
         missing = [key for key in self._ledger.streams if key not in store.streams]
