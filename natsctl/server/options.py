@@ -98,6 +98,22 @@ class WebSocketOptions(msgspec.Struct, frozen=True):
     """Interval of PINGs to clients of this listener; 0: the server's."""
 
 
+class EncryptionOptions(Confidential, frozen=True):
+    """The keys of an encrypted store; an empty `key` leaves it plain."""
+
+    UNSHOWN: ClassVar = ("key", "prev_key")
+
+    key: str = ""
+    prev_key: str = ""
+    """Opens a store that is not under `key` yet."""
+    cipher: Literal["chacha", "aes"] = "chacha"
+
+    @property
+    def cipher_name(self) -> str:
+        """The cipher as nats-server logs it."""
+        return "ChaCha20-Poly1305" if self.cipher == "chacha" else "AES-GCM"
+
+
 class JetStreamLimits(msgspec.Struct, frozen=True):
     """Limits of JetStream for every account, named as in the engine's options; 0: none, or the default."""
 
@@ -127,6 +143,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     jetstream: bool = False
     store_dir: Path | None = None
     sync: SyncPolicy = "always"
+    encryption: EncryptionOptions = EncryptionOptions()
     max_memory: int = 0
     max_storage: int = 0
     storage_derived: bool = False

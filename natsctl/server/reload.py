@@ -24,7 +24,13 @@ from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.operator_mode import reload_operator_mode
-from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions, WebSocketOptions
+from natsctl.server.options import (
+    EncryptionOptions,
+    LeafNodesOptions,
+    LeafRemoteOptions,
+    ServerOptions,
+    WebSocketOptions,
+)
 from natsctl.server.process.flags import FlagError
 from natsctl.server.tls_contexts import TlsContexts, tls_contexts
 
@@ -189,7 +195,15 @@ def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
     refuse_leafnodes(old.leafnodes, new.leafnodes)
 
 
+_ENCRYPTION: Final = {"key": "JetStreamKey", "prev_key": "JetStreamOldKey", "cipher": "JetStreamCipher"}
+
+
 def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
+    for name, called in _ENCRYPTION.items():
+        before, after = getattr(old.encryption, name), getattr(new.encryption, name)
+        if before != after:
+            words = ("[REDACTED]", "[REDACTED]") if name in EncryptionOptions.UNSHOWN else (before, after)
+            raise BadRequestError(f"config reload not supported for {called}: old={words[0]}, new={words[1]}")
     if not (old.jetstream and new.jetstream):
         return
     if old.store_dir != new.store_dir:

@@ -15,13 +15,14 @@ import msgspec
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.broker_setup import jetstream_accounts
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import EncryptionOptions, ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.resources import default_max_memory, default_max_storage, descriptor_shares
 
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.jetstream.engine_context import JetStreamOptions
+    from natsctl.store.disk import Disk
     from natsctl.store.store import RecoveryReport, Store
 
 
@@ -53,7 +54,6 @@ def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | 
 
 def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path | None = None) -> Store:
     """Return the store, locked and recovered, of `path` if that is given; raises StoreInUseError, StorageError."""
-    from natsctl.store.disk import PosixDisk
     from natsctl.store.errors import StoreError, StoreLockedError
     from natsctl.store.options import StoreOptions
     from natsctl.store.store import Store
@@ -61,7 +61,7 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
     path = path or options.store_path
     make_durable_folder(path)
     store = Store(
-        PosixDisk(path),
+        _disk_of(path, options.encryption, log),
         StoreOptions(sync=options.sync, max_open_streams=descriptor_shares().open_streams),
         rng_salt=lambda: rng.getrandbits(32) | 1,
         monotonic_ns=time.monotonic_ns,
@@ -75,6 +75,18 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
         raise StorageError(f"cannot open the store in {path}: {error}") from error
     _log_recovery(log, report)
     return store
+
+
+def _disk_of(path: Path, encryption: EncryptionOptions, log: Log) -> Disk:
+    """Return the disk of a store's folder, which encrypts if there is a key."""
+    from natsctl.store.disk import PosixDisk
+
+    if not encryption.key:
+        return PosixDisk(path)
+    from natsctl.store.encrypted_disk import EncryptedDisk
+
+    wanted, disk = encryption, PosixDisk(path)
+    return EncryptedDisk(disk, wanted.key, os.urandom, wanted.cipher, wanted.prev_key, log.info)
 
 
 def _log_recovery(log: Log, report: RecoveryReport) -> None:
@@ -125,17 +137,33 @@ class RefusedStream(msgspec.Struct):
 
 
 @contextmanager
-def _store_at_rest(folder: Path) -> Iterator[Store]:
-    """Open the store of a server that does not run, and close it. Raises StoreInUseError, StorageError, UsageError."""
+def _store_at_rest(folder: Path, server_config: Path | None) -> Iterator[Store]:
+    """Open the store of a server that does not run, and close it; `server_config` has the key of an encrypted one.
+
+    Raises StoreInUseError, StorageError, UsageError.
+    """
     path = folder / "jetstream" if (folder / "jetstream" / "FORMAT").exists() else folder
     if not (path / "FORMAT").exists():
         raise UsageError(f"{folder} holds no store: there is no FORMAT in it, nor in {folder / 'jetstream'}")
-    options = ServerOptions(jetstream=True, store_dir=path.parent)
+    options = ServerOptions(jetstream=True, store_dir=path.parent, encryption=_encryption_of(server_config))
     store = open_store(options, Log(with_time=False), random.SystemRandom(), path)
     try:
         yield store
     finally:
         store.close()
+
+
+def _encryption_of(server_config: Path | None) -> EncryptionOptions:
+    """Return the keys that a nats.conf names. Raises UsageError."""
+    if server_config is None:
+        return EncryptionOptions()
+    from natsctl.server.conf.config import apply
+    from natsctl.server.conf.syntax import load_file
+
+    try:
+        return apply(load_file(server_config, os.environ), ServerOptions()).encryption
+    except OSError as error:
+        raise UsageError(f"--server-config: {error}") from error
 
 
 def _refused(store: Store) -> dict[str, RefusedStream]:
@@ -146,20 +174,22 @@ def _refused(store: Store) -> dict[str, RefusedStream]:
     return found
 
 
-def refused_streams(folder: Path) -> list[RefusedStream]:
+def refused_streams(folder: Path, server_config: Path | None = None) -> list[RefusedStream]:
     """Return the streams of a server's storage folder that would not be served. Raises StorageError, UsageError."""
-    with _store_at_rest(folder) as store:
+    with _store_at_rest(folder, server_config) as store:
         return list(_refused(store).values())
 
 
-def repair_streams(folder: Path, account: str, names: list[str], config: bytes | None) -> list[RefusedStream]:
+def repair_streams(
+    folder: Path, account: str, names: list[str], config: bytes | None, server_config: Path | None = None
+) -> list[RefusedStream]:
     """Make streams of the readable parts of refused ones; `config` is for one whose own cannot be read.
 
     Raises StorageError, which keeps earlier repairs, and UsageError.
     """
     from natsctl.store.errors import StoreError
 
-    with _store_at_rest(folder) as store:
+    with _store_at_rest(folder, server_config) as store:
         refused = {one.name: (key, one) for key, one in _refused(store).items() if one.account == account}
         for name in names:
             if name not in refused:

@@ -137,6 +137,10 @@ class Log:
             return last.stream.over(data, offset)
         return b"".join(self._pieces(memoryview(data), offset))
 
+    def sealed(self, data: bytes | memoryview, offset: int) -> bytes:
+        """Return `data` as it is to be written at `offset`."""
+        return self.over(data, offset)
+
     def _pieces(self, data: memoryview, offset: int) -> Iterator[bytes]:
         ranges = self.ranges
         stops = [r.start for r in ranges[1:]] + [ANYWHERE]
@@ -164,12 +168,12 @@ class LogFile:
     def pwrite(self, data: bytes | memoryview, offset: int) -> int:
         """Write at `offset` and return how many bytes went in; raises OSError where others lie there."""
         if offset < self._log.end and not self._may_continue(data, offset):
-            return self._file.pwrite(self._log.over(data, offset), LOG_START + offset)
+            return self._file.pwrite(self._log.sealed(data, offset), LOG_START + offset)
         return self._put(data, offset)
 
     def _put(self, data: bytes | memoryview, offset: int) -> int:
         """Write what lies behind everything that the last stream was used for."""
-        sealed = self._log.over(data, offset)
+        sealed = self._log.sealed(data, offset)
         self._log.end = offset + len(sealed)  # where the write fails, some of them may be on the disk
         done = self._file.pwrite(sealed, LOG_START + offset)
         self._log.end = offset + done
@@ -200,7 +204,7 @@ class LogFile:
         log, (fd, _, _) = self._log, self._file.placed(b"", 0)
         if fd < 0 or offset < log.end:
             return -1, b"", 0
-        sealed = log.over(data, offset)
+        sealed = log.sealed(data, offset)
         log.end = offset + len(sealed)
         return fd, sealed, LOG_START + offset
 
@@ -313,15 +317,18 @@ class EncryptedDisk:
         draw: Callable[[int], bytes],
         cipher: Cipher = "chacha",
         prev_key: str = "",
+        log: Callable[[str], object] = str,
         cost: int = SCRYPT_COST,
     ) -> None:
         """Encrypt what goes to `disk`, with the configured `key`; `prev_key` opens a store that is not under it yet.
 
-        `draw` returns random bytes, which must be unpredictable; `cost` is scrypt's.
+        `draw` returns random bytes, which must be unpredictable; `log` gets a line about a conversion; `cost` is
+        scrypt's.
         """
         self._disk = disk
         self._draw = draw
         self._key_file = KeyFile(disk, key, prev_key, cipher, draw, cost)
+        self._log_line = log
         self._keyring = Keyring({}, False, False)
         self._logs: dict[str, dict[str, Log]] = {}
         """The logs that were opened, by folder and name."""
@@ -337,7 +344,7 @@ class EncryptedDisk:
         stands = self._disk.exists("FORMAT") or self._disk.exists("streams")
         self._keyring = self._key_file.open(says_encrypted(self._disk), not stands)
 
-    def convert(self, log: Callable[[str], None]) -> None:
+    def convert(self) -> None:
         """Encrypt what is not encrypted yet, or with an earlier key; a conversion that was cut short goes on.
 
         Each file is replaced in one step, its plain bytes unchanged. Raises OSError.
@@ -345,14 +352,14 @@ class EncryptedDisk:
         ring = self._keyring
         if not ring.converting:
             return
-        log("Encrypting the store: files are replaced one after the other")
+        self._log_line("Encrypting the store: its files are replaced one after the other")
         done = self._convert_file("WITNESS")
         for parent in ("streams", "refused"):
             for name in self._disk.listdir(parent) if self._disk.exists(parent) else ():
                 done += self._convert_folder(f"{parent}/{name}")
         ring.finish()
         self._key_file.save(ring)
-        log(f"Encrypted the store: {done} files")
+        self._log_line(f"Encrypted {done} files of the store")
 
     def _convert_folder(self, folder: str) -> int:
         if not self._disk.is_dir(folder):

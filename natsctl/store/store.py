@@ -161,14 +161,14 @@ class Store:
         return report
 
     def _take_folder(self) -> None:
-        """Lock the folder, read its keys if it is encrypted, and make what is missing; a failure leaves nothing held."""
+        """Lock the folder, read its keys if it is encrypted, and make what is missing."""
         lock, encrypted = self._disk.lock("LOCK"), self._encrypted
         try:
             if encrypted is not None:
                 encrypted.unlock()
             self.identity = open_layout(self._disk, self._draw_identity, self.release_reserve)
             if encrypted is not None:
-                encrypted.convert(self._log)
+                encrypted.convert()
         except (StoreError, OSError):
             lock.close()
             raise

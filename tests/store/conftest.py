@@ -115,4 +115,5 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 def lab() -> StoreHarness:
     """Return a fresh disk."""
     import os
+
     return StoreHarness(os.environ.get("EXPLORE", ""))

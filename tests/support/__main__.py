@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 
+from tests.support.encrypted_simulation import simulate_encrypted
 from tests.support.engine_simulation import EngineReport, simulate_engine
 from tests.support.leaf_simulation import LeafReport, simulate_leaf
 from tests.support.store_model import Report
@@ -20,9 +21,12 @@ def main() -> None:
     kind.add_argument("--engine", action="store_true", help="simulate the whole engine instead of the store alone")
     kind.add_argument("--leaf", action="store_true", help="simulate two servers that are joined as leaf nodes")
     kind.add_argument("--native", action="store_true", help="simulate the store with commits that native threads write")
+    kind.add_argument("--encrypted", action="store_true", help="simulate the store on a disk that encrypts")
     options = parser.parse_args()
     run: Callable[[int], Report | EngineReport | LeafReport]
     run = simulate_leaf if options.leaf else simulate_engine if options.engine else simulate
+    if options.encrypted:
+        run = simulate_encrypted
     if options.native:
         from tests.support.native_disk import simulate_natively  # only this one needs a compiler
 

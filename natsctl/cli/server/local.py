@@ -182,6 +182,10 @@ def repair(
         Path | None,
         Option("--config", metavar="FILE", help="JSON configuration to use where it is lost"),
     ] = None,
+    server_config: Annotated[
+        Path | None,
+        Option("--server-config", metavar="FILE", help="nats.conf of the server, with the key of an encrypted store"),
+    ] = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
@@ -196,12 +200,13 @@ def repair(
 
     session = session_of(ctx)
     if not streams:
-        found = refused_streams(folder)
+        found = refused_streams(folder, server_config)
     else:
         question = f"discard what cannot be read of {', '.join(map(safe, streams))}"
         if not confirmed(session, question, force):
             return
-        found = repair_streams(folder, account, streams, config.read_bytes() if config is not None else None)
+        lost = config.read_bytes() if config is not None else None
+        found = repair_streams(folder, account, streams, lost, server_config)
     if json:
         from msgspec.structs import asdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
@@ -169,10 +169,28 @@ UNHEEDED_KEYS: Final[dict[str, Callable[[Item], object]]] = {
 """Bounds of queues between a client and its stream, of raft and of threads, and how replicas are placed: here is
 none of these."""
 
-_NO_ENCRYPTION: Final = "encryption at rest is not available in natsctl server; put the store on an encrypted disk"
-REFUSED_KEYS: Final = dict.fromkeys(
-    ("key", "ek", "encryption_key", "prev_key", "prev_ek", "prev_encryption_key", "cipher", "tpm"), _NO_ENCRYPTION
-)
+REFUSED_KEYS: Final = {
+    "tpm": "keys in a TPM are not read here; `key` takes one, from a variable of the environment or an included file"
+}
+CIPHERS: Final[dict[str, Literal["chacha", "aes"]]] = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
+
+
+def _cipher(item: Item) -> str:
+    word = text_of(item)
+    if word.lower() not in CIPHERS:
+        raise item.fault(f'Unknown cipher type: "{word}"')
+    return CIPHERS[word.lower()]
+
+
+def _encryption(name: str, read: Callable[[Item], str]) -> OptionSetter:
+    """Return the setter of one of the options of encryption."""
+
+    def change(options: ServerOptions, item: Item) -> ServerOptions:
+        value: dict[str, Any] = {name: read(item)}
+        return replace(options, encryption=replace(options.encryption, **value))
+
+    return change
+
 
 JETSTREAM_KEYS: Final[dict[str, OptionSetter]] = {
     "enabled": set_option("jetstream", flag_of),
@@ -191,6 +209,13 @@ JETSTREAM_KEYS: Final[dict[str, OptionSetter]] = {
     "sync": set_option("sync", _sync),
     "sync_interval": set_option("sync", _sync),
     "archive_version": set_option("archive_version", _archive_version),
+    "key": _encryption("key", text_of),
+    "ek": _encryption("key", text_of),
+    "encryption_key": _encryption("key", text_of),
+    "prev_key": _encryption("prev_key", text_of),
+    "prev_ek": _encryption("prev_key", text_of),
+    "prev_encryption_key": _encryption("prev_key", text_of),
+    "cipher": _encryption("cipher", _cipher),
 }
 
 ACCOUNT_LIMIT_KEYS: Final[dict[str, tuple[str, Callable[[Item], int | bool]]]] = {

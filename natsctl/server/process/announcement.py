@@ -63,6 +63,8 @@ def _announce_jetstream(log: Log, options: ServerOptions) -> None:
     log.info(f'  Store Directory: "{options.store_path}"')
     if options.domain:
         log.info(f"  Domain:          {options.domain}")
+    if options.encryption.key:
+        log.info(f"  Encryption:      {options.encryption.cipher_name}")
     log.info(f"  Sync:            {_sync_text(options)}")
     log.info(f"  API Level:       {API_LEVEL}")
     log.info(_RULE)

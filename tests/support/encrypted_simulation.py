@@ -1,0 +1,264 @@
+"""Sessions of `store_simulation` on a disk that encrypts, and mutations of that disk which they must notice.
+
+The configured key and the cipher change between lives, and a third of the sessions begins with a plain store, so that
+conversions are cut short by kills and power losses too. Beside the promises of the store, three are checked. No byte of
+a stream of bytes is used for two contents, whatever happened between two writes. No file holds a payload, a subject, a
+stream's name or metadata in clear. What was erased is not in any file, decrypted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable, Iterator
+from typing import Final
+from unittest import mock
+
+from natsctl.store.disk import Disk, File
+from natsctl.store.encrypted_disk import EncryptedDisk, Log, LogFile, Range
+from natsctl.store.file_commit import FileCommit
+from natsctl.store.keys import Cipher, KeyFile, Keyring
+from natsctl.store.packed import PackedFile, open_segment
+from natsctl.store.segment_file import SegmentFile
+from natsctl.testing.simdisk import SimDisk, no_faults
+from tests.support.store_model import Report, Violation
+from tests.support.store_mutations import NOTICED, Patch, detected_at, do_nothing
+from tests.support.store_simulation import SUBJECTS, Session, look_for
+
+WORDS: Final = (*(subject for subject in SUBJECTS if len(subject) > 4), b"natsctl\0", b'"key": ', b"K: v\r\n", b"$G/S")
+"""Bytes that no encrypted file may hold; five random ones are equal to one of these once in 10^12 places."""
+PAYLOAD_MIN: Final = 24
+"""Length from which a payload is not in a file by chance."""
+CIPHERS: Final[tuple[Cipher, ...]] = ("chacha", "aes")
+PLAIN_FILES: Final = ("FORMAT", "LOCK", "RESERVE", "KEYS", "FORMAT.tmp", "KEYS.tmp")
+
+
+class KeystreamLedger:
+    """Contents that each stream of bytes was laid over."""
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[bytes, bytes], tuple[bytearray, bytearray]] = {}
+
+    def note(self, log: Log, data: bytes, offset: int) -> None:
+        """Raise Violation where a stream of bytes was used for other bytes at that place."""
+        stops = [following.start for following in log.ranges[1:]] + [1 << 63]
+        for found, stop in zip(log.ranges, stops, strict=True):
+            first, last = max(found.start, offset), min(stop, offset + len(data))
+            if first < last:
+                self._note(log, found, first, data[first - offset : last - offset])
+
+    def _note(self, log: Log, found: Range, first: int, data: bytes) -> None:
+        content, used = self._used.setdefault((log.nonce, found.nonce), (bytearray(), bytearray()))
+        last = first + len(data)
+        for column in (content, used):
+            column.extend(bytes(max(last - len(column), 0)))
+        before, mask = int.from_bytes(content[first:last]), int.from_bytes(used[first:last])
+        if (before ^ int.from_bytes(data)) & mask:
+            raise Violation(f"bytes {first} to {last} of a stream of bytes are used for two contents")
+        content[first:last] = data
+        used[first:last] = b"\xff" * len(data)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Note everything that is encrypted."""
+        sealed, ledger = Log.sealed, self
+
+        def noted(log: Log, data: bytes | memoryview, offset: int) -> bytes:
+            ledger.note(log, bytes(data), offset)
+            return sealed(log, data, offset)
+
+        with mock.patch.object(Log, "sealed", noted):
+            yield
+
+
+class EncryptedSession(Session):
+    """One seed's disk, whose store is encrypted from its first or a later life on."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        self._keys = random.Random(f"{seed}/keys")
+        self._key, self._prev_key = "key 0", ""
+        self._cipher: Cipher = self._keys.choice(CIPHERS)
+        self._plain_lives = self._keys.choice((0, 0, 1))
+        self._began_plain = self._plain_lives > 0
+        self._opened: EncryptedDisk | None = None
+
+    def run(self) -> Report:
+        """Live several times and settle; raises Violation."""
+        with KeystreamLedger().watching():
+            return super().run()
+
+    def _disk_of_store(self, disk: SimDisk) -> Disk:
+        if self._plain_lives:
+            return disk
+        return EncryptedDisk(disk, self._key, self._keys.randbytes, self._cipher, self._prev_key, cost=2)
+
+    def _open(self) -> None:
+        if self._opened is not None and self._keys.random() < 0.4:  # else the store may be under an earlier key still
+            self._key, self._prev_key = f"{self._key[:4]}{self._keys.randrange(1 << 30)}", self._key
+            self._cipher = self._keys.choice(CIPHERS)
+            self._opened = None
+        if self._plain_lives and self.report.lives > self._plain_lives:
+            self._plain_lives = 0
+        super()._open()
+        disk = self._store._disk
+        self._opened = disk if isinstance(disk, EncryptedDisk) else None
+        if not self._began_plain:
+            self._look_for_plaintext()
+
+    def _end_life(self) -> None:
+        super()._end_life()
+        if not self._began_plain:
+            self._look_for_plaintext()
+
+    def _settle(self) -> None:
+        super()._settle()
+        if self._plain_lives:
+            raise Violation("the store was never encrypted")
+
+    def _look_for_plaintext(self) -> None:
+        """Raise Violation where a file, or one that could come back, has something of the owner's in clear."""
+        plain = {self._disk.content(path) for path in self._disk.files() if path in PLAIN_FILES}
+        payloads = [message.payload for each in self._ledger.streams.values() for message in each.messages.values()]
+        wanted = [*WORDS, *(payload for payload in payloads[-100:] if len(payload) >= PAYLOAD_MIN)]
+        for content in self._disk.contents():
+            found = [word for word in wanted if word in content]
+            if found and content not in plain and not content.startswith(b'{"format"'):
+                raise Violation(f"a file holds {found[0]!r} in clear")
+
+    def _look_for(self, payloads: list[bytes]) -> None:
+        super()._look_for(payloads)
+        if payloads and self._opened is not None:
+            look_for(payloads, self._decrypted(self._opened))
+
+    def _decrypted(self, disk: EncryptedDisk) -> list[bytes]:
+        """Return what the store sees of its files, but for cut-off tails."""
+        plan, self._disk.plan = self._disk.plan, no_faults
+        contents = []
+        for path in self._disk.files():
+            if path not in PLAIN_FILES and not path.endswith(".torn"):
+                file = disk.open_read(path)
+                contents.append(file.pread(file.size(), 0))
+        self._disk.plan = plan
+        return contents
+
+    def _unpacked(self) -> list[bytes]:
+        disk = self._store._disk
+        opened = [open_segment(disk, path) for path in self._disk.files() if path.endswith(".seg")]
+        return [file.pread(file.size(), 0) for file in opened if isinstance(file, PackedFile)]
+
+
+def simulate_encrypted(seed: int) -> Report:
+    """Run one session; raises Violation, whose text names the seed."""
+    try:
+        return EncryptedSession(seed).run()
+    except Violation as violation:
+        raise Violation(f"seed {seed}: {violation}") from violation
+
+
+def _range_not_begun() -> Patch:
+    def begin_range(self: Log, start: int, nonce: bytes) -> None:
+        self.end = start
+
+    return mock.patch.object(Log, "begin_range", begin_range)
+
+
+def _header_of_a_range_not_written() -> Patch:
+    write_header = Log.write_header
+
+    def written(self: Log, file: File, before: tuple[Range, ...]) -> None:
+        if not before:
+            write_header(self, file, before)
+        self.is_renewed = True
+
+    return mock.patch.object(Log, "write_header", written)
+
+
+def _range_kept_whose_header_found_no_room() -> Patch:
+    write_header = Log.write_header
+
+    def written(self: Log, file: File, before: tuple[Range, ...]) -> None:
+        ranges = self.ranges
+        try:
+            write_header(self, file, before)
+        except OSError:
+            self.ranges, self.end = ranges, ranges[-1].start
+            raise
+
+    return mock.patch.object(Log, "write_header", written)
+
+
+def _continued_where_the_last_run_ended() -> Patch:
+    parse = Log.parse
+
+    def parsed(self: Log, header: bytes) -> None:
+        parse(self, header)
+        self.end = 0
+
+    return mock.patch.object(Log, "parse", parsed)
+
+
+def _appended_in_clear() -> Patch:
+    def put(self: LogFile, data: bytes | memoryview, offset: int) -> int:
+        return self._file.pwrite(data, 4096 + offset)
+
+    return mock.patch.object(LogFile, "_put", put)
+
+
+def _erased_in_place() -> Patch:
+    return mock.patch.object(EncryptedDisk, "encrypted", False)
+
+
+def _writer_of_a_replaced_segment_kept() -> Patch:
+    return mock.patch.object(SegmentFile, "close", do_nothing)
+
+
+def _erasure_in_a_copy_skipped() -> Patch:
+    return mock.patch.object(FileCommit, "_erase_in_copy", do_nothing)
+
+
+def _conversion_done_before_its_files() -> Patch:
+    open_keys = KeyFile.open
+
+    def opened(self: KeyFile, is_encrypted: bool, is_new: bool) -> Keyring:
+        ring = open_keys(self, is_encrypted, is_new)
+        if ring.converting:
+            ring.converting = False
+            self.save(ring)
+            ring.converting = True
+        return ring
+
+    return mock.patch.object(KeyFile, "open", opened)
+
+
+def _old_key_dropped_before_its_files() -> Patch:
+    return mock.patch.object(EncryptedDisk, "_convert_folder", lambda self, folder: 0)
+
+
+MUTATIONS: Final[dict[str, Callable[[], Patch]]] = {
+    mutation.__name__.removeprefix("_"): mutation
+    for mutation in (
+        _range_not_begun,
+        _header_of_a_range_not_written,
+        _range_kept_whose_header_found_no_room,
+        _continued_where_the_last_run_ended,
+        _appended_in_clear,
+        _writer_of_a_replaced_segment_kept,
+        _erasure_in_a_copy_skipped,
+        _conversion_done_before_its_files,
+        _old_key_dropped_before_its_files,
+    )
+}
+
+
+_SEEDS: Final = {
+    "continued_where_the_last_run_ended": 22,
+    "conversion_done_before_its_files": 10,
+    "range_kept_whose_header_found_no_room": 78,
+}
+"""The first seed that detects a rarely detected mutation: tried first."""
+
+
+def caught_at(name: str, seeds: int = 1000) -> int | None:
+    """Return a seed at which the simulation detects the mutation, None where it never does."""
+    return detected_at(MUTATIONS[name], simulate_encrypted, seeds, (*NOTICED, OSError), _SEEDS.get(name, 0))
