@@ -14,8 +14,11 @@ from tests.support.kill_loop import STREAMS as FLOW_STREAMS
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_nothing_acknowledged_is_lost_altered_or_reordered_by_kills(tmp_path: Path) -> None:
-    summary = await KillLoop(tmp_path, kills=5, seed=20200120).run()
+@pytest.mark.parametrize("key", ["", "key: secret"], ids=["plain", "encrypted"])
+async def test_nothing_acknowledged_is_lost_altered_or_reordered_by_kills(tmp_path: Path, key: str) -> None:
+    config = tmp_path / "nats.conf"
+    config.write_text(f"jetstream {{ {key} }}\n")
+    summary = await KillLoop(tmp_path, 5, 20200120, "-c", str(config)).run()
     assert summary.broken == 0, summary.render()
     assert summary.kills == 5
     assert summary.acked > 500

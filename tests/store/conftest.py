@@ -114,6 +114,4 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 @pytest.fixture
 def lab() -> StoreHarness:
     """Return a fresh disk."""
-    import os
-
-    return StoreHarness(os.environ.get("EXPLORE", ""))
+    return StoreHarness()

@@ -9,10 +9,11 @@ from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 
 
-@pytest.fixture(params=["file", "memory", "file, as if very long", "memory, as if very long"])
+@pytest.fixture(params=["file", "memory", "file, as if very long", "memory, as if very long", "file, encrypted"])
 def stream(request: pytest.FixtureRequest, lab, as_if_very_long) -> StreamStore:
     if "long" in request.param:
         as_if_very_long()
+    lab.key = "secret" if "encrypted" in request.param else ""
     store = lab.store = lab.open()
     made = store.create("$G/ORDERS", b"{}", request.param.partition(",")[0])
     lab.pump(store)

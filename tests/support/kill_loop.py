@@ -66,10 +66,10 @@ WORKERS: Final = ((b"TASKS", b"W"), (b"QUEUE", b"W"), (b"EVENTS", b"A"), (b"EVEN
 class FlowLoop:
     """One run: a server that is killed again and again while its streams feed each other."""
 
-    def __init__(self, folder: Path, kills: int, seed: int) -> None:
-        """Prepare a run in an empty folder; `seed` chooses the moments of the kills."""
+    def __init__(self, folder: Path, kills: int, seed: int, *flags: str) -> None:
+        """Prepare a run in an empty folder; `seed` chooses the moments of the kills, `flags` are the server's."""
         self.summary = FlowSummary()
-        self._server = ServerProcess(folder / "server")
+        self._server = ServerProcess(folder / "server", "natsctl", *flags)
         self._kills = kills
         self._random = random.Random(seed)
         self._journals = [Journal(folder / f"journal-{number}") for number in range(len(SUBJECTS) + len(WORKERS))]
@@ -245,10 +245,10 @@ LAST_WORK_S: Final = 2.5
 class KillLoop:
     """One run: a server that is killed again and again, its clients, and the checks."""
 
-    def __init__(self, folder: Path, kills: int, seed: int) -> None:
-        """Prepare a run in an empty folder; `seed` chooses the moments of the kills."""
+    def __init__(self, folder: Path, kills: int, seed: int, *flags: str) -> None:
+        """Prepare a run in an empty folder; `seed` chooses the moments of the kills, `flags` are the server's."""
         self.summary = Summary()
-        self._server = ServerProcess(folder / "server")
+        self._server = ServerProcess(folder / "server", "natsctl", *flags)
         self._journal = Journal(folder / "acks.journal")
         self._kills = kills
         self._random = random.Random(seed)
@@ -416,16 +416,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=None, help="chooses the moments of the kills")
     parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")
     parser.add_argument("--flows", action="store_true", help="streams that feed each other")
+    parser.add_argument("--config", type=Path, default=None, help="nats.conf of the server")
     options = parser.parse_args(argv)
     seed = random.randrange(1 << 32) if options.seed is None else options.seed
+    flags = ("-c", str(options.config)) if options.config is not None else ()
     print(f"{options.kills} kills, seed {seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="natsctl-kill-") as temporary:
         folder = options.keep or Path(temporary)
         summary: Summary | FlowSummary
         if options.flows:
-            summary = asyncio.run(FlowLoop(folder, options.kills, seed).run())
+            summary = asyncio.run(FlowLoop(folder, options.kills, seed, *flags).run())
         else:
-            summary = asyncio.run(KillLoop(folder, options.kills, seed).run())
+            summary = asyncio.run(KillLoop(folder, options.kills, seed, *flags).run())
     print(summary.render())
     return 1 if summary.broken else 0
 

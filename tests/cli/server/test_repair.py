@@ -10,13 +10,14 @@ import pytest
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.document import whole
 from natsctl.server.monitor.jsz import JszOptions, jsz
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import EncryptionOptions, ServerOptions
 from natsctl.server.process.log import Log
 from tests.support.raw_client import RawClient
 
 
-async def _with_server(path: Path, requests: list[tuple[str, dict[str, Any]]]) -> list[dict[str, Any]]:
-    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=path)
+async def _with_server(path: Path, requests: list[tuple[str, dict[str, Any]]], key: str = "") -> list[dict[str, Any]]:
+    encryption = EncryptionOptions(key)
+    options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=path, encryption=encryption)
     async with ServerInstance(options, Log(with_time=False)) as server:
         client = await RawClient.connect(server.url)
         found = [
@@ -70,6 +71,26 @@ def test_a_lost_configuration_is_given(command: Any, damaged: Path, tmp_path: Pa
     assert run("server", "repair", str(damaged), "ORDERS", "--force", "--config", str(file)).code == 0
     (orders,) = asyncio.run(_with_server(damaged, [("$JS.API.STREAM.INFO.ORDERS", {})]))
     assert orders["state"]["messages"] == 5 and orders["config"]["max_msgs"] == 100
+
+
+def test_an_encrypted_store_is_repaired_with_the_key_of_the_servers_configuration(
+    command: Any, damaged: Path, tmp_path: Path
+) -> None:
+    asyncio.run(_with_server(damaged, [], "secret"))
+    run, config = command("nats://127.0.0.1:1"), tmp_path / "nats.conf"
+    done = run("server", "repair", str(damaged))
+    assert done.code == 1 and "encrypted store encountered with no main key" in done.err
+    assert run("server", "repair", str(damaged), "--server-config", str(config)).code == 2
+    config.write_text("jetstream { key: wrong }\n")
+    done = run("server", "repair", str(damaged), "--server-config", str(config))
+    assert done.code == 1 and "unable to recover keys" in done.err
+    config.write_text("jetstream { key: secret }\n")
+    (made,) = run("server", "repair", str(damaged), "ORDERS", "--force", "-j", "--server-config", str(config)).json
+    assert made["repaired"] and made["messages"] == 5
+    (orders,) = asyncio.run(_with_server(damaged, [("$JS.API.STREAM.INFO.ORDERS", {})], "secret"))
+    assert orders["state"]["messages"] == 5
+    files = [path.read_bytes() for path in (damaged / "jetstream").rglob("*") if path.is_file()]
+    assert not [content for content in files if b"ORDERS" in content]
 
 
 def test_a_folder_without_a_store_and_a_store_in_use_are_refused(command: Any, damaged: Path, tmp_path: Path) -> None:
