@@ -21,7 +21,6 @@ import hmac
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from threading import Lock
 from typing import Final, NamedTuple
 
 from natsctl.store.disk import Disk, File
@@ -150,6 +149,15 @@ class Log:
                 yield stream.over(data[first - offset : last - offset], first)
 
 
+def _parsed(header: bytes, head: tuple[DataKey, bytes] | None, newest: DataKey) -> Log:
+    """Return the encryption of a log by its header, which has a valid `head` or none."""
+    if head is None:
+        return Log(newest, b"")
+    log = Log(*head)
+    log.parse(header)
+    return log
+
+
 class LogFile:
     """An open log; its places are those of the plain bytes."""
 
@@ -159,6 +167,11 @@ class LogFile:
         self._file = file
         self._log = log
         self._draw = draw
+
+    @property
+    def is_worn(self) -> bool:
+        """Return whether half of the header's slots are in use."""
+        return len(self._log.ranges) > WORN_SLOTS
 
     def pread(self, size: int, offset: int) -> bytes:
         """Return up to `size` bytes at `offset`; fewer only at the end of the file."""
@@ -232,7 +245,7 @@ class LogFile:
         self._file.close()
 
 
-class WholeFile:
+class AuthenticatedFile:
     """An open file that is written once, as one piece, and reads as empty where a byte of it was altered."""
 
     __slots__ = ("_content", "_file", "_key", "_keyring", "_nonce")
@@ -331,8 +344,7 @@ class EncryptedDisk:
         self._log_line = log
         self._keyring = Keyring({}, False, False)
         self._logs: dict[str, dict[str, Log]] = {}
-        """The logs that were opened, by folder and name."""
-        self._guard = Lock()
+        """The logs that were opened, by folder and name; threads change it by single steps."""
 
     # -- keys
 
@@ -394,7 +406,7 @@ class EncryptedDisk:
         """
         file = self.open_read(path)
         try:
-            worn = isinstance(file, LogFile) and len(self._known(path, file).ranges) > WORN_SLOTS
+            worn = isinstance(file, LogFile) and file.is_worn
             data = file.pread(file.size(), 0) if worn else b""
         finally:
             file.close()
@@ -415,7 +427,7 @@ class EncryptedDisk:
             return self._opened(path, file)
         key = self._keyring.newest
         if _is_whole(path):
-            return WholeFile(file, self._keyring, key, self._draw(NONCE_BYTES))
+            return AuthenticatedFile(file, self._keyring, key, self._draw(NONCE_BYTES))
         log = Log(key, b"")
         log.begin(self._draw(NONCE_BYTES))
         try:
@@ -426,8 +438,7 @@ class EncryptedDisk:
                 self._disk.unlink(path)
             raise
         folder, _, name = path.rpartition("/")
-        with self._guard:
-            self._logs.setdefault(folder, {})[name] = log
+        self._logs.setdefault(folder, {})[name] = log
         return LogFile(file, log, self._draw)
 
     def open_read(self, path: str) -> File:
@@ -439,26 +450,26 @@ class EncryptedDisk:
             return file
         try:
             if _is_whole(path):
-                return WholeFile(file, self._keyring, self._keyring.newest, self._draw(NONCE_BYTES))
+                return AuthenticatedFile(file, self._keyring, self._keyring.newest, self._draw(NONCE_BYTES))
             return LogFile(file, self._known(path, file), self._draw)
         except OSError:
             file.close()
             raise
 
     def _known(self, path: str, file: File) -> Log:
-        """Return the encryption of a log, from its header where it was not opened before."""
+        """Return the encryption of a log: the one of those who have the same file open, else from its header.
+
+        Another thread may have put another file at `path` since this one was opened.
+        """
         folder, _, name = path.rpartition("/")
-        with self._guard:
-            found = self._logs.get(folder, {}).get(name)
-        if found is not None:
-            return found
         header = file.pread(LOG_START, 0)
         head = _parse_head(header, self._keyring)
-        log = Log(*head) if head is not None else Log(self._keyring.newest, b"")
-        if head is not None:
-            log.parse(header)
-        with self._guard:
-            return self._logs.setdefault(folder, {}).setdefault(name, log)
+        found = self._logs.get(folder, {}).get(name)
+        if found is None:
+            found = self._logs.setdefault(folder, {}).setdefault(name, _parsed(header, head, self._keyring.newest))
+        if found.nonce == (head[1] if head is not None else b""):
+            return found
+        return _parsed(header, head, self._keyring.newest)
 
     # -- names
 
@@ -467,19 +478,17 @@ class EncryptedDisk:
         self._disk.rename(source, target)
         old_folder, _, old_name = source.rpartition("/")
         folder, _, name = target.rpartition("/")
-        with self._guard:
-            self._logs.get(folder, {}).pop(name, None)
-            if (log := self._logs.get(old_folder, {}).pop(old_name, None)) is not None:
-                self._logs.setdefault(folder, {})[name] = log
-            if (logs := self._logs.pop(source, None)) is not None:
-                self._logs[target] = logs
+        self._logs.get(folder, {}).pop(name, None)
+        if (log := self._logs.get(old_folder, {}).pop(old_name, None)) is not None:
+            self._logs.setdefault(folder, {})[name] = log
+        if (logs := self._logs.pop(source, None)) is not None:
+            self._logs[target] = logs
 
     def unlink(self, path: str) -> None:
         """Remove a file name."""
         self._disk.unlink(path)
         folder, _, name = path.rpartition("/")
-        with self._guard:
-            self._logs.get(folder, {}).pop(name, None)
+        self._logs.get(folder, {}).pop(name, None)
 
     def mkdir(self, path: str) -> None:
         """Make one folder; it must not exist."""
@@ -488,8 +497,7 @@ class EncryptedDisk:
     def rmdir(self, path: str) -> None:
         """Remove an empty folder."""
         self._disk.rmdir(path)
-        with self._guard:
-            self._logs.pop(path, None)
+        self._logs.pop(path, None)
 
     def listdir(self, path: str) -> list[str]:
         """Return the names in a folder, sorted."""

@@ -30,7 +30,7 @@ REFUSING: Final = {
     "resolver_tls": "resolver_tls {}",
     "auth_callout": "authorization { auth_callout { issuer: A } }",
     "proxy_required": "authorization { proxy_required: true }",
-    "cipher, key, tpm, …": "jetstream { key: secret }",
+    "tpm": "jetstream { tpm {} }",
     "strict": "jetstream { strict: false }",
     "msg_trace": "accounts { A { msg_trace: traces } }",
     "allow_trace": "accounts { A { exports: [{stream: a, allow_trace: true}] } }",
