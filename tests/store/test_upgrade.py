@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.server.instance import ServerInstance
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import EncryptionOptions, ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.store.disk import PosixDisk
 from natsctl.store.frame import FILE_HEAD_BYTES, parse_file_head
@@ -62,17 +62,35 @@ def closed(path):
     return report
 
 
-@pytest.mark.parametrize("name", ARCHIVES)
-async def test_a_folder_of_an_old_version_is_served_as_it_was(name, tmp_path):
-    path, expected = unpacked(name, tmp_path)
-    for _ in range(3):
-        options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=path)
+async def judge(path, expected, starts, encryption=EncryptionOptions()):
+    """Start a server on a folder several times, and compare what it says of its streams."""
+    for _ in range(starts):
+        options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=path, encryption=encryption)
         async with ServerInstance(options, Log(with_time=False)) as server:
             client = await RawClient.connect(server.url)
             assert (await api(client, "STREAM.NAMES"))["streams"] == sorted(expected)
             for name, before in expected.items():
                 assert await shown(client, name) == before, name
             await client.close()
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+async def test_a_folder_of_an_old_version_is_served_as_it_was(name, tmp_path):
+    await judge(*unpacked(name, tmp_path), starts=3)
+
+
+@pytest.mark.parametrize("name", ARCHIVES)
+async def test_a_folder_of_an_old_version_is_encrypted_and_served_as_it_was(name, tmp_path):
+    path, expected = unpacked(name, tmp_path)
+    await judge(path, expected, 2, EncryptionOptions("key"))
+    contents = [file.read_bytes() for file in (path / "jetstream").rglob("*") if file.is_file()]
+    assert not [content for content in contents if b"ORDERS" in content or b"orders." in content]
+
+
+@pytest.mark.parametrize("name", ["chacha", "aes"])
+async def test_an_encrypted_folder_of_an_old_version_opens_with_its_key(name, tmp_path):
+    """Made from f020478/killed with the key "kept", by the first version that encrypts."""
+    await judge(*unpacked(f"format3/{name}.tar.gz", tmp_path), 2, EncryptionOptions("kept", cipher=name))
 
 
 @pytest.mark.parametrize("name", [name for name in ARCHIVES if not name.startswith("176cf60")])
