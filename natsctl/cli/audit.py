@@ -7,6 +7,7 @@ import tempfile
 import time
 import zipfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
@@ -150,10 +151,9 @@ def _check_target(path: Path, force: bool) -> None:
     """Raise UsageError for a file that exists and is no bundle."""
     if force or not path.exists():
         return
-    if path.is_file() and zipfile.is_zipfile(path):
-        with zipfile.ZipFile(path) as archive:
-            if any(name.startswith("capture/misc/") for name in archive.namelist()):
-                return
+    with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+        if any(name.startswith("capture/misc/") for name in archive.namelist()):
+            return
     raise UsageError(f"{path} exists and is no bundle of an audit", hint="--force replaces it")
 
 
@@ -208,7 +208,7 @@ def analyze(
     if json:
         output.emit_json(msgspec.to_builtins(report))
     elif markdown:
-        output.emit(analysis.markdown(report, max_examples))
+        output.emit(safe(analysis.markdown(report, max_examples), block=True))
     else:
         _show(report, source, max_examples)
     if save is not None and load is None:

@@ -43,7 +43,7 @@ class RunningNode(msgspec.Struct):
 
 
 class ClusterEvent(msgspec.Struct, omit_defaults=True):
-    """What has happened to a local cluster: `ready`, `node_ended` or `stopped`."""
+    """Event of a local cluster: `ready`, `node_ended` or `stopped`."""
 
     event: str
     cluster: str

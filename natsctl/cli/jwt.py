@@ -46,6 +46,8 @@ def decode(
 
 def token_in(text: str) -> str:
     """Return the JWT that a word stands for: itself, or the first one in the file of that name; raises UsageError."""
+    from natsctl.client.auth.keys import is_seed
+
     word = text.strip()
     path = Path(word)
     try:
@@ -55,6 +57,8 @@ def token_in(text: str) -> str:
     if not is_file:
         if _LOOKS_LIKE_JWT.match(word):
             return word
+        if is_seed(word):
+            raise UsageError("this is a private key, not a JWT", hint="natsctl auth nkey show FILE shows a public key")
         shown = word if len(word) <= 200 else word[:200] + "…"
         raise UsageError(f'"{shown}" is neither a file nor a JWT')
     try:

@@ -236,6 +236,18 @@ def test_a_killed_cutover_is_taken_back_from_another_machine(
     assert orders("--cutover").code == 0
 
 
+def test_a_cutover_to_another_server_is_not_taken_back(
+    orders: Run, natsctl: Run, other: ServerProcess, shared_server: Any, tmp_path: Path
+) -> None:
+    """Its destination may be open: with the origin open as well, clients would publish to both."""
+    elsewhere = other.url.replace("127.0.0.1", "localhost")
+    sides = ["migrate", "--from", shared_server.url, "--to", elsewhere, "--dir", str(tmp_path / "there")]
+    assert natsctl(*sides, "--cutover").code == 0
+    held = orders("--abort", "-j")
+    assert (held.code, f"to be moved to {elsewhere}" in held.error["description"]) == (4, True)
+    assert natsctl("pub", "orders.new", "x", "--wait").code != 0
+
+
 def test_an_interrupted_cutover_is_taken_back(
     orders: Run, natsctl: Run, there: Run, other: ServerProcess, shared_server: Any, tmp_path: Path
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
@@ -24,6 +25,7 @@ LINE = re.compile(r"^ *(?:\$ |sudo |[A-Z_]+=\S+ )*(natsctl .+)$", re.MULTILINE)
 FENCE = re.compile(r"^```(?:console|bash|sh)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GLOBAL = {spelling: bool(flag.metavar) for flag in (*GLOBAL_FLAGS, *OF_NOUNS.values()) for spelling in flag.spellings}
 NOUN_OF = {word: noun.name for noun in NOUNS for word in noun.words}
+SAID = re.compile(r"(?<!the )\bnatsctl(?! in\b)(?: [a-z]+(?:-[a-z]+)*)+")
 WORD = re.compile(r"[a-z][a-z-]*\Z")
 FLAG = re.compile(r"(--[a-z][a-z0-9-]*|-[a-zA-Z])(=.*)?\Z")
 
@@ -82,6 +84,21 @@ def test_every_command_and_flag_on_a_page_exists() -> None:
     found = list(lines())
     assert len(found) > 250
     assert [f"{page}: {line}: {fault}" for page, line in found if (fault := fault_of(line))] == []
+
+
+def test_every_command_that_a_hint_names_exists() -> None:
+    found = [line for path in (ROOT / "natsctl").rglob("*.py") for line in hinted(path.read_text(encoding="utf-8"))]
+    assert len(found) > 40
+    assert sorted({f"{line}: {fault}" for line in found if (fault := fault_of(line))}) == []
+
+
+def hinted(source: str) -> Iterator[str]:
+    """Yield the command lines in the hints of a module's errors, as far as the words of the command go."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.keyword) and node.arg == "hint":
+            for text in ast.walk(node.value):
+                if isinstance(text, ast.Constant) and isinstance(text.value, str):
+                    yield from SAID.findall(text.value)
 
 
 @pytest.mark.parametrize(

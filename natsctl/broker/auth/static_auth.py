@@ -1,11 +1,11 @@
-"""Static authentication: one token, one user, or the users that configuration lists, and the comparison of secrets.
+"""Static authentication by one token, one user, or a list of users in the configuration.
 
 Theory of operation. One authenticator serves one kind of listener: WebSocket clients have their own where their block
-says so. What is asked first decides, in nats-server's order: a public nkey that the client shows, then the names in
-its certificate where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that
-shows nothing. Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, whoever is
-refused for a name or a secret waits as long as the most costly hash takes, whether the name is unknown, its secret
-plain, or a hash of less cost, so that neither the time nor the loop's pause reveals which users exist.
+says so. The first that a client shows decides, in nats-server's order: a public nkey, then the names in its certificate
+where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that shows nothing.
+Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, every refusal for a name or a
+secret takes as long as the most costly hash, whether the name is unknown, its secret plain, or a hash of less cost, so
+that neither the time nor a pause of the loop reveals which users exist.
 
 Plain secrets are compared in constant time. A bcrypt comparison takes 50 to 100 ms. A password that matched its hash is
 remembered by a digest, so that the next client that shows it, or the thousand that reconnect at once, cost nothing.

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from natsctl.api.errors import NatsctlError, StorageError, UnreachableError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.jwt_claims import AccountClaims
 from natsctl.api.units import plural
 from natsctl.cli import output
+from natsctl.cli.auth.operators import write_private
 from natsctl.cli.auth.selection import (
     MaybeAccount,
     MaybeOperator,
@@ -403,14 +404,8 @@ def query(
     if not token:
         raise UnknownAccountError(f"the servers have no account {account}", hint="natsctl auth account push sends it")
     claims = read_claims(token, "account", "the server's answer")
-    if file is not None and not session.dry_run:
-        from natsctl.client.atomic_file import PRIVATE, atomic_write
-
-        try:
-            with atomic_write(Path(file), PRIVATE) as out:
-                out.write(token.encode())
-        except OSError as failure:
-            raise StorageError(f"{file}: {failure.strerror or failure}") from failure
+    if file is not None:
+        write_private(session, Path(file), token.encode(), "a JWT")
     if json:
         output.emit_json({**claims, "token": token})
         return
@@ -422,7 +417,7 @@ def query(
 class UnknownAccountError(NatsctlError):
     """An account that the servers do not have."""
 
-    exit_code = 3
+    exit_code = ExitCode.NOT_FOUND
 
 
 async def _looked_up(manager: Manager, subject: str) -> str:

@@ -6,7 +6,7 @@ import base64
 import binascii
 import sys
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.api.jwt_token import Kind
@@ -18,6 +18,9 @@ from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.verbs import Verb
 from natsctl.client.auth.keys import KEY_BYTES, KINDS, SignatureError, generate_key
 from natsctl.client.auth.operators import EntityExistsError
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
 
 _KINDS: Final[dict[str, Kind]] = {**{kind: kind for kind in KINDS}, "x25519": "curve"}
 _NUID_LENGTH: Final = 22
@@ -84,13 +87,9 @@ def generate(
     if target is not None and not force and target.exists():
         raise EntityExistsError(f"file {target} already exists", hint="--force replaces it")
     key = generate_key(_KINDS[kind.lower()], _entropy(entropy))
-    if session_of(ctx).dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
-        raise DryRunError(*([Planned(str(target), b"a new seed")] if target else []))
     text = f"{key.seed}\n{key.public}\n" if public else f"{key.seed}\n"
     if target is not None:
-        write_private(target, text.encode())
+        write_private(session_of(ctx), target, text.encode(), "a new seed")
     if json:
         place = {"file": str(target)} if target is not None else {"seed": key.seed}
         output.emit_json({"kind": key.kind, "key": key.public, **place})
@@ -142,6 +141,7 @@ def verify(
 
 
 def seal(
+    ctx: Context,
     file: DataFile,
     key_file: KeyFile,
     recipient: Annotated[str, Argument(metavar="RECIPIENT", help="the recipient's public curve key")],
@@ -150,10 +150,11 @@ def seal(
 ) -> None:
     """Encrypt a file with a curve key for the holder of another one."""
     sealed = read_key(key_file).seal(read_file(file), recipient)
-    _write(base64.b64encode(sealed) if b64 else sealed, target, line=b64)
+    _write(session_of(ctx), base64.b64encode(sealed) if b64 else sealed, target, line=b64)
 
 
 def unseal(
+    ctx: Context,
     file: DataFile,
     key_file: KeyFile,
     sender: Annotated[str, Argument(metavar="SENDER", help="the sender's public curve key")],
@@ -167,13 +168,13 @@ def unseal(
             sealed = base64.b64decode(b"".join(sealed.split()), validate=True)
         except binascii.Error:
             raise SignatureError(f"{file}: this is not base 64", hint="--no-b64 reads sealed bytes") from None
-    _write(key.open(sealed, sender), target, line=True)
+    _write(session_of(ctx), key.open(sealed, sender), target, line=True)
 
 
-def _write(content: bytes, target: Path | None, *, line: bool) -> None:
+def _write(session: Session, content: bytes, target: Path | None, *, line: bool) -> None:
     """Write data to a file, or to stdout with a line end."""
     if target is not None:
-        write_private(target, content)
+        write_private(session, target, content, f"{len(content)} bytes")
     else:
         output.emit_bytes(content + (b"\n" if line else b""))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.jwt_claims import OperatorClaims
@@ -18,6 +18,10 @@ from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
 from natsctl.client.auth.keys import KeyPair, find_key
 from natsctl.client.auth.operators import Entity, EntityExistsError, Operator, new_operator
+
+if TYPE_CHECKING:
+    from natsctl.cli.session import Session
+    from natsctl.client.auth.nsc_store import NscStore
 
 
 class StoredKey(Model, kw_only=True):
@@ -94,10 +98,16 @@ def read_file(path: Path) -> bytes:
         raise UsageError(f"{path}: {failure.strerror or failure}") from failure
 
 
-def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner may read; raises StorageError."""
-    from natsctl.client.atomic_file import PRIVATE, atomic_write
+def write_private(session: Session, path: Path, content: bytes, about: str) -> None:
+    """Write a file that only its owner may read; a dry run ends with `about` in place of the content.
 
+    Raises StorageError, DryRunError.
+    """
+    from natsctl.client.atomic_file import PRIVATE, atomic_write
+    from natsctl.client.message import DryRunError, Planned
+
+    if session.dry_run:
+        raise DryRunError(Planned(str(path), about.encode()))
     try:
         with atomic_write(path, PRIVATE, durable=True) as file:
             file.write(content)
@@ -242,13 +252,13 @@ def select(ctx: Context, name: MaybeOperator = None, json: Json = False) -> None
         output.emit(f'Selected operator "{safe(operator.name)}" as default')
 
 
-def _chosen(session: Any, place: Any) -> Operator:
+def _chosen(session: Session, place: NscStore) -> Operator:
     """Return the operator that a person picks, also where one is selected; the only one elsewhere."""
     names = place.names()
     if len(names) > 1 and can_ask(session):
         from natsctl.cli.prompts import prompt_name
 
-        return place.operator(prompt_name("Select an Operator", names))  # type: ignore[no-any-return]
+        return place.operator(prompt_name("Select an Operator", names))
     if len(names) > 1:
         raise UsageError("OPERATOR is missing", hint=f"there are {', '.join(names)}")
     return picked_operator(session, place, None)
@@ -284,11 +294,7 @@ def backup(
     session, place = session_of(ctx), store()
     operator = place.operator(name)
     content = backup_of(operator, read_key(key) if key else None)
-    if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
-        raise DryRunError(Planned(str(target), b"private keys"))
-    write_private(target, content)
+    write_private(session, target, content, "private keys")
     if json:
         output.emit_json({"name": operator.name, "file": str(target)})
         return

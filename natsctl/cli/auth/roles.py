@@ -8,6 +8,7 @@ import msgspec
 
 from natsctl.api.errors import UsageError
 from natsctl.api.jwt_claims import Template
+from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.auth.account_settings import Removed, show_list
 from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
@@ -229,7 +230,7 @@ def rm(
     users = found.remove_signing_key(public)
     if users:
         names = ", ".join(sorted(one.name for one in users)[:5])
-        action += f", which has signed {len(users)} users ({names}{', …' * (len(users) > 5)})"
+        action += f", which has signed {plural(len(users), 'user')} ({names}{', …' * (len(users) > 5)})"
     if not confirmed(session, action, force):
         return
     save(session, store, found.operator)

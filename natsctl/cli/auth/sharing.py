@@ -28,9 +28,10 @@ from natsctl.client.auth.account_claims import (
 from natsctl.client.auth.claims import Document, put
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from natsctl.cli.session import Session
+    from natsctl.client.auth.nsc_store import NscStore
     from natsctl.client.auth.operators import Account, Operator
 
 Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
@@ -63,16 +64,59 @@ def _picked(session: Session, sharing: Sharing, subject: str | None) -> Document
     return sharing.find(subject)
 
 
-def _remove(session: Session, store: Any, sharing: Sharing, subject: str, force: bool, json: bool) -> None:
-    entry = sharing.find(subject)
-    kind = f"{entry.get('type')} {sharing.kind}"
-    if not confirmed(session, f"remove the {kind} {subject} of account {sharing.account.name}", force):
+def _show(sharing: Sharing, entry: Document, json: bool) -> None:
+    """Show an export or an import, or with -j its entry in the JWT."""
+    if json:
+        output.emit_json(entry)
         return
-    sharing.remove(entry)
-    store_account(session, store, sharing.account)
-    output.emit_json(msgspec.to_builtins(Removed(subject))) if json else output.emit(
-        f"Removed the {kind} {safe(subject)}"
-    )
+    from natsctl.cli.output import show_page
+
+    is_import = sharing.kind == "import"
+    show_page(render_import(entry, sharing.account.operator) if is_import else render_export(entry))
+
+
+def _info_of(kind: str, about: str) -> Callable[..., None]:
+    """Return the command that shows an export or an import."""
+
+    def info(
+        ctx: Context,
+        subject: MaybeSubject = None,
+        account: MaybeAccount = None,
+        operator: OperatorFlag = None,
+        json: Json = False,
+    ) -> None:
+        session = session_of(ctx)
+        sharing = Sharing(kind, chosen_account(session, operator, account)[1])
+        _show(sharing, _picked(session, sharing, subject), json)
+
+    info.__doc__ = about
+    return info
+
+
+def _rm_of(kind: str, about: str) -> Callable[..., None]:
+    """Return the command that removes an export or an import."""
+
+    def rm(
+        ctx: Context,
+        subject: Subject,
+        account: MaybeAccount = None,
+        operator: OperatorFlag = None,
+        force: Force = False,
+        json: Json = False,
+    ) -> None:
+        session = session_of(ctx)
+        store, found = chosen_account(session, operator, account)
+        sharing = Sharing(kind, found)
+        entry = sharing.find(subject)
+        what = f"the {entry.get('type')} {kind} {subject}"
+        if not confirmed(session, f"remove {what} of account {found.name}", force):
+            return
+        sharing.remove(entry)
+        store_account(session, store, found)
+        output.emit_json(msgspec.to_builtins(Removed(subject))) if json else output.emit(f"Removed {safe(what)}")
+
+    rm.__doc__ = about
+    return rm
 
 
 # -- exports
@@ -99,15 +143,6 @@ def render_export(entry: Document) -> Page:
     return page
 
 
-def _show_export(entry: Document, json: bool) -> None:
-    if json:
-        output.emit_json(entry)
-        return
-    from natsctl.cli.output import show_page
-
-    show_page(render_export(entry))
-
-
 Description = Annotated[str | None, Option("--description", metavar="TEXT", help="a description")]
 Url = Annotated[str | None, Option("--url", metavar="URL", help="a URL with more about it")]
 TokenPosition = Annotated[
@@ -129,7 +164,7 @@ def export_add(
     service: Service = False,
     json: Json = False,
 ) -> None:
-    """Let other accounts import a subject."""
+    """Export a subject, so that other accounts can import it."""
     session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     entry = {
@@ -141,22 +176,10 @@ def export_add(
         "description": description or "",
         "info_url": url or "",
     }
-    Sharing("export", found).add(entry)
+    sharing = Sharing("export", found)
+    sharing.add(entry)
     store_account(session, store, found)
-    _show_export(Sharing("export", found).find(subject), json)
-
-
-def export_info(
-    ctx: Context,
-    subject: MaybeSubject = None,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
-    json: Json = False,
-) -> None:
-    """Show an export."""
-    session = session_of(ctx)
-    _, found = chosen_account(session, operator, account)
-    _show_export(_picked(session, Sharing("export", found), subject), json)
+    _show(sharing, sharing.find(subject), json)
 
 
 def export_edit(
@@ -173,7 +196,8 @@ def export_edit(
     """Change what is given of an export."""
     session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
-    entry = Sharing("export", found).find(subject)
+    sharing = Sharing("export", found)
+    entry = sharing.find(subject)
     wanted = {
         "description": description,
         "info_url": url,
@@ -183,10 +207,17 @@ def export_edit(
     given = {key: value for key, value in wanted.items() if value is not None}
     if not given:
         raise UsageError("nothing to change was given", hint="give --description, --url, --token-position, --advertise")
+    _change(session, store, sharing, entry, given, json)
+
+
+def _change(
+    session: Session, store: NscStore, sharing: Sharing, entry: Document, given: Mapping[str, Any], json: bool
+) -> None:
+    """Set fields of an entry, save the account, and show the entry."""
     for key, value in given.items():
         put(entry, key, value)
-    store_account(session, store, found)
-    _show_export(entry, json)
+    store_account(session, store, sharing.account)
+    _show(sharing, entry, json)
 
 
 def export_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
@@ -203,20 +234,6 @@ def export_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag
     ]  # fmt: skip
     columns = ("Name", "Kind", "Subject", "Activation Required", "Advertised", "Token Position", "Revocations")
     show_list(f"Exports for account {safe(found.name)}", columns, rows, entries, "No Exports defined", json)
-
-
-def export_rm(
-    ctx: Context,
-    subject: Subject,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
-    force: Force = False,
-    json: Json = False,
-) -> None:
-    """Remove an export; accounts that import it can no longer use it once this account is pushed."""
-    session = session_of(ctx)
-    store, found = chosen_account(session, operator, account)
-    _remove(session, store, Sharing("export", found), subject, force, json)
 
 
 def export_kv(
@@ -236,7 +253,7 @@ def _bucket(name: str) -> str:
     return name
 
 
-def _add_all(session: Session, store: Any, sharing: Sharing, entries: Sequence[Document], json: bool) -> None:
+def _add_all(session: Session, store: NscStore, sharing: Sharing, entries: Sequence[Document], json: bool) -> None:
     for one in entries:
         sharing.add(one)
     store_account(session, store, sharing.account)
@@ -266,15 +283,6 @@ def render_import(entry: Document, operator: Operator) -> Page:
     if entry.get("type") == STREAM:
         rows.row("Allows Message Tracing", _true(entry.get("allow_trace")))
     return page
-
-
-def _show_import(entry: Document, operator: Operator, json: bool) -> None:
-    if json:
-        output.emit_json(entry)
-        return
-    from natsctl.cli.output import show_page
-
-    show_page(render_import(entry, operator))
 
 
 Local = Annotated[str | None, Option("--local", metavar="SUBJECT", help="its subject in this account [the same]")]
@@ -311,9 +319,10 @@ def import_add(
         "share": bool(share),
         "allow_trace": bool(traceable),
     }
-    Sharing("import", found).add(entry)
+    sharing = Sharing("import", found)
+    sharing.add(entry)
     store_account(session, store, found)
-    _show_import(Sharing("import", found).find(local or subject), found.operator, json)
+    _show(sharing, sharing.find(local or subject), json)
 
 
 def _source(session: Session, account: Account, source: str | None) -> str:
@@ -329,19 +338,6 @@ def _source(session: Session, account: Account, source: str | None) -> str:
     return source if kind_of(source) == "account" else account.operator.account(source).subject
 
 
-def import_info(
-    ctx: Context,
-    subject: MaybeSubject = None,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
-    json: Json = False,
-) -> None:
-    """Show an import by its subject in this account."""
-    session = session_of(ctx)
-    _, found = chosen_account(session, operator, account)
-    _show_import(_picked(session, Sharing("import", found), subject), found.operator, json)
-
-
 def import_edit(
     ctx: Context,
     subject: Subject,
@@ -355,7 +351,8 @@ def import_edit(
     """Change what is given of an import, named by its subject in this account."""
     session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
-    entry = Sharing("import", found).find(subject)
+    sharing = Sharing("import", found)
+    entry = sharing.find(subject)
     if traceable is not None and entry.get("type") == SERVICE:
         raise UsageError("--traceable: traces pass imports of streams only")
     wanted = {"share": share, "allow_trace": traceable}
@@ -364,10 +361,7 @@ def import_edit(
         given |= {"local_subject": local, "subject": remote_subject(entry), "to": ""}
     if not given:
         raise UsageError("nothing to change was given", hint="give --local, --share or --traceable")
-    for key, value in given.items():
-        put(entry, key, value)
-    store_account(session, store, found)
-    _show_import(entry, found.operator, json)
+    _change(session, store, sharing, entry, given, json)
 
 
 def import_ls(
@@ -394,20 +388,6 @@ def import_ls(
     show_list(f"Imports for account {safe(found.name)}", columns, rows, entries, "No Imports defined", json)
 
 
-def import_rm(
-    ctx: Context,
-    subject: Subject,
-    account: MaybeAccount = None,
-    operator: OperatorFlag = None,
-    force: Force = False,
-    json: Json = False,
-) -> None:
-    """Remove an import by its subject in this account."""
-    session = session_of(ctx)
-    store, found = chosen_account(session, operator, account)
-    _remove(session, store, Sharing("import", found), subject, force, json)
-
-
 def import_kv(
     ctx: Context,
     bucket: Bucket,
@@ -423,6 +403,13 @@ def import_kv(
     entries = bucket_imports(_bucket(bucket), prefix, _source(session, found, source))
     _add_all(session, store, Sharing("import", found), entries, json)
 
+
+export_info = _info_of("export", "Show an export.")
+export_rm = _rm_of(
+    "export", "Remove an export; accounts that import it can no longer use it once this account is pushed."
+)
+import_info = _info_of("import", "Show an import by its subject in this account.")
+import_rm = _rm_of("import", "Remove an import by its subject in this account.")
 
 EXPORT_VERBS = (
     Verb(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.jwt_claims import UserClaims
@@ -16,7 +16,7 @@ from natsctl.cli.auth.operators import NoTags, StoredKey, Tags, change_tags, ent
 from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
 from natsctl.cli.consent import can_ask, check_consent, confirmed
 from natsctl.cli.context import ShowSecrets
-from natsctl.cli.flags import Defaults, Force, Json, Names, session_of
+from natsctl.cli.flags import Defaults, Force, Json, Names, flagged, session_of
 from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.cli.verbs import Verb
@@ -25,6 +25,7 @@ from natsctl.client.auth.operators import Account, EntityExistsError, User
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
+    from natsctl.client.auth.nsc_store import NscStore
 
 DEFAULT_PAYLOAD = "1048576"
 """Largest message of a user that is made without --payload."""
@@ -106,6 +107,48 @@ def limit_of(text: str, flag: str) -> int:
         raise UsageError(f"{flag}: {failure}") from None
 
 
+class Rules(NamedTuple):
+    """Limits and permissions of a user: a bundle of flags."""
+
+    bearer: Bearer = None
+    data: Data = None
+    locale: Locale = None
+    payload: Payload = None
+    pub_allow: PubAllow = None
+    pub_deny: PubDeny = None
+    sub_allow: SubAllow = None
+    sub_deny: SubDeny = None
+    subscriptions: Subscriptions = None
+
+    @property
+    def are_given(self) -> bool:
+        """Return whether a flag was given."""
+        return any(one is not None for one in self)
+
+    def set(self, user: User) -> None:
+        """Set what was given; raises UsageError, also for a user who has the rules of a role."""
+        if user.scope is not None:
+            if self.are_given:
+                role = user.scope.get("role") or user.issuer
+                raise UsageError(
+                    f"user {user.name} has the limits and permissions of the role {role}, and none of its own",
+                    hint="natsctl auth account keys add makes another role, natsctl auth user add --key ROLE its users",
+                )
+            return
+        body = user.nats
+        for key, value in (
+            ("bearer_token", self.bearer),
+            ("times_location", self.locale),
+            ("data", None if self.data is None else limit_of(self.data, "--data")),
+            ("payload", None if self.payload is None else limit_of(self.payload, "--payload")),
+            ("subs", self.subscriptions),
+        ):
+            if value is not None:
+                put(body, key, value)
+        set_permissions(body, "pub", self.pub_allow, self.pub_deny)
+        set_permissions(body, "sub", self.sub_allow, self.sub_deny)
+
+
 def _picked(session: Session, account: Account, name: str | None) -> User:
     """Return the user of that name or public key, else a person's choice; raises UsageError, EntityNotFoundError."""
     if name is None:
@@ -129,23 +172,16 @@ def _show(user: User, json: bool, show_secrets: bool = False) -> None:
     output.show_page(render_user(user))
 
 
+@flagged()
 def add(
     ctx: Context,
+    rules: Rules,
     name: Name,
     account: MaybeAccount = None,
     key: Annotated[
         str | None, Option("--key", metavar="KEY", help="the account's signing key, or its role, to sign with")
     ] = None,
     operator: OperatorFlag = None,
-    bearer: Bearer = None,
-    data: Data = None,
-    locale: Locale = None,
-    payload: Payload = None,
-    pub_allow: PubAllow = None,
-    pub_deny: PubDeny = None,
-    sub_allow: SubAllow = None,
-    sub_deny: SubDeny = None,
-    subscriptions: Subscriptions = None,
     tags: Tags = None,
     force: Annotated[bool, Option("--force", "-f", help="replace an existing creds file")] = False,
     credential: Credential = None,
@@ -160,22 +196,34 @@ def add(
     _check_free(credential, force)
     place, owner = chosen_account(session, operator, account)
     user = owner.add_user(name, key or "")
-    given = {"bearer": bearer, "data": data, "locale": locale, "payload": payload, "subscriptions": subscriptions}
-    rules = (pub_allow, pub_deny, sub_allow, sub_deny)
     if user.scope is None:
-        asking = can_ask(session) and not defaults
-        given["payload"] = payload or (_asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD)
-        if subscriptions is None and asking:
-            given["subscriptions"] = limit_of(_asked("Maximum Subscriptions", _SUBSCRIPTIONS_HELP), "--subscriptions")
-    _set(user, given, rules)
+        rules = _with_defaults(rules, asking=can_ask(session) and not defaults)
+    rules.set(user)
     change_tags(user, tags)
     user.sign()
-    save(session, place, owner.operator)
-    if credential is not None:
-        _write(user, credential)
+    _save(session, place, user, credential)
     _show(user, json)
 
 
+def _with_defaults(rules: Rules, *, asking: bool) -> Rules:
+    """Return the rules with the limits that a new user needs, for which a person is asked."""
+    if not rules.payload:
+        payload = _asked("Maximum Payload", _PAYLOAD_HELP) if asking else DEFAULT_PAYLOAD
+        rules = rules._replace(payload=payload)
+    if rules.subscriptions is None and asking:
+        answer = _asked("Maximum Subscriptions", _SUBSCRIPTIONS_HELP)
+        rules = rules._replace(subscriptions=limit_of(answer, "--subscriptions"))
+    return rules
+
+
+def _save(session: Session, place: NscStore, user: User, file: Path | None) -> None:
+    """Save the store with a user, and write a creds file if there is to be one."""
+    save(session, place, user.account.operator)
+    if file is not None:
+        write_private(session, file, user.credentials().encode(), _CREDENTIALS)
+
+
+_CREDENTIALS = "a JWT and a private key"
 _PAYLOAD_HELP = "The largest message that the user can send, such as 64KiB; -1 is no limit"
 _SUBSCRIPTIONS_HELP = "The number of subscriptions that the user can have; -1 is no limit"
 
@@ -190,45 +238,13 @@ def _asked(text: str, help: str) -> str:
     return str(prompt(Question(text, help, default="-1", read=read)))
 
 
-def _set(user: User, given: dict[str, Any], rules: tuple[list[str] | None, ...]) -> None:
-    """Set what the flags give of limits and permissions; raises UsageError for a user who has those of a role."""
-    said = [name for name, value in given.items() if value is not None]
-    if user.scope is not None:
-        if said or any(one is not None for one in rules):
-            role = user.scope.get("role") or user.issuer
-            raise UsageError(
-                f"user {user.name} has the limits and permissions of the role {role}, and none of its own",
-                hint=f"natsctl auth account keys edit {user.account.name} {role}",
-            )
-        return
-    body = user.nats
-    if given["bearer"] is not None:
-        put(body, "bearer_token", given["bearer"])
-    if given["locale"] is not None:
-        put(body, "times_location", given["locale"])
-    for flag in ("data", "payload"):
-        if given[flag] is not None:
-            put(body, flag, limit_of(given[flag], f"--{flag}"))
-    if given["subscriptions"] is not None:
-        put(body, "subs", given["subscriptions"])
-    set_permissions(body, "pub", rules[0], rules[1])
-    set_permissions(body, "sub", rules[2], rules[3])
-
-
+@flagged()
 def edit(
     ctx: Context,
+    rules: Rules,
     name: MaybeUser = None,
     account: MaybeAccount = None,
     operator: OperatorFlag = None,
-    bearer: Bearer = None,
-    data: Data = None,
-    locale: Locale = None,
-    payload: Payload = None,
-    pub_allow: PubAllow = None,
-    pub_deny: PubDeny = None,
-    sub_allow: SubAllow = None,
-    sub_deny: SubDeny = None,
-    subscriptions: Subscriptions = None,
     tags: Tags = None,
     no_tags: NoTags = None,
     credential: Credential = None,
@@ -240,19 +256,15 @@ def edit(
     old JWT, which servers accept: --credential replaces one.
     """
     session = session_of(ctx)
-    given = {"bearer": bearer, "data": data, "locale": locale, "payload": payload, "subscriptions": subscriptions}
-    rules = (pub_allow, pub_deny, sub_allow, sub_deny)
-    if all(one is None for one in (*given.values(), *rules, tags, no_tags, credential)):
+    if not rules.are_given and all(one is None for one in (tags, no_tags, credential)):
         raise UsageError("nothing to change: give flags such as --pub-allow, --payload or --tags")
     _check_free(credential, True)
     place, owner = chosen_account(session, operator, account)
     user = _picked(session, owner, name)
-    _set(user, given, rules)
+    rules.set(user)
     change_tags(user, tags, no_tags)
     user.sign()
-    save(session, place, owner.operator)
-    if credential is not None:
-        _write(user, credential)
+    _save(session, place, user, credential)
     _show(user, json)
 
 
@@ -354,14 +366,10 @@ def credential(
     _, owner = chosen_account(session, operator, account)
     user = _picked(session, owner, name)
     text = user.credentials(expires_s)
-    if session.dry_run:
-        from natsctl.client.message import DryRunError, Planned
-
-        raise DryRunError(Planned(str(file), b"a JWT and a private key"))
-    if to_stdout:
+    if to_stdout and not session.dry_run:
         sys.stdout.write(text)
         return
-    write_private(file, text.encode())
+    write_private(session, file, text.encode(), _CREDENTIALS)
     if json:
         output.emit_json({"name": user.name, "account": owner.name, "file": str(file)})
     else:
@@ -389,10 +397,6 @@ def _check_free(file: Path | None, force: bool) -> None:
         raise EntityExistsError(f"file {file} already exists", hint="--force replaces it")
     if not file.parent.is_dir() or file.is_dir():
         raise UsageError(f"{file}: {'is a folder' if file.is_dir() else 'there is no such folder'}")
-
-
-def _write(user: User, file: Path) -> None:
-    write_private(file, user.credentials().encode())
 
 
 _ONE = "cli.auth.users:StoredUser"

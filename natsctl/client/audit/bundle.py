@@ -21,7 +21,7 @@ import msgspec
 import orjson
 
 from natsctl.api.errors import UsageError
-from natsctl.client.atomic_file import atomic_write
+from natsctl.client.atomic_file import PRIVATE, atomic_write
 
 Tags = Mapping[str, str]
 """One value for each label: `artifact_type`, `cluster`, `server`, `account`, `stream`, `profile_name`, or `special`."""
@@ -255,9 +255,12 @@ class BundleWriter:
 
 @contextmanager
 def write_bundle(path: str | Path, moment: datetime | None = None) -> Iterator[BundleWriter]:
-    """Yield the writer of a bundle, which appears at the path when complete. Raises UsageError."""
+    """Yield the writer of a bundle, which appears at the path when complete and which its owner alone may read.
+
+    Raises UsageError.
+    """
     try:
-        with atomic_write(Path(path)) as file:
+        with atomic_write(Path(path), PRIVATE) as file:
             writer = BundleWriter(file, moment)
             try:
                 yield writer

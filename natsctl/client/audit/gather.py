@@ -164,9 +164,12 @@ class _Gathering:
             async with limit:
                 await work(item)
 
-        async with asyncio.TaskGroup() as group:
-            for item in items:
-                group.create_task(one(item))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for item in items:
+                    group.create_task(one(item))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
 
     def _note(self, text: str) -> None:
         self.log.append(text)
@@ -266,11 +269,11 @@ class _Gathering:
                 self._fault(f"{server.name}: profile {name}: {failure.text}")
                 continue
             said = answers.data.get("error") or answers.failure
-            if said or not answers.data.get("profile"):
+            content = _decoded(answers.data.get("profile"))
+            if said or not content:
                 self._fault(f"{server.name}: profile {name}: {said or 'the server has none'}")
                 continue
             labelled = f"{name}_{level}" if level else name
-            content = base64.b64decode(answers.data["profile"])
             tags = {"artifact_type": PROFILE_TYPE, "profile_name": labelled, **_place(server)}
             self._writer.add_raw(content, "prof", **tags)
             self.found.profiles += 1
@@ -304,6 +307,14 @@ class _Gathering:
                 self._writer.add(stream, artifact_type=STREAM_TYPE, **tags)
                 seen.add(name)
         self.found.streams += len(seen)
+
+
+def _decoded(profile: Any) -> bytes:
+    """Return the bytes of a profile, none for a value that is not base 64."""
+    try:
+        return base64.b64decode(profile or "")
+    except (ValueError, TypeError):
+        return b""
 
 
 def _jetstream(consumers: bool) -> dict[str, Any]:

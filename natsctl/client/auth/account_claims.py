@@ -43,7 +43,7 @@ def set_limits(account: Account, wanted: Mapping[str, int | bool]) -> None:
 
 
 def enable_jetstream(account: Account, wanted: Mapping[str, int | bool]) -> None:
-    """Let an account use JetStream, or change the limits of one that may; raises UsageError for one with tiers."""
+    """Enable JetStream for an account, or change its limits; raises UsageError for an account with tiers."""
     limits = limits_of(account)
     if limits.get("tiered_limits"):
         raise UsageError(

@@ -42,7 +42,7 @@ class KeyPair:
 
     @property
     def is_private(self) -> bool:
-        """Whether the seed is known."""
+        """Return whether the seed is known."""
         return self._secret is not None
 
     @property
@@ -136,6 +136,11 @@ def find_key(text: str, origin: str, *kinds: Kind) -> KeyPair:
         if _of_seed(word) or kind_of(word):
             return parse_key(word, origin, *kinds)
     raise UsageError(f"{origin}: no nkey in it", hint="natsctl auth nkey gen KIND --output FILE makes one")
+
+
+def is_seed(text: str) -> bool:
+    """Return whether a text is a seed, which no error may repeat."""
+    return _of_seed(text) is not None
 
 
 def kind_of(public: str) -> Kind | None:

@@ -8,19 +8,23 @@
     keys/creds/OPERATOR/ACCOUNT/USER.creds                          made by nsc only, kept up to date here
 
 Folders have mode 0700 and files 0600. A save writes keys first, then JWTs from the operator down, then removes what is
-to go: after a crash no JWT lacks its key. A JWT that another tool has changed since it was read is not overwritten.
+to go: after a crash no JWT lacks its key. Saves of several natsctls come one after the other (`.natsctl.lock` beside
+the folder of the stores), and a JWT that another command has changed since it was read is not overwritten.
 Source: nats-io/nsc, cmd/store/store.go and keys.go.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
-from natsctl.client.atomic_file import PRIVATE, atomic_write
+from natsctl.client.atomic_file import PRIVATE, atomic_write, hold_lock
 from natsctl.client.auth.claims import Document, read_claims
 from natsctl.client.auth.keys import KeyPair, parse_key
 from natsctl.client.auth.operators import (
@@ -33,6 +37,10 @@ from natsctl.client.auth.operators import (
     check_name,
 )
 
+LOCK_NAME: Final = ".natsctl.lock"
+LOCKED_WITHIN_S: Final = 10.0
+LOOK_EVERY_S: Final = 0.02
+"""Longest wait for the lock, and the pause between looks."""
 _INFO_FILE: Final = ".nsc"
 _ACCOUNTS: Final = "accounts"
 _USERS: Final = "users"
@@ -248,7 +256,11 @@ class NscStore:
         accounts = [(account, account.removed_users) for account in operator.accounts]
         accounts += [(account, [*account.users, *account.removed_users]) for account in operator.removed_accounts]
         for account, users in accounts:
-            yield from (Change(self.jwt_path(user), None) for user in users if user.stored_token)
+            for user in users:
+                if user.stored_token:
+                    yield Change(self.jwt_path(user), None)
+                    if self.credentials_path(user).exists():  # it has the private key, too
+                        yield Change(self.credentials_path(user), None)
             if account in operator.removed_accounts:
                 yield Change(self.jwt_path(account), None)
         for public in operator.removed_keys:
@@ -257,11 +269,12 @@ class NscStore:
 
     def save(self, operator: Operator) -> list[Change]:
         """Write what has changed and return it; raises EntityExistsError, StoreChangedError, StorageError."""
-        done = self.changes(operator)
-        for change in done:
-            self.apply(change)
-        if not operator.stored_token:
-            _make_folder(self.stores / operator.name / _ACCOUNTS)
+        with self._locked():
+            done = self.changes(operator)
+            for change in done:
+                self.apply(change)
+            if not operator.stored_token:
+                _make_folder(self.stores / operator.name / _ACCOUNTS)
         for entity in _entities(operator):
             entity.stored_token = entity.token
         for account in operator.accounts:
@@ -269,6 +282,31 @@ class NscStore:
         for pending in (operator.added_keys, operator.removed_keys, operator.removed_accounts):
             pending.clear()
         return done
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Hold the lock of the store, which other natsctls wait for; none where its folder is not the user's.
+
+        Raises StorageError.
+        """
+        path = self.stores.parent / LOCK_NAME
+        try:
+            _make_folder(path.parent)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT, PRIVATE)
+        except PermissionError:
+            yield
+            return
+        except OSError as failure:
+            raise StorageError(f"{path}: {failure.strerror or failure}") from failure
+        try:
+            until_s = time.monotonic() + LOCKED_WITHIN_S
+            while not _is_held(lock):
+                if time.monotonic() > until_s:
+                    raise StorageError(f"{path}: another natsctl has held it for {LOCKED_WITHIN_S:g}s")
+                time.sleep(LOOK_EVERY_S)
+            yield
+        finally:
+            os.close(lock)
 
     def apply(self, change: Change) -> None:
         """Write or remove one file; raises StorageError."""
@@ -282,6 +320,15 @@ class NscStore:
             _remove_empty_folders(change.path.parent, (self.stores, self.keys))
         except OSError as failure:
             raise StorageError(f"{change.path}: {failure.strerror or failure}") from failure
+
+
+def _is_held(lock: int) -> bool:
+    """Return whether a lock could be taken."""
+    try:
+        hold_lock(lock)
+    except OSError:
+        return False
+    return True
 
 
 def _entities(operator: Operator) -> Iterator[Entity]:

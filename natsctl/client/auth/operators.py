@@ -72,7 +72,7 @@ class Entity:
 
     @property
     def is_modified(self) -> bool:
-        """Whether the JWT is not the one in the store."""
+        """Return whether the JWT differs from the one in the store."""
         return self.token != self.stored_token
 
     def is_called(self, name: str) -> bool:
@@ -214,7 +214,7 @@ class Account(Entity):
 
     @property
     def is_system(self) -> bool:
-        """Whether this is the operator's system account."""
+        """Return whether this is the operator's system account."""
         return self.subject == self.operator.nats.get("system_account")
 
     @property

@@ -1,4 +1,4 @@
-"""Obfuscation of a backup: names become keyed hashes and bodies zeros, so that it can be given to somebody else.
+"""Obfuscation of a backup for others to read: keyed hashes in place of names, zeros in place of bodies.
 
 The hash of a token is HMAC-SHA-256 under a secret of 32 random bytes, in base32-hex of lower case, as long as the
 token and at least 16 characters: equal tokens stay equal, in subjects, filters and names alike. The key file beside

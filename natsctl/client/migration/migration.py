@@ -35,6 +35,7 @@ from natsctl.client.message import DryRunError, Planned
 from natsctl.client.migration.destination import MAX_FAULTS, Content, Destination, digest_of
 from natsctl.client.migration.migration_state import (
     SUBJECTS,
+    Marker,
     MigrationFolder,
     MigrationHeldError,
     MigrationReport,
@@ -357,10 +358,10 @@ class Migration:
         """Take back a cutover that was interrupted, also that of another folder or machine."""
         own = self.folder.streams_in(Phase.STOPPED, Phase.VERIFIED)
         moved = self.folder.streams_in(Phase.OPENING, Phase.DONE)
-        stopped = {name: id for name, id in (await self.origin.stopped()).items() if name not in moved}
+        stopped = {name: marker for name, marker in (await self.origin.stopped()).items() if name not in moved}
         if stopped and not own:
-            self.folder.state.id = next(iter(stopped.values()))
-        names = sorted({*own, *(name for name, id in stopped.items() if id == self._id)})
+            self.folder.state.id = self._stopped_for_here(stopped)
+        names = sorted({*own, *(name for name, marker in stopped.items() if marker.id == self._id)})
         found = [(name, await self.destination.find(name)) for name in names]
         opened = [name for name, there in found if there and label_of(there.get("config") or {}) != self._id]
         if opened := self.folder.streams_in(Phase.OPENING) + opened or (moved if not names else []):
@@ -374,6 +375,21 @@ class Migration:
         for name in names:
             await self._take_back(name)
         return self._report("taken back", names)
+
+    def _stopped_for_here(self, stopped: Mapping[str, Marker]) -> str:
+        """Return the id of the migration to this destination that has stopped streams; raises MigrationHeldError.
+
+        Streams that were stopped for another destination may be open there, and clients publish to them.
+        """
+        side = self.destination.name
+        found = next((marker.id for marker in stopped.values() if marker.destination == side), None)
+        if found is None:
+            name, marker = next(iter(stopped.items()))
+            raise MigrationHeldError(
+                f"{name} was stopped to be moved to {marker.destination}, not to {side}",
+                hint=f"--to {marker.destination} takes that back",
+            )
+        return found
 
     # -- the end
 

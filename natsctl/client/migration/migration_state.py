@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import sys
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from natsctl.api.errors import ExitCode, NatsctlError, StorageError, UsageError
-from natsctl.client.atomic_file import PRIVATE, atomic_write
+from natsctl.client.atomic_file import PRIVATE, atomic_write, hold_lock
 from natsctl.client.backup.manifest import Document, checked_name
 from natsctl.client.migration.spool import Spool
 
@@ -204,7 +203,7 @@ class MigrationFolder:
             raise UsageError(f"cannot write to {self.path}: {failure.strerror}") from failure
         try:
             try:
-                _hold(lock)
+                hold_lock(lock)
             except OSError:
                 raise MigrationHeldError(
                     f"another natsctl migrates with {self.path}", hint="wait for it, or give another --dir"
@@ -265,15 +264,3 @@ class MigrationFolder:
 
         shutil.rmtree(self.path / _STREAMS, ignore_errors=True)
         (self.path / _STATE).unlink(missing_ok=True)
-
-
-def _hold(lock: int) -> None:
-    """Hold a lock until its descriptor is closed; raises OSError where another process has it."""
-    if sys.platform == "win32":
-        import msvcrt
-
-        msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
-    else:
-        import fcntl
-
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -166,11 +166,11 @@ class Origin:
             await asyncio.gather(*(self._pause(stream, one, until) for one, until in marker.paused.items()))
             await self.manager.stream_update(without_server_metadata(given_back(config)))
 
-    async def stopped(self) -> dict[str, str]:
-        """Return the streams that are stopped, each with the id of its migration."""
+    async def stopped(self) -> dict[str, Marker]:
+        """Return the streams that are stopped, each with its label."""
         listing = await self.manager.stream_list()
         markers = {str(one.raw["config"]["name"]): marker_of(one.raw["config"]) for one in listing}
-        return {name: marker.id for name, marker in markers.items() if marker is not None}
+        return {name: marker for name, marker in markers.items() if marker is not None}
 
     async def consumers(self, stream: str, spool: Spool, kept: Kept) -> tuple[list[ArchivedConsumer], list[str]]:
         """Return the consumers to restore, and warnings about what is not taken along."""

@@ -235,7 +235,7 @@ def test_removing_a_key_names_the_users_that_it_has_signed(auth: Run, store: Nsc
     operator = store.operator("OP")
     operator.account("APP").add_user("bob", "reader")
     store.save(operator)
-    assert "which has signed 1 users (bob)" in auth("keys", "rm", "APP", "--key", "reader")[2]
+    assert "which has signed 1 user (bob)" in auth("keys", "rm", "APP", "--key", "reader")[2]
 
 
 # -- mappings

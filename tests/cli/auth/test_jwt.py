@@ -149,6 +149,12 @@ def test_what_is_no_jwt_is_an_error(natsctl: Run, word: str, code: int, message:
     assert message in natsctl("jwt", "decode", word)[2]
 
 
+def test_a_seed_that_was_mistaken_for_a_jwt_is_not_repeated(natsctl: Run) -> None:
+    seed = generate_key("user").seed
+    code, out, err = natsctl("jwt", "decode", seed)
+    assert (code, out) == (2, "") and "private key" in err and seed not in err
+
+
 def test_a_jwt_that_another_key_signed_or_with_claims_of_a_wrong_type_is_refused(natsctl: Run) -> None:
     head, body, signature = _jwt("user", ACCOUNT, USER.public).split(".")
     code, out, err = natsctl("jwt", "decode", f"{head}.{body}.{signature[::-1]}", "-j")

@@ -12,7 +12,7 @@ import pytest
 
 from natsctl.cli.candidates import candidates
 from natsctl.client.auth.keys import generate_key
-from natsctl.client.auth.nsc_store import NscStore
+from natsctl.client.auth.nsc_store import LOCK_NAME, NscStore
 from tests.cli.auth.conftest import Run
 
 needs_nats = pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
@@ -20,7 +20,7 @@ needs_nats = pytest.mark.skipif(shutil.which("nats") is None, reason="the nats t
 
 def _files(store: NscStore) -> dict[str, str]:
     root = store.stores.parent
-    files = sorted(path for path in root.rglob("*") if path.is_file() and path.name != ".gitignore")
+    files = sorted(path for path in root.rglob("*") if path.is_file() and path.name not in (".gitignore", LOCK_NAME))
     return {str(path.relative_to(root)): path.read_text() for path in files}
 
 

@@ -109,8 +109,12 @@ def test_users_are_listed_with_what_binds_them(natsctl: Run, recorded: NscStore)
 
 def test_a_removed_user_is_gone_and_revoked_where_that_is_asked_for(natsctl: Run, recorded: NscStore) -> None:
     app, watcher = _user(recorded, "app"), _user(recorded, "watcher")
+    kept = recorded.credentials_path(app)
+    kept.parent.mkdir(parents=True)
+    kept.write_text(app.credentials())
     assert natsctl("auth", "user", "rm", "app", "ORDERS")[0] == 2 and _user(recorded, "app")
     assert natsctl("auth", "user", "rm", "app", "ORDERS", "--force") == (0, "Removed user app\n", "")
+    assert not kept.exists()
     assert "revocations" not in recorded.operator("RECORDED").account("ORDERS").nats
     code, _, err = natsctl("auth", "user", "rm", "watcher", "ORDERS", "--force", "--revoke")
     assert code == 0 and "account push ORDERS" in err

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
+import stat
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -13,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.client.audit.bundle import write_bundle
+from natsctl.client.audit.bundle import BundleWriter, write_bundle
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
@@ -184,6 +187,35 @@ def test_a_gather_leaves_other_files_alone(system: Run, tmp_path: Path) -> None:
     assert nobody.code == 3
     assert sorted(one.name for one in tmp_path.iterdir() if one.is_file()) == ["notes.txt"]
     assert other.read_text() == "kept"
+
+
+def test_a_bundle_is_its_owners_alone(bundle: str) -> None:
+    assert stat.S_IMODE(Path(bundle).stat().st_mode) == 0o600
+
+
+def test_a_full_disk_ends_a_gather_with_its_reason(
+    system: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: BundleWriter, path: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(BundleWriter, "_write", full)
+    done = system("audit", "gather", "-o", str(tmp_path / "new.zip"), "--no-server-profiles", "--no-progress")
+    assert (done.code, list(tmp_path.glob("*.zip*"))) == (2, [])
+    assert "No space left on device" in done.err and "Traceback" not in done.err
+
+
+def test_markdown_of_a_report_moves_no_cursor(command: Callable[[str], Run], tmp_path: Path) -> None:
+    offline, path = command("nats://127.0.0.1:9"), tmp_path / "audit.zip"
+    with write_bundle(path) as writer:
+        server = {"name": "one", "id": "A"}
+        data = {"server": server, "data": {"now": "2026-11-24T00:00:00Z", "version": "2.15.2\x1b[2J", "cores": 1}}
+        writer.add(data, artifact_type="variables", cluster="C", server="one")
+        data = {"server": server, "data": {"now": "2026-11-24T00:00:00Z", "version": "1", "cores": 1}}
+        writer.add(data, artifact_type="variables", cluster="C", server="two")
+    done = offline("audit", "analyze", str(path), "--markdown")
+    assert done.code == 0 and "2.15.2" in done.out
+    assert "\x1b" not in done.out and done.out.count("\n") > 20
 
 
 def test_a_file_that_is_no_bundle_is_refused(command: Callable[[str], Run], tmp_path: Path) -> None:

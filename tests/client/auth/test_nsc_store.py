@@ -6,15 +6,18 @@ import json
 import os
 import shutil
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from natsctl.api.errors import StorageError, UsageError
+from natsctl.client.atomic_file import hold_lock
+from natsctl.client.auth import nsc_store
 from natsctl.client.auth.claims import InvalidJwtError, add_tags, put, read_any, remove_tags, sign
 from natsctl.client.auth.keys import generate_key
-from natsctl.client.auth.nsc_store import NscStore, StoreChangedError
+from natsctl.client.auth.nsc_store import Change, NscStore, StoreChangedError
 from natsctl.client.auth.operators import EntityExistsError, EntityNotFoundError, Operator, new_operator
 
 needs_nats = pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
@@ -22,7 +25,8 @@ needs_nats = pytest.mark.skipif(shutil.which("nats") is None, reason="the nats t
 
 def _files(store: NscStore) -> dict[str, str]:
     root = store.stores.parent
-    return {str(path.relative_to(root)): path.read_text() for path in sorted(root.rglob("*")) if path.is_file()}
+    files = [path for path in sorted(root.rglob("*")) if path.is_file() and path.name != nsc_store.LOCK_NAME]
+    return {str(path.relative_to(root)): path.read_text() for path in files}
 
 
 def _made(store: NscStore) -> Operator:
@@ -122,6 +126,47 @@ def test_removals_take_jwt_and_keys_along_and_no_more(store: NscStore) -> None:
     assert not (store.stores / "MINE" / "accounts" / "ORDERS").exists()
     assert not any("/A/" in name for name in _files(store) if operator.account("SYSTEM").subject not in name)
     assert not any("/U/" in name for name in _files(store))
+
+
+def test_a_save_waits_for_another_one_and_sees_its_change(
+    store_of_nats: NscStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operators = [store_of_nats.operator("RECORDED") for _ in range(2)]
+    for number, operator in enumerate(operators):
+        account = operator.account("ORDERS")
+        add_tags(account.claims, [f"tag{number}"])
+        account.sign()
+    begun, outcomes = threading.Event(), list[object]()
+    apply = NscStore.apply
+
+    def save_second() -> None:
+        try:
+            outcomes.append(store_of_nats.save(operators[1]))
+        except StoreChangedError as failure:
+            outcomes.append(failure)
+
+    second = threading.Thread(target=save_second)
+
+    def slow(self: NscStore, change: Change) -> None:
+        if not begun.is_set():
+            begun.set()
+            second.start()
+            second.join(0.3)
+        apply(self, change)
+
+    monkeypatch.setattr(NscStore, "apply", slow)
+    store_of_nats.save(operators[0])
+    second.join(10)
+    assert isinstance(outcomes[0], StoreChangedError)
+    assert "tag0" in store_of_nats.operator("RECORDED").account("ORDERS").tags
+
+
+def test_a_lock_that_is_never_given_up_is_named(store_of_nats: NscStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nsc_store, "LOCKED_WITHIN_S", 0.1)
+    with (store_of_nats.stores.parent / nsc_store.LOCK_NAME).open("wb") as file:
+        hold_lock(file.fileno())
+        with pytest.raises(StorageError, match="another natsctl has held it"):
+            store_of_nats.save(store_of_nats.operator("RECORDED"))
 
 
 def test_nothing_is_written_over_what_another_command_changed(store: NscStore) -> None:
