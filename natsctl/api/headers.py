@@ -135,6 +135,32 @@ def replace(block: bytes, key: bytes, value: bytes) -> bytes:
     return b"%b%b%b%b" % (block[:start], gap, value, block[end:])
 
 
+ACCEPT_ENCODING: Final = b"Accept-Encoding"
+CONTENT_ENCODING: Final = b"Content-Encoding"
+
+
+def compressed(body: bytes, request_header: bytes) -> tuple[bytes, bytes]:
+    """Return the header block and the body of an answer to a request with `request_header`.
+
+    The accepted encodings are looked for anywhere in the header: snappy (or s2) first, then gzip. An encoding that is
+    requested and not known is answered with `identity`.
+    """
+    accepted = (get(request_header, ACCEPT_ENCODING) or b"").lower() if request_header else b""
+    if not accepted or not body:
+        return b"", body
+    if b"snappy" in accepted or b"s2" in accepted:
+        import cramjam
+
+        name, body = b"snappy", bytes(cramjam.snappy.compress(body))
+    elif b"gzip" in accepted:
+        import gzip
+
+        name, body = b"gzip", gzip.compress(body)
+    else:
+        name = b"identity"
+    return encode(((CONTENT_ENCODING, name),)), body
+
+
 def status_line(status: int, description: str = "", *pairs: tuple[bytes, bytes]) -> bytes:
     """Return the block of a status message such as `404 No Messages`."""
     return encode(pairs, b"%d" % status, description.encode())

@@ -202,6 +202,13 @@ class ExternalAuthorization(Struct, frozen=True):
     xkey: str = ""
 
 
+class MsgTrace(Struct, frozen=True):
+    """Destination of reports about messages with a sampled `traceparent`, and the percentage that is traced."""
+
+    dest: str = ""
+    sampling: int = 0
+
+
 class AccountBody(Struct, frozen=True):
     """Claims of an account's JWT beside the times."""
 
@@ -213,6 +220,7 @@ class AccountBody(Struct, frozen=True):
     default_permissions: Permissions = Permissions()
     mappings: dict[str, list[WeightedMapping]] = {}
     authorization: ExternalAuthorization = ExternalAuthorization()
+    trace: MsgTrace | None = None
     cluster_traffic: str = ""
     description: str = ""
     info_url: str = ""

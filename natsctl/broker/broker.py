@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Final, overload
+from typing import Any, Final, overload
 
 from natsctl.api.times import Clock
 from natsctl.broker.account import Account
@@ -134,6 +134,7 @@ class Broker:
         "slow_consumers",
         "stale_connections",
         "start_ns",
+        "storing",
         "system_account",
         "total_connections",
         "unfinished",
@@ -156,6 +157,7 @@ class Broker:
         """Leaf node connections, both those that were dialled and those that were accepted."""
         self.closed = ClosedSessions(self.options.max_closed_clients)
         self.slow_consumers = 0
+        self.storing: dict[str, Any] | None = None
         self.stale_connections = 0
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from natsctl.broker.session_context import ServerContext
 
@@ -39,6 +39,8 @@ class BrokerContext(ServerContext, Protocol):
     long_work: deque[Iterator[None]]
     """Work on many subscriptions that is still to be done."""
     on_tick: list[Callable[[], None]]
+    storing: dict[str, Any] | None
+    """Event in a trace of the message that a stream is being handed; the stream adds why it refuses it."""
 
     def account(self, name: str) -> Account:
         """Return the account of that name; it is made where it is new."""

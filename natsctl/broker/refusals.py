@@ -27,18 +27,22 @@ class Refusing(Protocol):
         """Report a line to the operator."""
 
 
-def refuse_publish(session: Refusing, subject: bytes) -> None:
-    """Report that publishing to `subject` is not allowed."""
+def refuse_publish(session: Refusing, subject: bytes) -> str:
+    """Report that publishing to `subject` is not allowed, and return the error that the client gets."""
     text = quoted(subject)
-    session.err(f"Permissions Violation for Publish to {text}")
+    error = f"Permissions Violation for Publish to {text}"
+    session.err(error)
     session.notice(f"Publish Violation - Subject {text}")
+    return error
 
 
-def refuse_reply(session: Refusing, reply: bytes) -> None:
-    """Report that `reply` is not allowed as a reply subject."""
+def refuse_reply(session: Refusing, reply: bytes) -> str:
+    """Report that `reply` is not allowed as a reply subject, and return the error that the client gets."""
     text = quoted(reply)
-    session.err(f"Permissions Violation for Publish with Reply of {text}")
+    error = f"Permissions Violation for Publish with Reply of {text}"
+    session.err(error)
     session.notice(f"Publish Violation - Reply {text}")
+    return error
 
 
 def refuse_subscription(session: Refusing, subject: bytes, queue: bytes, sid: bytes) -> None:

@@ -7,7 +7,7 @@ other permissions.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from msgspec.structs import replace
 
@@ -29,13 +29,12 @@ from natsctl.broker.deferred_work import (
     slice_end_ns,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
+from natsctl.broker.message_trace import asks_for_trace, publish_traced, report_refusal
 from natsctl.broker.publishing import (
     RESERVED_FIRST,
     RESERVED_HEADS,
-    TRACE_DEST,
     one_by_one,
     publish_runs,
-    publish_traced,
 )
 from natsctl.broker.refusals import (
     FAULT_NOTICES,
@@ -167,6 +166,9 @@ class Session:
         "out_bytes", "out_msgs", "pedantic", "pending_bytes", "permit", "port", "protocol", "rtt_ns", "start_ns",
         "stop_ns", "subs", "timers", "tls", "unread", "verbose", "version",
     )  # fmt: skip
+
+    event_kind: ClassVar[int] = 0
+    """Kind of connection in events of traces."""
 
     def __init__(self, broker: BrokerContext, cid: int, host: str, port: int, kind: str) -> None:
         self.broker = broker
@@ -436,7 +438,7 @@ class Session:
             _, subject, reply, header, payload = op
             if (
                 careful or subject[0] in RESERVED_FIRST or (reply and reply[:3] in RESERVED_HEADS)
-            ) and not self._may_publish(subject, reply, header):
+            ) and not self._may_publish(subject, reply, header, payload):
                 if self.close_reason is not None or (clock.monotonic_ns() > until and defer(self, rest)):
                     break
                 continue
@@ -444,7 +446,7 @@ class Session:
             size += len(header) + len(payload)
             if self.verbose:
                 self.write(OK_LINE)
-            send = publish_traced if header and TRACE_DEST in header else publish
+            send = publish_traced if header and asks_for_trace(header, self.account) else publish
             recipients = send(subject, reply, header, payload, self)
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, subject, reply)
@@ -479,7 +481,7 @@ class Session:
         elif kind == PONG:
             self.timers.answered()
 
-    def _may_publish(self, subject: bytes, reply: bytes, header: bytes) -> bool:
+    def _may_publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> bool:
         """Return whether a message is accepted; the error for a refused one has been written."""
         if header and not self.headers:
             self.notice("message headers not supported")
@@ -489,12 +491,14 @@ class Session:
             self.err("Invalid Publish Subject")  # and delivered all the same, like nats-server
         to = self.account.mapped(subject) if self.permit is not None else subject
         if self._is_forbidden(to):
-            refuse_publish(self, to)
-            return False
-        if reply.startswith(RESERVED_REPLIES):
-            refuse_reply(self, reply)
-            return False
-        return True
+            refusal = refuse_publish(self, to)
+        elif reply.startswith(RESERVED_REPLIES):
+            refusal = refuse_reply(self, reply)
+        else:
+            return True
+        if header:
+            report_refusal(self, subject, to, header, payload, refusal)
+        return False
 
     def publisher(self) -> Callable[[bytes, bytes, bytes, bytes, Session | None], int]:
         """Return the account's method to publish with; after a permission check, mappings are not applied again."""

@@ -9,7 +9,7 @@ Delivery to all others pays nothing. The delivery of one message to many subscri
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from natsctl.native import lib
 from natsctl.wire.ops import Op
@@ -63,6 +63,27 @@ class InterestSource(Protocol):
 def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
     """Refuse a message: the handler of a subscription that has ended."""
     return False
+
+
+class Tracing(Protocol):
+    """The trace of a message that is being delivered."""
+
+    origin: Session
+    only: bool
+    """Whether nothing is delivered."""
+
+    def through_stream_import(
+        self, proxy: Subscription, sub: Subscription, allowed: bool, message: tuple[bytes, bytes, bytes, bytes]
+    ) -> bool:
+        """Deliver to a subscription of another account, for which `proxy` stands here; traced if that is allowed."""
+
+    def through_service_import(
+        self, exporter: Account, allowed: bool, come: bytes, message: tuple[bytes, bytes, bytes, bytes]
+    ) -> int:
+        """Deliver a request in the exporting account, traced if the export allows that."""
+
+    def through_leaf(self, link: Session, traces: bool, header: bytes) -> bytes | None:
+        """Return the header with which the message goes on to a leaf node; None where it must not."""
 
 
 class Subscription:
@@ -131,6 +152,13 @@ class Subscription:
     def behind(self) -> Subscription:
         """Return the subscription that messages end up at: the one that this one stands for, or itself."""
         return self.client or self
+
+    leaves: ClassVar[bool] = False
+    """Whether it passes messages on to another server."""
+
+    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+        """Deliver a traced message (subject, reply, header, payload) to the handler; return whether it was taken."""
+        return trace.only or self.handler(*message, trace.origin) is not False
 
 
 class DeliveryFilter(Subscription):

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hin
 
 import msgspec
 
+from natsctl.api import headers
 from natsctl.api.codec import encode
 from natsctl.api.model import Duration, Field, Model, Shape, Uint64
 from natsctl.api.strict import DecodeError, read_plain
@@ -51,7 +52,6 @@ from natsctl.server.monitor.varz import (
     varz,
 )
 from natsctl.server.system_account import ALL_SERVERS, Request, Responder
-from natsctl.server.system_events import encoded
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -327,7 +327,7 @@ class ResponseWriter:
 
     def send(self, request: Request, body: object, header: bytes = b"") -> None:
         """Publish an answer to the reply subject; `header` is that of the request, which may ask for an encoding."""
-        block, payload = encoded(encode(body), header)
+        block, payload = headers.compressed(encode(body), header)
         request.account.publish(request.reply, b"", block, payload)
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.api import headers
 from natsctl.api.codec import encode
 from natsctl.api.times import format_time
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
@@ -249,29 +248,3 @@ class Heartbeat:
         self._last_ns = now_ns
         if system.has_interest(self._subject):
             system.publish(self._subject, b"", b"", encode(self._body()))
-
-
-ACCEPT = b"Accept-Encoding"
-CONTENT = b"Content-Encoding"
-
-
-def encoded(body: bytes, request_header: bytes) -> tuple[bytes, bytes]:
-    """Return the header block and the body of an answer to a request with `request_header`.
-
-    The accepted encodings are looked for anywhere in the header: snappy (or s2) first, then gzip. An encoding that is
-    requested and not known is answered with `identity`.
-    """
-    accepted = (headers.get(request_header, ACCEPT) or b"").lower() if request_header else b""
-    if not accepted or not body:
-        return b"", body
-    if b"snappy" in accepted or b"s2" in accepted:
-        import cramjam
-
-        name, body = b"snappy", bytes(cramjam.snappy.compress(body))
-    elif b"gzip" in accepted:
-        import gzip
-
-        name, body = b"gzip", gzip.compress(body)
-    else:
-        name = b"identity"
-    return headers.encode(((CONTENT, name),)), body

@@ -3,10 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
+from natsctl.api.jwt_claims import AccountClaims, Import
 from natsctl.broker.auth.permissions import Permissions, SubjectRules
 from natsctl.broker.imports.account_config import AccountConfig, Destination, SubjectMap
+from natsctl.broker.jwt.account_setup import account_config
 from tests.broker.conftest import BrokerHarness, SessionClient
 
 DEST = b"Nats-Trace-Dest: traces\r\n"
@@ -127,3 +130,87 @@ def test_what_asks_for_no_trace_gets_none(harness: BrokerHarness, lines: bytes, 
     recipient.say(b"SUB foo 1\r\n")
     traced(publisher, b"foo", lines)
     assert (bool(recipient.heard()), listener.heard()) == (delivered, b"")
+
+
+PARENT = b"traceparent: 00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01\r\n"
+
+
+def traced_by_parent(harness: BrokerHarness, sampling: int = 100) -> None:
+    config = AccountConfig("$G", trace_dest="traces", trace_sampling=sampling)
+    harness.broker.configure([config])
+
+
+def test_a_sampled_parent_is_traced_only_where_the_account_names_a_destination(harness: BrokerHarness) -> None:
+    listener, publisher = listening(harness), harness.client()
+    traced(publisher, b"foo", PARENT)
+    assert listener.heard() == b""
+    traced_by_parent(harness)
+    traced(publisher, b"foo", PARENT)
+    assert told(listener)["request"]["header"] == {"traceparent": [PARENT[13:-2].decode()]}
+    traced(publisher, b"foo", PARENT.upper().replace(b"01\r\n", b"00\r\n"))
+    assert listener.heard() == b""
+    harness.broker.configure([AccountConfig("$G")])
+    traced(publisher, b"foo", PARENT)
+    assert listener.heard() == b""
+
+
+def test_messages_that_are_not_sampled_say_so_to_the_servers_behind(harness: BrokerHarness) -> None:
+    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
+    recipient.say(b"SUB foo 1\r\n")
+    traced_by_parent(harness, sampling=30)
+    reports = disabled = 0
+    for _ in range(1000):
+        traced(publisher, b"foo", PARENT)
+        reports += listener.heard().count(b"MSG traces")
+        heard = recipient.heard()
+        assert PARENT in heard
+        disabled += heard.count(b"\r\nNats-Trace-Dest: trace disabled\r\n")
+    assert reports + disabled == 1000
+    assert 250 < reports < 370
+
+
+def test_messages_that_arrive_together_are_traced_one_by_one(harness: BrokerHarness) -> None:
+    listener, publisher = listening(harness), harness.client()
+    stored: list[bytes] = []
+    stream = harness.account.subscribe(
+        b"foo",
+        lambda subject, reply, header, *rest: stored.append(header),
+        run=lambda subject, run: stored.extend(op[3] for op in run),
+    )
+    stream.stream = "S"
+    traced_by_parent(harness)
+    block = b"NATS/1.0\r\nA: b\r\n\r\n"
+    asking = b"NATS/1.0\r\nA: b\r\n%s\r\n" % PARENT
+    both = [block, block, block, block, block, asking, block, block]
+    publisher.say(b"".join(b"HPUB foo %d %d\r\n%sxy\r\n" % (len(one), len(one) + 2, one) for one in both))
+    assert listener.heard().count(b"MSG traces") == 1
+    disabled = asking[:-2] + b"Nats-Trace-Dest: trace disabled\r\n\r\n"
+    assert stored == [disabled if one is asking else one for one in both]
+
+
+def test_a_stream_that_refuses_adds_its_reason(harness: BrokerHarness) -> None:
+    listener, publisher = listening(harness), harness.client()
+
+    def refuse(subject: bytes, *rest: object) -> None:
+        assert harness.broker.storing is not None
+        harness.broker.storing["error"] = "no room"
+
+    harness.account.subscribe(b"foo", refuse).stream = "S"
+    traced(publisher, b"foo")
+    assert events(listener)[1:] == [{"type": "js", "stream": "S", "subject": "foo", "error": "no room"}]
+    assert harness.broker.storing is None
+
+
+@pytest.mark.parametrize("sampling", [0, 40, 400])
+def test_a_jwt_says_where_traces_go(sampling: int) -> None:
+    def config(dest: str) -> AccountConfig:
+        trace = {"dest": dest, "sampling": sampling}
+        export = {"subject": "q", "type": "service", "allow_trace": True}
+        item = {"subject": "s", "type": "stream", "account": "B", "allow_trace": True}
+        claims = msgspec.convert({"sub": "A", "nats": {"trace": trace, "exports": [export]}}, AccountClaims)
+        return account_config(claims, [msgspec.convert(item, Import)])
+
+    found = config("traces")
+    assert (found.trace_dest, found.trace_sampling) == ("traces", sampling if sampling == 40 else 100)
+    assert [getattr(one, "allow_trace", None) for one in (*found.exports, *found.imports)] == [True, True]
+    assert config("a.*").trace_dest == config("").trace_dest == ""

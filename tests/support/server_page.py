@@ -32,8 +32,6 @@ REFUSING: Final = {
     "proxy_required": "authorization { proxy_required: true }",
     "tpm": "jetstream { tpm {} }",
     "strict": "jetstream { strict: false }",
-    "msg_trace": "accounts { A { msg_trace: traces } }",
-    "allow_trace": "accounts { A { exports: [{stream: a, allow_trace: true}] } }",
     "ocsp_peer": "tls { ocsp_peer: true }",
     "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
     "write_timeout": "write_timeout: retry",
@@ -89,11 +87,12 @@ def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "jetstream", jetstream.JETSTREAM_KEYS
     yield "jetstream: limits", (*jetstream.COUNT_KEYS, "duplicate_window", "batch")
     yield "jetstream: limits: batch", jetstream.BATCH_KEYS
-    yield "an account", (key for key in accounts.ACCOUNT_KEYS if key not in ("msg_trace", "trace_dest"))
+    yield "an account", accounts.ACCOUNT_KEYS
     yield "an account: limits", accounts.ACCOUNT_LIMIT_KEYS
     yield "an account: jetstream", jetstream.ACCOUNT_LIMIT_KEYS
-    yield "an export", (key for key in accounts.EXPORT_KEYS if key != "allow_trace")
-    yield "an import", (key for key in accounts.IMPORT_KEYS if key != "allow_trace")
+    yield "an account: msg_trace", accounts.TRACE_KEYS
+    yield "an export", accounts.EXPORT_KEYS
+    yield "an import", accounts.IMPORT_KEYS
     yield (
         "tls",
         (*(key for key in tls.TLS_KEYS if key not in _FOR_ROUTES), "cipher_suites", "allow_insecure_cipher_suites"),

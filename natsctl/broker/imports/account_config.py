@@ -48,6 +48,8 @@ class ServiceExport(msgspec.Struct, frozen=True):
     latency: Latency | None = None
     account_token_position: int = 0
     token_required: bool = False
+    allow_trace: bool = False
+    """Whether the trace of a request goes on in the exporting account."""
 
 
 class StreamImport(msgspec.Struct, frozen=True):
@@ -58,6 +60,8 @@ class StreamImport(msgspec.Struct, frozen=True):
     to: str = ""
     token: str = ""
     """Activation token of a private export."""
+    allow_trace: bool = False
+    """Whether the trace of a message goes on in the importing account."""
 
 
 class ServiceImport(msgspec.Struct, frozen=True):
@@ -108,3 +112,7 @@ class AccountConfig(msgspec.Struct, frozen=True):
     """Display name where `name` is a key."""
     jetstream_tiers: tuple[tuple[str, AccountLimits], ...] = ()
     """JetStream limits for each number of replicas, where they differ."""
+    trace_dest: str = ""
+    """Destination of reports about messages with a sampled `traceparent`; empty: they are not traced."""
+    trace_sampling: int = 100
+    """Percentage of those messages that are traced."""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.import_plan import ServiceLink, StreamLink
     from natsctl.broker.imports.service_imports import Responses, ServiceProxy, Waiting
     from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Tracing
 
 
 _OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
@@ -48,6 +49,14 @@ class ImportProxy(Subscription):
     def behind(self) -> Subscription:
         """Return the subscription here that it stands for."""
         return self._for.behind()
+
+    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+        """Deliver a traced message to the subscription."""
+        sub, session, line = self._for, self._for.session, self._line
+        if line.hops.of(message[0]) is not None or (session is not None and session.close_reason is not None):
+            return False
+        local = (line.local(message[0]), *message[1:])
+        return trace.through_stream_import(self, sub, line.link.allow_trace, local)
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
         sub, exporter = self._for, self._line.exporter

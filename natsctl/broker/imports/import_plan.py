@@ -39,6 +39,8 @@ class StreamLink(msgspec.Struct, frozen=True):
     subject: str
     local: str
     destination: str = ""
+    allow_trace: bool = False
+    """Whether the trace of a message goes on in the importing account."""
 
 
 class ServiceLink(msgspec.Struct, frozen=True):
@@ -173,7 +175,7 @@ class ImportPlan:
         links = self.streams.setdefault(account, [])
         if any((link.account, link.subject) == (item.account, item.subject) for link in links):
             raise _ImportRefusedError("stream import already exists")
-        links.append(StreamLink(item.account, item.subject, to, destination))
+        links.append(StreamLink(item.account, item.subject, to, destination, item.allow_trace))
 
     def _refuse_stream_cycle(self, account: str, subject: str, visited: set[str]) -> None:
         if len(visited) >= MAX_SEARCH_DEPTH:

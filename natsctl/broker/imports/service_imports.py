@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.imports.import_plan import ServiceLink
     from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Tracing
 
 
 _ACKS: Final = b"$JS.ACK."
@@ -71,6 +72,21 @@ class ServiceProxy(Subscription):
         return self._dest or subject
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
+        return self._request(subject, reply, header, payload, origin, None)
+
+    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+        """Pass a traced request on."""
+        return self._request(*message, trace.origin, trace)
+
+    def _request(
+        self,
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session | None,
+        trace: Tracing | None,
+    ) -> bool:
         imports, exporter, hops = self._exporter, self._exporter.account, self._exporter.hops
         at = self.account.destination(subject)
         before = hops.of(at)
@@ -89,10 +105,17 @@ class ServiceProxy(Subscription):
         block = with_info(header, info)
         hops.enter(to, hop)
         try:
-            shown = to if at is subject else subject
-            taken = exporter.relay(to, shown, waiting.subject if waiting else reply, block, payload, origin, None)
+            back = waiting.subject if waiting else reply
+            if trace is not None:
+                allowed = self.link.export.allow_trace
+                taken = trace.through_service_import(exporter, allowed, at, (to, back, block, payload))
+            else:
+                shown = to if at is subject else subject
+                taken = exporter.relay(to, shown, back, block, payload, origin, None)
         finally:
             hops.leave()
+        if waiting is not None and trace is not None and trace.only:
+            waiting.sample, taken = None, 0  # nobody was asked
         if waiting is None and sample is not None and not reply:
             publish_failure(exporter, sample, BAD_REQUEST)
         if not taken and waiting is not None:

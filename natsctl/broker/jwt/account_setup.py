@@ -6,7 +6,7 @@ An import is in effect when its export needs no token, or when its token is vali
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.jwt_claims import (
@@ -16,6 +16,7 @@ from natsctl.api.jwt_claims import (
     Export,
     Import,
     JetStreamLimits,
+    MsgTrace,
     ServiceLatency,
     WeightedMapping,
     decode,
@@ -23,6 +24,7 @@ from natsctl.api.jwt_claims import (
 )
 from natsctl.api.jwt_token import JwtError
 from natsctl.api.jwt_validation import activation_faults, contains, import_faults, mapping_fault, time_faults
+from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
     AccountConfig,
@@ -59,8 +61,16 @@ def account_config(claims: AccountClaims, imports: Sequence[Import]) -> AccountC
             max_payload=_limit(body.limits.payload),
         ),
         display_name=claims.name,
+        **_trace(body.trace),
         jetstream_tiers=tuple((name, _tier(limits)) for name, limits in sorted(body.limits.tiered_limits.items())),
     )
+
+
+def _trace(trace: MsgTrace | None) -> dict[str, Any]:
+    """Return what a claim says about traces; a destination that is no subject to publish on means none."""
+    if trace is None or not (is_valid_subject(trace.dest) and is_literal(trace.dest)):
+        return {}
+    return {"trace_dest": trace.dest, "trace_sampling": trace.sampling if 0 < trace.sampling <= 100 else 100}
 
 
 def _limit(value: int) -> int:
@@ -101,6 +111,7 @@ def _export(export: Export) -> StreamExport | ServiceExport:
         latency=_latency(export.service_latency),
         account_token_position=position,
         token_required=token,
+        allow_trace=export.allow_trace,
     )
 
 
@@ -114,7 +125,7 @@ def _import(item: Import) -> StreamImport | ServiceImport:
     """Return an import with the exporter's subject first; `to` of old JWTs is a prefix for streams."""
     if item.type == "stream":
         to = item.local_subject or (f"{item.to}.{item.subject}" if item.to else "")
-        return StreamImport(item.account, item.subject, to, item.token)
+        return StreamImport(item.account, item.subject, to, item.token, item.allow_trace)
     theirs, ours = (item.subject, item.local_subject) if item.local_subject else (item.to or item.subject, item.subject)
     return ServiceImport(item.account, theirs, ours if ours != theirs else "", item.share, item.token)
 

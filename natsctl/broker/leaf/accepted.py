@@ -19,7 +19,7 @@ from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
-from natsctl.broker.leaf.handshake import LeafConnect, parse_body, subject_lists, version_at_least
+from natsctl.broker.leaf.handshake import PROTOCOL, LeafConnect, parse_body, subject_lists, version_at_least
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.refusals import CloseReason
 
@@ -206,6 +206,7 @@ class AcceptedLink(LeafLink):
             return
         self.login.grant, self.login.connected, self.login.authenticated = grant, True, True
         self.headers = connect.headers
+        self.traces = connect.protocol >= PROTOCOL
         self.version = connect.version
         self.remote_server, self.remote_id = connect.name, connect.server_id
         self.remote_cluster, self.remote_domain = connect.cluster, connect.domain

@@ -18,6 +18,10 @@ from natsctl.broker.auth.permissions import SubjectRules
 _Body = TypeVar("_Body", bound=msgspec.Struct)
 
 
+PROTOCOL: Final = 3
+"""The protocol between servers that trace messages. Source: nats-server, MsgTraceProto."""
+
+
 class SubjectLists(msgspec.Struct, omit_defaults=True, kw_only=True):
     """One direction of a user's permissions."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.leaf.link import LeafLink
     from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Tracing
 
 
 MAX_CHOSEN: Final = 1024
@@ -37,6 +38,7 @@ class Carrier(Subscription):
     """A plain handler for one interest of the other side."""
 
     __slots__ = ("helper", "link")
+    leaves = True
 
     def __init__(self, link: LeafLink, subject: bytes, *, helper: bool) -> None:
         super().__init__(link.account, subject, handler=self._carry)
@@ -48,6 +50,10 @@ class Carrier(Subscription):
         self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
         return self.link.remote_interest.carry(self, subject, reply, header, payload, origin)
+
+    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+        """Pass a traced message on: the other side traces it further, and does not deliver what is only traced."""
+        return self.link.remote_interest.carry(self, *message, trace.origin, trace) is not False
 
 
 class Member(Subscription):
@@ -72,6 +78,10 @@ class Member(Subscription):
             return False
         others[0].pick(others).link.remote_interest.choose(to, self.queue)
         return None
+
+    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+        """Choose the connection that a traced message goes over."""
+        return self._offer(*message, trace.origin) is not False
 
     def _group(self, to: bytes) -> list[tuple[Session | None, Subscription]]:
         routes = self.account.routes
@@ -167,7 +177,14 @@ class RemoteInterest:
         self._chosen.setdefault(to, []).append(queue)
 
     def carry(
-        self, carrier: Carrier, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+        self,
+        carrier: Carrier,
+        subject: bytes,
+        reply: bytes,
+        header: bytes,
+        payload: bytes,
+        origin: Session | None,
+        trace: Tracing | None = None,
     ) -> bool | None:
         """Send a message unless another carrier of this connection does, or the other side has no interest."""
         link = self._link
@@ -180,6 +197,11 @@ class RemoteInterest:
             return False
         if not link.takes_from(origin, to):
             return False
+        if trace is not None:
+            hop = trace.through_leaf(link, link.traces, header)
+            if hop is None:
+                return False
+            header = hop
         link.send_message(to, subject, reply, queues, header, payload)
         return None
 

@@ -17,10 +17,10 @@ from natsctl.api.versions import API_LEVEL
 from natsctl.broker.auth.credentials import Authenticator, Credentials, Grant, Pending, Refusal
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.accepted import AcceptedLink
-from natsctl.broker.leaf.handshake import LeafInfo, LeafOptions, LinkLog, RemoteOptions
+from natsctl.broker.leaf.handshake import PROTOCOL, LeafInfo, LeafOptions, LinkLog, RemoteOptions
 from natsctl.broker.leaf.leaf_interest import LOOP_PREFIX
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.broker.leaf.solicited import PROTOCOL, SolicitedLink
+from natsctl.broker.leaf.solicited import SolicitedLink
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.timers import NEVER_NS
 from natsctl.wire.ops import encode_info

@@ -23,6 +23,7 @@ from natsctl.broker.auth.login import Login
 from natsctl.broker.deferred_work import defer, keep, slice_end_ns
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
+from natsctl.broker.message_trace import asks_for_trace, begin_trace
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.timers import LATE_PARTS, NEVER_NS
@@ -144,6 +145,7 @@ ACK_DOTS: Final = 8
 class LeafLink(Session):
     """The state of one connection between two servers."""
 
+    event_kind = 4
     __slots__ = (
         "_leafs",
         "_ping_sent_ns",
@@ -164,6 +166,7 @@ class LeafLink(Session):
         "remote_server",
         "rules",
         "solicited",
+        "traces",
         "was_registered",
     )  # fmt: skip
 
@@ -182,6 +185,8 @@ class LeafLink(Session):
         self.is_spoke = False
         self.isolated = leafs.options.isolate
         self.solicited = False
+        self.traces = False
+        """Whether the other side traces messages."""
         self.remote_server = self.remote_id = self.remote_cluster = self.remote_domain = self.remote_account = ""
         self.compression = "off"
         """The compression that monitoring shows: links are never compressed."""
@@ -276,7 +281,26 @@ class LeafLink(Session):
         if at > 0 and at + 1 < len(reply) and reply.count(b".", 0, at) >= ACK_DOTS:
             reply, shown = reply[:at], reply[at + 1 :]
         # A message that is mapped here names no groups of its new subject, so each group there gets it.
-        account.relay(to, shown, reply, header, payload, self, queues if queues or to == subject else None)
+        chosen = queues if queues or to == subject else None
+        if header and shown is to and asks_for_trace(header, account):
+            self._relay_traced(subject, (to, reply, header, payload), chosen)
+        else:
+            account.relay(to, shown, reply, header, payload, self, chosen)
+
+    def _relay_traced(
+        self, subject: bytes, message: tuple[bytes, bytes, bytes, bytes], queues: list[bytes] | None
+    ) -> None:
+        """Deliver a message that came on `subject`, and publish its trace."""
+        to, reply, header, payload = message
+        begun = begin_trace(header, self, lambda dest: self.rules.lets_in(dest, spoke=self.is_spoke))
+        if isinstance(begun, bytes):
+            self.account.relay(to, to, reply, begun, payload, self, queues)
+        elif begun is not None:
+            begun.entered(subject)
+            if to != subject:
+                begun.mapped(to)
+            begun.walk(self.account, to, message, queues)
+            begun.report(header, payload)
 
     # --- interest
 

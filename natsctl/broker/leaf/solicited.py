@@ -14,6 +14,7 @@ import msgspec
 from natsctl.api.units import SECOND
 from natsctl.broker.leaf.accepted import RESERVED_CLUSTER, keep_domains_apart
 from natsctl.broker.leaf.handshake import (
+    PROTOCOL,
     LeafConnect,
     PeerInfo,
     RemoteCredentialsError,
@@ -31,8 +32,6 @@ ANSWER_NS: Final = 2 * SECOND
 """Time within which the other side must answer CONNECT. Source: nats-server, connectProcessTimeout."""
 OLD_VERSION_DELAY_NS: Final = 5 * SECOND
 """Delay where the other side wants a newer server."""
-PROTOCOL: Final = 2
-"""The protocol between servers with accounts; the next one is for traces of messages."""
 
 
 class SolicitedLink(LeafLink):
@@ -98,6 +97,7 @@ class SolicitedLink(LeafLink):
             return
         self.login.connected = True
         self.headers = info.headers
+        self.traces = info.proto >= PROTOCOL
         self.version = info.version
         self.remote_server, self.remote_id = info.server_name or info.server_id, info.server_id
         self.remote_domain, self.remote_cluster = info.domain, info.cluster

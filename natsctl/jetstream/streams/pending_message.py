@@ -136,7 +136,9 @@ class PublishAcks:
             self._account.publish(reply, b"", b"", body)
 
     def refuse(self, reply: bytes, refusal: ApiError) -> None:
-        """Answer a publisher with the error."""
+        """Answer a publisher with the error, which a trace of the message shows too."""
+        if (traced := self._account.broker.storing) is not None:
+            traced["error"] = refusal.description
         if reply and not self._no_ack:
             self._account.publish(reply, b"", b"", encode(PubAck(error=refusal, stream=self._stream.name)))
 

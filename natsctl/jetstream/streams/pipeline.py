@@ -427,6 +427,8 @@ class PublishPipeline:
 
     def _skip(self, message: PendingMessage) -> int:
         stream = self._stream
+        if (traced := stream.account.broker.storing) is not None:
+            traced["nointerest"] = True
         seq = stream.store.last_seq + 1
         stream.store.skip_to(seq)
         stream.dedupe.stored(seq, message.msg_id)

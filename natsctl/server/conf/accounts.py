@@ -104,8 +104,7 @@ def _export(item: Item) -> StreamExport | ServiceExport:
     found = _fields(item, "Export", EXPORT_KEYS)
     accounts = _accounts(found["accounts"]) if "accounts" in found else None
     position = number_of(found["position"]) if "position" in found else 0
-    if "allow_trace" in found and flag_of(found["allow_trace"]):
-        raise _no_tracing(found["allow_trace"])
+    allow_trace = flag_of(found["allow_trace"]) if "allow_trace" in found else False
     if "service" in found:
         if "stream" in found:
             raise found["service"].fault(
@@ -118,17 +117,17 @@ def _export(item: Item) -> StreamExport | ServiceExport:
             _threshold(found["threshold"]) if "threshold" in found else RESPONSE_THRESHOLD_NS,
             _latency(found["latency"]) if "latency" in found else None,
             position,
+            allow_trace=allow_trace,
         )
     if "stream" not in found:
         raise item.fault("an export needs a stream or a service")
-    for name, word in (("response", "response"), ("threshold", "response"), ("latency", "latency")):
+    for name, word in (("response", "response"), ("threshold", "response"), *_SERVICE_WORDS):
         if name in found:
             raise found[name].fault(f"Detected {word} directive on non-service")
     return StreamExport(text_of(found["stream"]), accounts, position)
 
 
-def _no_tracing(item: Item) -> ConfError:
-    return item.fault("allow_trace: natsctl server traces messages within one account; use nats-server")
+_SERVICE_WORDS: Final = (("latency", "latency"), ("allow_trace", "allow_trace"))
 
 
 def _accounts(item: Item) -> tuple[str, ...] | None:
@@ -193,10 +192,8 @@ IMPORT_KEYS: Final = {
 
 def _import(item: Item) -> StreamImport | ServiceImport:
     found = _fields(item, "Import", IMPORT_KEYS)
-    if "allow_trace" in found and ("service" in found or flag_of(found["allow_trace"])):
-        if "service" in found:
-            raise found["allow_trace"].fault("Detected allow_trace directive on a non-stream")
-        raise _no_tracing(found["allow_trace"])
+    if "allow_trace" in found and "service" in found:
+        raise found["allow_trace"].fault("Detected allow_trace directive on a non-stream")
     to = text_of(found["to"]) if "to" in found else ""
     if "service" in found:
         if "stream" in found:
@@ -211,7 +208,8 @@ def _import(item: Item) -> StreamImport | ServiceImport:
         if to:
             raise found["to"].fault("Stream import can not have a 'prefix' and a 'to' property")
         to = _prefixed(found["prefix"], subject)
-    return StreamImport(account, subject, "" if to == subject else to)
+    allow_trace = flag_of(found["allow_trace"]) if "allow_trace" in found else False
+    return StreamImport(account, subject, "" if to == subject else to, allow_trace=allow_trace)
 
 
 def _prefixed(item: Item, subject: str) -> str:
@@ -326,11 +324,22 @@ class _Account(msgspec.Struct):
     exports: Found = msgspec.field(default_factory=list)
     imports: Found = msgspec.field(default_factory=list)
     mappings: tuple[Any, ...] = ()
+    trace_dest: str = ""
+    trace_sampling: int = 100
 
     def config(self) -> AccountConfig:
         """Return the broker's configuration of the account."""
         exports, imports = (tuple(one for one, _ in found) for found in (self.exports, self.imports))
-        return AccountConfig(self.name, self.jetstream, exports, imports, self.mappings, self.limits)
+        return AccountConfig(
+            self.name,
+            self.jetstream,
+            exports,
+            imports,
+            self.mappings,
+            self.limits,
+            trace_dest=self.trace_dest,
+            trace_sampling=self.trace_sampling,
+        )
 
 
 def accounts_block(options: ServerOptions, item: Item) -> ServerOptions:
@@ -419,12 +428,51 @@ def _nkey(account: _Account, item: Item) -> None:
         raise item.fault(f"Not a valid public nkey for an account: {go_quote(str(item.value))}")
 
 
-def _trace_dest(account: _Account, item: Item) -> None:
-    """Check the destination of traces, and warn that messages with a traceparent are not traced."""
-    destination = item.value
-    if isinstance(destination, str) and not (is_valid_subject(destination) and is_literal(destination)):
-        raise item.fault(f"Trace destination {go_quote(destination)} is not valid")
-    raise item.fault("msg_trace: natsctl server traces messages by Nats-Trace-Dest alone; use nats-server")
+def _msg_trace(account: _Account, item: Item) -> None:
+    """Read the destination of reports about messages with a sampled `traceparent`, and how many are traced."""
+    if isinstance(item.value, str):
+        account.trace_dest = _trace_dest(item, "msg_trace")
+        return
+    if not isinstance(item.value, dict):
+        text = f'Expected account message trace "msg_trace" to be a string or a map/struct, got {shown(item)}'
+        raise item.fault(text)
+    for key, value in item.value.items():
+        read = TRACE_KEYS.get(key.lower())
+        if read is not None:
+            read(account, value)
+        elif key not in item.value.variables:
+            text = f'Unknown field {go_quote(key)} parsing account message trace map/struct "msg_trace"'
+            raise value.fault(text)
+
+
+def _dest(account: _Account, item: Item) -> None:
+    account.trace_dest = _trace_dest(item, "dest")
+
+
+def _trace_dest(item: Item, key: str) -> str:
+    if not isinstance(item.value, str):
+        raise item.fault(f"Field {go_quote(key)} should be a string, got {shown(item)}")
+    if not (is_valid_subject(item.value) and is_literal(item.value)):
+        raise item.fault(f"Trace destination {go_quote(item.value)} is not valid")
+    return item.value
+
+
+def _trace_sampling(account: _Account, item: Item) -> None:
+    value = item.value
+    if isinstance(value, str):
+        text = value.removesuffix("%")
+        if not _WHOLE.match(text):
+            raise item.fault(f"Invalid trace destination sampling value {go_quote(value)}")
+        value = int(text)
+    if isinstance(value, bool) or not isinstance(value, int):
+        text = f'Trace destination sampling field "sampling" should be an integer or a percentage, got {shown(item)}'
+        raise item.fault(text)
+    if not 1 <= value <= 100:
+        raise item.fault(f"Ttrace destination sampling value {value} is invalid, needs to be [1..100]")
+    account.trace_sampling = value
+
+
+TRACE_KEYS: Final[dict[str, Callable[[_Account, Item], None]]] = {"dest": _dest, "sampling": _trace_sampling}
 
 
 def _users(account: _Account, item: Item) -> None:
@@ -454,5 +502,5 @@ def _mappings(account: _Account, item: Item) -> None:
 ACCOUNT_KEYS: Final[dict[str, Callable[[_Account, Item], None]]] = {
     "nkey": _nkey, "users": _users, "default_permissions": _permissions, "jetstream": _jetstream,
     "exports": _exports, "imports": _imports, "mappings": _mappings, "maps": _mappings, "limits": _limits,
-    "msg_trace": _trace_dest, "trace_dest": _trace_dest,
+    "msg_trace": _msg_trace, "trace_dest": _msg_trace,
 }  # fmt: skip

@@ -146,6 +146,18 @@ FAULTS = {
     A % ("{service: s, response: x}", ""): 'Unknown response type: "x"',
     A % ("{stream: s, response: single}", ""): "Detected response directive on non-service",
     A % ("{stream: s, latency: l}", ""): "Detected latency directive on non-service",
+    A % ("{stream: s, allow_trace: true}", ""): "Detected allow_trace directive on non-service",
+    A
+    % ("", "{service: {account: B, subject: s}, allow_trace: true}"): "Detected allow_trace directive on a non-stream",
+    "accounts {A {msg_trace: 1}}": 'Expected account message trace "msg_trace" to be a string or a map/struct, got ',
+    "accounts {A {trace_dest: a.*}}": 'Trace destination "a.*" is not valid',
+    "accounts {A {msg_trace: {dest: 1}}}": 'Field "dest" should be a string, got ',
+    "accounts {A {msg_trace: {sampling: 0}}}": "Ttrace destination sampling value 0 is invalid, needs to be [1..100]",
+    "accounts {A {msg_trace: {sampling: x}}}": 'Invalid trace destination sampling value "x"',
+    "accounts {A {msg_trace: {sampling: 1.5}}}": (
+        'Trace destination sampling field "sampling" should be an integer or a percentage, got '
+    ),
+    "accounts {A {msg_trace: {x: 1}}}": 'Unknown field "x" parsing account message trace map/struct "msg_trace"',
     A % ("{service: s, threshold: x}", ""): "Expected response threshold to be a parseable time duration, got",
     A % ("{service: s, latency: {sampling: 0, subject: l}}", ""): "bad sampling percentage, should be 1-100",
     A % ("{service: s, latency: {sampling: x, subject: l}}", ""): "Failed to parse latency sample: strconv.Atoi: ",
@@ -217,7 +229,26 @@ def test_an_error_names_the_line_of_the_import() -> None:
         read("accounts {\n A {}\n B { imports: [\n {service: {account: A, subject: s}}\n ] }\n}")
 
 
-@pytest.mark.parametrize("text", ["msg_trace: t", "trace_dest: t", "exports: [{service: s, allow_trace: true}]"])
-def test_tracing_is_refused_by_name(text: str) -> None:
-    with pytest.raises(ConfError, match="nats-server"):
-        read(f"accounts {{A {{{text}}}}}")
+@pytest.mark.parametrize(
+    ("text", "dest", "sampling"),
+    [
+        ("msg_trace: t.x", "t.x", 100),
+        ("trace_dest: t", "t", 100),
+        ('msg_trace: {dest: t, sampling: "20%"}', "t", 20),
+        ("trace_dest: {Dest: t, Sampling: 7}", "t", 7),
+        ("msg_trace: {sampling: 5}", "", 5),
+    ],
+)
+def test_an_account_says_where_traces_go_and_how_many(text: str, dest: str, sampling: int) -> None:
+    account = next(one for one in read(f"accounts {{A {{{text}}}}}").accounts if one.name == "A")
+    assert (account.trace_dest, account.trace_sampling) == (dest, sampling)
+
+
+def test_imports_and_exports_say_whether_traces_go_on() -> None:
+    text = (
+        "accounts {A {exports: [{stream: s}, {service: q, allow_trace: true}]}, "
+        "B {imports: [{stream: {account: A, subject: s}, allow_trace: true}]}}"
+    )
+    accounts = {one.name: one for one in read(text).accounts}
+    assert [getattr(one, "allow_trace", None) for one in accounts["A"].exports] == [None, True]
+    assert [one.allow_trace for one in accounts["B"].imports if isinstance(one, StreamImport)] == [True]

@@ -1,0 +1,335 @@
+"""Messages that are traced: what asks for a trace, the way of the message, and the report of it.
+
+Theory of operation. A header `Nats-Trace-Dest` names the subject of the report; without it, a sampled `traceparent`
+asks for one on the destination that the account is configured with. Such a publish comes here instead of to its
+account. The route is walked subscriber by subscriber, so that each one leaves an event: the message itself (`in`), the
+account's mapping (`sm`), clients and leaf nodes (`eg`), streams (`js`), and on the way through imports those of streams
+(`se`) and of services (`si`), after which the walk continues in the other account where that is allowed. With
+`Nats-Trace-Only` nothing is delivered; a leaf node gets the message all the same, with the number of its hop, and
+reports by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from natsctl.api import codec, headers
+from natsctl.api.subjects import is_literal, is_valid_subject
+from natsctl.api.times import format_time
+from natsctl.broker.refusals import quoted, refuse_publish
+from natsctl.broker.subscription import DeliveryFilter
+
+if TYPE_CHECKING:
+    from natsctl.broker.account import Account
+    from natsctl.broker.routes import Recipient
+    from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Subscription
+
+
+DEST: Final = b"Nats-Trace-Dest"
+DEST_LINE: Final = b"\r\nNats-Trace-Dest:"
+"""Mark of a header that asks for a trace by itself."""
+ONLY: Final = b"Nats-Trace-Only"
+HOP: Final = b"Nats-Trace-Hop"
+ORIGIN_ACCOUNT: Final = b"Nats-Trace-Origin-Account"
+PARENT: Final = b"traceparent"
+"""Header of the W3C trace context, in any case."""
+DISABLED: Final = b"trace disabled"
+"""The destination of messages that were traced before or were not sampled, and are not to be traced again."""
+NO_ECHO: Final = "Not delivered because of no echo"
+DENIED: Final = "Not delivered because subscription denies this subject"
+NOT_SUPPORTED: Final = (
+    "Message delivered but remote does not support message tracing so no trace event generated from there"
+)
+ONLY_NOT_SUPPORTED: Final = "Not delivered because remote does not support message tracing"
+MAX_EVENTS: Final = 10_000
+"""Events of one message; further ones are left out."""
+RESERVED: Final = (b"_GR_.", b"$GR.")
+"""Beginnings of subjects between servers, to which no report goes."""
+_YES: Final = frozenset({b"1", b"true", b"on"})
+
+Values: TypeAlias = "dict[bytes, list[bytes]]"
+Message: TypeAlias = "tuple[bytes, bytes, bytes, bytes]"
+"""Subject, reply, header and payload."""
+
+
+def asks_for_trace(header: bytes, account: Account) -> bool:
+    """Return whether a message may have to be traced: a quick look, which `publish_traced` follows up."""
+    return DEST_LINE in header or (account.config.trace_dest != "" and PARENT in header.lower())
+
+
+def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> int:
+    """Deliver one message of a client, publish its trace, and return the number of receivers."""
+    assert origin is not None
+    begun = begin_trace(header, origin)
+    if not isinstance(begun, MessageTrace):
+        return 1 if begun is None else origin.publisher()(subject, reply, begun, payload, origin)
+    account = origin.account
+    begun.entered(subject)
+    # Permissions were checked for this destination; weights may choose another one a second time.
+    to = account.mapped(subject) if origin.permit is None else account.went_to(subject)
+    if to != subject:
+        begun.mapped(to)
+    recipients = begun.walk(account, to, (to, reply, header, payload))
+    begun.report(header, payload)
+    return recipients
+
+
+def report_refusal(origin: Session, subject: bytes, to: bytes, header: bytes, payload: bytes, text: str) -> None:
+    """Publish the trace of a message that its publisher was not allowed to send."""
+    if not asks_for_trace(header, origin.account):
+        return
+    begun = begin_trace(header, origin)
+    if isinstance(begun, MessageTrace):
+        begun.entered(subject, text)
+        if to != subject:
+            begun.mapped(to)
+        begun.report(header, payload)
+
+
+def begin_trace(
+    header: bytes, origin: Session, lets_in: Callable[[bytes], bool] | None = None
+) -> MessageTrace | bytes | None:
+    """Return the trace of a message, else the header to deliver it with, or None where it is not to be delivered.
+
+    A leaf node gives `lets_in`, which says whether it may publish on a subject here.
+    """
+    account = origin.account
+    values = header_values(header)
+    dest = values.get(DEST, [b""])[0]
+    if dest == DISABLED:
+        return header
+    external = not dest
+    if external:
+        dest = account.config.trace_dest.encode()
+        if not dest or not is_sampled_parent(values):
+            return header
+    only = not external and values.get(ONLY, [b""])[0].lower() in _YES
+    if ORIGIN_ACCOUNT in values:
+        value = quoted(values[ORIGIN_ACCOUNT][0])
+        origin.notice(f'Message tracing disabled because of header "{ORIGIN_ACCOUNT.decode()}" with value={value}')
+        return None if only else headers.replace(header, DEST, DISABLED)
+    if external and lets_in is None and not _chosen(origin, account.config.trace_sampling):
+        return headers.replace(header, DEST, DISABLED)
+    if not (is_valid_subject(dest) and is_literal(dest)):
+        origin.notice(f"Destination {quoted(dest)} is not valid, won't be able to trace events")
+        return None if only else header
+    if not _may_report(dest, origin, lets_in):
+        refuse_publish(origin, dest)
+        return None
+    return MessageTrace(origin, dest, values, only, values.get(HOP, [b""])[0] if lets_in is not None else b"")
+
+
+def header_values(header: bytes) -> Values:
+    """Return the values of each key, those without either left out."""
+    values: Values = {}
+    for line in header.split(b"\r\n")[1:]:
+        key, _, value = line.partition(b":")
+        if key and (value := value.strip(b" \t")):
+            values.setdefault(key, []).append(value)
+    return values
+
+
+def is_sampled_parent(values: Values) -> bool:
+    """Return whether a `traceparent` says that its trace is recorded."""
+    return any(key.lower() == PARENT and any(map(_is_sampled, every)) for key, every in values.items())
+
+
+def _is_sampled(value: bytes) -> bool:
+    """Return whether the flags, the last of four fields, have the bit `sampled`; nats-server knows 7 bits of them."""
+    fields = value.split(b"-")
+    if len(fields) != 4 or len(fields[3]) != 2:
+        return False
+    try:
+        flags = int(fields[3], 16)
+    except ValueError:
+        return False
+    return 0 <= flags < 128 and bool(flags & 1)
+
+
+def _chosen(origin: Session, sampling: int) -> bool:
+    """Return whether one of `sampling` percent of messages is traced, by nats-server's comparison."""
+    return not 0 < sampling < 100 or int(origin.broker.rng.random() * 100) <= sampling
+
+
+def _may_report(dest: bytes, origin: Session, lets_in: Callable[[bytes], bool] | None) -> bool:
+    """Return whether the publisher may publish to the destination of the report."""
+    if dest.startswith(RESERVED):
+        return False
+    if dest.startswith(b"$NRG.") and origin.account is not origin.broker.system_account:
+        return False
+    if lets_in is not None:
+        return lets_in(dest)
+    return origin.permit is None or origin.permit.may_publish(dest)
+
+
+class MessageTrace:
+    """One message on its way."""
+
+    __slots__ = ("_account", "_dest", "_events", "_hop", "_hops", "_values", "only", "origin")
+
+    def __init__(self, origin: Session, dest: bytes, values: Values, only: bool, hop: bytes) -> None:
+        """Begin the trace of a message of `origin` with the header's `values`; its report goes to `dest`."""
+        self.origin, self.only = origin, only
+        self._account, self._dest, self._values, self._hop = origin.account, dest, values, hop
+        self._hops = 0
+        self._events: list[dict[str, Any]] = []
+
+    def entered(self, subject: bytes, error: str = "") -> None:
+        """Record that the message came, or why it was refused."""
+        event = {**_who(self.origin), "acc": self._account.name, "subj": _text(subject)}
+        self._note("in", {**event, "error": error} if error else event)
+
+    def mapped(self, to: bytes) -> None:
+        """Record where the account's mapping sent the message."""
+        self._note("sm", {"to": _text(to)})
+
+    def walk(self, account: Account, to: bytes, message: Message, queues: Sequence[bytes] | None = None) -> int:
+        """Deliver to the recipients of `to`, unless the message is only to be traced, and return how many they are.
+
+        `queues` are the groups that another server chose, None for every group.
+        """
+        clients, groups, handlers = account.routes.exact.get(to) or account.routes.find(to)
+        if queues is not None:
+            groups = tuple(members for members in groups if members[0][1].queue in queues)
+        leaving = [sub for sub in handlers if sub.leaves]  # after the groups, which choose what they carry
+        recipients = sum([self.to_client(sub, message) for _, sub, _ in clients])
+        recipients += sum([self.to_handler(sub, message) for sub in handlers if not sub.leaves])
+        recipients += sum([self._to_group(members, message) for members in groups])
+        return recipients + sum([self.to_handler(sub, message) for sub in leaving])
+
+    def to_client(self, sub: Subscription, message: Message, shown: bytes = b"") -> int:
+        """Deliver to one subscription of a client, and return whether it was; `shown` is its subject in the event."""
+        session = sub.session
+        if session is self.origin and not session.echo:
+            return self._left_for(sub, NO_ECHO, shown)
+        if not self.only:
+            sub.account.deliver_to(sub, *message)
+        return self._left_for(sub, shown=shown)
+
+    def to_handler(self, sub: Subscription, message: Message) -> int:
+        """Deliver to one handler, and return whether it took the message."""
+        if isinstance(sub, DeliveryFilter):
+            return self._to_guarded(sub, message)
+        if sub.stream:
+            return self._to_stream(sub, message)
+        return int(sub.take_traced(self, message))
+
+    def _to_stream(self, sub: Subscription, message: Message) -> int:
+        event = self._note("js", {"stream": sub.stream, "subject": _text(message[0])})
+        if self.only:
+            return 1
+        subject, reply, header, payload = message
+        broker, header = self.origin.broker, headers.replace(header, DEST, DISABLED)  # not traced when it is delivered
+        before, broker.storing = broker.storing, event
+        try:
+            return int(sub.handler(subject, reply, header, payload, self.origin) is not False)
+        finally:
+            broker.storing = before
+
+    def _to_guarded(self, guard: DeliveryFilter, message: Message) -> int:
+        client = guard.client
+        if client is None or client.session is None or client.session.close_reason is not None:
+            return 0
+        if client.session is self.origin and not client.session.echo:
+            return self._left_for(client, NO_ECHO)
+        if guard.filters and not guard.permit.lets_through(message[0], guard.queue, guard.wider):
+            return self._left_for(client, DENIED)
+        if not self.only:
+            guard.handler(*message, self.origin)
+        return self._left_for(client)
+
+    def _to_group(self, members: tuple[Recipient, ...], message: Message) -> int:
+        start = int(self.origin.broker.rng.random() * len(members))
+        for session, sub, _ in chain(members[start:], members[:start]):
+            if self.to_client(sub, message) if session is not None else self.to_handler(sub, message):
+                return 1
+        return 0
+
+    def _left_for(self, sub: Subscription, error: str = "", shown: bytes = b"") -> int:
+        """Record that the message left for a client, or why not; return whether it did."""
+        assert sub.session is not None
+        self._note(
+            "eg",
+            {
+                **_who(sub.session),
+                **self._elsewhere(sub.account),
+                "sub": _text(shown or sub.subject),
+                **({"queue": _text(sub.queue)} if sub.queue else {}),
+                **({"error": error} if error else {}),
+            },
+        )
+        return int(not error)
+
+    def _elsewhere(self, account: Account) -> dict[str, str]:
+        """Return the account of a recipient, where it is not the publisher's."""
+        return {"acc": account.name} if account is not self._account else {}
+
+    def through_stream_import(self, proxy: Subscription, sub: Subscription, allowed: bool, message: Message) -> bool:
+        """Deliver to a subscription of another account, for which `proxy` stands here; traced if that is allowed."""
+        self._note("se", {"acc": sub.account.name, "to": _text(message[0])})
+        if self.only and not allowed:
+            return True
+        if sub.session is None:
+            return bool(self.to_handler(sub, message) if allowed else self._untraced(sub, message))
+        if allowed:
+            return bool(self.to_client(sub, message, proxy.subject))
+        if sub.session is self.origin and not sub.session.echo:
+            return False
+        sub.account.deliver_to(sub, *message)
+        return True
+
+    def _untraced(self, sub: Subscription, message: Message) -> bool:
+        return sub.handler(*message, self.origin) is not False
+
+    def through_service_import(self, exporter: Account, allowed: bool, come: bytes, message: Message) -> int:
+        """Deliver a request that came on the subject `come` in the exporting account, traced if allowed."""
+        subject, reply, header, payload = message
+        self._note("si", {"acc": exporter.name, "from": _text(come), "to": _text(subject)})
+        if allowed:
+            return self.walk(exporter, subject, message)
+        if self.only:
+            return 0
+        header = headers.replace(header, DEST, DISABLED)
+        return exporter.relay(subject, subject, reply, header, payload, self.origin, None)
+
+    def through_leaf(self, link: Session, traces: bool, header: bytes) -> bytes | None:
+        """Return the header with which the message goes on to a leaf node; None where it must not.
+
+        `traces` says whether the other side traces messages.
+        """
+        self._hops += 1
+        hop = b"%b.%d" % (self._hop, self._hops) if self._hop else b"%d" % self._hops
+        refused = self.only and not traces
+        error = ONLY_NOT_SUPPORTED if refused else "" if traces else NOT_SUPPORTED
+        event = {**_who(link), "hop": _text(hop), **self._elsewhere(link.account)}
+        self._note("eg", {**event, "error": error} if error else event)
+        return None if refused else headers.replace(header, HOP, hop)
+
+    def report(self, header: bytes, payload: bytes) -> None:
+        """Publish what was recorded of the message, compressed as its header asks for."""
+        shown = {_text(key): [_text(value) for value in self._values[key]] for key in sorted(self._values)}
+        event = {
+            "server": self.origin.broker.server_info(),
+            "request": {"header": shown, "msgsize": len(header) + len(payload)},
+            **({"hops": self._hops} if self._hops else {}),
+            "events": self._events,
+        }
+        block, body = headers.compressed(codec.encode(event), header)
+        self._account.publish(self._dest, b"", block, body)
+
+    def _note(self, kind: str, more: dict[str, Any]) -> dict[str, Any]:
+        event = {"type": kind, "ts": format_time(self.origin.broker.clock.now_ns()), **more}
+        if len(self._events) < MAX_EVENTS:
+            self._events.append(event)
+        return event
+
+
+def _who(session: Session) -> dict[str, Any]:
+    return {"kind": session.event_kind, "cid": session.cid, **({"name": session.name} if session.name else {})}
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
