@@ -54,7 +54,7 @@ def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | 
 
 def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path | None = None) -> Store:
     """Return the store, locked and recovered, of `path` if that is given; raises StoreInUseError, StorageError."""
-    from natsctl.store.errors import StoreError, StoreLockedError
+    from natsctl.store.errors import StoreError, StoreKeyError, StoreLockedError
     from natsctl.store.options import StoreOptions
     from natsctl.store.store import Store
 
@@ -71,6 +71,9 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
         report = store.open()
     except StoreLockedError as error:
         raise StoreInUseError(f"storage directory is in use: {error}") from error
+    except StoreKeyError as error:
+        hint = "the key is `jetstream { key: … }` of the server's configuration"
+        raise StorageError(f"cannot open the store in {path}: {error}", hint=hint) from error
     except (StoreError, OSError) as error:
         raise StorageError(f"cannot open the store in {path}: {error}") from error
     _log_recovery(log, report)

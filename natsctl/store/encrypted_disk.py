@@ -3,7 +3,7 @@
 Logs (segments, journals, WITNESS) begin with a header of 4,096 bytes, and byte n of the log is byte 4096 + n of the
 file, laid over with byte n of a stream that follows from the file's key. So appends, reads at any place, torn tails and
 cuts are as they are without encryption. Files that are written whole (`meta`, index files) are encrypted and
-authenticated as one piece. FORMAT, LOCK, RESERVE and KEYS hold nothing of the owner's and stay as they are.
+authenticated as one piece. FORMAT, LOCK, RESERVE, KEYS and its copy hold nothing of the owner's and stay as they are.
 
 No byte of a stream of bytes is ever used for two different contents, as two versions of a disk would then reveal both.
 A range that could have been written before, by this process or by an earlier one whose bytes were lost, begins a new
@@ -308,7 +308,7 @@ class AuthenticatedFile:
 
 
 def _is_plain(path: str) -> bool:
-    """Return whether a file is not encrypted: FORMAT, LOCK, RESERVE and KEYS."""
+    """Return whether a file is not encrypted: FORMAT, LOCK, RESERVE, KEYS and its copy."""
     return "/" not in path and not path.startswith("WITNESS")
 
 
@@ -340,7 +340,7 @@ class EncryptedDisk:
         """
         self._disk = disk
         self._draw = draw
-        self._key_file = KeyFile(disk, key, prev_key, cipher, draw, cost)
+        self._key_file = KeyFile(disk, key, prev_key, cipher, draw, log, cost)
         self._log_line = log
         self._keyring = Keyring({}, False, False)
         self._logs: dict[str, dict[str, Log]] = {}

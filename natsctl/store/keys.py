@@ -1,4 +1,4 @@
-"""Keys of an encrypted store: the configured key, the file KEYS that it opens, and the streams of bytes made from them.
+"""Keys of an encrypted store: the configured key, the file KEYS that it opens, and the streams of bytes made of them.
 
 A file's bytes are encrypted with a key of their own. It follows from a data key, which is drawn at random, and from a
 number that is drawn for each file; KEYS holds the data keys, encrypted and authenticated with what scrypt makes of the
@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import json
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers import Cipher as Ciphering
@@ -22,11 +22,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError, StoreKeyError
-from natsctl.store.file_commit import replace_file
+from natsctl.store.file_commit import NO_SPACE, replace_file
 
 Cipher = Literal["chacha", "aes"]
 
 PATH: Final = "KEYS"
+COPY: Final = "KEYS.copy"
+"""The same bytes again: without them nothing of a store can be read."""
 FORMAT: Final = 1
 SECRET_BYTES: Final = 32
 NONCE_BYTES: Final = 16
@@ -34,7 +36,8 @@ NONCE_BYTES: Final = 16
 AEAD_NONCE_BYTES: Final = 12
 SCRYPT_COST: Final = 1 << 15
 """scrypt's N, with r = 8: 32 MiB and about 0.1 s at each start."""
-SCRYPT_MAX_COST: Final = 1 << 20
+SCRYPT_MAX_COST: Final = 1 << 18
+"""256 MiB: a file that asks for more is not taken."""
 SCRYPT_R: Final = 8
 _ONCE: Final = bytes(AEAD_NONCE_BYTES)
 """The nonce under a key that encrypts one text only."""
@@ -140,11 +143,59 @@ def _parse_keyring(data: bytes) -> Keyring:
     return Keyring(keys, fields["converting"], fields["plain"])
 
 
+class Envelope(NamedTuple):
+    """The parts of KEYS: the encrypted keyring, and what is needed to decrypt it."""
+
+    sealed: bytes
+    beside: bytes
+    cipher: Cipher
+    cost: int
+    salt: bytes
+    nonce: bytes
+
+    def opened(self, key: str) -> Keyring | None:
+        """Return the keyring, None where it is encrypted with another key or was altered."""
+        stretched = _stretched(key, self.salt, self.cost)
+        plain = unseal(self.cipher, stretched, self.sealed, self.beside, self.nonce)
+        return _parse_keyring(plain) if plain is not None else None
+
+
+def _parse_envelope(data: bytes) -> Envelope | None:
+    """Return the parts of the file, None where it is damaged or of a later version."""
+    try:
+        fields = json.loads(data)
+        sealed, salt, nonce = (bytes.fromhex(fields.pop(name)) for name in ("keys", "salt", "nonce"))
+        cipher, cost = fields["cipher"], fields["cost"]
+        known = fields["format"] == FORMAT and cipher in ("chacha", "aes") and fields["kdf"] == "scrypt"
+        if not known or not 1 < cost <= SCRYPT_MAX_COST or cost & (cost - 1):
+            return None
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+    return Envelope(sealed, _beside(cipher, cost, salt, nonce), cipher, cost, salt, nonce)
+
+
+def _beside(cipher: Cipher, cost: int, salt: bytes, nonce: bytes) -> bytes:
+    """Return the plain part of the file, which is authenticated with the encrypted one."""
+    fields: dict[str, object] = {"format": FORMAT, "cipher": cipher, "kdf": "scrypt", "cost": cost}
+    return json.dumps(fields | {"salt": salt.hex(), "nonce": nonce.hex()}).encode()
+
+
 class KeyFile:
-    """The file KEYS, and the configured keys that open it."""
+    """The file KEYS with its copy, and the configured keys that open it.
+
+    The copy is written after the file, and before any file of the store is encrypted with a data key that is new in
+    it. So it may take the place of a damaged file, and of one whose conversion has not begun.
+    """
 
     def __init__(
-        self, disk: Disk, key: str, prev_key: str, cipher: Cipher, draw: Callable[[int], bytes], cost: int
+        self,
+        disk: Disk,
+        key: str,
+        prev_key: str,
+        cipher: Cipher,
+        draw: Callable[[int], bytes],
+        log: Callable[[str], object],
+        cost: int,
     ) -> None:
         """`draw` returns random bytes, which must be unpredictable; `cost` is scrypt's for a new file."""
         self._disk = disk
@@ -152,6 +203,7 @@ class KeyFile:
         self._prev_key = prev_key
         self._cipher: Cipher = cipher
         self._draw = draw
+        self._log = log
         self._cost = cost
 
     def open(self, is_encrypted: bool, is_new: bool) -> Keyring:
@@ -160,53 +212,57 @@ class KeyFile:
         `is_encrypted` is FORMAT's word on the store, `is_new` says that there is none yet. Raises StoreKeyError,
         StoreDamagedError, OSError.
         """
-        if not self._disk.exists(PATH):
-            if is_encrypted:
-                raise StoreDamagedError(f"{PATH} is missing from an encrypted store: without it nothing can be read")
-            keyring, as_configured = Keyring({}, False, not is_new), False
-        else:
-            keyring, as_configured = self._read()
+        found = self._read()
+        if found is None and is_encrypted:
+            raise StoreDamagedError(f"{PATH} is missing from an encrypted store: without it nothing can be read")
+        keyring, as_configured = found or (Keyring({}, False, not is_new), False)
         if not as_configured:
             keyring.add(self._cipher, self._draw(SECRET_BYTES))
             self.save(keyring)
         return keyring
 
     def save(self, keyring: Keyring) -> None:
-        """Write the file, under the configured key, in one step."""
+        """Write the file and its copy, under the configured key, each in one step."""
         salt, nonce = self._draw(NONCE_BYTES), self._draw(AEAD_NONCE_BYTES)
-        fields = {
-            "format": FORMAT, "cipher": self._cipher, "kdf": "scrypt", "cost": self._cost, "salt": salt.hex(),
-            "nonce": nonce.hex(),
-        }  # fmt: skip
-        beside = json.dumps(fields).encode()
-        stretched = _stretched(self._key, salt, self._cost)
-        sealed = seal(self._cipher, stretched, keyring.encode(), beside, nonce)
-        replace_file(self._disk, PATH, json.dumps(fields | {"keys": sealed.hex()}).encode() + b"\n")
+        beside = _beside(self._cipher, self._cost, salt, nonce)
+        sealed = seal(self._cipher, _stretched(self._key, salt, self._cost), keyring.encode(), beside, nonce)
+        data = beside.removesuffix(b"}") + b', "keys": "%s"}\n' % sealed.hex().encode()
+        replace_file(self._disk, PATH, data)
+        replace_file(self._disk, COPY, data)
 
-    def _read(self) -> tuple[Keyring, bool]:
-        """Return the content of the file, and whether it is under the configured key and cipher."""
-        file = self._disk.open_read(PATH)
+    def _read(self) -> tuple[Keyring, bool] | None:
+        """Return the data keys, and whether they are under the configured key and cipher; None without a file."""
+        images = {path: self._content(path) for path in (PATH, COPY) if self._disk.exists(path)}
+        envelopes = {path: envelope for path, data in images.items() if (envelope := _parse_envelope(data)) is not None}
+        for path, envelope in envelopes.items():
+            for key in filter(None, (self._key, self._prev_key)):
+                if (keyring := envelope.opened(key)) is not None:
+                    self._make_equal(path, images, keyring.converting)
+                    return keyring, key == self._key and keyring.newest.cipher == self._cipher
+        if envelopes:
+            raise StoreKeyError("unable to recover keys: the store is encrypted with another key")
+        if images:
+            raise StoreDamagedError(f"{PATH} is damaged, or of a later version: without it nothing can be read")
+        return None
+
+    def _content(self, path: str) -> bytes:
+        file = self._disk.open_read(path)
         try:
-            data = file.pread(file.size(), 0)
+            return file.pread(file.size(), 0)
         finally:
             file.close()
-        try:
-            fields = json.loads(data)
-            sealed, salt, nonce = (bytes.fromhex(fields[name]) for name in ("keys", "salt", "nonce"))
-            cipher, cost = fields["cipher"], fields["cost"]
-            known = fields["format"] == FORMAT and cipher in ("chacha", "aes") and fields["kdf"] == "scrypt"
-            del fields["keys"]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            known = False
-        if not known or not (isinstance(cost, int) and 1 < cost <= SCRYPT_MAX_COST):
-            raise StoreDamagedError(f"{PATH} is damaged, or of a later version: without it nothing can be read")
-        beside = json.dumps(fields).encode()
-        for key in filter(None, (self._key, self._prev_key)):
-            plain = unseal(cipher, _stretched(key, salt, cost), sealed, beside, nonce)
-            if plain is not None:
-                keyring = _parse_keyring(plain)
-                return keyring, key == self._key and keyring.newest.cipher == self._cipher
-        raise StoreKeyError("unable to recover keys: the store is encrypted with another key")
+
+    def _make_equal(self, opened: str, images: dict[str, bytes], converting: bool) -> None:
+        """Write the one of the two files that is missing, damaged or older; lack of space may postpone it."""
+        if opened == COPY:
+            self._log(f"{PATH} is damaged or missing, and is restored from {COPY}")
+        for path in (PATH, COPY):
+            if images.get(path) != images[opened]:
+                try:
+                    replace_file(self._disk, path, images[opened])
+                except OSError as error:
+                    if converting or error.errno not in NO_SPACE:
+                        raise
 
 
 def _stretched(key: str, salt: bytes, cost: int) -> bytes:

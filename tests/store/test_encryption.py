@@ -183,6 +183,7 @@ def test_without_its_keys_a_store_is_refused_with_the_reason(lab: Lab) -> None:
     lab.open("k").close()
     keys = lab.disk.content("KEYS")
     lab.disk.lose("KEYS")
+    lab.disk.lose("KEYS.copy")
     with pytest.raises(StoreDamagedError, match="KEYS is missing"):
         lab.open("k")
     for altered in (
@@ -202,6 +203,44 @@ def test_without_its_keys_a_store_is_refused_with_the_reason(lab: Lab) -> None:
         lab.disk.lose("KEYS")
     lab.disk.put("KEYS", keys)
     lab.open("k")
+
+
+@pytest.mark.parametrize("path", ["KEYS", "KEYS.copy"])
+@pytest.mark.parametrize("change", [lambda keys: None, lambda keys: b"", lambda keys: keys[:-9] + b"0" + keys[-8:]])
+def test_a_damaged_file_of_keys_is_restored_from_its_copy(
+    lab: Lab, path: str, change: Callable[[bytes], bytes | None]
+) -> None:
+    store = lab.open("k")
+    fill(store)
+    kept, keys = contents(store), lab.disk.content("KEYS")
+    store.close()
+    assert lab.disk.content("KEYS.copy") == keys
+    lab.disk.lose(path)
+    if (altered := change(keys)) is not None:
+        lab.disk.put(path, altered)
+    assert contents(lab.open("k")) == kept
+    assert lab.disk.content("KEYS") == lab.disk.content("KEYS.copy") == keys
+    assert ("KEYS is damaged or missing, and is restored from KEYS.copy" in lab.log) is (path == "KEYS")
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_change_of_the_key_may_be_taken_back_before_its_copy_is_written_and_not_after(lab: Lab, late: bool) -> None:
+    store = lab.open("old")
+    fill(store)
+    kept = contents(store)
+    store.close()
+    stop = ("rename", "KEYS.copy.tmp") if not late else ("rename", "streams/s000001/meta.tmp")
+    lab.disk.plan = lambda call, path: Fault(crash=True) if (call, path) == stop else None
+    with pytest.raises(Crash):
+        lab.open("new", "old")
+    lab.disk.plan = no_faults
+    if late:
+        with pytest.raises(StoreKeyError):
+            lab.open("old")
+        assert contents(lab.open("new")) == kept
+    else:
+        assert contents(lab.open("old")) == kept
+        assert contents(lab.open("new", "old")) == kept
 
 
 def test_earlier_versions_refuse_an_encrypted_store_by_its_format(lab: Lab) -> None:
@@ -511,9 +550,9 @@ def test_keys_are_never_shown(lab: Lab) -> None:
     assert b"the key" not in everything and bytes.fromhex(disk._keyring.newest.stored()[1]) not in everything
 
 
-def test_only_four_files_are_plain(lab: Lab) -> None:
+def test_only_five_files_are_plain(lab: Lab) -> None:
     fill(lab.open("k"))
     with contextlib.suppress(StoreError):
         lab.open("other")
     plain = {path for path in lab.disk.files() if not lab.disk.content(path).startswith(encrypted_disk.MAGIC)}
-    assert plain == {"FORMAT", "KEYS", "LOCK", "RESERVE"}
+    assert plain == {"FORMAT", "KEYS", "KEYS.copy", "LOCK", "RESERVE"}

@@ -30,7 +30,7 @@ WORDS: Final = (*(subject for subject in SUBJECTS if len(subject) > 4), b"natsct
 PAYLOAD_MIN: Final = 24
 """Length from which a payload is not in a file by chance."""
 CIPHERS: Final[tuple[Cipher, ...]] = ("chacha", "aes")
-PLAIN_FILES: Final = ("FORMAT", "LOCK", "RESERVE", "KEYS", "FORMAT.tmp", "KEYS.tmp")
+PLAIN_FILES: Final = ("FORMAT", "LOCK", "RESERVE", "KEYS", "KEYS.copy", "FORMAT.tmp", "KEYS.tmp", "KEYS.copy.tmp")
 
 
 class KeystreamLedger:
