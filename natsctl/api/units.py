@@ -1,10 +1,11 @@
-"""Durations, byte sizes and counts as people write them.
+"""Durations, byte sizes and counts as people write them, and the TTLs of messages.
 
 Durations are Go's (`1h2m3.5s`, units ns us µs ms s m h) with the units of the `nats` tool too: d (24 h), w (7 d),
 M (30 d), y and Y (365 d). Sizes take K M G T P E, alone or as KB / KiB (always powers of 1024).
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 NANOSECOND: Final = 1
@@ -139,3 +140,41 @@ def format_size(size: int) -> str:
     if tenths < 100:
         return f"{sign}{tenths // 10}.{tenths % 10} {_SIZE_UNITS[index]}"
     return f"{sign}{(value + (1 << (10 * index - 1))) >> (10 * index)} {_SIZE_UNITS[index]}"
+
+
+NEVER: Final = -1
+"""A TTL that never ends."""
+KNOWN_TEXTS: Final = 1024
+"""Spellings of TTLs that are remembered; publishers use the same ones again and again."""
+MAX_TEXT: Final = 64
+"""Characters of a TTL that are read; no duration is longer."""
+_NOT_IN_GO: Final = b"dwMyY"
+"""Units that durations have here, and not in Go."""
+
+
+@lru_cache(KNOWN_TEXTS)
+def parse_ttl(text: bytes) -> int | None:
+    """Return the nanoseconds of a TTL, whole seconds as nats-server counts them; 0: none, -1: never, None: invalid.
+
+    A Go duration of a second or more, digits (seconds), or `never`. Source: nats-server, stream.go.
+    """
+    if not text:
+        return 0
+    if text.lower() == b"never":
+        return NEVER
+    duration = parse_go_duration(text)
+    if duration is not None:
+        return duration // SECOND * SECOND if duration >= SECOND else None
+    if not text.isdigit() or len(text) > MAX_TEXT:
+        return None
+    return min(int(text), _DURATION_MAX // SECOND) * SECOND
+
+
+def parse_go_duration(text: bytes) -> int | None:
+    """Return the nanoseconds of a duration in Go's spelling, None for anything else."""
+    if len(text) > MAX_TEXT or text.strip() != text or text.translate(None, _NOT_IN_GO) != text:
+        return None
+    try:
+        return parse_duration(text.decode())
+    except ValueError:
+        return None

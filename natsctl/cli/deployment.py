@@ -219,10 +219,15 @@ WantedBy=multi-user.target
         head = f"# The cluster {self.name} on one machine: docker compose up -d\n"
         return head + yaml.safe_dump(document, sort_keys=False)
 
+    @property
+    def _kubernetes_name(self) -> str:
+        """Return the name as Kubernetes takes it: small letters, digits and hyphens."""
+        return re.sub("[^a-z0-9]+", "-", self.name.lower()).strip("-")
+
     def _helm(self, hashes: dict[str, str]) -> str:
         import yaml
 
-        secret = {"enabled": True, "secretName": f"{self.name}-tls"}
+        secret = {"enabled": True, "secretName": f"{self._kubernetes_name}-tls"}
         users = {"system": hashes[self.system_password], "app": hashes[self.password]}
         login = {name: [{"user": name, "password": word}] for name, word in users.items()}
         cluster: dict[str, Any] = {
@@ -236,7 +241,7 @@ WantedBy=multi-user.target
         if self.tls:
             cluster["tls"] = {**secret, "merge": {"verify": True}}
             server["tls"] = secret
-            document["tlsCA"] = {"enabled": True, "secretName": f"{self.name}-tls"}
+            document["tlsCA"] = dict(secret)  # the same object would be written as a reference
         document["config"] = {
             "cluster": cluster,
             "jetstream": {
@@ -257,9 +262,9 @@ WantedBy=multi-user.target
         document["container"] = {"image": {"tag": IMAGE.partition(":")[2]}}
         spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
         document["podTemplate"] = {"topologySpreadConstraints": {"kubernetes.io/hostname": spread}}
-        head = f"# helm install {self.name} nats/nats -f helm-values.yaml\n"
+        head = f"# helm install {self._kubernetes_name} nats/nats -f helm-values.yaml\n"
         if self.tls:
-            head += f"# The secret {self.name}-tls has tls.crt, tls.key and ca.crt, of cert-manager for example.\n"
+            head += f"# The secret {secret['secretName']} has tls.crt, tls.key and ca.crt, of cert-manager for example.\n"
         return head + yaml.safe_dump(document, sort_keys=False)
 
     def _context_files(self, out: Path) -> dict[str, str]:
@@ -314,7 +319,7 @@ Servers: {folders}. Check a configuration: `cd {first} && nats-server -t -c nats
 * **systemd**: copy a server's folder to {CONFIG_DIR} of its machine, owned by the user `nats`; make {self.store_dir}
   for it; put `nats-server.service` into /etc/systemd/system; `systemctl enable --now nats-server`.
 {compose}* **Kubernetes**: `helm repo add nats https://nats-io.github.io/k8s/helm/charts/`,
-  `helm install {self.name} nats/nats -f helm-values.yaml`.
+  `helm install {self._kubernetes_name} nats/nats -f helm-values.yaml`.
 
 Clients: `natsctl --context contexts/{self.name}.json account info`; operators:
 `natsctl --context contexts/{self.name}-system.json server list`. Ports: {CLIENT_PORT} for clients, {ROUTE_PORT} between

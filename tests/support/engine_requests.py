@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from natsctl.api import headers
-from natsctl.jetstream.streams.message_ttl import parse_ttl
+from natsctl.api.units import parse_ttl
 from natsctl.store import frame
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage, file_size

@@ -21,7 +21,7 @@ from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.errors import NatsctlError
 from natsctl.api.stream import StreamState
 from natsctl.api.times import format_time, parse_time
-from natsctl.api.units import plural
+from natsctl.api.units import parse_ttl, plural
 from natsctl.client.backup.archives import read_messages, run_in_thread
 from natsctl.client.backup.manifest import FORMAT, MadeOn, Manifest
 from natsctl.client.backup.reader import open_backup
@@ -348,7 +348,8 @@ def _is_expired(message: ArchivedMessage, config: Mapping[str, Any]) -> bool:
     age_ns = int(config.get("max_age") or 0)
     if age_ns and message.ts_ns + age_ns <= time.time_ns():
         return True
-    return bool(message.header) and bool(headers.get(message.header, headers.TTL))
+    ttl_ns = parse_ttl(headers.get(message.header, headers.TTL) or b"") if message.header else 0
+    return ttl_ns is None or 0 < ttl_ns <= time.time_ns() - message.ts_ns
 
 
 def _is_made_there(message: ArchivedMessage, config: Mapping[str, Any]) -> bool:

@@ -19,14 +19,13 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, insort
 from collections.abc import Callable
-from functools import lru_cache
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.errors import ErrCode
-from natsctl.api.units import DAY, SECOND, parse_duration
+from natsctl.api.units import DAY, NEVER, SECOND, parse_ttl
 from natsctl.jetstream.consumers.redelivery import GONE
 from natsctl.jetstream.timers import Alarm
 
@@ -173,8 +172,6 @@ class Deadlines:
         return bool(self._sweep)
 
 
-NEVER: Final = -1
-"""A TTL that never ends."""
 GRANULARITY_NS: Final = 250_000_000
 """Least time between two checks. Source: docs/compatibility.md#expiry."""
 BATCH: Final = 256
@@ -183,40 +180,6 @@ STALE_SLACK: Final = 65_536
 """Entries without a message that are kept before they are swept; so many are not worth the work."""
 SWEEP_STEPS: Final = 4
 """Steps of a sweep that one turn makes."""
-KNOWN_TEXTS: Final = 1024
-"""Spellings that are remembered; publishers use the same ones again and again."""
-MAX_TEXT: Final = 64
-"""Characters of a TTL that are read; no duration is longer."""
-_NOT_IN_GO: Final = b"dwMyY"
-"""Units that durations have here, and not in Go."""
-
-
-@lru_cache(KNOWN_TEXTS)
-def parse_ttl(text: bytes) -> int | None:
-    """Return the nanoseconds of a TTL, whole seconds as nats-server counts them; 0: none, -1: never, None: invalid.
-
-    A Go duration of a second or more, digits (seconds), or `never`. Source: nats-server, stream.go.
-    """
-    if not text:
-        return 0
-    if text.lower() == b"never":
-        return NEVER
-    duration = parse_go_duration(text)
-    if duration is not None:
-        return duration // SECOND * SECOND if duration >= SECOND else None
-    if not text.isdigit() or len(text) > MAX_TEXT:
-        return None
-    return min(int(text), MAX_NS // SECOND) * SECOND
-
-
-def parse_go_duration(text: bytes) -> int | None:
-    """Return the nanoseconds of a duration in Go's spelling, None for anything else."""
-    if len(text) > MAX_TEXT or text.strip() != text or text.translate(None, _NOT_IN_GO) != text:
-        return None
-    try:
-        return parse_duration(text.decode())
-    except ValueError:
-        return None
 
 
 def check_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:

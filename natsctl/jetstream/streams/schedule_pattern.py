@@ -19,8 +19,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.errors import ErrCode
 from natsctl.api.subjects import is_literal, is_valid_subject, matches
 from natsctl.api.times import ZERO_NS, format_time, parse_time
-from natsctl.api.units import SECOND
-from natsctl.jetstream.streams.message_ttl import parse_go_duration, parse_ttl
+from natsctl.api.units import SECOND, parse_go_duration, parse_ttl
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage

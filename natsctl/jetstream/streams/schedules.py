@@ -28,13 +28,12 @@ import msgspec
 
 from natsctl.api import headers
 from natsctl.api.times import parse_time
-from natsctl.api.units import DAY, SECOND
+from natsctl.api.units import DAY, SECOND, parse_ttl
 from natsctl.jetstream.streams.message_ttl import (
     GRANULARITY_NS,
     STALE_SLACK,
     Deadlines,
     MessageTtl,
-    parse_ttl,
 )
 from natsctl.jetstream.streams.pending_message import PendingMessage
 from natsctl.jetstream.streams.publish_checks import check_message

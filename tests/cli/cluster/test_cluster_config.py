@@ -77,6 +77,14 @@ def test_every_helm_value_is_one_of_the_chart(written: Path) -> None:
     assert values["config"]["cluster"]["replicas"] == 3
 
 
+def test_names_for_kubernetes_are_such_as_it_takes(natsctl: Run, tmp_path: Path) -> None:
+    assert natsctl("cluster", "config", "--nodes", "a,b", "--name", "East_1_", "--out", str(tmp_path)).code == 0
+    text = (tmp_path / "helm-values.yaml").read_text()
+    assert yaml.safe_load(text)["tlsCA"]["secretName"] == "east-1-tls"
+    assert "helm install east-1 nats/nats" in text and "&id" not in text
+    assert "helm install east-1 " in (tmp_path / "README.md").read_text()
+
+
 def _unknown(values: Mapping[str, Any], known: Mapping[str, Any], path: str = "") -> Iterator[str]:
     """Yield the values that the chart does not have, or has as another kind."""
     for key, value in values.items():

@@ -131,6 +131,8 @@ def block(name: bytes, value: bytes) -> bytes:
         (messages(1, 2), messages(1, 2, 3), {"mirror": {"name": "O"}}, []),
         (messages(1, 2), messages(2), {"max_age": DAY}, []),
         (messages(1, header=block(b"Nats-TTL", b"1s")), [], {}, []),
+        (messages(1, header=block(b"Nats-TTL", b"never")), [], {}, ["message 1 is missing"]),
+        (messages(1, header=block(b"Nats-TTL", b"2000000h")), [], {}, ["message 1 is missing"]),
         (messages(1), messages(1) + messages(2, header=block(b"Nats-Marker-Reason", b"MaxAge")), {}, []),
         (messages(1, 2), messages(2) + messages(5, header=block(SCHEDULER, b"s.1")), {}, []),
         (messages(1, 2), messages(1) + messages(6, header=block(SCHEDULER, b"x")), {}, ["message 2 is missing"]),
