@@ -264,7 +264,7 @@ WantedBy=multi-user.target
         document["podTemplate"] = {"topologySpreadConstraints": {"kubernetes.io/hostname": spread}}
         head = f"# helm install {self._kubernetes_name} nats/nats -f helm-values.yaml\n"
         if self.tls:
-            head += f"# The secret {secret['secretName']} has tls.crt, tls.key and ca.crt, of cert-manager for example.\n"
+            head += f"# The secret {secret['secretName']} has tls.crt, tls.key and ca.crt, as cert-manager makes it.\n"
         return head + yaml.safe_dump(document, sort_keys=False)
 
     def _context_files(self, out: Path) -> dict[str, str]:
