@@ -8,7 +8,8 @@ authenticated as one piece. FORMAT, LOCK, RESERVE, KEYS and its copy hold nothin
 No byte of a stream of bytes is ever used for two different contents, as two versions of a disk would then reveal both.
 A range that could have been written before, by this process or by an earlier one whose bytes were lost, begins a new
 stream under a key of its own. Its slot in the header says from where on: 112 of them, and a start copies a file that
-has used half. Bytes in the middle of a log are not overwritten with others; erasures replace the file.
+has used half. Bytes in the middle of a log are not overwritten with others; erasures replace the file. On a full disk
+zeros are written first, so that a write that fails uses none.
 
 A file whose header is damaged or was never synced reads as noise, in which no frame validates.
 Source: docs/adr/0031.
@@ -73,7 +74,7 @@ def _parse_head(data: bytes, keyring: Keyring) -> tuple[DataKey, bytes] | None:
 class Log:
     """The encryption of one log, shared by all that have the file open; without ranges its header is not valid."""
 
-    __slots__ = ("end", "head", "is_renewed", "key", "nonce", "ranges")
+    __slots__ = ("end", "found_no_room", "is_renewed", "key", "nonce", "ranges")
 
     def __init__(self, key: DataKey, nonce: bytes) -> None:
         self.key = key
@@ -83,6 +84,8 @@ class Log:
         """End of what may have been written with the last range's stream, even if it was cut off since."""
         self.is_renewed = False
         """Whether this process has written the header, so that it is synced with what is written next."""
+        self.found_no_room = False
+        """Whether a write failed for lack of room; from then on zeros take the room first."""
 
     def begin(self, nonce: bytes) -> None:
         """Make the header of a new, empty log."""
@@ -185,11 +188,22 @@ class LogFile:
         return self._put(data, offset)
 
     def _put(self, data: bytes | memoryview, offset: int) -> int:
-        """Write what lies behind everything that the last stream was used for."""
-        sealed = self._log.sealed(data, offset)
-        self._log.end = offset + len(sealed)  # where the write fails, some of them may be on the disk
-        done = self._file.pwrite(sealed, LOG_START + offset)
-        self._log.end = offset + done
+        """Write what lies behind everything that the last stream was used for.
+
+        A write that fails costs a range, as some of its bytes may be on the disk. A full disk lets each attempt fail,
+        so that zeros are written first there: where they find no room, nothing of the stream was used.
+        """
+        log = self._log
+        if log.found_no_room:
+            write_all(self._file, bytes(len(data)), LOG_START + offset)
+        sealed = log.sealed(data, offset)
+        log.end = offset + len(sealed)
+        try:
+            done = self._file.pwrite(sealed, LOG_START + offset)
+        except OSError as error:
+            log.found_no_room |= error.errno in NO_SPACE
+            raise
+        log.end = offset + done
         return done
 
     def _may_continue(self, data: bytes | memoryview, offset: int) -> bool:
@@ -215,7 +229,7 @@ class LogFile:
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
         """Return descriptor, bytes and offset for a thread that writes by itself; -1 where it must not."""
         log, (fd, _, _) = self._log, self._file.placed(b"", 0)
-        if fd < 0 or offset < log.end:
+        if fd < 0 or offset < log.end or log.found_no_room:
             return -1, b"", 0
         sealed = log.sealed(data, offset)
         log.end = offset + len(sealed)

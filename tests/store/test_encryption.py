@@ -20,7 +20,7 @@ from natsctl.store.keys import Cipher, Keystream
 from natsctl.store.layout import format_text
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
-from natsctl.testing.simdisk import Crash, Fault, SimDisk, crash_at, no_faults
+from natsctl.testing.simdisk import Crash, Fault, SimDisk, SimFile, crash_at, no_faults
 
 CIPHERS: tuple[Cipher, ...] = ("chacha", "aes")
 SECRETS = (
@@ -473,6 +473,24 @@ def test_a_failed_creation_for_lack_of_room_leaves_no_file(bench: Bench) -> None
 def full_disk(call: str) -> Fault | None:
     """Return the fault of a full disk for writes."""
     return Fault(errno.ENOSPC) if call == "pwrite" else None
+
+
+def test_a_file_that_was_replaced_while_it_was_opened_reads_as_it_was(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace_file(bench.disk, "s/a.seg", b"as it was")
+    disk = bench.restart()
+    opened = bench.lab.disk.open_read
+
+    def open_slowly(path: str) -> SimFile:
+        file = opened(path)
+        monkeypatch.undo()
+        replace_file(disk, "s/a.seg", b"as it is now")  # as a commit does in another thread
+        return file
+
+    monkeypatch.setattr(bench.lab.disk, "open_read", open_slowly)
+    assert disk.open_read("s/a.seg").pread(100, 0) == b"as it was"
+    assert disk.open_read("s/a.seg").pread(100, 0) == b"as it is now"
 
 
 def test_native_threads_are_given_encrypted_bytes_and_their_place(tmp_path: Path) -> None:

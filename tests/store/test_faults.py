@@ -76,6 +76,24 @@ def test_disk_full_refuses_cleanly_and_service_resumes(lab):
     assert (again.last_seq, again.messages) == (21, 20) and again.get(21).payload == b"again"
 
 
+@pytest.mark.parametrize("key", ["", "secret"], ids=["plain", "encrypted"])
+def test_removals_work_for_as_long_as_the_disk_stays_full(lab, key):
+    lab.key, lab.options = key, StoreOptions(segment_bytes=1 << 20, reserve_bytes=0)
+    store = lab.open()
+    stream = store.create("A", b"", "file")
+    lab.fill(store, stream, 301)
+    lab.disk.room = 30_000
+    for seq in range(2, 302):
+        stream.remove(seq)
+        stream.append(b"new", b"", bytes(40_000), 9000)
+        lab.pump(store)
+        assert (store.healthy, stream.fault, stream.messages) == (True, None, 302 - seq), seq
+    lab.disk.room = None
+    assert stream.append(b"s", b"", b"again", 9000) == 302
+    lab.pump(store)
+    assert [message.seq for message in lab.open().streams["A"].read_from(1)] == [1, 302]
+
+
 def test_messages_that_found_no_room_leave_no_time_behind(lab):
     store = lab.open()
     stream = store.create("A", b"", "file")

@@ -254,7 +254,7 @@ MUTATIONS: Final[dict[str, Callable[[], Patch]]] = {
 _SEEDS: Final = {
     "continued_where_the_last_run_ended": 22,
     "conversion_done_before_its_files": 10,
-    "range_kept_whose_header_found_no_room": 78,
+    "range_kept_whose_header_found_no_room": 158,
 }
 """The first seed that detects a rarely detected mutation: tried first."""
 
