@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from natsctl.api.errors import StorageError, UsageError
+from natsctl.api.errors import NatsctlError, StorageError, UsageError
 from natsctl.api.jwt_claims import OperatorClaims
 from natsctl.api.model import Model
 from natsctl.cli import output
@@ -286,14 +287,21 @@ def backup(
     name: Annotated[str, Argument(metavar="OPERATOR", help="the operator, by name or public key")],
     target: Annotated[Path, Argument(metavar="FILE", help="the file to write")],
     key: SealKey = None,
+    force: Annotated[bool, Option("--force", "-f", help="replace a file that is no backup of this operator")] = False,
     json: Json = False,
 ) -> None:
-    """Save an operator with its accounts, users and private keys in a file, which the nats tool can restore."""
+    """Save an operator with its accounts, users and private keys in a file, which the nats tool can restore.
+
+    An earlier backup of the operator is replaced, any other file only with --force.
+    """
     from natsctl.client.auth.operator_files import backup_of
 
     session, place = session_of(ctx), store()
     operator = place.operator(name)
-    content = backup_of(operator, read_key(key) if key else None)
+    seal = read_key(key) if key else None
+    content = backup_of(operator, seal)
+    if not force:
+        _check_replaceable(target, operator, seal)
     write_private(session, target, content, "private keys")
     if json:
         output.emit_json({"name": operator.name, "file": str(target)})
@@ -301,6 +309,20 @@ def backup(
     output.emit(f"Wrote backup for {safe(operator.name)} to {safe(str(target))}")
     if key is None:
         output.note("warning: the file has private keys and is not encrypted; --key encrypts it with a curve key")
+
+
+def _check_replaceable(path: Path, operator: Operator, key: KeyPair | None) -> None:
+    """Raise EntityExistsError for a file that exists and is no backup of the operator, as far as the key shows."""
+    from natsctl.client.auth.operator_files import restored
+
+    if not path.exists():
+        return
+    found: Operator | None = None
+    with suppress(NatsctlError):
+        found = restored(read_file(path), str(path), key)
+    if found is None or found.subject != operator.subject:
+        about = f"is a backup of operator {found.name}" if found else f"exists and is no backup of {operator.name}"
+        raise EntityExistsError(f"{path} {about}", hint="--force replaces it")
 
 
 def restore(

@@ -120,6 +120,23 @@ def test_a_backup_restores_everything(natsctl: Run, recorded: NscStore, sealed: 
     assert _files(recorded) == before
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_backup_replaces_one_of_the_same_operator_alone(natsctl: Run, recorded: NscStore, sealed: bool) -> None:
+    assert natsctl("auth", "operator", "add", "SECOND")[0] == 0
+    assert natsctl("auth", "nkey", "gen", "curve", "--output", "mine.xk")[0] == 0
+    key = ["--key", "mine.xk"] if sealed else []
+    backup = ("auth", "operator", "backup")
+    assert [natsctl(*backup, "RECORDED", "saved", *key)[0] for _ in range(2)] == [0, 0]
+    before = Path("saved").read_bytes()
+    code, _, err = natsctl(*backup, "SECOND", "saved", *key)
+    assert code == 4 and "saved is a backup of operator RECORDED" in err and "--force" in err
+    Path("other").write_text("mine")
+    code, _, err = natsctl(*backup, "SECOND", "other", *key)
+    assert code == 4 and "is no backup of SECOND" in err
+    assert (Path("saved").read_bytes(), Path("other").read_text()) == (before, "mine")
+    assert natsctl(*backup, "SECOND", "other", *key, "--force")[0] == 0
+
+
 @needs_nats
 def test_backups_go_from_one_tool_to_the_other(natsctl: Run, recorded: NscStore) -> None:
     before = recorded.operator("RECORDED")
