@@ -21,16 +21,16 @@ def main() -> None:
     kind.add_argument("--engine", action="store_true", help="simulate the whole engine instead of the store alone")
     kind.add_argument("--leaf", action="store_true", help="simulate two servers that are joined as leaf nodes")
     kind.add_argument("--native", action="store_true", help="simulate the store with commits that native threads write")
-    kind.add_argument("--encrypted", action="store_true", help="simulate the store on a disk that encrypts")
+    parser.add_argument("--encrypted", action="store_true", help="on a disk that encrypts; with --native or alone")
     options = parser.parse_args()
     run: Callable[[int], Report | EngineReport | LeafReport]
     run = simulate_leaf if options.leaf else simulate_engine if options.engine else simulate
     if options.encrypted:
         run = simulate_encrypted
     if options.native:
-        from tests.support.native_disk import simulate_natively  # only this one needs a compiler
+        from tests.support import native_disk  # only this one needs a compiler
 
-        run = simulate_natively
+        run = native_disk.simulate_natively_encrypted if options.encrypted else native_disk.simulate_natively
     totals: Counter[str] = Counter()
     for seed in range(options.first, options.first + options.seeds):
         totals.update(asdict(run(seed)))

@@ -30,6 +30,7 @@ from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import sync_error
 from natsctl.testing.disk_image import FileImage, FolderImage
 from natsctl.testing.simdisk import Fault, SimDisk, SimFile, no_faults
+from tests.support.encrypted_simulation import EncryptedSession
 from tests.support.native_cases import FaultError
 from tests.support.native_fuzz import load
 from tests.support.native_threads import PATIENCE_S, NativeThreads
@@ -329,6 +330,18 @@ class NativeSession(AppendingSession):
                 event.answer(-errno.EIO)
         self._jobs.clear()
         super()._end_life()
+
+
+class EncryptedNativeSession(EncryptedSession, NativeSession):
+    """The same on a disk that encrypts, so that native threads are given encrypted bytes."""
+
+
+def simulate_natively_encrypted(seed: int) -> Report:
+    """Run one session on a disk that encrypts; raises Violation, whose text names the seed, or BuildError."""
+    try:
+        return EncryptedNativeSession(seed).run()
+    except Violation as violation:
+        raise Violation(f"seed {seed} with native threads and encryption: {violation}") from violation
 
 
 def simulate_natively(seed: int) -> Report:

@@ -16,6 +16,7 @@ import pytest
 
 from natsctl.native.build import BuildError
 from natsctl.server.committer import WRITE_FAILED, Committer
+from natsctl.store.encrypted_disk import LogFile
 from natsctl.store.errors import StoreError, StoreFullError
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
@@ -27,11 +28,13 @@ from tests.support.native_disk import (
     SYNC,
     WRITE,
     Call,
+    EncryptedNativeSession,
     NativeDisk,
     NativeSession,
     NumberedDisk,
     NumberedFile,
     simulate_natively,
+    simulate_natively_encrypted,
 )
 from tests.support.store_model import Violation
 
@@ -56,6 +59,32 @@ def test_no_promise_is_broken_by_native_threads() -> None:
         total.update(session.calls)
     assert total["written"] > 10 * SEEDS
     assert all(total[name] > SEEDS for name in ("short", "synced", "interrupted", "abandoned", "again")), total
+
+
+@pytest.mark.timeout(300)
+def test_no_promise_is_broken_by_native_threads_on_a_disk_that_encrypts() -> None:
+    total = Counter[str]()
+    for seed in range(SEEDS):
+        session = EncryptedNativeSession(seed)
+        session.run()
+        total.update(session.calls)
+    assert total["written"] > 10 * SEEDS
+    assert all(total[name] > SEEDS // 2 for name in ("short", "synced", "interrupted", "abandoned", "again")), total
+
+
+def gives_plain_bytes(log: LogFile, data: bytes, offset: int) -> tuple[int, bytes, int]:
+    fd, _, place = placed(log, data, offset)
+    return fd, data, place
+
+
+placed = LogFile.placed
+
+
+@pytest.mark.timeout(300)
+def test_plain_bytes_for_native_threads_are_noticed() -> None:
+    with mock.patch.object(LogFile, "placed", gives_plain_bytes), pytest.raises((Violation, StoreError, LookupError)):
+        for seed in range(100):
+            simulate_natively_encrypted(seed)
 
 
 def test_a_seed_reproduces_its_session_with_native_threads() -> None:
