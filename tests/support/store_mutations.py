@@ -204,7 +204,7 @@ def _rewritten_without_the_removals_it_holds() -> Patch:
 
 
 def _compressed_erasure_skipped() -> Patch:
-    return mock.patch.object(FileCommit, "_erase_packed", do_nothing)
+    return mock.patch.object(FileCommit, "_erase_in_copy", do_nothing)
 
 
 def _compressed_blocks_off_by_one() -> Patch:

@@ -170,7 +170,7 @@ UNHEEDED_KEYS: Final[dict[str, Callable[[Item], object]]] = {
 none of these."""
 
 REFUSED_KEYS: Final = {
-    "tpm": "keys in a TPM are not read here; `key` takes one, from a variable of the environment or an included file"
+    "tpm": "natsctl server reads no keys from a TPM; `key` takes one, from a variable of the environment or a file"
 }
 CIPHERS: Final[dict[str, Literal["chacha", "aes"]]] = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
 
