@@ -23,6 +23,9 @@ SyncPolicy = Literal["always", "never"] | int
 
 DEFAULT_PORT: Final = 4222
 DEFAULT_HOST: Final = "0.0.0.0"  # nosec B104 # nats-server's default; the log warns where there are no users
+SINGLE_NODE: Final = "natsctl server is a single node; natsctl cluster run starts a cluster of nats-servers"
+NO_PROFILER: Final = "natsctl server has no Go profiler; look at /metrics and the log"
+"""Reasons for which a flag or a key of nats.conf is refused."""
 UNSPECIFIED: Final = ("", DEFAULT_HOST, "::")
 """Hosts that mean every address of the machine."""
 MAX_PAYLOAD_BYTES: Final = 1 << 20

@@ -37,7 +37,7 @@ from natsctl.server.conf.values import (
     text_of,
 )
 from natsctl.server.conf.websocket import websocket_block
-from natsctl.server.options import LOG_FORMATS, ServerOptions
+from natsctl.server.options import LOG_FORMATS, NO_PROFILER, SINGLE_NODE, ServerOptions
 
 _ESCAPED: Final = str.maketrans({
     "<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029",
@@ -70,8 +70,6 @@ def default_domains(options: ServerOptions, item: Item) -> ServerOptions:
     found = tuple((account, text_of(value)) for account, value in block_of(item).items())
     return replace(options, default_js_domain=found)
 
-
-SINGLE_NODE: Final = "natsctl server is a single node; run a cluster with nats-server"
 
 _NETWORKED: Final = frozenset({"listen", "port", "routes"})
 _IGNORED: Final = frozenset({
@@ -273,8 +271,8 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     "pidfile": set_option("pid_file", path_of),
     "pid_file": set_option("pid_file", path_of),
     "ports_file_dir": set_option("ports_file_dir", path_of),
-    "prof_port": _switched_off("prof_port", "this server has no Go profiler; look at /metrics and the log"),
-    "prof_block_rate": _switched_off("prof_block_rate", "this server has no Go profiler"),
+    "prof_port": _switched_off("prof_port", NO_PROFILER),
+    "prof_block_rate": _switched_off("prof_block_rate", NO_PROFILER),
     "proxy_protocol": _switched_off("proxy_protocol", "not available in natsctl server"),
     "ocsp": _switched_off("ocsp", "stapling of OCSP answers is not available in natsctl server"),
     "ocsp_cache": _switched_off("ocsp_cache", "checks of OCSP answers are not available in natsctl server"),

@@ -15,7 +15,16 @@ from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.checks import option_faults
-from natsctl.server.options import DEFAULT_HOST, DEFAULT_PORT, LOG_FORMATS, ServerOptions, SyncPolicy, TlsOptions
+from natsctl.server.options import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    LOG_FORMATS,
+    NO_PROFILER,
+    SINGLE_NODE,
+    ServerOptions,
+    SyncPolicy,
+    TlsOptions,
+)
 from natsctl.server.process.provision import Documents
 
 if TYPE_CHECKING:
@@ -160,19 +169,15 @@ _SUPPORTED: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (
     ("help", "bool", ("h", "help")),
 )
 
-_NOT_HERE: Final[tuple[tuple[str, Kind, tuple[str, ...]], ...]] = (("profiling", "int", ("profile",)),)
-
-_CLUSTER: Final[tuple[tuple[Kind, tuple[str, ...]], ...]] = (("text", ("cluster", "cluster_listen", "routes")),)
-
-_REFUSED: Final = {
-    **{name: text for text, _, names in _NOT_HERE for name in names},
-    **{name: "" for _, names in _CLUSTER for name in names},
+_REFUSED: Final[dict[str, tuple[Kind, str]]] = {
+    **dict.fromkeys(("cluster", "cluster_listen", "routes"), ("text", SINGLE_NODE)),
+    "profile": ("int", NO_PROFILER),
 }
+"""Flags of nats-server that are refused, each with the kind of its value and the reason."""
 
 _SPECS: Final = {
     **{name: FlagSpec(setting, kind) for setting, kind, names in _SUPPORTED for name in names},
-    **{name: FlagSpec(f"refused {name}", kind) for _, kind, names in _NOT_HERE for name in names},
-    **{name: FlagSpec(f"refused {name}", kind) for kind, names in _CLUSTER for name in names},
+    **{name: FlagSpec(f"refused {name}", kind) for name, (kind, _) in _REFUSED.items()},
 }
 
 
@@ -230,12 +235,8 @@ def _documents(given: Given, options: ServerOptions) -> Documents | None:
 def _refuse(given: Given) -> None:
     for setting, spelled in given.spelled.items():
         kind, _, name = setting.partition(" ")
-        if kind != "refused":
-            continue
-        text = _REFUSED[name]
-        if text:
-            raise FlagError(f"{spelled}: {text} is not available in this version of natsctl server")
-        raise FlagError(f"{spelled}: natsctl server is a single node; run a cluster with nats-server")
+        if kind == "refused":
+            raise FlagError(f"{spelled}: {_REFUSED[name][1]}")
 
 
 def _options(given: Given, base: ServerOptions) -> ServerOptions:

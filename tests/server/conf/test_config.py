@@ -90,7 +90,7 @@ def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
     ("text", "complaint"),
     [
         ("port: 1\nprot: 4222", 'nats.conf:2: unknown field "prot"'),
-        ("cluster { port: -1 }", "run a cluster with nats-server"),
+        ("cluster { port: -1 }", "natsctl cluster run starts a cluster of nats-servers"),
         ("mqtt { port: -1 }", "mqtt: natsctl server has no MQTT listener"),
         ("port: many", "nats.conf:1: expected a number"),
         ("port: 99999", "invalid port 99999"),

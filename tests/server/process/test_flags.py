@@ -58,12 +58,12 @@ def test_tls_files() -> None:
 @pytest.mark.parametrize(
     ("argv", "reason"),
     [
-        (["--profile", "8222"], "--profile: profiling is not available"),
+        (["--profile", "8222"], "--profile: natsctl server has no Go profiler"),
         (["-m", "8222", "-ms", "8223"], "can't specify both HTTP and HTTPs ports"),
         (["-m", "70000"], "-m: invalid port 70000"),
         (["--archive_version", "3"], "--archive_version: expected 1 or 2, got 3"),
-        (["--cluster", "nats://0.0.0.0:6222"], "run a cluster with nats-server"),
-        (["-routes=nats://h:6222"], "run a cluster with nats-server"),
+        (["--cluster", "nats://0.0.0.0:6222"], "natsctl cluster run starts a cluster of nats-servers"),
+        (["-routes=nats://h:6222"], "natsctl cluster run starts a cluster of nats-servers"),
         (["--nonsense"], "flag provided but not defined: -nonsense"),
         (["start"], "unrecognized command"),
         (["-p", "70000"], "invalid port 70000"),
