@@ -47,7 +47,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
 
 def test_it_holds_the_package_and_nothing_else_of_the_clone(wheel: ZipFile) -> None:
     top = {name.partition("/")[0] for name in wheel.namelist()}
-    assert {name for name in top if not name.endswith((".dist-info", ".data"))} == {"natsctl", "pyspark_jetstream.py"}
+    assert {name for name in top if not name.endswith((".dist-info", ".data"))} == {"natsctl", "pyspark_jetstream"}
 
 
 def test_it_holds_completions_man_pages_and_examples(wheel: ZipFile) -> None:

@@ -6,7 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import yaml
@@ -126,6 +129,84 @@ def test_workflows_build_parts_that_a_release_has() -> None:
     for path in WORKFLOWS:
         for line in re.findall(r"\.ci/release --out dist (.+)", path.read_text()):
             assert set(line.split()) <= parts
+
+
+BUILDS = """\
+#!/usr/bin/env python3
+import pathlib, subprocess, sys
+if sys.argv[1] == "notes":
+    sys.exit(subprocess.call([sys.executable, {release!r}, *sys.argv[1:]]))
+dist = pathlib.Path(sys.argv[2])
+kinds = {{
+    "packages": ["natsctl-{v}.tar.gz", "natsctl-{v}-cp311-abi3-linux_x86_64.whl", "natsctl-{v}-py3-none-any.whl"],
+    "sbom": ["natsctl-{v}.cdx.json"],
+    "deb": ["natsctl_{v}_amd64.deb"],
+    "image": ["natsctl-{v}-amd64.oci.tar"],
+    "docs": ["site/index.html"],
+}}
+for part in sys.argv[3:]:
+    for name in kinds[part]:
+        (dist / name).parent.mkdir(parents=True, exist_ok=True)
+        (dist / name).write_text(name)
+"""
+"""`.ci/release`, but for the minutes that its builds take."""
+
+
+@pytest.fixture
+def runner() -> ModuleType:
+    """The script that runs workflows, `.ci/workflows`."""
+    loader = SourceFileLoader("natsctl_ci_workflows", str(CLONE / ".ci" / "workflows"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def small_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with workflows, changelog and version, and a release that builds nothing."""
+    clone = tmp_path / "clone"
+    for name in (".github", "CHANGELOG.md", "natsctl/__init__.py"):
+        (clone / name).parent.mkdir(parents=True, exist_ok=True)
+        copy = shutil.copytree if (CLONE / name).is_dir() else shutil.copy
+        copy(CLONE / name, clone / name)
+    (clone / ".ci").mkdir()
+    (clone / ".ci/release").write_text(BUILDS.format(release=str(CLONE / ".ci" / "release"), v=__version__))
+    (clone / ".ci/release").chmod(0o755)
+    author = ("-c", "user.name=nobody", "-c", "user.email=nobody@invalid")
+    for words in (["init", "-q"], ["add", "."], [*author, "commit", "-qm", "All of it"]):
+        subprocess.run(["git", *words], cwd=clone, check=True)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/apt-get").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    (tmp_path / "dist").mkdir()
+    (tmp_path / f"dist/natsctl-{__version__}-cp311-abi3-linux_x86_64.whl").touch()
+    return clone
+
+
+def test_the_steps_of_a_release_draft_everything_that_is_built(runner: ModuleType, small_clone: Path) -> None:
+    folder = small_clone.parent
+    found = list(runner.run_workflow("release", small_clone, folder, folder / "dist"))
+    assert found[-1].startswith(f"the draft of v{__version__} has 7 files")
+
+
+def test_a_step_that_fails_and_an_upload_of_nothing_are_noticed(runner: ModuleType, small_clone: Path) -> None:
+    path, folder = small_clone / ".github/workflows/release.yml", small_clone.parent
+    text = path.read_text()
+    for wrong, fault in (
+        (text.replace("rm dist/", "rm gone/"), "a step ended with 1"),
+        (text.replace("dist/*}", "x/*}"), "did not make"),
+    ):
+        assert wrong != text
+        path.write_text(wrong)
+        with pytest.raises(runner.FaultError, match=fault):
+            list(runner.run_workflow("release", small_clone, folder / fault, folder / "dist"))
+
+
+def test_the_steps_of_the_site_publish_it(runner: ModuleType, small_clone: Path) -> None:
+    found = list(runner.run_workflow("docs", small_clone, small_clone.parent, small_clone.parent / "dist"))
+    assert len(found) == 2
 
 
 def test_the_notes_of_a_release_are_its_part_of_the_changelog() -> None:
