@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -38,6 +39,13 @@ BY_NAME = re.compile(
 def test_the_manifest_runs_the_image_of_this_version() -> None:
     text = (CLONE / "examples" / "kubernetes" / "natsctl.yaml").read_text()
     assert re.findall(r"image: \S+/natsctl:(\S+)", text) == [__version__]
+
+
+def test_the_page_on_installing_names_the_files_of_this_version() -> None:
+    text = (CLONE / "docs" / "how-to" / "install.md").read_text()
+    assert set(re.findall(r"natsctl[-_:](\d+\.\d+\.\d+)", text)) == {__version__}
+    extras = tomllib.loads((CLONE / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == extras.keys() - {"dev", "docs"}
 
 
 def test_the_changelog_begins_with_this_version() -> None:
