@@ -15,7 +15,7 @@ from natsctl.cli.render.text import stamp as local_stamp
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
     from natsctl.api.requests import PubAck
-    from natsctl.client.messaging.message_trace import Report
+    from natsctl.client.messaging.message_trace import Report, TraceContext
 
 
 class Received(NamedTuple):
@@ -168,11 +168,17 @@ _BESIDE, _BELOW = "│  ", "   "
 
 def render_trace(report: Report, *, stamped: bool) -> str:
     """Return the tree, and the number of receivers by kind; `stamped` shows the delay since the message's arrival."""
-    lines = [*_server(report, "", _first_ns(report), stamped)]
+    lines = [*_context(report.context), *_server(report, "", _first_ns(report), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
     total = ", ".join(f"{label} {number}" for label, number in sorted(counts.items()))
     lines += ["", f"Delivered to: {total}" if counts else "No subscriber or stream takes messages on this subject"]
     return "\n".join(lines)
+
+
+def _context(context: TraceContext | None) -> Iterator[str]:
+    if context is not None:
+        sampled = "sampled" if context.sampled else "not sampled"
+        yield f"OpenTelemetry trace {context.trace}, span {context.span}, {sampled}"
 
 
 def _server(report: Report, indent: str, began_ns: int, stamped: bool) -> Iterator[str]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import ProtocolError, UnreachableError
 
@@ -24,7 +25,17 @@ ROOT = ""
 MAX_REPORTS = 10_000
 LATE_S = 1.0
 """Longest wait for a report that a server's hop announced, once the first one is there."""
+PARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?")
+"""Value of `traceparent`: version, trace, span, flags. Source: W3C Trace Context, which OpenTelemetry uses."""
 CONNECTIONS = {0: "Client", 1: "Router", 2: "Gateway", 3: "System", 4: "Leafnode", 5: "JetStream", 6: "Account"}
+
+
+class TraceContext(NamedTuple):
+    """OpenTelemetry's trace and span that a message belongs to, in hexadecimal digits."""
+
+    trace: str
+    span: str
+    sampled: bool
 
 
 @dataclass(slots=True)
@@ -44,6 +55,14 @@ class Report:
     def hops(self) -> list[str]:
         """Return the hop numbers of messages that left for other servers without an error."""
         return [str(one["hop"]) for one in self.events if one.get("type") == "eg" and one.get("hop")]
+
+    @property
+    def context(self) -> TraceContext | None:
+        """Trace context in the header `traceparent` of the message, None without a valid one."""
+        headers = self.raw["request"].get("header") or {}
+        values = [value for key, every in headers.items() if key.lower() == "traceparent" for value in every]
+        found = PARENT.fullmatch(str(values[0])) if values else None
+        return TraceContext(found[1], found[2], bool(int(found[3], 16) & 1)) if found else None
 
     def walk(self) -> Iterator[Report]:
         """Yield this report and all behind it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -223,6 +224,27 @@ def test_a_trace_shows_streams_and_listeners_and_delivers_nothing(stored: Run, o
     assert "[+" in shown
     assert shown.endswith("Delivered to: Client 1, JetStream 1\n")
     assert (other.heard, stored("str", "info", "S", "-j").json["state"]["messages"]) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("parent", "shown"),
+    [
+        (f"00-{'ab' * 16}-{'cd' * 8}-01", f"OpenTelemetry trace {'ab' * 16}, span {'cd' * 8}, sampled"),
+        (f"00-{'ab' * 16}-{'cd' * 8}-00", f"OpenTelemetry trace {'ab' * 16}, span {'cd' * 8}, not sampled"),
+        ("00-no-parent-01", None),
+    ],
+)
+def test_a_trace_shows_the_trace_context_of_its_message(stored: Run, parent: str, shown: str | None) -> None:
+    done = stored("trace", "s.a", "hello", "-H", f"traceparent:{parent}")
+    first = done.out.splitlines()[0]
+    assert (done.code, first) == (0, shown) if shown else first.startswith("Server ")
+
+
+def test_a_trace_context_stays_with_a_message_that_is_stored(stored: Run) -> None:
+    parent = f"00-{'ab' * 16}-{'cd' * 8}-01"
+    assert stored("pub", "s.a", "hello", "-H", f"traceparent:{parent}", "-H", "tracestate:a=1", "-J").code == 0
+    block = base64.b64decode(stored("str", "get", "S", "1", "-j").json["hdrs"]).decode()
+    assert f"traceparent: {parent}\r\ntracestate: a=1\r\n" in block
 
 
 def test_a_trace_delivers_when_asked_to(stored: Run) -> None:
