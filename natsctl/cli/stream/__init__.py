@@ -6,12 +6,12 @@ from natsctl.cli.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
     from natsctl.cli.stream import (
-        cluster,
         create,
         edit,
         info,
         list,
         messages,
+        peers,
         remove,
         reports,
         search,
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
         transfer,
     )
 else:
-    cluster, create, edit, info, list, messages, remove, reports, search, stream_templates, transfer = lazy_modules(
-        "natsctl.cli.stream", "cluster create edit info list messages remove reports search stream_templates transfer"
+    create, edit, info, list, messages, peers, remove, reports, search, stream_templates, transfer = lazy_modules(
+        "natsctl.cli.stream", "create edit info list messages peers remove reports search stream_templates transfer"
     )
 
 VERBS = (
@@ -115,7 +115,7 @@ VERBS = (
     ),
     Verb("gaps", reports.gaps, answer="cli.stream.reports:Gaps"),
     Verb("graph", reports.graph, examples=("natsctl stream graph ORDERS --watch 500ms",)),
-    Verb("cluster, c", cluster.VERBS, "Move leaders, and remove servers from streams"),
+    Verb("cluster, c", peers.VERBS, "Move leaders, and remove servers from streams"),
     Verb(
         "backup, snapshot",
         transfer.backup,

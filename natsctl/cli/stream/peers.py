@@ -210,7 +210,7 @@ VERBS = (
     Verb(
         "balance",
         balance,
-        answer="cli.stream.cluster:Balance",
+        answer="cli.stream.peers:Balance",
         examples=("natsctl stream cluster balance --subject 'ORDERS.>' --dry-run",),
     ),
     Verb(
