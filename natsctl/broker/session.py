@@ -546,11 +546,6 @@ class Session:
         self.apply_permissions(self.login.grant, self.account)
         self.permit = permit
 
-    @property
-    def account_name(self) -> str:
-        """The account that the connection is in."""
-        return self.account.name
-
     def has_room(self, account: str) -> bool:
         """Return whether an account may have this connection besides those that it has."""
         of = self.broker.account(account)

@@ -80,10 +80,6 @@ class SessionContext(Protocol):
     def resume(self, ops: list[Op], chunk: bytes) -> None:
         """Carry out operations that were deferred, or that arrived while the login was checked."""
 
-    @property
-    def account_name(self) -> str:
-        """The account that the connection is in."""
-
     def has_room(self, account: str) -> bool:
         """Return whether an account may have this connection besides those that it has."""
 

@@ -139,8 +139,6 @@ class Credentials(msgspec.Struct, frozen=True):
     host: str = ""
     now_ns: int = 0
     """The wall clock, since the epoch."""
-    account: str = "$G"
-    """The account that the client is in so far: the global one, unless it logs in anew."""
 
 
 class Grant(Confidential, frozen=True):

@@ -197,7 +197,7 @@ class Login:
         session = self._session
         return Credentials(
             self.options, self.nonce, self.certificate, session.connection_type, session.host,
-            session.broker.clock.now_ns(), session.account_name,
+            session.broker.clock.now_ns(),
         )  # fmt: skip
 
     def _answered(self, answer: Grant | Refusal) -> None:

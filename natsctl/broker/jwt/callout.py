@@ -252,7 +252,7 @@ class CalloutAuthenticator:
     ) -> Grant | Refusal | Delegation:
         """Return what the answer about a configured user means where a service decides about the others."""
         settings = self._settings
-        account = answer.account if isinstance(answer, Grant) else credentials.account
+        account = answer.account if isinstance(answer, Grant) else GLOBAL_ACCOUNT
         if not is_leaf(credentials) and not self._delegates(account):
             return answer
         if user is not None and user.identity in settings.auth_users:

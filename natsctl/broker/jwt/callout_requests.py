@@ -170,8 +170,11 @@ class Callouts:
         for session in [session for session, question in self._asked.items() if question.due_ns <= now_ns]:
             question = self._take(session)
             if question is not None:
-                refusal = Refusal("no response in time", account=question.delegation.terms.account, cause="")
-                session.login.decide(refusal)
+                account = question.delegation.terms.account
+                session.login.decide(Refusal("no response in time", account=account, cause=""))
+                self._broker.log_warning(
+                    f"Authorization callout response not received in time on account {go_quote(account)}"
+                )
 
     def _alarm_ns(self) -> int:
         return min((question.due_ns for question in self._asked.values()), default=NEVER_NS)
