@@ -1,4 +1,4 @@
-"""A configuration's authentication callout: who is asked about, what is asked, and what responses do, on both servers."""
+"""A configuration's authentication callout: who is asked about, what is asked, what responses do, on both servers."""
 
 from __future__ import annotations
 

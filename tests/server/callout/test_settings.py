@@ -1,4 +1,4 @@
-"""Settings of a callout that need a server of their own: allowed accounts, default users, keys, reload, on both servers."""
+"""Settings of a callout that need a server of their own: allowed accounts, default users, keys, a reload."""
 
 from __future__ import annotations
 
