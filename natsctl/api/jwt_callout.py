@@ -1,4 +1,4 @@
-"""The request of an authentication callout: a JWT that tells a service about a client that wants to log in.
+"""The request of an authentication callout: a JWT that describes a client that wants to log in.
 
 Keys and their order are those of nats-server (package jwt, authorization_claims.go). The response is in
 `jwt_claims.py`, what may be wrong with it in `jwt_validation.py`.

@@ -168,22 +168,7 @@ class Broker:
         self.stale_connections = 0
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
-        self.event_listener: EventListener = NullListener()
-        self.log_info: Callable[[str], None] = _keep_to_itself
-        """Called with what an operator should know of the server's own doings."""
-        self.log_warning: Callable[[str], None] = _keep_to_itself
-        """Called with what an operator should know of the services that decide about logins."""
-        self.notice: Callable[[Session, str], None] = _say_nothing
-        """Called with what an operator should read of a session: offences and failed logins, never a secret."""
-        self.pending_logins: list[Session] = []
-        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`.
-
-        One that comes again while it waits, or waits for a service, sends much: it should not be read from.
-        """
-        self.callouts: CalloutService | None = None
-        """The services that decide about logins, where there may be any."""
-        self.login_decided: Callable[[Session], None] = _let_wait
-        """Called with each session that had to wait for the answer to its login, when that has come."""
+        self._set_callbacks()
         self.unfinished: deque[Session] = deque()
         """Sessions that have put off a part of what they were sent (deferred_work.py), in the order of their turns."""
         self.long_work: deque[Iterator[None]] = deque()
@@ -211,6 +196,25 @@ class Broker:
         """Called when `look_ns` is earlier than the shell knows."""
         self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(self.options.system_account)
+
+    def _set_callbacks(self) -> None:
+        """Set what the shell and the services of logins replace by their own."""
+        self.event_listener: EventListener = NullListener()
+        self.log_info: Callable[[str], None] = _keep_to_itself
+        """Called with what an operator should know of the server's own doings."""
+        self.log_warning: Callable[[str], None] = _keep_to_itself
+        """Called with what an operator should know of the services that decide about logins."""
+        self.notice: Callable[[Session, str], None] = _say_nothing
+        """Called with what an operator should read of a session: offences and failed logins, never a secret."""
+        self.pending_logins: list[Session] = []
+        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`.
+
+        One that comes again while it waits, or waits for a service, sends much: it should not be read from.
+        """
+        self.callouts: CalloutService | None = None
+        """The services that decide about logins, where there may be any."""
+        self.login_decided: Callable[[Session], None] = _let_wait
+        """Called with each session that had to wait for the answer to its login, when that has come."""
 
     def account(self, name: str) -> Account:
         """Return the account of that name; it is made where it is new."""

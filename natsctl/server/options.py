@@ -228,7 +228,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     @property
     def asks_services(self) -> bool:
-        """Whether a service may be asked about logins: then the server has keys of its own."""
+        """True where a service may be asked about logins: then the server has keys of its own."""
         return self.auth_callout is not None or self.operator is not None
 
     @property

@@ -10,6 +10,7 @@ The service is a client of nats-py on a loop and thread of its own, so that a te
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import queue
 import threading
@@ -20,6 +21,7 @@ from typing import Any, Final
 
 from natsctl.api.jwt_token import decode_base64url
 from natsctl.api.nkey_pairs import CurvePair
+from tests.support import patient_client
 from tests.support.operators import Key, UserLogin, encode_jwt
 
 SUBJECT: Final = "$SYS.REQ.USER.AUTH"
@@ -127,14 +129,12 @@ class CalloutService:
         self._loop.close()
 
     async def _open(self) -> None:
-        import nats
-
         options = dict(self._options)
         login = options.pop("login", None)
         if isinstance(login, UserLogin):
             options["user_jwt_cb"] = lambda: login.jwt.encode()
             options["signature_cb"] = lambda nonce: _signature(login, nonce)
-        self._nats = await nats.connect(self._url, allow_reconnect=False, connect_timeout=WITHIN_S, **options)
+        self._nats = await patient_client.connect(self._url, allow_reconnect=False, **options)
         await self._nats.subscribe(SUBJECT, cb=self._on_request)
         await self._nats.subscribe("$SYS.ACCOUNT.CLIENT.AUTH.ERR", cb=self._on_event)
         await self._nats.flush()
@@ -175,8 +175,6 @@ class CalloutService:
 
 
 def _signature(login: UserLogin, nonce: str) -> bytes:
-    import base64
-
     return base64.b64encode(login.key.sign(nonce.encode()))
 
 

@@ -192,7 +192,7 @@ class CalloutError(Exception):
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """What a response's user is let in as: the account, its rules after templates, and the key that vouches for it."""
+    """Place of a response's user: the account, its rules after templates, and the key that vouches for it."""
 
     account: str
     rules: UserLimits
