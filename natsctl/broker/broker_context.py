@@ -32,8 +32,12 @@ class CalloutService(Protocol):
     def forget(self, session: Session) -> None:
         """Expect no response for a session any more."""
 
-    def run(self, until_ns: int) -> bool:
-        """Judge responses that have arrived until the monotonic clock says `until_ns`; False where none are left."""
+    @property
+    def arrived(self) -> Session | None:
+        """Session whose response is the next to be judged, None where none has arrived."""
+
+    def judge(self) -> None:
+        """Judge the next response."""
 
 
 class BrokerContext(ServerContext, Protocol):

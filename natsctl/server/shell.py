@@ -29,6 +29,7 @@ from natsctl.server.process.log import Log
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.broker.broker import Broker
+    from natsctl.broker.broker_context import CalloutService
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
@@ -222,8 +223,8 @@ class Shell:
         committer, engine = self.committer, self.engine
         if self.broker.pending_logins:
             self._work_out_logins()
-        if self.broker.callouts is not None and self.broker.callouts.run(self.broker.clock.monotonic_ns() + SLICE_NS):
-            self.wake()
+        if self.broker.callouts is not None and self.broker.callouts.arrived is not None:
+            self._judge_responses(self.broker.callouts)
         if self.broker.unfinished:
             self._go_on()
         if self.broker.long_work:
@@ -267,6 +268,20 @@ class Shell:
                 connection.resume()
         if unfinished:
             self.wake()
+
+    def _judge_responses(self, callouts: CalloutService) -> None:
+        """Have responses of services judged for a bounded time; the others wait for the next turn."""
+        until_ns = self.broker.clock.monotonic_ns() + SLICE_NS
+        while (session := callouts.arrived) is not None:
+            try:
+                callouts.judge()
+            except Exception as error:  # one session's fault ends that one alone
+                self._fault(f"{session.log_name} - the response about its login", error)
+                if session in self.connections:
+                    self.connections[session].transport.abort()
+            if self.broker.clock.monotonic_ns() >= until_ns:
+                self.wake()
+                return
 
     def _work_out_logins(self) -> None:
         """Begin slow logins, and read no more from clients that send much meanwhile.

@@ -2,8 +2,8 @@
 
 Theory of operation. For each delegated login a request goes out on `$SYS.REQ.USER.AUTH` of the service's account, with
 a user key that is made for it and an inbox of its own; the session waits. The first response on that inbox is queued
-and the inbox ends; `run`, which the shell calls once a turn, judges queued responses for a bounded time, so that a
-flood of them holds nobody up. A session that gets none within the authentication timeout is refused, as is one with a
+and the inbox ends; the shell has queued responses judged for a bounded time of each turn, so that a flood of them holds
+nobody up. A session that gets none within the authentication timeout is refused, as is one with a
 response that is not as it should be; a connection that ends takes its request with it. There are never more requests
 than connections that wait, and the bytes of queued responses are bounded.
 
@@ -200,17 +200,15 @@ class Callouts:
         self._arrived.append((session, question, payload))
         self._arrived_bytes += len(payload)
         while self._arrived_bytes > MAX_QUEUED_BYTES:
-            self._judge_next()
+            self.judge()
 
-    def run(self, until_ns: int) -> bool:
-        """Judge responses that have arrived until the monotonic clock says `until_ns`; False where none are left."""
-        while self._arrived:
-            self._judge_next()
-            if self._broker.clock.monotonic_ns() >= until_ns:
-                break
-        return bool(self._arrived)
+    @property
+    def arrived(self) -> Session | None:
+        """Session whose response is the next to be judged, None where none has arrived."""
+        return self._arrived[0][0] if self._arrived else None
 
-    def _judge_next(self) -> None:
+    def judge(self) -> None:
+        """Judge the next response."""
         session, question, payload = self._arrived.popleft()
         self._arrived_bytes -= len(payload)
         if session.close_reason is not None or session.login.pending is not question.delegation:

@@ -72,9 +72,10 @@ class Town:
         """Publish a response; return the recipients."""
         return self.broker.accounts["AUTH"].publish(self.requests[at][0], b"", b"", payload)
 
-    def run(self) -> bool:
+    def run(self) -> None:
         """Judge what has arrived."""
-        return self.callouts.run(self.clock.monotonic_ns() + SECOND)
+        while self.callouts.arrived is not None:
+            self.callouts.judge()
 
     @property
     def subscriptions(self) -> int:
@@ -96,7 +97,7 @@ def test_what_arrives_meanwhile_is_carried_out_after_the_response() -> None:
     session.receive(b"PUB a 1\r\n2\r\nPING\r\n")
     assert (heard(session), len(town.requests)) == (b"", 1)
     assert town.answer(good(town.request())) == 1 and heard(session) == b""
-    assert town.run() is False
+    town.run()
     assert heard(session) == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPONG\r\n"
     assert session.account.name == "FOO" and town.decided == [session]
 
@@ -163,15 +164,16 @@ def test_a_session_that_was_closed_meanwhile_stays_closed() -> None:
     assert session.account.name == "$G" and not session.login.authenticated
 
 
-def test_responses_are_judged_for_a_bounded_time() -> None:
+def test_responses_are_judged_one_by_one_in_their_order() -> None:
     town = Town()
-    for _ in range(3):
-        town.come()
-    for at in range(3):
+    sessions = [town.come() for _ in range(3)]
+    for at in (2, 0, 1):
         town.answer(good(town.request(at)), at)
-    now = town.clock.monotonic_ns()
-    assert town.callouts.run(now) is True and len(town.decided) == 1
-    assert town.run() is False and len(town.decided) == 3
+    for at in (2, 0, 1):
+        assert town.callouts.arrived is sessions[at]
+        town.callouts.judge()
+        assert town.decided[-1] is sessions[at]
+    assert town.callouts.arrived is None
 
 
 def test_responses_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
