@@ -283,10 +283,30 @@ class OperatorClaims(ClaimsData, frozen=True):
     nats: OperatorBody = OperatorBody()
 
 
-AnyClaims = TypeVar("AnyClaims", OperatorClaims, AccountClaims, UserClaims, ActivationClaims)
+class AuthorizationResponseBody(Struct, frozen=True):
+    """Claims of a callout's response beside the times: a user's JWT, or the reason of a refusal."""
+
+    jwt: str = ""
+    error: str = ""
+    issuer_account: str = ""
+    tags: list[str] = []
+    type: str = ""
+    version: int = 0
+
+
+class AuthorizationResponseClaims(ClaimsData, frozen=True):
+    """The response of a service that was asked about a client, for one server (`aud`) and one request (`sub`)."""
+
+    nats: AuthorizationResponseBody = AuthorizationResponseBody()
+
+
+AnyClaims = TypeVar(
+    "AnyClaims", OperatorClaims, AccountClaims, UserClaims, ActivationClaims, AuthorizationResponseClaims
+)
 
 _KINDS: dict[type[Any], str] = {
     OperatorClaims: "operator", AccountClaims: "account", UserClaims: "user", ActivationClaims: "activation",
+    AuthorizationResponseClaims: "authorization_response",
 }  # fmt: skip
 
 

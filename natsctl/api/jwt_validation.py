@@ -18,6 +18,7 @@ from natsctl.api.jwt_claims import (
     AccountBody,
     AccountClaims,
     ActivationClaims,
+    AuthorizationResponseClaims,
     ClaimsData,
     Export,
     ExternalAuthorization,
@@ -246,6 +247,21 @@ def user_faults(claims: UserClaims) -> Iterator[str]:
         yield f"could not parse iana time zone by name: unknown time zone {body.times_location}"
     if body.issuer_account and not is_public(body.issuer_account, "account"):
         yield "account_id is not an account public key"
+
+
+def response_faults(claims: AuthorizationResponseClaims) -> Iterator[str]:
+    """Yield what is wrong with the response of an authentication callout, times aside."""
+    body = claims.nats
+    if not is_public(claims.sub, "user"):
+        yield "Subject must be a user public key"
+    if not is_public(claims.aud, "server"):
+        yield "Audience must be a server public key"
+    if not body.error and not body.jwt:
+        yield "Error or Jwt is required"
+    if body.error and body.jwt:
+        yield "Only Error or Jwt can be set"
+    if body.issuer_account and not is_public(body.issuer_account, "account"):
+        yield "issuer_account is not an account public key"
 
 
 def activation_faults(claims: ActivationClaims) -> Iterator[str]:

@@ -15,9 +15,9 @@ from typing import Any, Final, overload
 
 from natsctl.api.times import Clock
 from natsctl.broker.account import Account
-from natsctl.broker.auth.credentials import Grant, Refusal
+from natsctl.broker.auth.credentials import Delegation, Grant, Refusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
-from natsctl.broker.broker_context import EventListener, LeafPeer, NullListener
+from natsctl.broker.broker_context import CalloutService, EventListener, LeafPeer, NullListener
 from natsctl.broker.broker_options import BrokerOptions, Rng
 from natsctl.broker.deferred_work import SLICE_NS
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, AccountConfig
@@ -41,6 +41,10 @@ def _do_nothing() -> None:
 
 def _say_nothing(session: Session, text: str) -> None:
     """Discard the line (default callback)."""
+
+
+def _let_wait(session: Session) -> None:
+    """Do nothing for a session whose login is decided (default callback)."""
 
 
 MAX_SUBS: Final = 20_000
@@ -107,6 +111,7 @@ class Broker:
         "_plan",
         "accounts",
         "alarms",
+        "callouts",
         "clock",
         "closed",
         "dirty",
@@ -120,6 +125,8 @@ class Broker:
         "import_problems",
         "leafs",
         "log_info",
+        "log_warning",
+        "login_decided",
         "long_work",
         "look_ns",
         "notice",
@@ -161,16 +168,7 @@ class Broker:
         self.stale_connections = 0
         self.total_connections = 0
         self.gone_in_msgs = self.gone_in_bytes = self.gone_out_msgs = self.gone_out_bytes = 0
-        self.event_listener: EventListener = NullListener()
-        self.log_info: Callable[[str], None] = _keep_to_itself
-        """Called with what an operator should know of the server's own doings."""
-        self.notice: Callable[[Session, str], None] = _say_nothing
-        """Called with what an operator should read of a session: offences and failed logins, never a secret."""
-        self.pending_logins: list[Session] = []
-        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`.
-
-        One that comes again while it waits sends much: it should not be read from.
-        """
+        self._set_callbacks()
         self.unfinished: deque[Session] = deque()
         """Sessions that have put off a part of what they were sent (deferred_work.py), in the order of their turns."""
         self.long_work: deque[Iterator[None]] = deque()
@@ -198,6 +196,25 @@ class Broker:
         """Called when `look_ns` is earlier than the shell knows."""
         self.account(GLOBAL_ACCOUNT)
         self.system_account = self.account(self.options.system_account)
+
+    def _set_callbacks(self) -> None:
+        """Set what the shell and the services of logins replace by their own."""
+        self.event_listener: EventListener = NullListener()
+        self.log_info: Callable[[str], None] = _keep_to_itself
+        """Called with what an operator should know of the server's own doings."""
+        self.log_warning: Callable[[str], None] = _keep_to_itself
+        """Called with what an operator should know of the services that decide about logins."""
+        self.notice: Callable[[Session, str], None] = _say_nothing
+        """Called with what an operator should read of a session: offences and failed logins, never a secret."""
+        self.pending_logins: list[Session] = []
+        """Sessions whose login the shell has to work out: `login.pending.work()`, then `login.decide(…)`.
+
+        One that comes again while it waits, or waits for a service, sends much: it should not be read from.
+        """
+        self.callouts: CalloutService | None = None
+        """The services that decide about logins, where there may be any."""
+        self.login_decided: Callable[[Session], None] = _let_wait
+        """Called with each session that had to wait for the answer to its login, when that has come."""
 
     def account(self, name: str) -> Account:
         """Return the account of that name; it is made where it is new."""
@@ -340,7 +357,7 @@ class Broker:
         """
         for session in tuple(self.sessions.values()):
             if session.close_reason is None and session.login.authenticated:
-                if session.login.grant.user in unchanged:
+                if session.login.grant.user in unchanged or session.login.grant.assigned is not None:
                     session.login.follow_listener()
                     session.apply_limits()
                 else:
@@ -454,7 +471,9 @@ def _close_crowd(account: Account) -> None:
 def _ask_again(session: Session, known: Collection[str]) -> None:
     login, answer = session.login, session.login.asked_again()
     claimed = login.options.nkey or login.options.user
-    if isinstance(answer, Grant) and answer == login.grant:
+    if isinstance(answer, Delegation):  # it connects again, and the service is asked
+        session.close(CloseReason.CLIENT_CLOSED)
+    elif isinstance(answer, Grant) and answer == login.grant:
         session.apply_limits()
     elif isinstance(answer, Refusal) and not (claimed and claimed not in known):
         login.refuse(answer)

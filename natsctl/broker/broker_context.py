@@ -14,9 +14,30 @@ from natsctl.broker.session_context import ServerContext
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.auth.credentials import Refusal, TlsFacts
+    from natsctl.broker.auth.credentials import Delegation, Refusal, TlsFacts
     from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
+
+
+class CalloutService(Protocol):
+    """The authentication callouts of a broker."""
+
+    @property
+    def xkey(self) -> str:
+        """Public curve key for which services may seal their responses."""
+
+    def ask(self, session: Session, delegation: Delegation) -> None:
+        """Ask the service that a login is delegated to; the answer goes to `session.login.decide`."""
+
+    def forget(self, session: Session) -> None:
+        """Expect no response for a session any more."""
+
+    @property
+    def arrived(self) -> Session | None:
+        """Session whose response is the next to be judged, None where none has arrived."""
+
+    def judge(self) -> None:
+        """Judge the next response."""
 
 
 class BrokerContext(ServerContext, Protocol):
@@ -34,6 +55,8 @@ class BrokerContext(ServerContext, Protocol):
     log_info: Callable[[str], None]
     notice: Callable[[Session, str], None]
     pending_logins: list[Session]
+    callouts: CalloutService | None
+    login_decided: Callable[[Session], None]
     unfinished: deque[Session]
     """Sessions with deferred work."""
     long_work: deque[Iterator[None]]

@@ -85,6 +85,8 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
         if session.account is broker.system_account:
             info["acc_is_sys"] = True
     info["api_lvl"] = API_LEVEL
+    if broker.callouts is not None:
+        info["xkey"] = broker.callouts.xkey
     return msgspec.json.encode(info)
 
 

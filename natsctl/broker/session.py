@@ -69,7 +69,7 @@ from natsctl.wire.parser import Parser
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from natsctl.broker.auth.credentials import TlsFacts
+    from natsctl.broker.auth.credentials import Delegation, TlsFacts
     from natsctl.broker.broker_context import BrokerContext
 
 
@@ -260,6 +260,23 @@ class Session:
     def wait_for_login(self) -> None:
         """Ask the shell to work out the login."""
         self.broker.pending_logins.append(self)
+
+    def ask_callout(self, delegation: Delegation) -> None:
+        """Ask the service that a login is delegated to."""
+        callouts = self.broker.callouts
+        if callouts is None:
+            self.login.decide(Refusal("no callouts are made"))
+        else:
+            callouts.ask(self, delegation)
+
+    def forget_callout(self) -> None:
+        """Expect no response of a service any more."""
+        if self.broker.callouts is not None:
+            self.broker.callouts.forget(self)
+
+    def login_decided(self) -> None:
+        """Report that the answer to the login has come."""
+        self.broker.login_decided(self)
 
     def wait_for_turn(self) -> None:
         """Queue behind the other sessions that have deferred work."""
@@ -529,12 +546,17 @@ class Session:
         self.apply_permissions(self.login.grant, self.account)
         self.permit = permit
 
+    def has_room(self, account: str) -> bool:
+        """Return whether an account may have this connection besides those that it has."""
+        of = self.broker.account(account)
+        most = of.config.limits.max_connections
+        return most < 0 or self in of.sessions or len(of.sessions) < most
+
     def enter(self, grant: Grant) -> bool:
         """Join the account of a grant with its permissions; return False if the account is full."""
-        account = self.broker.account(grant.account)
-        most = account.config.limits.max_connections
-        if most >= 0 and self not in account.sessions and len(account.sessions) >= most:
+        if not self.has_room(grant.account):
             return False
+        account = self.broker.account(grant.account)
         self.apply_permissions(grant, account)
         self.move(account)
         return True

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
-    from natsctl.broker.auth.credentials import ConnectOptions, Grant, Refusal
+    from natsctl.broker.auth.credentials import ConnectOptions, Delegation, Grant, Refusal
     from natsctl.broker.auth.login import Login
     from natsctl.broker.broker_options import BrokerOptions, Rng
     from natsctl.broker.deferred_work import DeferredWork
@@ -80,8 +80,20 @@ class SessionContext(Protocol):
     def resume(self, ops: list[Op], chunk: bytes) -> None:
         """Carry out operations that were deferred, or that arrived while the login was checked."""
 
+    def has_room(self, account: str) -> bool:
+        """Return whether an account may have this connection besides those that it has."""
+
     def wait_for_login(self) -> None:
         """Ask the shell to check the login outside the event loop."""
+
+    def ask_callout(self, delegation: Delegation) -> None:
+        """Ask the service that a login is delegated to."""
+
+    def forget_callout(self) -> None:
+        """Expect no response of a service any more."""
+
+    def login_decided(self) -> None:
+        """Report that the answer to the login has come."""
 
     def wait_for_turn(self) -> None:
         """Queue behind the other sessions that have deferred work."""

@@ -11,6 +11,7 @@ callers without a loop.
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import threading
 from collections.abc import Coroutine
@@ -21,6 +22,7 @@ from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options, map_default_domains
 from natsctl.server.listener import Endpoint, TransportEndpoint, client_connection, named
+from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import UNSPECIFIED, ServerOptions
 from natsctl.server.process.log import Log
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from natsctl.api.account import AccountLimits
+    from natsctl.api.nkey_pairs import SigningPair
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.leaf_nodes import LeafNodes
@@ -54,7 +57,9 @@ class ServerInstance:
         """Prepare a server; without `log` it is silent."""
         self.options = options
         self.log = log or Log(quiet=True)
-        self.server_id = make_server_id(random.SystemRandom())
+        self._key = _server_key() if options.asks_services else None
+        """The key that the server's id is of; a server that has nothing to sign has an id alone."""
+        self.server_id = self._key.public if self._key is not None else make_server_id(random.SystemRandom())
         self.host = options.host
         self.port = 0
         self.store: Store | None = None
@@ -162,6 +167,8 @@ class ServerInstance:
         rng = random.Random(secure.getrandbits(128))
         self._broker = Broker(clock, rng, broker_options(self.options, self.server_id, self.port), secure)
         self._broker.configure(self.options.accounts)
+        if self._key is not None:
+            self._start_callouts(self._broker, self._key)
         if self.options.operator is not None:
             from natsctl.server.operator_mode import start_operator_mode
 
@@ -174,6 +181,14 @@ class ServerInstance:
         map_default_domains(self.options, self._broker, engine, self.log)
         self.system = self._start_system(self._shell)
         self.leafs = self._leaf_nodes(self._shell)
+
+    def _start_callouts(self, broker: Broker, key: SigningPair) -> None:
+        from natsctl.api.nkey_pairs import SEED_BYTES, CurvePair
+        from natsctl.broker.jwt.callout_requests import Callouts
+
+        Callouts(broker, key, CurvePair(os.urandom(SEED_BYTES)))
+        for fault in callout_faults(self.options):
+            self.log.error(fault)
 
     def _leaf_nodes(self, shell: Shell) -> LeafNodes | None:
         if self.options.leafnodes is None:
@@ -303,6 +318,12 @@ class ServerInstance:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def _server_key() -> SigningPair:
+    from natsctl.api.nkey_pairs import SEED_BYTES, SigningPair
+
+    return SigningPair("server", os.urandom(SEED_BYTES))
 
 
 def no_reload() -> None:

@@ -1,5 +1,7 @@
 """Logins: the users of each kind of listener, and bcrypt in a thread of its own while others are served.
 
+Answers that a service gives (authentication callouts) come without a thread: broker/jwt/callout_requests.py.
+
 One thread, because passwords are no reason to take a second core from clients that are logged in; it is used by logins
 alone, so that guessing keeps nothing else waiting. Hosts take turns, so that a guesser with a hundred connections keeps
 others waiting for a comparison or two and not for a hundred. A connection that ends gives up its place in its host's
@@ -11,31 +13,31 @@ Users are shared by all listeners; the rest of the options may differ.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, TypedDict
 
-from natsctl.broker.auth.credentials import Grant, Refusal
-from natsctl.broker.imports.account_config import SYSTEM_ACCOUNT
+from natsctl.broker.auth.credentials import Delegation, Grant, Pending, Refusal
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
 
     from natsctl.broker.auth.credentials import Authenticator
+    from natsctl.broker.auth.static_auth import StaticAuthenticator
     from natsctl.broker.session import Session
     from natsctl.server.options import ServerOptions
 
 
-Answer = Grant | Refusal
+Answer = Grant | Refusal | Delegation
 
 
 class Logins:
     """The comparisons of hashed passwords that sessions wait for; hosts take turns."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, decided: Callable[[Session], None]) -> None:
-        """Call `decided` on the loop after each session has its answer."""
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Bring each session its answer on the loop."""
         self._loop = loop
-        self._decided = decided
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: dict[str, dict[Session, None]] = {}
         """Sessions by host, both in the order of their turns."""
@@ -43,10 +45,13 @@ class Logins:
         self._future: Future[Answer] | None = None
 
     def begin(self, session: Session) -> bool:
-        """Queue the comparison of a session, if it has one; return False if that is queued or running already."""
+        """Queue the comparison of a session, if it has one; return False if it waits for its answer already."""
+        pending = session.login.pending
         if session is self._running or session in self._waiting.get(session.host, ()):
             return False
-        if session.login.pending is not None:
+        if isinstance(pending, Delegation):
+            return False
+        if pending is not None:
             self._waiting.setdefault(session.host, {})[session] = None
             self._next()
         return True
@@ -61,7 +66,7 @@ class Logins:
             if sessions:
                 self._waiting[host] = sessions
             pending = session.login.pending
-            if pending is not None:
+            if isinstance(pending, Pending):
                 if self._thread is None:
                     from concurrent.futures import ThreadPoolExecutor
 
@@ -80,7 +85,6 @@ class Logins:
         self._running = self._future = None
         fault = future.exception()
         session.login.decide(Refusal(f"the answer failed: {fault}") if fault is not None else future.result())
-        self._decided(session)
         self._next()
 
     def forget(self, session: Session) -> None:
@@ -112,6 +116,37 @@ def authenticator(options: ServerOptions) -> Authenticator | None:
 
         if (jwts := jwt_authenticator(options)) is not None:
             return jwts
+    return _delegating(options, _configured(options))
+
+
+def _delegating(options: ServerOptions, known: StaticAuthenticator | None) -> Authenticator | None:
+    """Return an authenticator of configured users, one that asks a service where the configuration wants that."""
+    if options.auth_callout is None:
+        return known
+    from natsctl.broker.jwt.callout import CalloutAuthenticator
+
+    accounts = {account.name for account in options.accounts}
+    accounts |= {GLOBAL_ACCOUNT, options.system_account or SYSTEM_ACCOUNT}
+    return CalloutAuthenticator(known, options.auth_callout, accounts.__contains__)
+
+
+def callout_faults(options: ServerOptions) -> Iterator[str]:
+    """Yield what is wrong with the accounts and users of a callout, which does not keep the server from starting."""
+    callout = options.auth_callout
+    if callout is None or options.operator is not None:
+        return
+    accounts = {account.name for account in options.accounts}
+    if callout.account not in accounts | {GLOBAL_ACCOUNT, options.system_account or SYSTEM_ACCOUNT}:
+        yield f'Authorization callout account "{callout.account}" not valid'
+    single = (options.user, options.websocket.user if options.websocket is not None else "")
+    known = {name for user in options.users for name in (user.name, user.nkey)} | set(single)
+    for name in callout.auth_users:
+        if not name or name not in known:
+            yield f'Authorization callout user "{name}" not valid'
+
+
+def _configured(options: ServerOptions) -> StaticAuthenticator | None:
+    """Return the authenticator of the users in the configuration, None where there are none."""
     if not (options.users or options.user or options.token):
         return None
     from natsctl.broker.auth.static_auth import StaticAuthenticator, User
@@ -147,7 +182,8 @@ def websocket_authenticator(options: ServerOptions, main: Authenticator | None) 
         token, silent = options.token, options.no_auth_user
         single = (User(options.user, options.password),) if options.user else ()
     users = options.users + single
-    return StaticAuthenticator(token, users, silent, hidden_default=True, **_mapping(options, "WEBSOCKET"))
+    known = StaticAuthenticator(token, users, silent, hidden_default=True, **_mapping(options, "WEBSOCKET"))
+    return _delegating(options, known)
 
 
 class _Mapping(TypedDict):

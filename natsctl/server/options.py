@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.auth.static_auth import User
     from natsctl.broker.imports.account_config import AccountConfig
+    from natsctl.broker.jwt.callout import CalloutSettings
     from natsctl.jetstream.engine_context import BatchLimits
     from natsctl.server.operator_mode import OperatorOptions
 
@@ -164,8 +165,10 @@ class ServerOptions(msgspec.Struct, frozen=True):
     """The account of the server's own requests and events; empty: `$SYS`."""
     operator: OperatorOptions | None = None
     """Users, accounts and permissions come from JWTs."""
+    auth_callout: CalloutSettings | None = None
+    """A service that decides about most logins; an operator's accounts name theirs in their JWTs."""
     auth_timeout_s: float = 0.0
-    """Time limit of a client's CONNECT; 0: as in `login_timeout_s`."""
+    """Time limit of a client's CONNECT, and of a callout; 0: as in `login_timeout_s`."""
     http_host: str = ""
     """Empty: as for clients."""
     http_port: int = 0
@@ -222,6 +225,11 @@ class ServerOptions(msgspec.Struct, frozen=True):
     """Bytes of a payload in a trace line; 0: a useful number."""
     pid_file: Path | None = None
     ports_file_dir: Path | None = None
+
+    @property
+    def asks_services(self) -> bool:
+        """True where a service may be asked about logins: then the server has keys of its own."""
+        return self.auth_callout is not None or self.operator is not None
 
     @property
     def login_timeout_s(self) -> float:

@@ -22,6 +22,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
+from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.operator_mode import reload_operator_mode
 from natsctl.server.options import (
@@ -188,6 +189,9 @@ def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
         )
     if _without_tls(old.websocket) != _without_tls(new.websocket):
         raise BadRequestError("config reload not supported for Websocket")
+    if old.auth_callout != new.auth_callout:
+        before, after = _callout(old), _callout(new)
+        raise BadRequestError(f"config reload not supported for AuthCallout: old={before}, new={after}")
     if (old.operator is None) != (new.operator is None):
         raise BadRequestError("config reload does not support moving to or from an account resolver")
     if _trusted(old) != _trusted(new):
@@ -233,6 +237,15 @@ def _user_names(options: ServerOptions) -> set[str]:
 
 def _without_tls(options: WebSocketOptions | None) -> WebSocketOptions | None:
     return replace(options, tls=None) if options is not None else None
+
+
+def _callout(options: ServerOptions) -> str:
+    """Return the settings of a callout as Go shows them."""
+    callout = options.auth_callout
+    if callout is None:
+        return "<nil>"
+    users, accounts = _subjects(callout.auth_users), _subjects(callout.allowed_accounts)
+    return f"&{{{callout.issuer} {callout.account} {users} {callout.xkey} {accounts}}}"
 
 
 def _trusted(options: ServerOptions) -> object:
@@ -318,6 +331,8 @@ class Reloader:
             server.log.info(f"Closed {closed} connections to fall within max_connections")
         for line in lines:
             server.log.info(line)
+        for fault in callout_faults(new):
+            server.log.error(fault)
         server.config_load_ns = broker.clock.now_ns()
         server.log.info(f"Reloaded server configuration ({new.config_digest})")
         server.wake()

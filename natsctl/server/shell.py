@@ -29,6 +29,7 @@ from natsctl.server.process.log import Log
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.broker.broker import Broker
+    from natsctl.broker.broker_context import CalloutService
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
@@ -52,6 +53,16 @@ class OffenceLog:
 
     def log(self, session: Session, text: str) -> None:
         """Write one [ERR] line, unless there were too many."""
+        if self._may_write():
+            self._log.error(f"{session.log_name} - {text}")
+
+    def warn(self, text: str) -> None:
+        """Write one [WRN] line about a login, unless there were too many."""
+        if self._may_write():
+            self._log.warn(text)
+
+    def _may_write(self) -> bool:
+        """Count one more line; return False where there were too many."""
         now = self._clock.monotonic_ns()
         if now - self._began_ns >= SECOND:
             dropped = self._lines - MAX_LINES
@@ -59,8 +70,7 @@ class OffenceLog:
             if dropped > 0:
                 self._log.error(f"{dropped} more lines about clients were left out")
         self._lines += 1
-        if self._lines <= MAX_LINES:
-            self._log.error(f"{session.log_name} - {text}")
+        return self._lines <= MAX_LINES
 
 
 READY_BUDGET: Final = 2048
@@ -116,10 +126,12 @@ class Shell:
         self.store = store
         self.committer = self._new_committer(store) if store else None
         self.connections: dict[Session, ClientConnection] = {}
-        self.logins = Logins(loop, self._decided)
+        self.logins = Logins(loop)
         broker.log_info = log.info
+        broker.login_decided = self._decided
         broker.hurry = self._set_ticker
-        broker.notice = OffenceLog(log, broker.clock).log
+        offences = OffenceLog(log, broker.clock)
+        broker.notice, broker.log_warning = offences.log, offences.warn
         self.on_turn: list[Callable[[], None]] = []
         """Calls of every turn, before output is written."""
         self.leaf_shell: Shell | None = None
@@ -211,6 +223,8 @@ class Shell:
         committer, engine = self.committer, self.engine
         if self.broker.pending_logins:
             self._work_out_logins()
+        if self.broker.callouts is not None and self.broker.callouts.arrived is not None:
+            self._judge_responses(self.broker.callouts)
         if self.broker.unfinished:
             self._go_on()
         if self.broker.long_work:
@@ -254,6 +268,20 @@ class Shell:
                 connection.resume()
         if unfinished:
             self.wake()
+
+    def _judge_responses(self, callouts: CalloutService) -> None:
+        """Have responses of services judged for a bounded time; the others wait for the next turn."""
+        until_ns = self.broker.clock.monotonic_ns() + SLICE_NS
+        while (session := callouts.arrived) is not None:
+            try:
+                callouts.judge()
+            except Exception as error:  # one session's fault ends that one alone
+                self._fault(f"{session.log_name} - the response about its login", error)
+                if session in self.connections:
+                    self.connections[session].transport.abort()
+            if self.broker.clock.monotonic_ns() >= until_ns:
+                self.wake()
+                return
 
     def _work_out_logins(self) -> None:
         """Begin slow logins, and read no more from clients that send much meanwhile.

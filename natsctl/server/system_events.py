@@ -129,14 +129,19 @@ class ConnectionEvents:
     def refused(self, session: Session, refusal: Refusal) -> None:
         """Publish to the operator, and to the owner of the account, that a client was refused."""
         reason = refusal.reason.value
-        self._publish(account_of(session), ACCOUNT_AUTH_ERROR, session, reason)
+        owner = self._broker.accounts.get(refusal.account) or account_of(session)
+        cause = reason if refusal.cause is None else refusal.cause
+        self._publish(owner, ACCOUNT_AUTH_ERROR, session, cause, owner)
         self._publish(self._broker.system_account, self._auth_error, session, reason)
 
-    def _publish(self, account: Account, subject: bytes, session: Session, reason: str) -> None:
+    def _publish(
+        self, account: Account, subject: bytes, session: Session, reason: str, named: Account | None = None
+    ) -> None:
+        """Publish that a client has gone, in an account; `named` is the one that the event names."""
         if not account.has_interest(subject):
             return
         event = event_head(self._broker, "client_disconnect") | {
-            "client": client_of(session, session.stop_ns or self._broker.clock.now_ns()),
+            "client": client_of(session, session.stop_ns or self._broker.clock.now_ns(), named),
             "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},
             "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
             "reason": reason,
@@ -159,11 +164,11 @@ def is_leaf(session: Session) -> bool:
     return session.connection_type.startswith("LEAFNODE")
 
 
-def client_of(session: Session, stop_ns: int = 0) -> ClientInfo:
-    """Return the client of an event; with `stop_ns`, one that is gone."""
+def client_of(session: Session, stop_ns: int = 0, named: Account | None = None) -> ClientInfo:
+    """Return the client of an event; with `stop_ns`, one that is gone. `named` is another account than its own."""
     from natsctl.api.advisories import ClientInfo  # events may have no subscriber
 
-    grant, account = session.login.grant, account_of(session)
+    grant, account = session.login.grant, named or account_of(session)
     shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
     credentials = session.login.credentials
     options = credentials.options if credentials is not None and not is_leaf(session) else session
@@ -190,7 +195,7 @@ def shown_user(session: Session) -> str:
     """Return the user of a client; a token is hidden."""
     if session.login.credentials is None or is_leaf(session):
         return session.user if is_known(session) else ""
-    options = session.login.credentials.options
+    options = session.login.options
     if options.nkey or options.user:
         return options.nkey or options.user
     if options.jwt:

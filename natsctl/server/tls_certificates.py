@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from natsctl.broker.auth.credentials import Certificate, DistinguishedName, PeerCertificate, TlsFacts
+from natsctl.broker.auth.credentials import Certificate, CertificateChain, DistinguishedName, PeerCertificate, TlsFacts
 from natsctl.server.conf.syntax import read_file
 
 if TYPE_CHECKING:
@@ -169,6 +169,21 @@ def chain_of(connection: ssl.SSLObject) -> list[bytes]:
         return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in inner() or ()]
     own = connection.getpeercert(binary_form=True)
     return [own] if own else []
+
+
+def verified_chain_of(connection: ssl.SSLObject) -> list[bytes]:
+    """Return the client's verified certificates up to an authority in DER, its own first; empty where none are."""
+    whole = getattr(connection, "get_verified_chain", None)
+    if whole is not None:  # Python 3.13 and later
+        return list(whole() or ())
+    inner = getattr(getattr(connection, "_sslobj", None), "get_verified_chain", None)
+    return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in inner() or ()] if inner is not None else []
+
+
+def shown_chain(connection: ssl.SSLObject, sent: list[bytes]) -> CertificateChain:
+    """Return a client's certificates for a service that decides about its login; `sent` are those that it sent."""
+    verified = verified_chain_of(connection) if sent else []
+    return CertificateChain(bool(verified), tuple(verified or sent))
 
 
 def identity(chain: list[bytes], pinned: frozenset[str], facts: TlsFacts) -> tuple[str, TlsFacts, Certificate | None]:

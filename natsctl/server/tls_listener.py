@@ -145,10 +145,12 @@ class TlsConnection(ClientConnection):
 
     def _secured(self, layer: TlsLayer) -> bool:
         """Continue under TLS; False where the client's certificate is refused."""
-        from natsctl.server.tls_certificates import chain_of, identity
+        from natsctl.server.tls_certificates import chain_of, identity, shown_chain
 
         session = self.session
         chain = chain_of(layer.connection)
+        if session.broker.callouts is not None:
+            session.login.chain = shown_chain(layer.connection, chain)
         session.tls = layer.facts(self._first)
         if chain or self._options.pinned_certs:
             fault, session.tls, session.login.certificate = identity(chain, self._options.pinned_certs, session.tls)

@@ -274,10 +274,12 @@ class WebSocketConnection(ClientConnection):
 
     def _identify(self, layer: TlsLayer) -> None:
         """Set the session's options that the handshake has settled."""
-        from natsctl.server.tls_certificates import chain_of, identity
+        from natsctl.server.tls_certificates import chain_of, identity, shown_chain
 
         session, options = self.session, self._listener_tls.options
         chain, facts = chain_of(layer.connection), layer.facts(first=False)
+        if session.broker.callouts is not None:
+            session.login.chain = shown_chain(layer.connection, chain)
         pinned = options.pinned_certs if options is not None else frozenset()
         fault, session.tls, session.login.certificate = identity(chain, pinned, facts)
         if fault:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -138,6 +140,27 @@ def test_operators_and_users_are_made_as_the_page_says(folder: Path, capsys: pyt
         for line in lines[start + 1 :]:
             run_line(line, capsys, {"nats://localhost:4222": one.url})
     assert len(lines) == 27
+
+
+def test_a_service_decides_about_logins_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    examples = ROOT / "examples"
+    text = (examples / "configs" / "auth-callout.conf").read_text()
+    (folder / "auth-callout.conf").write_text(text.replace("store_dir: /data/jetstream, ", ""))
+    lines = _lines(DOCS / "how-to" / "auth-callout.md")
+    with ServerProcess(folder / "server", "natsctl", "-c", "auth-callout.conf") as server:
+        program, seed = examples / "auth-callout" / "service.py", examples / "configs" / "auth-callout-issuer.seed"
+        service = subprocess.Popen([sys.executable, program, server.url, seed], stdout=subprocess.PIPE, text=True)
+        try:
+            assert service.stdout is not None and service.stdout.readline() == "ready\n"
+            at = server.url.removeprefix("nats://")
+            logins = (f"nats://alice:{password}@" for password in ("wonderland", "wrong"))
+            servers = {f"{login}127.0.0.1:4222": f"{login}{at}" for login in logins}
+            for line in lines[1:]:
+                run_line(line, capsys, servers)
+        finally:
+            service.kill()
+            service.communicate()
+    assert len(lines) == 3
 
 
 def test_streams_move_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -342,6 +342,32 @@ async def test_jwts_of_an_operator_say_who_may_what(start: Start, clients: Clien
     assert Visitor(server.url).show(user="app", **{"pass": "x"}) == [b"-ERR 'Authorization Violation'"]
 
 
+async def test_a_service_says_who_a_client_is(start: Start, clients: Clients) -> None:
+    server = start("auth-callout.conf")
+    program, seed = EXAMPLES.parent / "auth-callout" / "service.py", EXAMPLES / "auth-callout-issuer.seed"
+    service = await asyncio.create_subprocess_exec(
+        sys.executable, str(program), server.url, str(seed), stdout=subprocess.PIPE
+    )
+    try:
+        assert service.stdout is not None and await service.stdout.readline() == b"ready\n"
+        alice, bob = [
+            await patient_client.connect(server.url, user=name, password=password, allow_reconnect=False)
+            for name, password in (("alice", "wonderland"), ("bob", "builder"))
+        ]
+        clients.open += [alice, bob]
+        found = json.loads((await bob.request("$SYS.REQ.USER.INFO", timeout=PATIENCE_S)).data)["data"]
+        assert (found["user"], found["account"], found["expires"] > 0) == ("bob", "REPORTS", True)
+        await alice.publish("orders.new", b"1")
+        await alice.flush()
+        refused = Visitor(server.url)
+        assert refused.show(user="alice", **{"pass": "x"}) == [b"-ERR 'Authorization Violation'"]
+        reason = "Auth callout service returned an error: unknown user or wrong password"
+        await asyncio.to_thread(eventually, lambda: reason in server.log(), "no warning")
+    finally:
+        service.kill()
+        await service.wait()
+
+
 async def test_certificates_say_who_a_client_is(start: Start, clients: Clients, tmp_path: Path) -> None:
     authority = certificates(tmp_path / "tls" / "etc")
     server = start("tls.conf")

@@ -118,7 +118,8 @@ async def test_hosts_take_turns() -> None:
         if len(told) == GUESSES + 1:
             done.set()
 
-    logins = Logins(asyncio.get_running_loop(), decided)
+    logins = Logins(asyncio.get_running_loop())
+    broker.login_decided = decided
     for host in ("guesser",) * GUESSES + ("other", "gone"):
         session = broker.connect(host, 1)
         session.receive(b'CONNECT {"user":"a","pass":"%b"}\r\n' % (b"right" if host == "other" else b"wrong"))

@@ -56,6 +56,29 @@ authorization {{
     ]
 }}
 """
+_CALLOUT: Final = """{warning}
+# A service decides who may log in, and as what: examples/auth-callout/service.py, which has the issuer's seed.
+listen: 127.0.0.1:4222
+
+accounts {{
+    # Of the service alone: who is in this account could answer in its place.
+    AUTH {{ users: [ {{ user: auth, password: change-me-auth }} ] }}
+    APP {{ jetstream: enabled }}
+    REPORTS {{}}
+}}
+jetstream {{ store_dir: /data/jetstream, max_mem: 1G, max_file: 100G }}
+
+authorization {{
+    # Time that the service has for an answer.
+    timeout: 5
+    auth_callout {{
+        # The public key of auth-callout-issuer.seed; no account has it.
+        issuer: {issuer}
+        account: AUTH
+        auth_users: [ auth ]
+    }}
+}}
+"""
 
 
 def example_key(kind: Kind, name: str) -> Key:
@@ -92,12 +115,15 @@ def example_files() -> dict[str, str]:
         app=app.public,
         app_jwt=_jwt("account", "APP", operator, limits=limits),
     )
+    issuer = example_key("account", "auth-callout-issuer")
     admin, sensor = example_key("user", "nkeys-admin"), example_key("user", "nkeys-sensor")
     return {
         "operator.conf": conf,
         "operator-app.creds": _creds("app", app),
         "operator-reader.creds": _creds("reader", app, pub={"deny": [">"]}, sub={"allow": ["prices.>"]}),
         "operator-system.creds": _creds("system", system),
+        "auth-callout.conf": _CALLOUT.format(warning=_WARNING, issuer=issuer.public),
+        "auth-callout-issuer.seed": issuer.seed.decode() + "\n",
         "nkeys.conf": _NKEYS.format(warning=_WARNING, admin=admin.public, sensor=sensor.public),
         "nkeys-admin.seed": admin.seed.decode() + "\n",
         "nkeys-sensor.seed": sensor.seed.decode() + "\n",

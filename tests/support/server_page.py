@@ -28,7 +28,6 @@ REFUSING: Final = {
     "proxies": "proxies { trusted: [] }",
     "resolver": 'resolver: URL("http://127.0.0.1")',
     "resolver_tls": "resolver_tls {}",
-    "auth_callout": "authorization { auth_callout { issuer: A } }",
     "proxy_required": "authorization { proxy_required: true }",
     "tpm": "jetstream { tpm {} }",
     "strict": "jetstream { strict: false }",
@@ -50,7 +49,11 @@ WRITTEN_OUT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "authorization": (
         "authorization {{ {key}: 1 }}",
         ("user", "username", "pass", "password", "token", "timeout", "users", "default_permissions",
-         "default_permission", "permissions"),
+         "default_permission", "permissions", "auth_callout", "auth_hook"),
+    ),
+    "auth_callout": (
+        "authorization {{ auth_callout {{ {key}: 1 }} }}",
+        ("issuer", "account", "acc", "auth_users", "users", "xkey", "key", "allowed_accounts"),
     ),
     "a user": (
         "authorization {{ users: [{{ {key}: 1 }}] }}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -16,6 +16,9 @@ from natsctl.api.codec import InvalidJSONError, fold, read_folded
 from natsctl.api.model import Confidential
 from natsctl.broker.auth.permissions import Permissions
 from natsctl.broker.refusals import CloseReason
+
+if TYPE_CHECKING:
+    from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, UserLimits
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True):
@@ -117,6 +120,13 @@ class Certificate(msgspec.Struct, frozen=True):
     """None where an attribute's type has no name."""
 
 
+class CertificateChain(msgspec.Struct, frozen=True):
+    """The certificates that a client has shown, in DER, its own first; a verified chain ends with an authority."""
+
+    verified: bool = False
+    certificates: tuple[bytes, ...] = ()
+
+
 class Credentials(msgspec.Struct, frozen=True):
     """Everything an authenticator may look at."""
 
@@ -152,6 +162,8 @@ class Grant(Confidential, frozen=True):
     jwt: str = ""
     name_tag: str = ""
     tags: tuple[str, ...] = ()
+    assigned: UserClaims | None = None
+    """Claims of the JWT by which an authentication callout has let the client in; None where none was made."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -160,6 +172,10 @@ class Refusal(msgspec.Struct, frozen=True):
     detail: str = ""
     text: str = "Authorization Violation"
     reason: CloseReason = CloseReason.AUTHENTICATION_VIOLATION
+    account: str = ""
+    """Account whose owner gets the event of the refusal; empty: the client's own."""
+    cause: str | None = None
+    """Reason in that event, where it says more than connz's term."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -168,7 +184,66 @@ class Pending(msgspec.Struct, frozen=True):
     A session waits for it with everything that follows its CONNECT; a caller that cannot wait calls `work` directly.
     """
 
-    work: Callable[[], Grant | Refusal]
+    work: Callable[[], Grant | Refusal | Delegation]
+
+
+class CalloutError(Exception):
+    """A response that lets nobody in; the text is nats-server's, its first letter in either case."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Place of a response's user: the account, its rules after templates, and the key that vouches for it."""
+
+    account: str
+    rules: UserLimits
+    permissions: Permissions | None
+    issuer: str
+
+
+class CalloutTerms(Protocol):
+    """The terms of one authentication callout: where the service is asked, and what it may answer."""
+
+    @property
+    def account(self) -> str:
+        """Account in which the service is asked."""
+
+    @property
+    def subject(self) -> str:
+        """Subject of the request's JWT."""
+
+    @property
+    def xkey(self) -> str:
+        """Public curve key for which requests are sealed; empty: they go in clear."""
+
+    def check_signer(self, response: AuthorizationResponseClaims) -> None:
+        """Raise CalloutError where a response is not signed by a key of the service."""
+
+    def place(self, user: UserClaims, now_ns: int) -> Placement:
+        """Return where the user of a response belongs; raises CalloutError."""
+
+
+class Delegation(msgspec.Struct, frozen=True):
+    """An answer that a service gives, which is asked with a message (authentication callout).
+
+    A session waits for it as for a `Pending`; nobody else can.
+    """
+
+    terms: CalloutTerms
+    connect: ConnectOptions
+    """Fields of CONNECT as the service sees them, those of a default user included."""
+    nonce: bytes = b""
+    named: bool = False
+    """The client has shown the name or key of a known user, or is the default one."""
+    entered: str = ""
+    """Account that must have room before anybody is asked; empty: none."""
+    user: str = ""
+    """Key of the user with whose JWT the client came; its name and tags follow."""
+    name_tag: str = ""
+    tags: tuple[str, ...] = ()
+
+
+Answer: TypeAlias = Grant | Refusal | Pending | Delegation
+"""Result of a login, or how to come to one."""
 
 
 class Authenticator(Protocol):
@@ -186,8 +261,8 @@ class Authenticator(Protocol):
     def default(self) -> Grant | None:
         """Grant of a client without credentials."""
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
-        """Return the client's grant, its refusal, or the comparison that decides, for another thread."""
+    def authenticate(self, credentials: Credentials) -> Answer:
+        """Return the client's grant, its refusal, or what decides: a comparison in another thread, or a service."""
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
         """Return whether a client with `grant` would get the same grant now, after a reload."""

@@ -1,10 +1,11 @@
 """Authentication of a session: CONNECT, the authenticator's answer, and the move into an account.
 
 Theory of operation. Where users exist, a session carries out nothing before its user is known: the first line has to
-be CONNECT, unless there is a user for clients without credentials. An answer that takes long (`Pending`) is worked out
-by the shell; until then what arrives is kept here, in its order, and carried out when `decide` brings the answer. A
-later CONNECT authenticates anew and ends the subscriptions that were there. After a reload clients that are logged in
-are authenticated again, and limited as the new configuration says.
+be CONNECT, unless there is a user for clients without credentials. An answer may take long: the shell works it out in a
+thread (`Pending`), or a service is asked for it (`Delegation`). Until then what arrives is kept here, in its order, and
+carried out when `decide` brings the answer. A later CONNECT authenticates anew and ends the subscriptions that were
+there. After a reload clients that are logged in are authenticated again, and limited as the new configuration says;
+those that a service has let in stay, because what it goes by has not changed.
 """
 
 from __future__ import annotations
@@ -16,9 +17,12 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
 from natsctl.broker.auth.credentials import (
+    Answer,
     Certificate,
+    CertificateChain,
     ConnectOptions,
     Credentials,
+    Delegation,
     Grant,
     Pending,
     Refusal,
@@ -50,7 +54,7 @@ class Login:
     """The credentials and the grant of one session."""
 
     __slots__ = (
-        "_auth", "_held", "_held_ops", "_session", "authenticated", "certificate", "connected", "cookies",
+        "_auth", "_held", "_held_ops", "_session", "authenticated", "certificate", "chain", "connected", "cookies",
         "credentials", "grant", "nonce", "options", "pending",
     )  # fmt: skip
 
@@ -66,10 +70,12 @@ class Login:
         """Fields of CONNECT that a WebSocket request brought along, for those that CONNECT leaves empty."""
         self.certificate: Certificate | None = None
         """The client's verified certificate; the shell sets it when the handshake is done."""
+        self.chain = CertificateChain()
+        """The client's certificates, which the shell keeps where a service may be shown them."""
         self.grant = Grant("", GLOBAL_ACCOUNT)
         self.credentials: Credentials | None = None
-        self.pending: Pending | None = None
-        """Answer that the shell is to work out and bring to `decide`."""
+        self.pending: Pending | Delegation | None = None
+        """Answer that the shell works out, or a service gives, and that is brought to `decide`."""
         self._held = bytearray()
         self._held_ops: list[Op] = []
         self.nonce = b""
@@ -126,14 +132,39 @@ class Login:
         if len(self._held) > MAX_HELD_BYTES:
             self.refuse(Refusal("too much was sent before the answer to CONNECT"))
 
-    def decide(self, answer: Grant | Refusal) -> None:
-        """Apply the computed answer, and handle the operations that arrived meanwhile."""
+    def decide(self, answer: Grant | Refusal | Delegation) -> None:
+        """Apply the answer, and handle the operations that arrived meanwhile; or ask the service that has it."""
+        session = self._session
         self.pending = None
+        if isinstance(answer, Delegation) and session.close_reason is None:
+            self._await(answer)
+            if self.pending is not None:
+                return
         ops, self._held_ops = self._held_ops, []
         chunk, self._held = bytes(self._held), bytearray()
-        if self._session.close_reason is None:
+        if session.close_reason is None and not isinstance(answer, Delegation):
             self._answered(answer)
-            self._session.resume(ops, chunk)
+            session.resume(ops, chunk)
+        session.login_decided()
+
+    def _await(self, answer: Pending | Delegation) -> None:
+        """Wait for an answer, unless the account is full that the client has to enter first."""
+        session = self._session
+        if isinstance(answer, Delegation) and answer.entered and not session.has_room(answer.entered):
+            self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
+            return
+        self.pending = answer
+        if isinstance(answer, Pending):
+            session.wait_for_login()
+        else:
+            session.ask_callout(answer)
+
+    def abandon(self) -> None:
+        """Wait for no answer any more: the connection has ended."""
+        if isinstance(self.pending, Delegation):
+            self._session.forget_callout()
+        self.pending = None
+        self._held, self._held_ops = bytearray(), []
 
     # --- CONNECT
 
@@ -153,10 +184,12 @@ class Login:
         self.options = options
         session.set_client_info(options)
         self.credentials = self._shown()
-        answer = self._auth.authenticate(self.credentials) if self._auth is not None else Grant("", GLOBAL_ACCOUNT)
-        if isinstance(answer, Pending):
-            self.pending = answer
-            session.wait_for_login()
+        self._follow(self._auth.authenticate(self.credentials) if self._auth is not None else Grant("", GLOBAL_ACCOUNT))
+
+    def _follow(self, answer: Answer) -> None:
+        """Apply an authenticator's answer, or wait for it."""
+        if isinstance(answer, (Pending, Delegation)):
+            self._await(answer)
         else:
             self._answered(answer)
 
@@ -171,6 +204,8 @@ class Login:
         session, options = self._session, self.options
         if isinstance(answer, Refusal):
             self.refuse(answer)
+        elif self.credentials is None:
+            self._admit_silent(answer)
         elif options.account or options.new_account:
             self.refuse(Refusal("accounts cannot be chosen by clients"))
         elif self.admit(answer):
@@ -199,12 +234,14 @@ class Login:
     def admit_silent(self) -> None:
         """Log in a client that does not begin with CONNECT, as the user for such clients, or close."""
         answer = self._auth.authenticate(self._shown()) if self._auth is not None else Refusal()
-        if isinstance(answer, Grant):
-            if self.admit(answer):
-                self.connected = True
-                self._session.on_connected()
-        else:
-            self.refuse(answer if isinstance(answer, Refusal) else Refusal())
+        if isinstance(answer, Pending) or (isinstance(answer, Delegation) and not answer.named):
+            answer = Refusal()
+        self._follow(answer)
+
+    def _admit_silent(self, grant: Grant) -> None:
+        if self.admit(grant):
+            self.connected = True
+            self._session.on_connected()
 
     def refuse(self, refusal: Refusal) -> None:
         """Close the connection and say why, to the client and to the log."""
@@ -221,6 +258,8 @@ class Login:
             self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
             return False
         self.grant = grant
+        if grant.assigned is not None:
+            self.options = _as_assigned(self.options, grant)
         if not self.authenticated:
             self.authenticated = True
             session.start_timers()
@@ -232,8 +271,8 @@ class Login:
         options = self.options
         token = REDACTED if options.auth_token else ""
         self.options = ConnectOptions(user=options.user, nkey=options.nkey, auth_token=token)
-        self.credentials, self.cookies, self.pending = None, {}, None
-        self._held, self._held_ops = bytearray(), []
+        self.credentials, self.cookies, self.chain = None, {}, CertificateChain()
+        self.abandon()
 
     # --- reload
 
@@ -253,8 +292,8 @@ class Login:
         """Use the authenticator that the listener has now."""
         self._auth = self._session.broker.options.auth_of(self._session.connection_type)
 
-    def asked_again(self) -> Grant | Refusal:
-        """Return the grant or refusal that the client would get now."""
+    def asked_again(self) -> Grant | Refusal | Delegation:
+        """Return the grant or refusal that the client would get now, or the delegation of that decision."""
         self.follow_listener()
         if self._auth is None:
             return Grant("", GLOBAL_ACCOUNT)
@@ -262,3 +301,11 @@ class Login:
             return self._auth.default or Refusal()
         answer = self._auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
         return answer.work() if isinstance(answer, Pending) else answer
+
+
+def _as_assigned(options: ConnectOptions, grant: Grant) -> ConnectOptions:
+    """Return the options as the service that let the client in says who it is."""
+    assert grant.assigned is not None
+    if grant.assigned.name:
+        return replace(options, jwt="", user=grant.assigned.name, nkey="", auth_token="")
+    return replace(options, jwt="")

@@ -24,9 +24,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import ClassVar, Final
 
+from msgspec.structs import replace
+
 from natsctl.api.model import Confidential
 from natsctl.broker.auth.credentials import (
     Certificate,
+    ConnectOptions,
     Credentials,
     DistinguishedName,
     Grant,
@@ -207,6 +210,26 @@ class StaticAuthenticator:
         """Return whether the client would be let in as the same."""
         answer = self._decide(credentials, 0)
         return (answer.work() if isinstance(answer, Pending) else answer) == grant
+
+    def find(self, credentials: Credentials) -> tuple[User | None, ConnectOptions]:
+        """Return the user that a login is about, whatever its secret is worth, and the options with its name."""
+        options = credentials.options
+        nothing = not (options.user or options.password or options.auth_token)
+        if self._nkeys:
+            default = self._no_auth_user if nothing and self._no_auth_user in self._nkeys else ""
+            nkey = options.nkey or default
+            if nkey:
+                return self._nkeys.get(nkey), replace(options, nkey=nkey)
+        if not self._users:
+            return None, options
+        if self._map:
+            certificate = credentials.certificate
+            user = self._named_in(certificate, credentials.connection_type) if certificate is not None else None
+            return user, replace(options, user=user.name) if user is not None else options
+        if nothing and self._no_auth_user in self._users:
+            user = self._users[self._no_auth_user]
+            return user, replace(options, user=user.name, password=user.password)
+        return self._users.get(options.user), options
 
     def _by_nkey(self, nkey: str, credentials: Credentials) -> Grant | Refusal:
         user = self._nkeys.get(nkey)

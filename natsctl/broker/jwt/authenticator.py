@@ -19,14 +19,17 @@ from natsctl.api.jwt_claims import UserClaims, decode
 from natsctl.api.jwt_token import JwtError, ProxyRequiredError
 from natsctl.api.jwt_validation import time_faults, user_faults
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
+from natsctl.broker.auth.credentials import Credentials, Delegation, Grant, Refusal
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig
 from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, Resolver, Trust
+from natsctl.broker.jwt.callout import OperatedTerms, is_leaf, may_be_asked, without_callout
 from natsctl.broker.jwt.user_grant import grant_of, permissions_in, rules_of
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 
+NOT_MAPPED: Final = "Leafnode not mapped to a callout account"
+"""Reason for which nats-server refuses a leaf node whose login failed in an account with a callout."""
 MAX_KEPT: Final = 4096
 """User JWTs whose verified claims are kept; then all are forgotten."""
 MAX_KEPT_CHARS: Final = 8192
@@ -56,10 +59,10 @@ class JwtAuthenticator:
         """Return None: every client needs a JWT."""
         return None
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal:
-        """Return what the client is let in as, or why not."""
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Delegation:
+        """Return what the client is let in as, why not, or the delegation to the service of its account."""
         try:
-            return self._grant(credentials)
+            return self._answer(credentials)
         except ProxyRequiredError as fault:
             return Refusal(str(fault), reason=CloseReason.PROXY_REQUIRED)
         except JwtError as fault:
@@ -67,6 +70,8 @@ class JwtAuthenticator:
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
         """Return whether the client would be let in as the same user now."""
+        if grant.assigned is not None:
+            return self._still_assigned(grant.assigned, credentials.now_ns)
         answer = self.authenticate(credentials)
         return isinstance(answer, Grant) and (answer.user, answer.account) == (grant.user, grant.account)
 
@@ -84,7 +89,15 @@ class JwtAuthenticator:
             self._kept[token] = claims
         return claims
 
-    def _grant(self, credentials: Credentials) -> Grant:
+    def _still_assigned(self, user: UserClaims, now_ns: int) -> bool:
+        """Return whether the account of a user that a service has let in would still have it."""
+        try:
+            held = self.book.look_up(user.account, now_ns)
+        except JwtError:
+            return False
+        return user.iss in held.signers and not held.claims.revokes(user)
+
+    def _answer(self, credentials: Credentials) -> Grant | Refusal | Delegation:
         token = credentials.options.jwt
         try:
             user = self.user_claims(token)
@@ -101,9 +114,23 @@ class JwtAuthenticator:
             raise JwtError(f"Account {user.account} not listed as operator pinned account")
         held = self.book.look_up(user.account, credentials.now_ns)
         external = held.claims.nats.authorization.auth_users
-        if external and user.sub not in external:
-            raise JwtError("authorization callouts are not served")
-        return grant_of(user, held, credentials, token)
+        if not external:
+            return grant_of(user, held, credentials, token)
+        try:
+            grant = grant_of(user, held, credentials, token)
+        except ProxyRequiredError:
+            raise
+        except JwtError as fault:
+            cause = None if user.sub in external else NOT_MAPPED if is_leaf(credentials) else ""
+            return Refusal(str(fault), account=held.name, cause=cause)
+        if user.sub in external:
+            return without_callout(grant)
+        entered = "" if is_leaf(credentials) else held.name
+        connect = replace(credentials.options, jwt=token)
+        return Delegation(
+            OperatedTerms(self.book, held), connect, credentials.nonce, True, entered, user.sub, user.name,
+            tuple(user.nats.tags),
+        )  # fmt: skip
 
 
 class BrokerAccountSink:
@@ -150,7 +177,7 @@ class BrokerAccountSink:
                 session.close(reason, "maximum account active connections exceeded")
                 continue
             try:
-                user = self._auth.user_claims(session.login.grant.jwt)
+                user = session.login.grant.assigned or self._auth.user_claims(session.login.grant.jwt)
             except JwtError:
                 continue  # let in without a JWT: not one of ours
             _hold_to(session, user, held, before)
@@ -167,7 +194,8 @@ class BrokerAccountSink:
 
 def _hold_to(session: Session, user: UserClaims, held: ActiveAccount, before: ActiveAccount) -> None:
     """Close a client that would not be let in any more."""
-    if user.nats.bearer_token and held.claims.nats.limits.disallow_bearer:
+    bearer = user.nats.bearer_token and session.login.grant.assigned is None  # a service's users bring no JWT
+    if bearer and held.claims.nats.limits.disallow_bearer:
         session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
     elif held.claims.revokes(user):
         session.close(CloseReason.REVOKED, "User Authentication Revoked")
@@ -182,8 +210,13 @@ def _limit(session: Session, user: UserClaims, held: ActiveAccount) -> None:
         rules, permissions = rules_of(user, held), permissions_in(user, held)
     except JwtError:
         return  # the account's own key may sign no more; who is in stays in
-    same, permit = permissions == login.grant.permissions, session.permit
-    login.grant = replace(login.grant, permissions=permissions, max_subscriptions=rules.subs, max_payload=rules.payload)
+    assigned = login.grant.assigned is not None
+    subs, payload = (UNLIMITED, UNLIMITED) if assigned else (rules.subs, rules.payload)
+    grant = replace(login.grant, permissions=permissions, max_subscriptions=subs, max_payload=payload)
+    if may_be_asked(login.grant):
+        grant = without_callout(grant)
+    same, permit = grant.permissions == login.grant.permissions, session.permit
+    login.grant = grant
     session.apply_permissions(login.grant, session.account)
     if same:
         session.permit = permit  # which knows what may be answered

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import product
 from math import prod
 from typing import Final
@@ -147,11 +147,15 @@ def rules_of(user: UserClaims, held: ActiveAccount) -> UserLimits:
     scope = held.signers[user.iss]
     if scope is None:
         return user.nats
-    body = user.nats
-    bare = UserBody(issuer_account=body.issuer_account, tags=body.tags, type=body.type, version=body.version)
-    if body != bare:
+    if not is_bare(user):
         raise JwtError("scoped users require no permissions or limits set")
     return filled(scope.template, user, held.claims)
+
+
+def is_bare(user: UserClaims) -> bool:
+    """Return whether a user has no rules of its own, as is asked of those of a scoped signing key."""
+    body = user.nats
+    return body == UserBody(issuer_account=body.issuer_account, tags=body.tags, type=body.type, version=body.version)
 
 
 def permissions_in(user: UserClaims, held: ActiveAccount) -> BrokerPermissions | None:
@@ -178,13 +182,11 @@ def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, to
     stay_ns = may_connect_for_ns(rules.times, rules.times_location, credentials.now_ns)
     if stay_ns is None:
         raise JwtError("Outside connect times")
-    ends = [user.exp * SECOND] if user.exp else []
-    ends += [credentials.now_ns + stay_ns] if stay_ns else []
     return Grant(
         user=user.sub,
         account=held.name,
         permissions=permissions_of(rules) or permissions_of(held.claims.nats.default_permissions),
-        expires_ns=min(ends, default=0),
+        expires_ns=end_ns(user, credentials.now_ns, stay_ns),
         max_subscriptions=rules.subs,
         max_payload=rules.payload,
         issuer=user.iss if user.nats.issuer_account else held.name,
@@ -194,10 +196,25 @@ def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, to
     )
 
 
+LAST_NS: Final = 1 << 62
+"""The latest end of a connection, in the year 2116: a JWT may name times that no clock shows."""
+
+
+def end_ns(user: UserClaims, now_ns: int, stay_ns: int) -> int:
+    """Return when a connection is to be closed, wall clock: its JWT expires, or its hours end; 0: never."""
+    ends = [user.exp * SECOND] if user.exp else []
+    ends += [now_ns + stay_ns] if stay_ns else []
+    return min([*ends, LAST_NS]) if ends else 0
+
+
+def known_types(named: Iterable[str]) -> frozenset[str]:
+    """Return the connection types of a JWT that this version has."""
+    return frozenset(name.upper() for name in named) & CONNECTION_TYPES
+
+
 def _check_connection_type(rules: UserLimits, kind: str) -> None:
     """Skip unknown types, unless there are no others: then other kinds of clients are meant."""
-    named = {name.upper() for name in rules.allowed_connection_types}
-    if named and kind not in named & CONNECTION_TYPES:
+    if rules.allowed_connection_types and kind not in known_types(rules.allowed_connection_types):
         raise JwtError("Connection type not allowed")
 
 

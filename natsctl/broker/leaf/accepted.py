@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import ConnectOptions, Credentials, Grant, Pending, Refusal, parse_connect
+from natsctl.broker.auth.credentials import Answer, ConnectOptions, Credentials, Grant, Refusal, parse_connect
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
 from natsctl.broker.leaf.handshake import PROTOCOL, LeafConnect, parse_body, subject_lists, version_at_least
@@ -36,13 +36,9 @@ class LinkLogin(Login):
         super().__init__(link)
         self._link = link
 
-    def ask(self, answer: Grant | Refusal | Pending) -> None:
-        """Apply an authenticator's answer, or wait until the shell has computed it."""
-        if isinstance(answer, Pending):
-            self.pending = answer
-            self._link.wait_for_login()
-        else:
-            self._answered(answer)
+    def ask(self, answer: Answer) -> None:
+        """Apply an authenticator's answer, or wait for it."""
+        self._follow(answer)
 
     def _answered(self, answer: Grant | Refusal) -> None:
         self._link.answered(answer)
@@ -179,6 +175,8 @@ class AcceptedLink(LeafLink):
         shown = f" - User {go_quote(user)}" if user else ""
         self._leafs.log.error(f"{self.label} - authentication error{shown}")
         self.close(refusal.reason, refusal.text)
+        if refusal.account:
+            self.on_refused(refusal)
 
     def _is_welcome(self, connect: LeafConnect) -> bool:
         """Return whether an authenticated server may connect in its role."""

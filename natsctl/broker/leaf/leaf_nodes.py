@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api.versions import API_LEVEL
-from natsctl.broker.auth.credentials import Authenticator, Credentials, Grant, Pending, Refusal
+from natsctl.broker.auth.credentials import Answer, Authenticator, Credentials, Grant
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.accepted import AcceptedLink
 from natsctl.broker.leaf.handshake import PROTOCOL, LeafInfo, LeafOptions, LinkLog, RemoteOptions
@@ -101,8 +101,8 @@ class LeafLinks:
             if link.registered and not link.still_holds():
                 link.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
-        """Return the grant for a login, its refusal, or a comparison that is still pending."""
+    def authenticate(self, credentials: Credentials) -> Answer:
+        """Return the grant for a login, its refusal, or what decides about it."""
         auth = self.authenticator
         return auth.authenticate(credentials) if auth is not None else self.open_grant
 

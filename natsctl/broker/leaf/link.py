@@ -200,6 +200,10 @@ class LeafLink(Session):
         """Join an account, without being one of its clients."""
         self.account = account
 
+    def has_room(self, account: str) -> bool:
+        """Return whether an account may have this connection besides those that it has."""
+        return not self._leafs.is_full(self.broker.account(account), self)
+
     # --- what is shown of it
 
     @property
@@ -356,6 +360,7 @@ class LeafLink(Session):
         if self.close_reason is None:
             self.close_reason = reason
         self._leave()
+        self.login.abandon()
         self.deferred = None
         self.stop_ns = self.broker.clock.now_ns()
         self.take_output()

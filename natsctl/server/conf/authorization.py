@@ -1,9 +1,9 @@
-"""The block `authorization` of nats.conf: users, their permissions, and those of accounts."""
+"""The block `authorization` of nats.conf: users, their permissions and those of accounts, authentication callouts."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -11,9 +11,13 @@ from natsctl.api.codec import go_quote
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.conf.syntax import Block, Item
 from natsctl.server.conf.values import block_of, duration_text_of, flag_of, items_of, number_of, seconds_of, text_of
 from natsctl.server.options import ServerOptions
+
+if TYPE_CHECKING:
+    from natsctl.broker.jwt.callout import CalloutSettings
 
 
 def permissions_of(item: Item) -> Permissions:
@@ -182,6 +186,46 @@ def _connection_types(item: Item) -> frozenset[str]:
     return frozenset(names)
 
 
+def callout_of(item: Item) -> CalloutSettings:
+    """Return the service that decides about logins; raises ConfError."""
+    from natsctl.api.jwt_token import is_public
+    from natsctl.broker.jwt.callout import CalloutSettings
+
+    if not isinstance(item.value, dict):
+        raise item.fault("Expected authorization callout to be a map/struct")
+    found = CalloutSettings(issuer="", auth_users=())
+    for key, value in item.value.items():
+        match key.lower():
+            case "issuer":
+                found = replace(found, issuer=text_of(value))
+                if not is_public(found.issuer, "account"):
+                    text = f"Expected callout user to be a valid public account nkey, got {go_quote(found.issuer)}"
+                    raise value.fault(text)
+            case "account" | "acc":
+                found = replace(found, account=text_of(value) or GLOBAL_ACCOUNT)
+            case "auth_users" | "users":
+                found = replace(found, auth_users=_callout_names(value, "auth_users"))
+            case "xkey" | "key":
+                found = replace(found, xkey=text_of(value))
+                if not is_public(found.xkey, "curve"):
+                    raise value.fault(f"Expected callout xkey to be a valid public xkey, got {go_quote(found.xkey)}")
+            case "allowed_accounts":
+                found = replace(found, allowed_accounts=_callout_names(value, "allowed accounts"))
+            case _:
+                _refuse_unknown(item.value, key, value, "parsing authorization callout")
+    if not found.issuer:
+        raise item.fault("Authorization callouts require an issuer to be specified")
+    if not found.auth_users:
+        raise item.fault("Authorization callouts require authorized users to be specified")
+    return found
+
+
+def _callout_names(item: Item, name: str) -> tuple[str, ...]:
+    if not isinstance(item.value, list):
+        raise item.fault(f"Expected {name} field to be an array")
+    return tuple(text_of(entry) for entry in item.value)
+
+
 def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
     """Return `options` with the settings of the block; raises ConfError."""
     if not isinstance(item.value, dict):
@@ -203,7 +247,7 @@ def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
             case "default_permissions" | "default_permission" | "permissions":
                 permissions = permissions_of(value)
             case "auth_callout" | "auth_hook":
-                raise value.fault(f"{key}: natsctl server does not ask other services who a client is; use nats-server")
+                options = replace(options, auth_callout=callout_of(value))
             case "proxy_required":
                 no_proxy_required(key, value)
             case _:

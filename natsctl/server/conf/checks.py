@@ -68,6 +68,11 @@ def option_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
         from natsctl.server.conf.operator import operator_faults
 
         yield from operator_faults(options)
+    if options.auth_callout is not None:
+        known = {account.name for account in options.accounts}
+        for name in options.auth_callout.allowed_accounts:
+            if name not in known:
+                yield "authorization", f'auth_callout allowed account "{name}" not found in configured accounts'
     yield from _no_auth_user_faults(options, "no_auth_user", options.no_auth_user)
     if options.websocket is not None:
         from natsctl.server.conf.websocket import websocket_faults

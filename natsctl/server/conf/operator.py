@@ -197,6 +197,8 @@ def operator_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield "trusted_keys", "conflicting options for 'TrustedKeys' and 'TrustedOperators'"
     yield from _about_system_account(options, operator)
     yield from _about_keys(operator)
+    if options.auth_callout is not None:
+        yield "authorization", "operators do not allow authorization callouts to be configured directly"
 
 
 def _about_sentinel(token: str) -> Iterator[tuple[str, str]]:

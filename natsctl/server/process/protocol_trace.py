@@ -18,6 +18,8 @@ MASK: Final = "[REDACTED]"
 SECRETS: Final = frozenset({"sig", "proxy_sig", "nkey", "jwt"})
 """Options of CONNECT that are hidden, beside those that begin with SECRET_HEADS. nats-server shows the JWT."""
 SECRET_HEADS: Final = ("pass", "auth_token")
+SECRET_SUBJECT: Final = b"$SYS.REQ.USER.AUTH "
+"""Subject of requests that hold the secrets of clients: their payloads are hidden. nats-server shows them."""
 BARE: Final = frozenset({b"PING", b"PONG"})
 SHOWN: Final = frozenset({b"PUB", b"HPUB", b"SUB", b"UNSUB", b"MSG", b"HMSG", b"LS+", b"LS-", b"LMSG"})
 SIZED: Final = frozenset({b"PUB", b"HPUB", b"MSG", b"HMSG", b"LMSG"})
@@ -30,7 +32,7 @@ _QUOTE: Final = b"'"
 class ProtocolTrace:
     """The operations in one direction of a connection."""
 
-    __slots__ = ("_arrow", "_body", "_left", "_sent", "_size", "_tail")
+    __slots__ = ("_arrow", "_body", "_hidden", "_left", "_sent", "_size", "_tail")
 
     def __init__(self, *, sent: bool) -> None:
         self._sent = sent
@@ -38,6 +40,7 @@ class ProtocolTrace:
         self._tail = b""
         self._body = bytearray()
         self._left = self._size = 0
+        self._hidden = False
 
     def lines(self, chunk: bytes, most: int) -> list[str]:
         """Return the lines of operations that `chunk` completes; of each payload the first `most` bytes, 0 for all."""
@@ -67,6 +70,7 @@ class ProtocolTrace:
         if verb in SIZED and (size := args.rpartition(b" ")[2]).isdigit() and len(size) < 10:
             self._size = int(size)
             self._left = self._size + _CRLF_BYTES
+            self._hidden = args.startswith(SECRET_SUBJECT)
         text = self._text(verb, args)
         return [f"{self._arrow} [{text}]"] if text else []
 
@@ -83,8 +87,8 @@ class ProtocolTrace:
         body, size = bytes(self._body[: self._size]), self._size
         self._body.clear()
         kept = min(most or size, size, MAX_KEPT_BYTES)
-        text = quoted(body[:kept])
-        if kept < size:
+        text = f'"{MASK}"' if self._hidden else quoted(body[:kept])
+        if kept < size and not self._hidden:
             text = f'{text[:-1]}..."'
         return [f"{self._arrow} MSG_PAYLOAD: [{text}]"] if size else []
 

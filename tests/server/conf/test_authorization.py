@@ -113,7 +113,7 @@ def test_default_permissions_are_for_those_without_their_own(key: str) -> None:
         ("authorization { users: [{user: a, permissions: {allow_responses: 1}}] }", "expected a boolean or a map"),
         ("authorization { users: [{user: a, permissions: {allow_responses: {ttl: 1}}}] }", "not a duration string"),
         ("authorization { users: [{user: a, permissions: {allow_responses: {ttl: x}}}] }", "error parsing expires"),
-        ("authorization { auth_callout: {} }", "does not ask other services who a client is; use nats-server"),
+        ("authorization { auth_callout: {} }", "Authorization callouts require an issuer to be specified"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_place(text: str, fault: str) -> None:

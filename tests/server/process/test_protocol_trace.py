@@ -83,3 +83,13 @@ def test_no_way_to_write_connect_puts_a_secret_into_the_log(options: bytes) -> N
 
 def test_a_control_character_of_a_client_does_not_reach_the_log() -> None:
     assert received(b"SUB a\x1b[31m\x85 1\r\n") == ["<<- [SUB a�[31m� 1]"]
+
+
+def test_requests_of_callouts_are_shown_without_what_clients_have_shown() -> None:
+    trace = ProtocolTrace(sent=True)
+    message = b"MSG $SYS.REQ.USER.AUTH 1 _INBOX.x 6\r\nsecret\r\nMSG a 2 2\r\nhi\r\n"
+    for most in (0, 3):
+        assert trace.lines(message, most) == [
+            "->> [MSG $SYS.REQ.USER.AUTH 1 _INBOX.x 6]", '->> MSG_PAYLOAD: ["[REDACTED]"]',
+            "->> [MSG a 2 2]", '->> MSG_PAYLOAD: ["hi"]',
+        ]  # fmt: skip

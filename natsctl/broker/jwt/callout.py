@@ -1,0 +1,281 @@
+"""Authentication callout: the logins that a service decides about, and what its responses may say.
+
+Theory of operation. With `auth_callout` in the configuration, a login is worked out as without it; then everyone but
+the `auth_users`, who are the service, is delegated to it, whether the login was good or not, except where
+`allowed_accounts` leaves an account out. In operator mode the JWT of an account says the same of its users, and only a
+good login is delegated. The response names the account: in the configuration's mode by the audience of the user's JWT,
+which the configured issuer signs, with an operator by the key that signs it.
+
+The terms of a delegation (`CalloutTerms`) say where the service is asked and judge who has signed what; the request and
+the rest of the response are in `callout_requests.py`. Texts are nats-server's. Source: auth.go, auth_callout.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from natsctl.api.codec import go_quote
+from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, UserLimits
+from natsctl.api.jwt_token import JwtError
+from natsctl.broker.auth.credentials import (
+    CalloutError,
+    ConnectOptions,
+    Credentials,
+    Delegation,
+    Grant,
+    Pending,
+    Placement,
+    Refusal,
+)
+from natsctl.broker.auth.permissions import Permissions, SubjectRules
+from natsctl.broker.auth.static_auth import StaticAuthenticator, User
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
+from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount
+from natsctl.broker.jwt.user_grant import filled, is_bare, permissions_of
+
+CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
+"""Subject on which services are asked; those who get in may not ask themselves."""
+UNKNOWN_SIGNER: Final = "auth callout signing key is unknown"
+ANY_ACCOUNT: Final = "*"
+"""Stands alone in `allowed_accounts` of an account's JWT for every account."""
+
+
+class CalloutSettings(msgspec.Struct, frozen=True):
+    """The block `auth_callout` of a configuration."""
+
+    issuer: str
+    """Public account key that signs responses and users; no account need have it."""
+    auth_users: tuple[str, ...]
+    """Users by name or nkey that nobody is asked about: they are the service."""
+    account: str = GLOBAL_ACCOUNT
+    xkey: str = ""
+    allowed_accounts: tuple[str, ...] = ()
+    """Accounts whose users are delegated; empty: those of every account."""
+
+
+def without_callout(grant: Grant) -> Grant:
+    """Return a grant that may not publish requests of callouts: those are the server's."""
+    given = grant.permissions or Permissions()
+    if CALLOUT_SUBJECT in given.publish.deny:
+        return grant
+    publish = SubjectRules(given.publish.allow, (*given.publish.deny, CALLOUT_SUBJECT))
+    return replace(grant, permissions=replace(given, publish=publish))
+
+
+def may_be_asked(grant: Grant) -> bool:
+    """Return whether a client is in an account of a service: it may not publish requests of callouts."""
+    return grant.permissions is not None and CALLOUT_SUBJECT in grant.permissions.publish.deny
+
+
+class ConfiguredTerms:
+    """The terms of a callout that the configuration asks for."""
+
+    def __init__(self, settings: CalloutSettings, exists: Callable[[str], bool]) -> None:
+        """`exists` returns whether there is an account of a name."""
+        self._settings = settings
+        self._exists = exists
+
+    @property
+    def account(self) -> str:
+        """Account in which the service is asked."""
+        return self._settings.account
+
+    @property
+    def subject(self) -> str:
+        """Subject of the request's JWT."""
+        return self._settings.issuer
+
+    @property
+    def xkey(self) -> str:
+        """Public curve key for which requests are sealed."""
+        return self._settings.xkey
+
+    def check_signer(self, response: AuthorizationResponseClaims) -> None:
+        """Raise CalloutError where another key than the configured one has signed a response."""
+        if response.iss != self._settings.issuer:
+            raise CalloutError(UNKNOWN_SIGNER)
+
+    def place(self, user: UserClaims, now_ns: int) -> Placement:
+        """Return the account that the audience of a user's JWT names; raises CalloutError."""
+        asked, issuer = go_quote(self.account), self._settings.issuer
+        if user.nats.issuer_account:
+            raise CalloutError(f"error non operator mode account {asked}: attempted to use issuer_account")
+        if user.iss != issuer:
+            raise CalloutError(
+                f"wrong issuer for auth callout response on account {asked}, "
+                f"expected {go_quote(issuer)} got {go_quote(user.iss)}"
+            )
+        if not self._exists(user.aud):
+            raise CalloutError(_no_account(user.aud, self.account, "account missing"))
+        return _placement(user.aud, user.nats, None, user.aud)
+
+
+class OperatedTerms:
+    """The terms of a callout that the JWT of an operator's account asks for."""
+
+    def __init__(self, book: AccountRegistry, held: ActiveAccount) -> None:
+        self._book = book
+        self._began = held
+
+    @property
+    def _held(self) -> ActiveAccount:
+        """The account as it is now; as it was at the request where it is gone."""
+        return self._book.get(self._began.name) or self._began
+
+    @property
+    def account(self) -> str:
+        """Account in which the service is asked."""
+        return self._began.name
+
+    @property
+    def subject(self) -> str:
+        """Subject of the request's JWT."""
+        return self._began.name
+
+    @property
+    def xkey(self) -> str:
+        """Public curve key for which requests are sealed."""
+        return self._began.claims.nats.authorization.xkey
+
+    def check_signer(self, response: AuthorizationResponseClaims) -> None:
+        """Raise CalloutError where a response is not of the account."""
+        account, of = self.account, response.nats.issuer_account
+        if of and of != account:
+            raise CalloutError(f"auth callout response issuer account {go_quote(of)} is not the callout account")
+        if response.iss != account and response.iss not in self._held.signers:
+            raise CalloutError(UNKNOWN_SIGNER)
+
+    def place(self, user: UserClaims, now_ns: int) -> Placement:
+        """Return the account whose key has signed a user's JWT; raises CalloutError."""
+        account = self.account
+        if user.account != account and not self._may_assign(user.account):
+            raise CalloutError(
+                f"account {go_quote(user.iss)} not permitted as valid account option for auth callout for account "
+                f"{go_quote(account)}"
+            )
+        try:
+            held = self._book.look_up(user.account, now_ns)
+        except JwtError as fault:
+            raise CalloutError(_no_account(user.account, account, str(fault))) from None
+        rules = _rules(user, held)
+        default = permissions_of(held.claims.nats.default_permissions)
+        return _placement(held.name, rules, default, user.iss if user.nats.issuer_account else held.name)
+
+    def _may_assign(self, account: str) -> bool:
+        allowed = self._held.claims.nats.authorization.allowed_accounts
+        return allowed == [ANY_ACCOUNT] or account in allowed
+
+
+def _no_account(name: str, asked: str, why: str) -> str:
+    return f"no valid account {go_quote(name)} for auth callout response on account {go_quote(asked)}: {why}"
+
+
+def _rules(user: UserClaims, held: ActiveAccount) -> UserLimits:
+    """Return the rules that a user is under: its own, or those of the signing key's template; raises CalloutError."""
+    if user.iss not in held.signers:
+        raise CalloutError(f"user JWT issuer {go_quote(user.iss)} is not known")
+    scope = held.signers[user.iss]
+    if scope is None:
+        return user.nats
+    if not is_bare(user):
+        raise CalloutError("user JWT is not valid: scoped users require no permissions or limits set")
+    try:
+        return filled(scope.template, user, held.claims)
+    except JwtError as fault:
+        raise CalloutError(f"user JWT generated invalid permissions: {fault}") from None
+
+
+def _placement(account: str, rules: UserLimits, default: Permissions | None, issuer: str) -> Placement:
+    return Placement(account, rules, permissions_of(rules) or default, issuer)
+
+
+def is_leaf(credentials: Credentials) -> bool:
+    """Return whether the other side is a server."""
+    return credentials.connection_type.startswith("LEAFNODE")
+
+
+class CalloutAuthenticator:
+    """The authenticator of configured users, for a server whose configuration asks a service about most of them."""
+
+    def __init__(
+        self, known: StaticAuthenticator | None, settings: CalloutSettings, exists: Callable[[str], bool]
+    ) -> None:
+        """`known` are the configured users; `exists` returns whether there is an account of a name."""
+        self._known = known
+        self._settings = settings
+        self._terms = ConfiguredTerms(settings, exists)
+
+    @property
+    def required(self) -> bool:
+        """False where a client without credentials is let in, if the service agrees."""
+        return self._known is None or self._known.required
+
+    @property
+    def wants_nonce(self) -> bool:
+        """True where a user has an nkey."""
+        return self._known is not None and self._known.wants_nonce
+
+    @property
+    def default(self) -> Grant | None:
+        """Grant of a client without credentials, None where the service decides about it."""
+        found = self._known.default if self._known is not None else None
+        return found if found is not None and not self._delegates(found.account) else None
+
+    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending | Delegation:
+        """Return a known user's grant or refusal, or the delegation to the service."""
+        if self._known is None:
+            return self._judged(Refusal("no users"), None, credentials.options, credentials)
+        user, options = self._known.find(credentials)
+        answer = self._known.authenticate(credentials)
+        if not isinstance(answer, Pending):
+            return self._judged(answer, user, options, credentials)
+        if user is None or (user.identity not in self._settings.auth_users and self._delegates(user.account)):
+            # Whether the secret is right makes no difference, so that nobody has to wait for the comparison.
+            account = user.account if user is not None else ""
+            return self._delegation(account, options, credentials, named=user is not None)
+        return Pending(partial(self._compared, answer, user, options, credentials))
+
+    def _compared(
+        self, pending: Pending, user: User, options: ConnectOptions, credentials: Credentials
+    ) -> Grant | Refusal | Delegation:
+        answer = pending.work()
+        assert not isinstance(answer, Delegation)
+        return self._judged(answer, user, options, credentials)
+
+    def _judged(
+        self, answer: Grant | Refusal, user: User | None, options: ConnectOptions, credentials: Credentials
+    ) -> Grant | Refusal | Delegation:
+        """Return what the answer about a configured user means where a service decides about the others."""
+        settings = self._settings
+        account = answer.account if isinstance(answer, Grant) else GLOBAL_ACCOUNT
+        if not is_leaf(credentials) and not self._delegates(account):
+            return answer
+        if user is not None and user.identity in settings.auth_users:
+            if isinstance(answer, Refusal):
+                return replace(answer, account=settings.account)
+            return without_callout(answer) if answer.account == settings.account else answer
+        entered = answer.account if isinstance(answer, Grant) and not is_leaf(credentials) else ""
+        return self._delegation(entered, options, credentials, named=user is not None)
+
+    def _delegates(self, account: str) -> bool:
+        allowed = self._settings.allowed_accounts
+        return account == GLOBAL_ACCOUNT or not allowed or account in allowed
+
+    def _delegation(
+        self, entered: str, options: ConnectOptions, credentials: Credentials, *, named: bool
+    ) -> Delegation:
+        # A JWT means nothing without an operator, and is left out.
+        connect = replace(options, jwt="")
+        return Delegation(self._terms, connect, credentials.nonce, named=named, entered=entered)
+
+    def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
+        """Return whether the client would be let in as the same; one that the service has let in would be."""
+        if grant.assigned is not None:
+            return True
+        answer = self.authenticate(credentials)
+        return (answer.work() if isinstance(answer, Pending) else answer) == grant

@@ -1,0 +1,353 @@
+"""Requests of authentication callouts, and the responses to them.
+
+Theory of operation. For each delegated login a request goes out on `$SYS.REQ.USER.AUTH` of the service's account, with
+a user key that is made for it and an inbox of its own; the session waits. The first response on that inbox is queued
+and the inbox ends; the shell has queued responses judged for a bounded time of each turn, so that a flood of them holds
+nobody up. A session that gets none within the authentication timeout is refused, as is one with a
+response that is not as it should be; a connection that ends takes its request with it. There are never more requests
+than connections that wait, and the bytes of queued responses are bounded.
+
+Texts and their order are nats-server's. Source: auth_callout.go.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from natsctl.api.codec import go_quote
+from natsctl.api.jwt_callout import (
+    AUDIENCE,
+    KIND,
+    AuthorizationRequest,
+    AuthorizationRequestClaims,
+    ClientInfo,
+    ClientTls,
+    ConnectFields,
+    ServerId,
+    encode_request,
+)
+from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, decode
+from natsctl.api.jwt_token import MAX_TOKEN_BYTES, NEWEST_VERSION, JwtError, ProxyRequiredError
+from natsctl.api.jwt_validation import may_connect_for_ns, response_faults, time_faults, user_faults
+from natsctl.api.nkey_pairs import NONCE_BYTES, SEED_BYTES, CurvePair, SealError, SigningPair, public_text
+from natsctl.api.units import SECOND
+from natsctl.broker.auth.credentials import CalloutError, Delegation, Grant, Placement, Refusal
+from natsctl.broker.info import client_kind
+from natsctl.broker.jwt.callout import CALLOUT_SUBJECT, without_callout
+from natsctl.broker.jwt.user_grant import end_ns, known_types
+from natsctl.broker.refusals import CloseReason
+from natsctl.broker.timers import NEVER_NS
+
+if TYPE_CHECKING:
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Subscription
+
+
+XKEY_HEADER: Final = b"NATS/1.0\r\nNats-Server-Xkey: %b\r\n\r\n"
+INBOX: Final = b"$SYS._INBOX."
+"""Beginning of the subjects of responses, which a service needs permission to publish on."""
+INBOX_BYTES: Final = 16
+"""Random bytes of an inbox: whoever may publish below `INBOX` must not guess it."""
+INBOX_HEAD: Final = 8
+"""Characters of its first token, as nats-server's inboxes have two."""
+JWT_PREFIX: Final = b"eyJ"
+"""Beginning of a response in clear."""
+MAX_QUEUED_BYTES: Final = 8 << 20
+"""Bytes of responses that may wait to be judged; what comes beyond is judged at once."""
+REDACTED: Final = "[REDACTED]"
+
+
+class _Question(NamedTuple):
+    """A request that is out."""
+
+    nkey: str
+    delegation: Delegation
+    inbox: Subscription | None
+    due_ns: int
+
+
+class Callouts:
+    """The requests of one broker that are out, and the responses that wait to be judged."""
+
+    def __init__(self, broker: Broker, key: SigningPair, curve: CurvePair) -> None:
+        """Sign as `key`, the server's own, and read what is sealed for `curve`."""
+        self._broker = broker
+        self._key = key
+        self._curve = curve
+        self._asked: dict[Session, _Question] = {}
+        self._arrived: deque[tuple[Session, _Question, bytes]] = deque()
+        self._arrived_bytes = 0
+        broker.callouts = self
+        broker.on_tick.append(self._tick)
+        broker.alarms.append(self._alarm_ns)
+
+    @property
+    def xkey(self) -> str:
+        """Public curve key for which services may seal their responses."""
+        return self._curve.public
+
+    @property
+    def waiting(self) -> int:
+        """Number of logins that wait for a response."""
+        return len(self._asked)
+
+    # --- requests
+
+    def ask(self, session: Session, delegation: Delegation) -> None:
+        """Ask the service that a login is delegated to; the answer goes to `session.login.decide`."""
+        broker, terms = self._broker, delegation.terms
+        account = broker.accounts.get(terms.account)
+        if account is None:
+            named = go_quote(terms.account)
+            self._refuse(session, delegation, f"No valid account {named} for auth callout request: account missing")
+            return
+        nkey = public_text("user", self._random(SEED_BYTES))
+        token = base64.b32encode(self._random(INBOX_BYTES)).rstrip(b"=")
+        inbox = b"%b%b.%b" % (INBOX, token[:INBOX_HEAD], token[INBOX_HEAD:])
+        heard = account.subscribe(inbox, partial(self._heard, session))
+        due_ns = broker.clock.monotonic_ns() + broker.options.auth_timeout_ns
+        self._asked[session] = _Question(nkey, delegation, heard, due_ns)
+        broker.tick_by(due_ns)
+        body, header = self._request(session, delegation, nkey), b""
+        if terms.xkey:
+            body = self._curve.seal(body, terms.xkey, self._random(NONCE_BYTES))
+            header = XKEY_HEADER % self._curve.public.encode()
+        account.publish(CALLOUT_SUBJECT.encode(), inbox, header, body)
+
+    def _random(self, size: int) -> bytes:
+        return self._broker.secret_rng.getrandbits(8 * size).to_bytes(size, "big")
+
+    def _request(self, session: Session, delegation: Delegation, nkey: str) -> bytes:
+        """Return the JWT that describes a client."""
+        broker, terms = self._broker, delegation.terms
+        options, now_s = broker.options, broker.clock.now_ns() // SECOND
+        server = ServerId(
+            name=broker.server_name,
+            host=options.host,
+            id=broker.server_id,
+            version=options.version,
+            tags=list(options.tags),
+            xkey=self._curve.public if terms.xkey else "",
+        )
+        claims = AuthorizationRequestClaims(
+            aud=AUDIENCE,
+            exp=now_s + options.auth_timeout_ns // SECOND,
+            jti=base64.b32encode(self._random(SEED_BYTES)).rstrip(b"=").decode(),
+            iat=now_s,
+            iss=self._key.public,
+            sub=terms.subject,
+            nats=AuthorizationRequest(
+                server_id=server,
+                user_nkey=nkey,
+                client_info=_client_info(session, delegation),
+                connect_opts=_connect_fields(delegation),
+                client_tls=_client_tls(session),
+                type=KIND,
+                version=NEWEST_VERSION,
+            ),
+        )
+        return encode_request(claims, self._key)
+
+    # --- the end of a request
+
+    def forget(self, session: Session) -> None:
+        """Expect no response for a session any more."""
+        self._take(session)
+
+    def _take(self, session: Session) -> _Question | None:
+        question = self._asked.pop(session, None)
+        if question is not None and question.inbox is not None:
+            question.inbox.account.unsubscribe(question.inbox)
+        return question
+
+    def _tick(self) -> None:
+        """Refuse those that have waited for too long."""
+        now_ns = self._broker.clock.monotonic_ns()
+        for session in [session for session, question in self._asked.items() if question.due_ns <= now_ns]:
+            question = self._take(session)
+            if question is not None:
+                account = question.delegation.terms.account
+                session.login.decide(Refusal("no response in time", account=account, cause=""))
+                self._broker.log_warning(
+                    f"Authorization callout response not received in time on account {go_quote(account)}"
+                )
+
+    def _alarm_ns(self) -> int:
+        return min((question.due_ns for question in self._asked.values()), default=NEVER_NS)
+
+    def _refuse(self, session: Session, delegation: Delegation, text: str, *, proxy: bool = False) -> None:
+        """Refuse a client for a reason that the operator, and the owner of the service's account, are to read."""
+        text = text[:1].upper() + text[1:]
+        reason = CloseReason.PROXY_REQUIRED if proxy else CloseReason.AUTHENTICATION_VIOLATION
+        session.login.decide(Refusal(text, reason=reason, account=delegation.terms.account, cause=text))
+        self._broker.log_warning(text)
+
+    # --- responses
+
+    def _heard(
+        self, session: Session, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> None:
+        """Queue the response to a request; no second one is heard."""
+        question = self._take(session)
+        if question is None:
+            return
+        if len(payload) > MAX_TOKEN_BYTES + MAX_TOKEN_BYTES // 16:  # the JWT inside may be as long as one can be
+            payload = payload[: MAX_TOKEN_BYTES + MAX_TOKEN_BYTES // 16]
+        self._arrived.append((session, question, payload))
+        self._arrived_bytes += len(payload)
+        while self._arrived_bytes > MAX_QUEUED_BYTES:
+            self.judge()
+
+    @property
+    def arrived(self) -> Session | None:
+        """Session whose response is the next to be judged, None where none has arrived."""
+        return self._arrived[0][0] if self._arrived else None
+
+    def judge(self) -> None:
+        """Judge the next response."""
+        session, question, payload = self._arrived.popleft()
+        self._arrived_bytes -= len(payload)
+        if session.close_reason is not None or session.login.pending is not question.delegation:
+            return
+        try:
+            grant = self._grant(session, question, payload)
+        except ProxyRequiredError as fault:
+            self._refuse(session, question.delegation, str(fault), proxy=True)
+        except (CalloutError, JwtError) as fault:
+            self._refuse(session, question.delegation, str(fault))
+        else:
+            session.login.decide(grant)
+
+    def _grant(self, session: Session, question: _Question, payload: bytes) -> Grant:
+        """Return what a response lets a client in as; raises CalloutError or JwtError."""
+        delegation, now_ns = question.delegation, self._broker.clock.now_ns()
+        terms, account = delegation.terms, go_quote(delegation.terms.account)
+        user = self._user(question, payload, now_ns)
+        if user.nats.proxy_required:
+            raise ProxyRequiredError
+        for fault in (*time_faults(user, now_ns // SECOND), *user_faults(user)):
+            raise CalloutError(f"Error validating user JWT: {fault}")
+        if user.sub != question.nkey:
+            raise CalloutError(
+                f"Expected authorized user of {go_quote(question.nkey)} but got {go_quote(user.sub)} "
+                f"on account {account}"
+            )
+        place = terms.place(user, now_ns)
+        stay_ns = may_connect_for_ns(place.rules.times, place.rules.times_location, now_ns)
+        if stay_ns is None:
+            session.notice("Outside connect times")
+            raise CalloutError(f"authorized user on account {account} outside of valid connect times")
+        _check_connection_type(session, place, account)
+        if place.rules.proxy_required:
+            raise ProxyRequiredError
+        return _grant_of(user, place, delegation, end_ns(user, now_ns, stay_ns))
+
+    def _user(self, question: _Question, payload: bytes, now_ns: int) -> UserClaims:
+        """Return the user in a response to a request; raises CalloutError or JwtError."""
+        terms = question.delegation.terms
+        response, sealed = self._response(terms.xkey, terms.account, payload)
+        for fault in (*response_faults(response), *time_faults(response, now_ns // SECOND)):
+            raise CalloutError(f"authorization response had validation errors: {fault}")
+        if response.sub != question.nkey:
+            raise CalloutError("auth callout violation: auth callout response is not for expected user")
+        if response.aud != self._broker.server_id:
+            raise CalloutError("auth callout violation: auth callout response is not for server")
+        if not sealed:  # what is sealed is the service's: nobody else could have sealed it
+            terms.check_signer(response)
+        if response.nats.error:
+            raise CalloutError(f"auth callout service returned an error: {response.nats.error}")
+        return decode(response.nats.jwt, UserClaims)
+
+    def _response(self, xkey: str, account: str, payload: bytes) -> tuple[AuthorizationResponseClaims, bool]:
+        """Return the claims of a response, and whether it was sealed; raises CalloutError or JwtError."""
+        if not payload:
+            raise CalloutError(f'auth callout violation: "no reason supplied" on account {go_quote(account)}')
+        sealed = bool(xkey) and not payload.startswith(JWT_PREFIX)
+        if sealed:
+            try:
+                payload = self._curve.open(payload, xkey)
+            except SealError as fault:
+                text = f"error decrypting auth callout response on account {go_quote(account)}: {fault}"
+                raise CalloutError(text) from None
+        return decode(payload.decode("utf-8", "replace"), AuthorizationResponseClaims), sealed
+
+
+def _check_connection_type(session: Session, place: Placement, account: str) -> None:
+    """Raise CalloutError where the user may not use this kind of connection."""
+    named = place.rules.allowed_connection_types
+    if not named:
+        return
+    allowed = known_types(named)
+    if not allowed:
+        raise CalloutError(f"authorized user on account {account} using invalid connection type")
+    if session.connection_type not in allowed:
+        raise CalloutError(f"authorized user on account {account} not allowed to use connection type")
+
+
+def _grant_of(user: UserClaims, place: Placement, delegation: Delegation, expires_ns: int) -> Grant:
+    """Return the grant of a user; like nats-server, with the limits of the account and none of the JWT's."""
+    shown = delegation.connect
+    grant = Grant(
+        user=user.name or shown.nkey or shown.user,
+        account=place.account,
+        permissions=place.permissions,
+        expires_ns=expires_ns,
+        issuer=place.issuer,
+        name_tag=delegation.name_tag,
+        tags=delegation.tags,
+        assigned=user,
+    )
+    return without_callout(grant) if place.account == delegation.terms.account else grant
+
+
+def _client_info(session: Session, delegation: Delegation) -> ClientInfo:
+    connect = delegation.connect
+    kind, client_type = client_kind(session)
+    shown = connect.nkey or connect.user or delegation.user or (REDACTED if connect.auth_token else "")
+    return ClientInfo(
+        host=session.host,
+        id=session.cid,
+        user=shown,
+        name=connect.name,
+        tags=list(delegation.tags),
+        name_tag=delegation.name_tag,
+        kind=kind,
+        type=client_type,
+        nonce=delegation.nonce.decode() if connect.sig else "",
+    )
+
+
+def _connect_fields(delegation: Delegation) -> ConnectFields:
+    connect = delegation.connect
+    return ConnectFields(
+        jwt=connect.jwt,
+        nkey=connect.nkey,
+        sig=connect.sig,
+        auth_token=connect.auth_token,
+        user=connect.user,
+        password=connect.password,
+        name=connect.name,
+        lang=connect.lang,
+        version=connect.version,
+        protocol=connect.protocol,
+    )
+
+
+def _client_tls(session: Session) -> ClientTls | None:
+    if session.tls is None:
+        return None
+    chain = session.login.chain
+    pems = [_pem(certificate) for certificate in chain.certificates]
+    shown = {"verified_chains": [pems]} if chain.verified else {"certs": pems}
+    return ClientTls(version=session.tls.version, cipher=session.tls.cipher, **(shown if pems else {}))
+
+
+def _pem(der: bytes) -> str:
+    """Return a certificate as text."""
+    text = base64.b64encode(der).decode()
+    lines = (text[start : start + 64] for start in range(0, len(text), 64))
+    return "\n".join(["-----BEGIN CERTIFICATE-----", *lines, "-----END CERTIFICATE-----", ""])

@@ -1,0 +1,103 @@
+"""A server of each kind whose configuration delegates logins to a service, for the tests that share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from tests.server.callout.responses import RESPONSES
+from tests.support.callouts import ISSUER, CalloutService, Request
+from tests.support.operators import Key, Visitor
+
+NKEY = Key("user")
+"""A user of the configuration that has a key."""
+CONF = f"""
+server_name: A
+server_tags: [az1, ssd]
+accounts {{
+  AUTH {{ users: [{{user: auth, password: pwd}}] }}
+  FOO {{ users: [{{user: foo, password: pwd}}, {{nkey: {NKEY.public}}}] }}
+  FULL {{ users: [{{user: full, password: pwd}}], limits: {{max_connections: 1}} }}
+  NARROW {{ limits: {{max_subscriptions: 3, max_payload: 100}} }}
+  DEFAULTS {{ default_permissions: {{publish: {{deny: "no"}}}} }}
+  SYS {{ users: [{{user: sys, password: pwd}}] }}
+}}
+system_account: SYS
+authorization {{
+  timeout: 2
+  auth_callout {{ issuer: {ISSUER.public}, account: AUTH, auth_users: [auth, sys] }}
+}}
+"""
+
+
+class Place(NamedTuple):
+    """A running server, the service that it asks, and somebody in the system account."""
+
+    process: ServerProcess
+    service: CalloutService
+    system: Visitor
+
+    @property
+    def url(self) -> str:
+        """The address for clients."""
+        return self.process.url
+
+    def show(self, user: str, password: str = "x", **more: object) -> Visitor:
+        """Return a connection that has shown a user."""
+        visitor = Visitor(self.url)
+        visitor.show(user=user, **{"pass": password}, **more)
+        return visitor
+
+    def drain(self) -> None:
+        """Forget requests and events of earlier tests."""
+        for kept in (self.service.requests, self.service.events):
+            while not kept.empty():
+                kept.get()
+
+
+def decide(request: Request) -> bytes | None:
+    """Return the response that the name of the user, or its token, asks for."""
+    shown = request.connect
+    name = shown.get("user") or shown.get("auth_token") or shown.get("nkey", "")
+    make: Callable[[Request], bytes | None] = RESPONSES.get(name, lambda r: r.response(r.user(aud="FOO")))
+    return make(request)
+
+
+def running(kind: Kind, folder: Path, conf: str = CONF) -> ServerProcess:
+    """Return a server of a kind that is yet to start."""
+    if kind == "reference" and reference_binary() is None:
+        pytest.skip("nats-server is not on PATH")
+    file = folder / "nats.conf"
+    file.write_text(conf)
+    return ServerProcess(folder / "server", kind, "-D", "-c", str(file))
+
+
+@pytest.fixture(scope="session", params=["natsctl", "reference"])
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The server of a kind with its service, for all tests that change nothing of them."""
+    with (
+        running(request.param, tmp_path_factory.mktemp("callout")) as process,
+        CalloutService(process.url, decide, user="auth", password="pwd") as service,
+    ):
+        system = Visitor(process.url)
+        system.show(user="sys", **{"pass": "pwd"})
+        yield Place(process, service, system)
+        system.close()
+
+
+@pytest.fixture
+def place(shared: Place) -> Place:
+    """The shared server, without requests and events of earlier tests."""
+    shared.drain()
+    return shared
+
+
+@pytest.fixture(params=["natsctl", "reference"])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of server, for tests that start one of their own."""
+    found: Kind = request.param
+    return found

@@ -1,0 +1,186 @@
+"""Settings of a callout that need a server of their own: allowed accounts, default users, keys, a reload."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from natsctl.api.nkey_pairs import NONCE_BYTES, CurvePair
+from natsctl.testing.process import Kind
+from tests.server.callout.conftest import running
+from tests.server.callout.test_config_mode import VIOLATION, user_info
+from tests.support.callouts import ISSUER, CalloutService, Request, until
+from tests.support.operators import Visitor
+
+ACCOUNTS = """
+accounts {
+  AUTH { users: [{user: auth, password: pwd}] }
+  FOO { users: [{user: foo, password: pwd}] }
+  BAR { users: [{user: bar, password: pwd}] }
+  SYS { users: [{user: sys, password: pwd}] }
+}
+system_account: SYS
+"""
+
+pytestmark = pytest.mark.both
+
+
+def conf(more: str = "", block: str = "", timeout_s: int = 20) -> str:
+    callout = f"issuer: {ISSUER.public}, account: AUTH, auth_users: [auth], {block}"
+    return f"{ACCOUNTS}\nauthorization {{ timeout: {timeout_s}, auth_callout {{ {callout} }} }}\n{more}\n"
+
+
+def shown(url: str, **options: object) -> Visitor:
+    visitor = Visitor(url)
+    visitor.show(**options)
+    return visitor
+
+
+def into(account: str, **claims: object) -> Callable[[Request], bytes]:
+    return lambda request: request.response(request.user(aud=account, **claims))
+
+
+def refuse(request: Request) -> bytes:
+    return b""
+
+
+def test_only_users_of_allowed_accounts_are_asked_about(kind: Kind, tmp_path: Path) -> None:
+    text = conf("no_auth_user: foo", "allowed_accounts: [BAR]")
+    with (
+        running(kind, tmp_path, text) as process,
+        CalloutService(process.url, into("BAR"), user="auth", password="pwd") as service,
+    ):
+        cases = {
+            "foo": ({"user": "foo", "pass": "pwd"}, "FOO", 0),
+            "the default user": ({}, "FOO", 0),
+            "sys": ({"user": "sys", "pass": "pwd"}, "SYS", 0),
+            "bar": ({"user": "bar", "pass": "pwd"}, "BAR", 1),
+            "unknown": ({"user": "x", "pass": "pwd"}, "BAR", 1),
+            "foo with another password": ({"user": "foo", "pass": "x"}, "BAR", 1),
+        }
+        for name, (options, account, asked) in cases.items():
+            before = service.asked
+            visitor = shown(process.url, **options)
+            assert (name, user_info(visitor)["account"], service.asked - before) == (name, account, asked)
+            visitor.close()
+        again = shown(process.url, user="foo", **{"pass": "pwd"})
+        assert again.show(user="x") == [] and user_info(again)["account"] == "BAR"
+        again.close()
+
+
+def test_a_default_user_is_asked_about_like_any_other(kind: Kind, tmp_path: Path) -> None:
+    with (
+        running(kind, tmp_path, conf("no_auth_user: foo")) as process,
+        CalloutService(process.url, refuse, user="auth", password="pwd") as service,
+    ):
+        for send in (b"", b"CONNECT {}\r\n"):
+            visitor = Visitor(process.url)
+            assert visitor.say(send) == [VIOLATION]
+            connect = service.request().connect
+            assert (connect["user"], connect["pass"]) == ("foo", "pwd")
+
+
+def test_who_begins_without_connect_is_let_in_until_the_jwt_expires(kind: Kind, tmp_path: Path) -> None:
+    def for_a_moment(request: Request) -> bytes:
+        return request.response(request.user(aud="FOO", name="foo", exp=int(time.time()) + 2))
+
+    with (
+        running(kind, tmp_path, conf("no_auth_user: foo")) as process,
+        CalloutService(process.url, for_a_moment, user="auth", password="pwd"),
+    ):
+        visitor = Visitor(process.url)
+        assert visitor.say(b"SUB a 1\r\nPUB a 1\r\nx\r\n") == [b"+OK", b"+OK", b"MSG a 1 1", b"x"]
+        assert visitor.hear(b"never") == [b"-ERR 'User Authentication Expired'"] and not visitor.open
+
+
+def test_requests_and_responses_may_be_sealed(kind: Kind, tmp_path: Path) -> None:
+    service_key = CurvePair(os.urandom(32))
+    other = CurvePair(os.urandom(32))
+
+    def decide(request: Request) -> bytes:
+        xkey = request.server["xkey"]
+        assert request.header == {"Nats-Server-Xkey": xkey}
+        name = request.connect["user"]
+        response = request.response(request.user(aud="FOO"))
+        nonce = os.urandom(NONCE_BYTES)
+        return {
+            "clear": response,
+            "sealed": service_key.seal(response, xkey, nonce),
+            "by another": other.seal(response, xkey, nonce),
+            "for another": service_key.seal(response, other.public, nonce),
+            "cut": service_key.seal(response, xkey, nonce)[:20],
+            "of another version": b"xkv2" + service_key.seal(response, xkey, nonce)[4:],
+        }[name]
+
+    reasons = {
+        "by another": "nkeys: could not decrypt input",
+        "for another": "nkeys: could not decrypt input",
+        "cut": "nkeys: encrypted input is not valid",
+        "of another version": "nkeys: encrypted input wrong version",
+    }
+    with (
+        running(kind, tmp_path, conf(block=f"xkey: {service_key.public}")) as process,
+        CalloutService(process.url, decide, service_key, user="auth", password="pwd") as service,
+    ):
+        for name in ("clear", "sealed"):
+            visitor = shown(process.url, user=name)
+            assert user_info(visitor) == {"user": name, "account": "FOO"}
+            assert service.request().server["xkey"] == visitor.info["xkey"]
+            visitor.close()
+        for name, why in reasons.items():
+            assert shown(process.url, user=name).said == [VIOLATION]
+            expected = f'Error decrypting auth callout response on account "AUTH": {why}'
+            assert service.event()["reason"] == expected
+
+
+def test_without_a_service_nobody_comes_in(kind: Kind, tmp_path: Path) -> None:
+    with running(kind, tmp_path, conf(timeout_s=1)) as process:
+        began = time.monotonic()
+        assert shown(process.url, user="x").said == [VIOLATION]
+        assert 0.9 < time.monotonic() - began < 20
+        visitor = shown(process.url, user="auth", **{"pass": "pwd"})
+        assert visitor.said == []
+        visitor.close()
+
+
+def test_an_account_that_is_none_lets_nobody_in(kind: Kind, tmp_path: Path) -> None:
+    text = conf().replace("account: AUTH", "account: NOPE")
+    with running(kind, tmp_path, text) as process:
+        assert shown(process.url, user="x").said == [VIOLATION]
+        assert 'No valid account "NOPE" for auth callout request: account missing' in process.log()
+
+
+def test_a_single_user_may_be_the_service(kind: Kind, tmp_path: Path) -> None:
+    block = f"auth_callout {{ issuer: {ISSUER.public}, auth_users: [auth] }}"
+    text = f"authorization {{ user: auth, password: pwd, timeout: 20, {block} }}"
+    with (
+        running(kind, tmp_path, text) as process,
+        CalloutService(process.url, refuse, user="auth", password="pwd") as service,
+    ):
+        assert shown(process.url, user="auth", **{"pass": "x"}).said == [VIOLATION]
+        assert service.asked == 0
+        assert shown(process.url, user="other", **{"pass": "pwd"}).said == [VIOLATION]
+        assert service.asked == 1
+
+
+def test_a_reload_keeps_its_settings_and_refuses_others(kind: Kind, tmp_path: Path) -> None:
+    with (
+        running(kind, tmp_path, conf()) as process,
+        CalloutService(process.url, into("FOO"), user="auth", password="pwd"),
+    ):
+        file = tmp_path / "nats.conf"
+        file.write_text(conf(block="allowed_accounts: [FOO]"))
+        os.kill(process.pid, signal.SIGHUP)
+        settings = f"old=&{{{ISSUER.public} AUTH [auth]  []}}, new=&{{{ISSUER.public} AUTH [auth]  [FOO]}}"
+        until(lambda: f"config reload not supported for AuthCallout: {settings}" in process.log())
+        file.write_text(conf("max_payload: 100000"))
+        os.kill(process.pid, signal.SIGHUP)
+        until(lambda: "Reloaded: max_payload = 100000" in process.log())
+        visitor = shown(process.url, user="x")
+        assert user_info(visitor) == {"user": "x", "account": "FOO"}
+        visitor.close()
