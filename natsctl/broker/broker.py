@@ -197,14 +197,17 @@ class Broker:
         self.hurry: Callable[[], None] = _do_nothing
         """Called when `look_ns` is earlier than the shell knows."""
         self.account(GLOBAL_ACCOUNT)
-        self.system_account = self.account(self.options.system_account)
+        system = self.options.system_account
+        self.system_account = self.account(system) if system else Account(self, "", self._make_imports)
+        """Without a name it is none of `accounts`: no client is ever in it."""
 
     def account(self, name: str) -> Account:
         """Return the account of that name; it is made where it is new."""
         account = self.accounts.get(name)
         if account is None:
             account = self.accounts[name] = Account(self, name, self._make_imports)
-            account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
+            if self.options.system_account:
+                account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
             for greet in self._greeters:
                 greet(account)
         return account

@@ -44,6 +44,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     host: str = "0.0.0.0"  # nosec B104 # the field of INFO; nothing listens here
     port: int = 4222
     system_account: str = "$SYS"
+    """The account of the server's own requests and events; empty: none, and nobody gets or asks for them."""
     headers: bool = True
     """Whether clients may use message headers."""
     jetstream: bool = False

@@ -191,7 +191,9 @@ class ServerInstance:
             if self.leafs is not None:
                 self.leafs.start()
 
-    def _start_system(self, shell: Shell) -> System:
+    def _start_system(self, shell: Shell) -> System | None:
+        if not self.broker.options.system_account:
+            return None
         from natsctl.server.system_account import System
 
         system = System(self, shell.wake, lambda: self.reload())

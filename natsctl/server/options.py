@@ -162,6 +162,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
     accounts: tuple[AccountConfig, ...] = ()
     system_account: str = ""
     """The account of the server's own requests and events; empty: `$SYS`."""
+    no_system_account: bool = False
+    """No such account, unless one is named or JetStream needs it."""
     operator: OperatorOptions | None = None
     """Users, accounts and permissions come from JWTs."""
     auth_timeout_s: float = 0.0

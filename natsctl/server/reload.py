@@ -118,8 +118,9 @@ FIXED: Final = {
     "max_pending": "MaxPending", "max_subscriptions": "MaxSubs", "max_subscription_tokens": "MaxSubTokens",
     "max_closed_clients": "MaxClosedClients", "lame_duck_duration_s": "LameDuckDuration",
     "lame_duck_grace_s": "LameDuckGracePeriod", "no_header_support": "NoHeaderSupport",
-    "system_account": "SystemAccount", "jetstream": "JetStream", "domain": "JetStreamDomain", "sync": "SyncInterval",
-    "archive_version": "ArchiveVersion", "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
+    "system_account": "SystemAccount", "no_system_account": "NoSystemAccount", "jetstream": "JetStream",
+    "domain": "JetStreamDomain", "sync": "SyncInterval", "archive_version": "ArchiveVersion",
+    "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
 }  # fmt: skip
 """Options that need a restart, by their names in nats-server."""
 

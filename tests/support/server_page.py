@@ -35,13 +35,13 @@ REFUSING: Final = {
     "ocsp_peer": "tls { ocsp_peer: true }",
     "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
     "write_timeout": "write_timeout: retry",
-    **dict.fromkeys(("proxy_protocol", "ocsp", "ocsp_cache", "no_system_account"), "{key}: true"),
+    **dict.fromkeys(("proxy_protocol", "ocsp", "ocsp_cache"), "{key}: true"),
     "prof_port": "prof_port: 1234",
 }
 """Keys that are refused, each in a line that asks for it."""
 _NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver", "strict", "write_timeout"} | {
-    "no_system", "no_sys_acc", "prof_block_rate",
-}  # fmt: skip
+    "prof_block_rate",
+}
 """Of those, the ones that cannot be used otherwise either."""
 _FOR_ROUTES: Final = frozenset({"verify_cert_and_check_known_urls"})
 _UNHEEDED: Final = frozenset({"disable_sublist_cache", "no_sublist_cache", "no_fast_producer_stall", "feature_flags"})

@@ -276,7 +276,7 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     "proxy_protocol": _switched_off("proxy_protocol", "not available in natsctl server"),
     "ocsp": _switched_off("ocsp", "stapling of OCSP answers is not available in natsctl server"),
     "ocsp_cache": _switched_off("ocsp_cache", "checks of OCSP answers are not available in natsctl server"),
-    "no_system_account": _switched_off("no_system_account", "natsctl server answers its tools in a system account"),
-    "no_system": _switched_off("no_system", "natsctl server answers its tools in a system account"),
-    "no_sys_acc": _switched_off("no_sys_acc", "natsctl server answers its tools in a system account"),
+    "no_system_account": set_option("no_system_account", flag_of),
+    "no_system": set_option("no_system_account", flag_of),
+    "no_sys_acc": set_option("no_system_account", flag_of),
 }

@@ -415,7 +415,7 @@ def _configuration(server: ServerView) -> dict[str, Any]:
     if given.server_metadata:
         shown["metadata"] = dict(given.server_metadata)
     shown |= {"feature_flags": FEATURE_FLAGS, **operator_claims(server)}
-    return {**shown, "system_account": broker.system_account.name}
+    return {**shown, **({"system_account": broker.system_account.name} if broker.system_account.name else {})}
 
 
 def _details(server: ServerView) -> dict[str, Any]:
