@@ -152,6 +152,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
     storage_derived: bool = False
     """`max_storage` is derived from the machine, not configured."""
     domain: str = ""
+    no_jetstream_strict: bool = False
+    """Unknown fields of requests are ignored."""
     jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
     archive_version: int = 2
     user: str = ""

@@ -31,7 +31,6 @@ REFUSING: Final = {
     "auth_callout": "authorization { auth_callout { issuer: A } }",
     "proxy_required": "authorization { proxy_required: true }",
     "tpm": "jetstream { tpm {} }",
-    "strict": "jetstream { strict: false }",
     "ocsp_peer": "tls { ocsp_peer: true }",
     "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
     "write_timeout": "write_timeout: retry",
@@ -39,7 +38,7 @@ REFUSING: Final = {
     "prof_port": "prof_port: 1234",
 }
 """Keys that are refused, each in a line that asks for it."""
-_NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver", "strict", "write_timeout"} | {
+_NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver", "write_timeout"} | {
     "prof_block_rate",
 }
 """Of those, the ones that cannot be used otherwise either."""

@@ -129,9 +129,7 @@ def _archive_version(item: Item) -> int:
 
 
 def _strict(options: ServerOptions, item: Item) -> ServerOptions:
-    if not flag_of(item):
-        raise item.fault("strict: requests with unknown fields are refused here; that cannot be switched off")
-    return options
+    return replace(options, no_jetstream_strict=not flag_of(item))
 
 
 def _domain(item: Item) -> str:

@@ -187,7 +187,7 @@ def jetstream_config(server: ServerView) -> dict[str, Any]:
         config["domain"] = engine.options.domain
     if options.max_memory > 0 or (options.max_storage > 0 and not options.storage_derived):
         config["compress_ok"] = True  # in nats-server for configured sizes alone
-    return {**config, "strict": True}
+    return {**config, "strict": True} if engine.options.strict else config
 
 
 def jetstream_limits(server: ServerView) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def _announce_jetstream(log: Log, options: ServerOptions) -> None:
         log.warn(f"Acknowledged messages can be lost in a power failure: sync policy is {_sync_text(options)}")
     log.info("Starting JetStream")
     log.info("---------------- JETSTREAM ----------------")
-    log.info("  Strict:          true")
+    if not options.no_jetstream_strict:
+        log.info("  Strict:          true")
     log.info(f"  Max Memory:      {format_size(options.max_memory or default_max_memory())}")
     log.info(f"  Max Storage:     {format_size(options.max_storage)}")
     log.info(f'  Store Directory: "{options.store_path}"')
