@@ -204,7 +204,10 @@ class ServerInstance:
     def _client_endpoint(self) -> TransportEndpoint:
         tls = ListenerTls(self.options.tls, self.options.allow_non_tls)
         self.listener_tls["clients"] = tls
-        return TransportEndpoint(self.options.host, self.options.port, lambda: client_connection(self._running, tls))
+        proxied = self.options.proxy_protocol
+        return TransportEndpoint(
+            self.options.host, self.options.port, lambda: client_connection(self._running, tls, proxied=proxied)
+        )
 
     def _more_endpoints(self) -> dict[str, Endpoint]:
         """Return the endpoints that are opened before that of clients, so that a client finds them open."""

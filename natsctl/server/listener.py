@@ -52,6 +52,8 @@ class ClientConnection(asyncio.Protocol):
 
     mark: ClassVar = "cid"
     """The label before the connection's number in log lines."""
+    kind: ClassVar = "tcp"
+    """The session's kind."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -72,7 +74,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         host, port = peer_of(self.transport)
-        self.session = self._shell.opened(self, host, port, "tcp")
+        self.session = self._shell.opened(self, host, port, self.kind)
         self._shell.wake()
 
     @property
@@ -170,8 +172,12 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.resume_reading()
 
 
-def client_connection(shell: Shell, tls: ListenerTls) -> ClientConnection:
+def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:
     """Return the protocol of a new connection, for the current TLS of the listener."""
+    if proxied:
+        from natsctl.server.proxy_protocol import ProxiedConnection, ProxiedTlsConnection
+
+        return ProxiedConnection(shell) if tls.options is None else ProxiedTlsConnection(shell, tls)
     if tls.options is None:
         return ClientConnection(shell)
     from natsctl.server.tls_listener import TlsConnection

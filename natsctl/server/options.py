@@ -137,6 +137,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
+    proxy_protocol: bool = False
+    """A proxy may say at the begin of a connection whose it is."""
     client_advertise: str = ""
     """The address that clients are advertised instead of `host` and `port`."""
     server_name: str = ""

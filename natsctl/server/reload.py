@@ -120,7 +120,8 @@ FIXED: Final = {
     "lame_duck_grace_s": "LameDuckGracePeriod", "no_header_support": "NoHeaderSupport",
     "system_account": "SystemAccount", "no_system_account": "NoSystemAccount", "jetstream": "JetStream",
     "domain": "JetStreamDomain", "sync": "SyncInterval", "archive_version": "ArchiveVersion",
-    "no_jetstream_strict": "NoJetStreamStrict", "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
+    "no_jetstream_strict": "NoJetStreamStrict", "proxy_protocol": "ProxyProtocol",
+    "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
 }  # fmt: skip
 """Options that need a restart, by their names in nats-server."""
 

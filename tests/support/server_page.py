@@ -34,7 +34,7 @@ REFUSING: Final = {
     "ocsp_peer": "tls { ocsp_peer: true }",
     "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
     "write_timeout": "write_timeout: retry",
-    **dict.fromkeys(("proxy_protocol", "ocsp", "ocsp_cache"), "{key}: true"),
+    **dict.fromkeys(("ocsp", "ocsp_cache"), "{key}: true"),
     "prof_port": "prof_port: 1234",
 }
 """Keys that are refused, each in a line that asks for it."""

@@ -273,7 +273,7 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     "ports_file_dir": set_option("ports_file_dir", path_of),
     "prof_port": _switched_off("prof_port", NO_PROFILER),
     "prof_block_rate": _switched_off("prof_block_rate", NO_PROFILER),
-    "proxy_protocol": _switched_off("proxy_protocol", "not available in natsctl server"),
+    "proxy_protocol": set_option("proxy_protocol", flag_of),
     "ocsp": _switched_off("ocsp", "stapling of OCSP answers is not available in natsctl server"),
     "ocsp_cache": _switched_off("ocsp_cache", "checks of OCSP answers are not available in natsctl server"),
     "no_system_account": set_option("no_system_account", flag_of),

@@ -90,6 +90,8 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
     if options.leafnodes is not None and (port := server.port_of("leafnodes")):
         log.info(f"Listening for leafnode connections on {_address(options.leafnodes.host, port)}")
     log.info(f"Listening for client connections on {_address(server.host, server.port)}")
+    if options.proxy_protocol:
+        log.info("PROXY protocol enabled for client connections")
     if server.broker.options.auth is None and not _is_loopback(server.host):
         log.warn("No users are configured: whoever reaches this address may do everything")
     if options.tls is not None:
