@@ -170,6 +170,7 @@ class ServerInstance:
         self._shell = Shell(
             asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
         )
+        self._shell.write_retry = self.options.write_timeout == "retry"
         self._shell.start()
         map_default_domains(self.options, self._broker, engine, self.log)
         self.system = self._start_system(self._shell)

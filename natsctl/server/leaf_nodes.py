@@ -197,6 +197,8 @@ class LeafNodes:
         self.options: LeafNodesOptions = options.leafnodes
         self._server = options
         self._shell = shell
+        shell.leaf_write_deadline_s = self.options.write_deadline_s
+        shell.leaf_write_retry = self.options.write_timeout != "close"
         self.leafs = LeafLinks(shell.broker, LeafOptions(), shell.log)
         self.leaf_shell = LeafShell(shell, self.leafs)
         self.tls = ListenerTls(self.options.tls)

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 SyncPolicy = Literal["always", "never"] | int
 """The time at which messages are synced: before every ack, left to the kernel, or at an interval in nanoseconds."""
 
+WriteTimeout = Literal["", "close", "retry"]
+"""What becomes of a connection that has missed its write deadline; empty: clients are closed, leaf nodes retry."""
+
 DEFAULT_PORT: Final = 4222
 DEFAULT_HOST: Final = "0.0.0.0"  # nosec B104 # nats-server's default; the log warns where there are no users
 SINGLE_NODE: Final = "natsctl server is a single node; natsctl cluster run starts a cluster of nats-servers"
@@ -203,6 +206,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     ping_interval_s: float = PING_INTERVAL_S
     ping_max: int = PING_MAX
     write_deadline_s: float = WRITE_DEADLINE_S
+    write_timeout: WriteTimeout = ""
     lame_duck_duration_s: float = LAME_DUCK_DURATION_S
     lame_duck_grace_s: float = LAME_DUCK_GRACE_S
     no_header_support: bool = False
@@ -351,6 +355,7 @@ class LeafNodesOptions(msgspec.Struct, frozen=True):
     isolate: bool = False
     write_deadline_s: float = 0.0
     """0: as for clients."""
+    write_timeout: WriteTimeout = ""
     reconnect_s: float = RECONNECT_S
     dial_timeout_s: float = DIAL_TIMEOUT_S
     remotes: tuple[LeafRemoteOptions, ...] = ()

@@ -59,6 +59,7 @@ _LISTENER: Final[tuple[tuple[str, Callable[[LeafNodesOptions], Any], Callable[[A
     ("NoAdvertise", lambda block: block.no_advertise, _plain),
     ("ReconnectInterval", lambda block: block.reconnect_s, format_seconds),
     ("WriteDeadline", lambda block: block.write_deadline_s, format_seconds),
+    ("WriteTimeout", lambda block: block.write_timeout, _plain),
     ("MinVersion", lambda block: block.min_version, _plain),
     ("IsolateLeafnodeInterest", lambda block: block.isolate, _plain),
     ("DialTimeout", lambda block: block.dial_timeout_s, format_seconds),
@@ -121,7 +122,7 @@ FIXED: Final = {
     "system_account": "SystemAccount", "no_system_account": "NoSystemAccount", "jetstream": "JetStream",
     "domain": "JetStreamDomain", "sync": "SyncInterval", "archive_version": "ArchiveVersion",
     "no_jetstream_strict": "NoJetStreamStrict", "proxy_protocol": "ProxyProtocol",
-    "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
+    "write_timeout": "WriteTimeout", "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
 }  # fmt: skip
 """Options that need a restart, by their names in nats-server."""
 

@@ -33,12 +33,11 @@ REFUSING: Final = {
     "tpm": "jetstream { tpm {} }",
     "ocsp_peer": "tls { ocsp_peer: true }",
     "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
-    "write_timeout": "write_timeout: retry",
     **dict.fromkeys(("ocsp", "ocsp_cache"), "{key}: true"),
     "prof_port": "prof_port: 1234",
 }
 """Keys that are refused, each in a line that asks for it."""
-_NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver", "write_timeout"} | {
+_NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver"} | {
     "prof_block_rate",
 }
 """Of those, the ones that cannot be used otherwise either."""

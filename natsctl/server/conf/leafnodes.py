@@ -24,6 +24,7 @@ from natsctl.server.conf.values import (
     port_of,
     seconds_of,
     text_of,
+    write_timeout_of,
 )
 from natsctl.server.options import (
     DEFAULT_LEAF_PORT,
@@ -234,11 +235,6 @@ def _listener_compression(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesO
     return leafnodes
 
 
-def _ignored(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
-    text_of(item)
-    return leafnodes
-
-
 def _authorization(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
     name = password = nkey = account = ""
     users: tuple[User, ...] = ()
@@ -317,5 +313,5 @@ LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {
     "isolate_leafnode_interest": _set_option("isolate", flag_of),
     "isolate": _set_option("isolate", flag_of),
     "write_deadline": _set_option("write_deadline_s", seconds_of),
-    "write_timeout": _ignored,
+    "write_timeout": _set_option("write_timeout", write_timeout_of),
 }

@@ -366,6 +366,7 @@ def _timing(server: ServerView) -> dict[str, Any]:
     return {
         "tls_timeout": go_number(given.tls.timeout_s if given.tls is not None else TLS_TIMEOUT_S),
         "write_deadline": round(given.write_deadline_s * SECOND),
+        **({"write_timeout": given.write_timeout} if given.write_timeout else {}),
         "start": format_time(broker.start_ns),
         "now": format_time(now_ns),
         "uptime": uptime(now_ns - broker.start_ns),
