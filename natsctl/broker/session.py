@@ -218,6 +218,11 @@ class Session:
         return self.login.user
 
     @property
+    def proxy(self) -> str:
+        """Key of the trusted proxy that passes the client on; empty: none."""
+        return self.login.proxy
+
+    @property
     def connection_type(self) -> str:
         """The kind of connection as users and JWTs name it."""
         return CONNECTION_TYPES.get(self.kind, "STANDARD")

@@ -48,6 +48,7 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
         headers=not options.no_header_support,
         limits=limits(options),
         auth=main,
+        trusted_proxies=options.trusted_proxies,
         auth_timeout_ns=auth_timeout_ns(options),
         max_pending=options.max_pending,
         max_connections=max_connections(options),

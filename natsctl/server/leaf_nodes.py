@@ -289,7 +289,7 @@ class LeafNodes:
         if not users:
             return None
         mapped = self.options.tls is not None and self.options.tls.verify_and_map
-        return StaticAuthenticator(users=users, map_certificates=mapped)
+        return StaticAuthenticator(users=users, map_certificates=mapped, proxy_required=self.options.proxy_required)
 
     def _advertised(self) -> tuple[str, int]:
         """Return the addresses that are advertised to leaf nodes."""

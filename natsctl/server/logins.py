@@ -124,7 +124,10 @@ def authenticator(options: ServerOptions) -> Authenticator | None:
         anyone = User(secrets.token_hex(16), secrets.token_hex(16))
         known = (*users, anyone)
         return StaticAuthenticator("", known, anyone.name, hidden_default=True, **_mapping(options, "STANDARD"))
-    return StaticAuthenticator(options.token, users, options.no_auth_user, **_mapping(options, "STANDARD"))
+    proxied = options.proxy_required and not options.users
+    return StaticAuthenticator(
+        options.token, users, options.no_auth_user, proxy_required=proxied, **_mapping(options, "STANDARD")
+    )
 
 
 def websocket_authenticator(options: ServerOptions, main: Authenticator | None) -> Authenticator | None:
@@ -147,7 +150,10 @@ def websocket_authenticator(options: ServerOptions, main: Authenticator | None) 
         token, silent = options.token, options.no_auth_user
         single = (User(options.user, options.password),) if options.user else ()
     users = options.users + single
-    return StaticAuthenticator(token, users, silent, hidden_default=True, **_mapping(options, "WEBSOCKET"))
+    proxied = options.proxy_required and not options.users
+    return StaticAuthenticator(
+        token, users, silent, hidden_default=True, proxy_required=proxied, **_mapping(options, "WEBSOCKET")
+    )
 
 
 class _Mapping(TypedDict):

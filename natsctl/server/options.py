@@ -166,6 +166,10 @@ class ServerOptions(msgspec.Struct, frozen=True):
     token: str = ""
     users: tuple[User, ...] = ()
     no_auth_user: str = ""
+    proxy_required: bool = False
+    """The single user, or whoever has the token, comes through a trusted proxy."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Public keys of the proxies that may pass clients on."""
     accounts: tuple[AccountConfig, ...] = ()
     system_account: str = ""
     """The account of the server's own requests and events; empty: `$SYS`."""
@@ -347,6 +351,8 @@ class LeafNodesOptions(msgspec.Struct, frozen=True):
     """Users that may connect; empty: the users of the server."""
     account: str = ""
     """The account of leaf nodes that need no credentials."""
+    proxy_required: bool = False
+    """Every one of the users comes through a trusted proxy."""
     auth_timeout_s: float = 0.0
     """Time limit of a server's CONNECT; 0: as in `login_timeout_s`."""
     advertise: str = ""

@@ -25,11 +25,9 @@ REFUSING: Final = {
     "mqtt": "mqtt { port: 1883 }",
     "gateway": "gateway { name: A }",
     "cluster": "cluster { listen: 127.0.0.1:6222 }",
-    "proxies": "proxies { trusted: [] }",
     "resolver": 'resolver: URL("http://127.0.0.1")',
     "resolver_tls": "resolver_tls {}",
     "auth_callout": "authorization { auth_callout { issuer: A } }",
-    "proxy_required": "authorization { proxy_required: true }",
     "tpm": "jetstream { tpm {} }",
     "ocsp_peer": "tls { ocsp_peer: true }",
     "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
@@ -48,12 +46,14 @@ WRITTEN_OUT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "authorization": (
         "authorization {{ {key}: 1 }}",
         ("user", "username", "pass", "password", "token", "timeout", "users", "default_permissions",
-         "default_permission", "permissions"),
+         "default_permission", "permissions", "proxy_required"),
     ),
+    "proxies": ("proxies {{ {key}: 1 }}", ("trusted",)),
+    "a proxy that is trusted": ("proxies {{ trusted: [{{ {key}: 1 }}] }}", ("key", "public_key")),
     "a user": (
         "authorization {{ users: [{{ {key}: 1 }}] }}",
         ("user", "username", "pass", "password", "nkey", "permissions", "permission", "authorization",
-         "allowed_connection_types", "connection_types", "clients"),
+         "allowed_connection_types", "connection_types", "clients", "proxy_required"),
     ),
     "permissions": (
         "authorization {{ permissions {{ {key}: 1 }} }}",
@@ -67,7 +67,7 @@ WRITTEN_OUT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "a destination of mappings": ("mappings {{ a: [{{ {key}: 1 }}] }}", ("dest", "destination", "weight", "cluster")),
     "leafnodes: authorization": (
         "leafnodes {{ authorization {{ {key}: 1 }} }}",
-        ("user", "username", "pass", "password", "nkey", "account", "timeout", "users"),
+        ("user", "username", "pass", "password", "nkey", "account", "timeout", "users", "proxy_required"),
     ),
     "websocket: authorization": (
         "websocket {{ authorization {{ {key}: 1 }} }}", ("user", "username", "pass", "password", "token", "timeout"),

@@ -24,6 +24,7 @@ from natsctl.broker.auth.credentials import (
     Refusal,
     parse_connect,
 )
+from natsctl.broker.auth.trusted_proxies import proxy_of
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import OK_LINE, Op
@@ -51,7 +52,7 @@ class Login:
 
     __slots__ = (
         "_auth", "_held", "_held_ops", "_session", "authenticated", "certificate", "connected", "cookies",
-        "credentials", "grant", "nonce", "options", "pending",
+        "credentials", "grant", "nonce", "options", "pending", "proxy",
     )  # fmt: skip
 
     def __init__(self, session: SessionContext) -> None:
@@ -72,8 +73,11 @@ class Login:
         """Answer that the shell is to work out and bring to `decide`."""
         self._held = bytearray()
         self._held_ops: list[Op] = []
+        self.proxy = ""
+        """Key of the trusted proxy that passes the client on; empty: none."""
         self.nonce = b""
-        if self._auth is not None and self._auth.wants_nonce:
+        signed = self._auth is not None and self._auth.wants_nonce
+        if signed or session.broker.options.trusted_proxies:
             raw = session.broker.secret_rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
             self.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
 
@@ -152,8 +156,14 @@ class Login:
             session.drop_subscriptions()
         self.options = options
         session.set_client_info(options)
+        proxy = proxy_of(options, self.nonce, session.broker.options.trusted_proxies)
+        self.proxy = proxy if isinstance(proxy, str) else ""
         self.credentials = self._shown()
-        answer = self._auth.authenticate(self.credentials) if self._auth is not None else Grant("", GLOBAL_ACCOUNT)
+        answer: Grant | Refusal | Pending = Grant("", GLOBAL_ACCOUNT)
+        if isinstance(proxy, Refusal):
+            answer = proxy
+        elif self._auth is not None:
+            answer = self._auth.authenticate(self.credentials)
         if isinstance(answer, Pending):
             self.pending = answer
             session.wait_for_login()
@@ -164,7 +174,7 @@ class Login:
         session = self._session
         return Credentials(
             self.options, self.nonce, self.certificate, session.connection_type, session.host,
-            session.broker.clock.now_ns(),
+            session.broker.clock.now_ns(), self.proxy,
         )  # fmt: skip
 
     def _answered(self, answer: Grant | Refusal) -> None:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.conf.accounts import accounts_block, mappings_block
-from natsctl.server.conf.authorization import NO_PROXIES, authorization_block
+from natsctl.server.conf.authorization import authorization_block, proxies_block
 from natsctl.server.conf.checks import option_faults, with_defaults
 from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
@@ -137,7 +137,6 @@ LOGGING: Final[dict[str, OptionSetter]] = {
 
 NOT_SERVED: Final = {
     "mqtt": "natsctl server has no MQTT listener; use nats-server",
-    "proxies": NO_PROXIES,
 }
 """Keys of nats-server that no code here serves, each with the reason of its refusal."""
 
@@ -262,6 +261,7 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     "tls": _tls,
     "allow_non_tls": set_option("allow_non_tls", flag_of),
     "authorization": authorization_block,
+    "proxies": proxies_block,
     "accounts": accounts_block,
     "mappings": mappings_block,
     "maps": mappings_block,

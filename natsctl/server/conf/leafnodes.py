@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.leaf.handshake import version_parts
-from natsctl.server.conf.authorization import no_proxy_required
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
@@ -253,7 +252,7 @@ def _authorization(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
             case "users":
                 users = tuple(_user(entry) for entry in items_of(value))
             case "proxy_required":
-                no_proxy_required(key, value)
+                leafnodes = replace(leafnodes, proxy_required=flag_of(value))
             case _:
                 raise value.fault(f'unknown field "{key}"')
     if users and (name or nkey):
@@ -279,17 +278,18 @@ def _public_nkey(item: Item) -> str:
 
 def _user(item: Item) -> User:
     fields = {"name": "", "password": "", "account": "$G"}
+    proxied = False
     for key, value in block_of(item).items():
         name = {"user": "name", "username": "name", "pass": "password", "password": "password"}.get(key.lower())
         if key.lower() == "account":
             name = "account"
         if key.lower() == "proxy_required":
-            no_proxy_required(key, value)
+            proxied = flag_of(value)
             continue
         if name is None:
             raise value.fault(f'unknown field "{key}"')
         fields[name] = text_of(value)
-    return User(fields["name"], fields["password"], fields["account"])
+    return User(fields["name"], fields["password"], fields["account"], proxy_required=proxied)
 
 
 LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {

@@ -411,6 +411,8 @@ def _configuration(server: ServerView) -> dict[str, Any]:
         "config_load_time": format_time(server.config_load_ns or broker.start_ns),
         "config_digest": given.config_digest,
     }
+    if given.trusted_proxies:
+        shown["proxies"] = {"trusted": [{"key": key} for key in given.trusted_proxies]}
     if given.server_tags:
         shown["tags"] = list(given.server_tags)
     if given.server_metadata:
