@@ -302,6 +302,22 @@ class LeafUrl(Confidential, frozen=True):
         return f"{self.scheme}://{user}{self.address}{self.path}"
 
 
+class LeafProxyOptions(Confidential, frozen=True):
+    """An HTTP proxy on the way to a hub."""
+
+    UNSHOWN: ClassVar = ("password",)
+
+    host: str
+    port: int
+    secure: bool = False
+    """It is reached over TLS."""
+    username: str = ""
+    password: str = ""
+    timeout_s: float = 0.0
+    """Time limit of the connection, and again of the answer; 0: that of a dial."""
+    tls: TlsOptions | None = None
+
+
 class LeafRemoteOptions(Confidential, frozen=True):
     """One hub, for one account."""
 
@@ -313,6 +329,7 @@ class LeafRemoteOptions(Confidential, frozen=True):
     nkey: str = ""
     """A user's seed."""
     tls: TlsOptions | None = None
+    proxy: LeafProxyOptions | None = None
     deny_imports: tuple[str, ...] = ()
     deny_exports: tuple[str, ...] = ()
     hub: bool = False

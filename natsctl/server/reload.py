@@ -29,6 +29,7 @@ from natsctl.server.operator_mode import reload_operator_mode
 from natsctl.server.options import (
     EncryptionOptions,
     LeafNodesOptions,
+    LeafProxyOptions,
     LeafRemoteOptions,
     ServerOptions,
     WebSocketOptions,
@@ -103,6 +104,13 @@ def _refuse_remote(old: LeafRemoteOptions, new: LeafRemoteOptions) -> None:
         if before != after:
             field = f'field "{called}": old={shown(before)}, new={shown(after)}'
             raise BadRequestError(f"{REFUSAL}remote {new.label}: {field}")
+    if _plain_proxy(old) != _plain_proxy(new):
+        why = 'field "Proxy": only the proxy TLS configuration can be changed'
+        raise BadRequestError(f"{REFUSAL}remote {new.label}: {why}")
+
+
+def _plain_proxy(remote: LeafRemoteOptions) -> LeafProxyOptions | None:
+    return replace(remote.proxy, tls=None) if remote.proxy is not None else None
 
 
 def changed_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> Iterator[str]:

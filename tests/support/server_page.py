@@ -30,7 +30,6 @@ REFUSING: Final = {
     "auth_callout": "authorization { auth_callout { issuer: A } }",
     "tpm": "jetstream { tpm {} }",
     "ocsp_peer": "tls { ocsp_peer: true }",
-    "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
     **dict.fromkeys(("ocsp", "ocsp_cache"), "{key}: true"),
     "prof_port": "prof_port: 1234",
 }
@@ -98,6 +97,7 @@ def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "websocket", ("listen", *websocket_conf.WEBSOCKET_KEYS, "authorization", "authentication")
     yield "leafnodes", leafnodes.LEAFNODE_KEYS
     yield "a remote of leafnodes", leafnodes.REMOTE_KEYS
+    yield "a proxy of a remote", leafnodes.PROXY_KEYS
     yield from ((name, keys) for name, (_, keys) in WRITTEN_OUT.items())
 
 
