@@ -36,10 +36,10 @@ def raw_key(text: str) -> bytes | None:
     return raw[:33] if binascii.crc_hqx(raw[:33], 0).to_bytes(2, "little") == raw[33:] else None
 
 
-def is_public(text: str, kind: Kind) -> bool:
-    """Return whether `text` is a public nkey of that kind."""
+def is_public(text: str, kind: Kind | None = None) -> bool:
+    """Return whether `text` is a public nkey of that kind, without one of any kind."""
     raw = raw_key(text)
-    return raw is not None and raw[0] == PREFIXES[kind]
+    return raw is not None and raw[0] in (PREFIXES.values() if kind is None else (PREFIXES[kind],))
 
 
 def has_signed(key: str, data: bytes, signature: bytes) -> bool:
@@ -87,7 +87,7 @@ class JwtError(Exception):
 
 
 class ProxyRequiredError(JwtError):
-    """A user whose connection has to come through a proxy that is trusted; this server trusts none."""
+    """A user whose connection has to come through a proxy that is trusted."""
 
     def __init__(self) -> None:
         super().__init__("proxy connection required")

@@ -195,7 +195,9 @@ class Broker:
         self.hurry: Callable[[], None] = _do_nothing
         """Called when `look_ns` is earlier than the shell knows."""
         self.account(GLOBAL_ACCOUNT)
-        self.system_account = self.account(self.options.system_account)
+        system = self.options.system_account
+        self.system_account = self.account(system) if system else Account(self, "", self._make_imports)
+        """Without a name it is none of `accounts`: no client is ever in it."""
 
     def _set_callbacks(self) -> None:
         """Set what the shell and the services of logins replace by their own."""
@@ -221,7 +223,8 @@ class Broker:
         account = self.accounts.get(name)
         if account is None:
             account = self.accounts[name] = Account(self, name, self._make_imports)
-            account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
+            if self.options.system_account:
+                account.subscribe(USER_INFO_SUBJECT, self._answer_user_info)
             for greet in self._greeters:
                 greet(account)
         return account

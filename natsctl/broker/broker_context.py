@@ -142,6 +142,10 @@ class LeafPeer(Protocol):
         """User of the other end; empty without users."""
 
     @property
+    def proxy(self) -> str:
+        """Key of the trusted proxy that passes the other end on; empty: none."""
+
+    @property
     def tls(self) -> TlsFacts | None:
         """Result of the TLS handshake."""
 

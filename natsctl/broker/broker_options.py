@@ -44,6 +44,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     host: str = "0.0.0.0"  # nosec B104 # the field of INFO; nothing listens here
     port: int = 4222
     system_account: str = "$SYS"
+    """The account of the server's own requests and events; empty: none, and nobody gets or asks for them."""
     headers: bool = True
     """Whether clients may use message headers."""
     jetstream: bool = False
@@ -57,6 +58,8 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     auth: Authenticator | None = None
     listener_auth: dict[str, Authenticator | None] = msgspec.field(default_factory=dict)
     """Authenticators of connection types (STANDARD, WEBSOCKET, …) that do not use `auth`."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Public keys of the proxies whose signatures are accepted."""
     auth_timeout_ns: int = 2 * SECOND
     listener_auth_timeout_ns: dict[str, int] = msgspec.field(default_factory=dict)
     """Timeouts of connection types that do not use `auth_timeout_ns`."""

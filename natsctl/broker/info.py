@@ -69,7 +69,8 @@ def info_json(broker: Broker, session: Session, *, connect_info: bool = False, l
     if options.jetstream:
         info["jetstream"] = True
     info["client_id"] = session.cid
-    info["client_ip"] = session.host
+    if session.kind != "proxied":
+        info["client_ip"] = session.host
     if session.login.nonce:
         info["nonce"] = session.login.nonce.decode()
     if options.domain:

@@ -97,6 +97,7 @@ class CloseReason(Enum):
     CLUSTER_NAMES_IDENTICAL = "Cluster Names Identical"
     KICKED = "Kicked"
     PROXY_REQUIRED = "Proxy Required"
+    PROXY_NOT_TRUSTED = "Proxy Not Trusted"
 
 
 FAULT_REASONS: Final = {

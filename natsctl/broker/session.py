@@ -218,9 +218,18 @@ class Session:
         return self.login.user
 
     @property
+    def proxy(self) -> str:
+        """Key of the trusted proxy that passes the client on; empty: none."""
+        return self.login.proxy
+
+    @property
     def connection_type(self) -> str:
         """The kind of connection as users and JWTs name it."""
         return CONNECTION_TYPES.get(self.kind, "STANDARD")
+
+    def locate(self, host: str, port: int) -> None:
+        """Take the address of a client that a proxy connects; until now INFO had none."""
+        self.host, self.port, self.kind = host, port, "tcp"
 
     def open(self, *, full: bool) -> None:
         """Write INFO; where the server is `full`, refuse the connection after it."""

@@ -30,7 +30,15 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.domain import map_domain
 from natsctl.jetstream.endpoints.dispatcher import Dispatcher, RefusedApi, SystemApi
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
-from natsctl.jetstream.engine_context import ClockWatch, EngineContext, JetStreamOptions, OpenBatches, Rng, Runnable
+from natsctl.jetstream.engine_context import (
+    ClockWatch,
+    EngineContext,
+    JetStreamOptions,
+    OpenBatches,
+    RequestFaults,
+    Rng,
+    Runnable,
+)
 from natsctl.jetstream.quota import ServerUsage
 from natsctl.jetstream.streams.stream import StreamMeta
 from natsctl.jetstream.timers import Timers
@@ -152,6 +160,7 @@ class Engine:
         self.timers = Timers()
         self.notice = notice
         self.clock_watch = ClockWatch(clock, notice)
+        self.request_faults = RequestFaults(clock, notice)
         self.accounts: dict[str, JetStreamAccount] = {}
         self.unreadable: dict[str, str] = {}
         self.disk_full = DiskFullAdvisories(self)

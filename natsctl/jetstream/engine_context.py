@@ -60,6 +60,37 @@ class ClockWatch:
         return self._held_until_ns if now_ns < self._held_until_ns else 0
 
 
+REQUEST_FAULT_NS: Final = 1_000_000_000
+"""Time in which the same line about a request is logged once. Source: nats-server, startRateLimitLogExpiration."""
+MAX_REQUEST_FAULTS: Final = 50
+"""Lines about requests in that time; more are left out."""
+MAX_FAULT_LENGTH: Final = 1024
+"""Characters of such a line: it names a field, which can be as long as a message."""
+
+
+class RequestFaults:
+    """The log of requests that are not as their model has them, limited: a client can send many."""
+
+    __slots__ = ("_began_ns", "_clock", "_lines", "_notice")
+
+    def __init__(self, clock: Clock, notice: Callable[[str], None]) -> None:
+        """`notice` is called with each line that is to be logged."""
+        self._clock = clock
+        self._notice = notice
+        self._began_ns = 0
+        self._lines: set[str] = set()
+
+    def log(self, line: str) -> None:
+        """Log a line, unless it was logged just now or too many were."""
+        now_ns = self._clock.monotonic_ns()
+        if now_ns - self._began_ns >= REQUEST_FAULT_NS:
+            self._began_ns, self._lines = now_ns, set()
+        line = line[:MAX_FAULT_LENGTH]
+        if line not in self._lines and len(self._lines) < MAX_REQUEST_FAULTS:
+            self._lines.add(line)
+            self._notice(line)
+
+
 class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Limits of atomic and fast batches. Source: nats-server, stream.go, for all but the bytes."""
 
@@ -130,6 +161,8 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
     default_max_consumers: int = 1000
     """Consumers of a stream where neither stream nor account has a limit; 0 or less: none."""
     batches: BatchLimits = msgspec.field(default_factory=BatchLimits)
+    strict: bool = True
+    """Requests with unknown fields are refused."""
     archive_version: int = 2
     """Format of snapshots: 2, which servers from 2.15 on write and read, or 1, which every server reads."""
 
@@ -152,6 +185,7 @@ class EngineContext(Protocol):
     timers: Timers
     notice: Callable[[str], None]
     clock_watch: ClockWatch
+    request_faults: RequestFaults
     open_batches: OpenBatches
     closed: dict[StreamStore, None]
     usage: dict[StorageType, ServerUsage]

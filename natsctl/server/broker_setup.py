@@ -48,6 +48,7 @@ def broker_options(options: ServerOptions, server_id: str, port: int) -> BrokerO
         headers=not options.no_header_support,
         limits=limits(options),
         auth=main,
+        trusted_proxies=options.trusted_proxies,
         auth_timeout_ns=auth_timeout_ns(options),
         max_pending=options.max_pending,
         max_connections=max_connections(options),
@@ -112,12 +113,20 @@ def _websocket(options: ServerOptions, main: Authenticator | None) -> dict[str, 
 
 
 def system_account(options: ServerOptions) -> str:
-    """Return the account of the server's own requests and events."""
-    if options.operator is None:
-        return options.system_account or SYSTEM_ACCOUNT
-    from natsctl.server.operator_mode import trust
+    """Return the account of the server's own requests and events, "" where there is none.
 
-    return trust(options).system_account or SYSTEM_ACCOUNT
+    JetStream has one whatever is configured, and an account named like the default one is it. Source: nats-server,
+    server.go and EnableJetStream.
+    """
+    named = options.system_account
+    if options.operator is not None:
+        from natsctl.server.operator_mode import trust
+
+        named = trust(options).system_account
+    wanted = not options.no_system_account or options.jetstream
+    if named or not (wanted or any(account.name == SYSTEM_ACCOUNT for account in options.accounts)):
+        return named
+    return SYSTEM_ACCOUNT
 
 
 def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | None:

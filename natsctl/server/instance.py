@@ -177,6 +177,7 @@ class ServerInstance:
         self._shell = Shell(
             asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
         )
+        self._shell.write_retry = self.options.write_timeout == "retry"
         self._shell.start()
         map_default_domains(self.options, self._broker, engine, self.log)
         self.system = self._start_system(self._shell)
@@ -206,7 +207,9 @@ class ServerInstance:
             if self.leafs is not None:
                 self.leafs.start()
 
-    def _start_system(self, shell: Shell) -> System:
+    def _start_system(self, shell: Shell) -> System | None:
+        if not self.broker.options.system_account:
+            return None
         from natsctl.server.system_account import System
 
         system = System(self, shell.wake, lambda: self.reload())
@@ -217,7 +220,10 @@ class ServerInstance:
     def _client_endpoint(self) -> TransportEndpoint:
         tls = ListenerTls(self.options.tls, self.options.allow_non_tls)
         self.listener_tls["clients"] = tls
-        return TransportEndpoint(self.options.host, self.options.port, lambda: client_connection(self._running, tls))
+        proxied = self.options.proxy_protocol
+        return TransportEndpoint(
+            self.options.host, self.options.port, lambda: client_connection(self._running, tls, proxied=proxied)
+        )
 
     def _more_endpoints(self) -> dict[str, Endpoint]:
         """Return the endpoints that are opened before that of clients, so that a client finds them open."""

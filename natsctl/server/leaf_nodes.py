@@ -197,6 +197,8 @@ class LeafNodes:
         self.options: LeafNodesOptions = options.leafnodes
         self._server = options
         self._shell = shell
+        shell.leaf_write_deadline_s = self.options.write_deadline_s
+        shell.leaf_write_retry = self.options.write_timeout != "close"
         self.leafs = LeafLinks(shell.broker, LeafOptions(), shell.log)
         self.leaf_shell = LeafShell(shell, self.leafs)
         self.tls = ListenerTls(self.options.tls)
@@ -287,7 +289,7 @@ class LeafNodes:
         if not users:
             return None
         mapped = self.options.tls is not None and self.options.tls.verify_and_map
-        return StaticAuthenticator(users=users, map_certificates=mapped)
+        return StaticAuthenticator(users=users, map_certificates=mapped, proxy_required=self.options.proxy_required)
 
     def _advertised(self) -> tuple[str, int]:
         """Return the addresses that are advertised to leaf nodes."""

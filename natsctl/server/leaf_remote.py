@@ -130,7 +130,7 @@ class RemoteConnection(ClientConnection):
             clear = layer.feed(data)
         except ssl.SSLError as error:
             self._raw.write(layer.take())
-            self._broken(_reason(error))
+            self._broken(reason_of(error))
             return
         if answer := layer.take():
             self._raw.write(answer)
@@ -196,7 +196,7 @@ class RemoteConnection(ClientConnection):
             self.lost.set_result(None)
 
 
-def _reason(error: ssl.SSLError) -> str:
+def reason_of(error: ssl.SSLError) -> str:
     """Return nats-server's text for a fault of a certificate."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
@@ -369,12 +369,16 @@ class LeafRemote:
                 log_line = self._leaf_shell.log.error if self._reports(first, attempts) else self._leaf_shell.log.debug
                 log_line(
                     f'Error trying to connect as leafnode to remote server "{url.address}" (attempt {attempts}): '
-                    f"{_dial_text(url, error)}"
+                    f"{dial_text(url.host, url.address, error)}"
                 )
                 await asyncio.sleep(self._reconnect_s * (1 + self._rng.random()))
 
     async def _dial(self, url: LeafUrl) -> RemoteConnection:
         factory = self._factory(url)
+        if self.options.proxy is not None:
+            from natsctl.server.leaf_tunnel import open_tunnel
+
+            return await open_tunnel(self.options.proxy, url.address, factory, self._dial_timeout_s)
         async with asyncio.timeout(self._dial_timeout_s):
             _, connection = await self._leaf_shell.loop.create_connection(factory, url.host, url.port)
         return connection
@@ -439,12 +443,21 @@ def _is_ip(host: str) -> bool:
     return False
 
 
-def _dial_text(url: LeafUrl, error: OSError | UnicodeError) -> str:
+class TunnelError(OSError):
+    """A proxy that makes no tunnel; the text is nats-server's."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def dial_text(host: str, address: str, error: OSError | UnicodeError) -> str:
     """Return why a connection could not be made, in nats-server's words."""
+    if isinstance(error, TunnelError):
+        return str(error)
     if isinstance(error, TimeoutError):
-        return f"dial tcp {url.address}: i/o timeout"
+        return f"dial tcp {address}: i/o timeout"
     if isinstance(error, (socket.gaierror, UnicodeError)):
-        return f"lookup {url.host}: no such host"
+        return f"lookup {host}: no such host"
     refused = error.errno == errno.ECONNREFUSED or "refused" in str(error)
     text = "connection refused" if refused else (error.strerror or str(error)).lower()
-    return f"dial tcp {url.address}: connect: {text}"
+    return f"dial tcp {address}: connect: {text}"

@@ -48,10 +48,15 @@ uvloop reads 256,000 bytes at most; after a full read libuv reads the same socke
 class ClientConnection(asyncio.Protocol):
     """The transport side of one session."""
 
-    __slots__ = ("_shell", "_traces", "blocked_since", "closing", "paused", "ready", "session", "transport")
+    __slots__ = (
+        "_shell", "_traces", "blocked_bytes", "blocked_since", "closing", "paused", "ready", "session", "slow_since",
+        "transport",
+    )  # fmt: skip
 
     mark: ClassVar = "cid"
     """The label before the connection's number in log lines."""
+    kind: ClassVar = "tcp"
+    """The session's kind."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
@@ -60,6 +65,10 @@ class ClientConnection(asyncio.Protocol):
         self.session: Session
         self.transport: asyncio.Transport
         self.blocked_since = 0.0
+        self.blocked_bytes = 0
+        """Bytes in the transport at that time."""
+        self.slow_since = 0.0
+        """Time of the first missed write deadline, while the client is kept for all that."""
         self.closing = False
         self.paused = False
         self.ready = True
@@ -72,7 +81,7 @@ class ClientConnection(asyncio.Protocol):
             return
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         host, port = peer_of(self.transport)
-        self.session = self._shell.opened(self, host, port, "tcp")
+        self.session = self._shell.opened(self, host, port, self.kind)
         self._shell.wake()
 
     @property
@@ -111,10 +120,14 @@ class ClientConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Record the time since which the client does not take its output."""
         self.blocked_since = self._shell.loop.time()
+        self.blocked_bytes = self.transport.get_write_buffer_size()
         self._shell.blocked(self)
 
     def resume_writing(self) -> None:
         """Resume with the input that has gathered in the session."""
+        if self.slow_since:
+            took_s, self.slow_since = self._shell.loop.time() - self.slow_since, 0.0
+            self._shell.log.info(f"{self.name} - Slow Consumer Recovered: Flush took {took_s:.3f}s")
         self.blocked_since = 0.0
         self.flush()
 
@@ -170,8 +183,12 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.resume_reading()
 
 
-def client_connection(shell: Shell, tls: ListenerTls) -> ClientConnection:
+def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:
     """Return the protocol of a new connection, for the current TLS of the listener."""
+    if proxied:
+        from natsctl.server.proxy_protocol import ProxiedConnection, ProxiedTlsConnection
+
+        return ProxiedConnection(shell) if tls.options is None else ProxiedTlsConnection(shell, tls)
     if tls.options is None:
         return ClientConnection(shell)
     from natsctl.server.tls_listener import TlsConnection

@@ -159,7 +159,10 @@ def _configured(options: ServerOptions) -> StaticAuthenticator | None:
         anyone = User(secrets.token_hex(16), secrets.token_hex(16))
         known = (*users, anyone)
         return StaticAuthenticator("", known, anyone.name, hidden_default=True, **_mapping(options, "STANDARD"))
-    return StaticAuthenticator(options.token, users, options.no_auth_user, **_mapping(options, "STANDARD"))
+    proxied = options.proxy_required and not options.users
+    return StaticAuthenticator(
+        options.token, users, options.no_auth_user, proxy_required=proxied, **_mapping(options, "STANDARD")
+    )
 
 
 def websocket_authenticator(options: ServerOptions, main: Authenticator | None) -> Authenticator | None:
@@ -182,7 +185,10 @@ def websocket_authenticator(options: ServerOptions, main: Authenticator | None) 
         token, silent = options.token, options.no_auth_user
         single = (User(options.user, options.password),) if options.user else ()
     users = options.users + single
-    known = StaticAuthenticator(token, users, silent, hidden_default=True, **_mapping(options, "WEBSOCKET"))
+    proxied = options.proxy_required and not options.users
+    known = StaticAuthenticator(
+        token, users, silent, hidden_default=True, proxy_required=proxied, **_mapping(options, "WEBSOCKET")
+    )
     return _delegating(options, known)
 
 

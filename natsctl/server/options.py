@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SyncPolicy = Literal["always", "never"] | int
 """The time at which messages are synced: before every ack, left to the kernel, or at an interval in nanoseconds."""
 
+WriteTimeout = Literal["", "close", "retry"]
+"""What becomes of a connection that has missed its write deadline; empty: clients are closed, leaf nodes retry."""
+
 DEFAULT_PORT: Final = 4222
 DEFAULT_HOST: Final = "0.0.0.0"  # nosec B104 # nats-server's default; the log warns where there are no users
 SINGLE_NODE: Final = "natsctl server is a single node; natsctl cluster run starts a cluster of nats-servers"
@@ -138,6 +141,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
+    proxy_protocol: bool = False
+    """A proxy may say at the begin of a connection whose it is."""
     client_advertise: str = ""
     """The address that clients are advertised instead of `host` and `port`."""
     server_name: str = ""
@@ -153,6 +158,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
     storage_derived: bool = False
     """`max_storage` is derived from the machine, not configured."""
     domain: str = ""
+    no_jetstream_strict: bool = False
+    """Unknown fields of requests are ignored."""
     jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
     archive_version: int = 2
     user: str = ""
@@ -160,9 +167,15 @@ class ServerOptions(msgspec.Struct, frozen=True):
     token: str = ""
     users: tuple[User, ...] = ()
     no_auth_user: str = ""
+    proxy_required: bool = False
+    """The single user, or whoever has the token, comes through a trusted proxy."""
+    trusted_proxies: tuple[str, ...] = ()
+    """Public keys of the proxies that may pass clients on."""
     accounts: tuple[AccountConfig, ...] = ()
     system_account: str = ""
     """The account of the server's own requests and events; empty: `$SYS`."""
+    no_system_account: bool = False
+    """No such account, unless one is named or JetStream needs it."""
     operator: OperatorOptions | None = None
     """Users, accounts and permissions come from JWTs."""
     auth_callout: CalloutSettings | None = None
@@ -200,6 +213,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     ping_interval_s: float = PING_INTERVAL_S
     ping_max: int = PING_MAX
     write_deadline_s: float = WRITE_DEADLINE_S
+    write_timeout: WriteTimeout = ""
     lame_duck_duration_s: float = LAME_DUCK_DURATION_S
     lame_duck_grace_s: float = LAME_DUCK_GRACE_S
     no_header_support: bool = False
@@ -296,6 +310,22 @@ class LeafUrl(Confidential, frozen=True):
         return f"{self.scheme}://{user}{self.address}{self.path}"
 
 
+class LeafProxyOptions(Confidential, frozen=True):
+    """An HTTP proxy on the way to a hub."""
+
+    UNSHOWN: ClassVar = ("password",)
+
+    host: str
+    port: int
+    secure: bool = False
+    """It is reached over TLS."""
+    username: str = ""
+    password: str = ""
+    timeout_s: float = 0.0
+    """Time limit of the connection, and again of the answer; 0: that of a dial."""
+    tls: TlsOptions | None = None
+
+
 class LeafRemoteOptions(Confidential, frozen=True):
     """One hub, for one account."""
 
@@ -307,6 +337,7 @@ class LeafRemoteOptions(Confidential, frozen=True):
     nkey: str = ""
     """A user's seed."""
     tls: TlsOptions | None = None
+    proxy: LeafProxyOptions | None = None
     deny_imports: tuple[str, ...] = ()
     deny_exports: tuple[str, ...] = ()
     hub: bool = False
@@ -345,6 +376,8 @@ class LeafNodesOptions(msgspec.Struct, frozen=True):
     """Users that may connect; empty: the users of the server."""
     account: str = ""
     """The account of leaf nodes that need no credentials."""
+    proxy_required: bool = False
+    """Every one of the users comes through a trusted proxy."""
     auth_timeout_s: float = 0.0
     """Time limit of a server's CONNECT; 0: as in `login_timeout_s`."""
     advertise: str = ""
@@ -353,6 +386,7 @@ class LeafNodesOptions(msgspec.Struct, frozen=True):
     isolate: bool = False
     write_deadline_s: float = 0.0
     """0: as for clients."""
+    write_timeout: WriteTimeout = ""
     reconnect_s: float = RECONNECT_S
     dial_timeout_s: float = DIAL_TIMEOUT_S
     remotes: tuple[LeafRemoteOptions, ...] = ()

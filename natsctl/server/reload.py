@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from msgspec.structs import replace
 
+from natsctl.api.codec import go_quote
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_size
 from natsctl.broker.auth.static_auth import User
+from natsctl.broker.auth.trusted_proxies import NOT_TRUSTED
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
@@ -28,6 +30,7 @@ from natsctl.server.operator_mode import reload_operator_mode
 from natsctl.server.options import (
     EncryptionOptions,
     LeafNodesOptions,
+    LeafProxyOptions,
     LeafRemoteOptions,
     ServerOptions,
     WebSocketOptions,
@@ -55,11 +58,13 @@ def _subjects(value: tuple[str, ...]) -> str:
 _LISTENER: Final[tuple[tuple[str, Callable[[LeafNodesOptions], Any], Callable[[Any], str]], ...]] = (
     ("Host", lambda block: block.host if block.port else "", _plain),
     ("Port", lambda block: block.port, _plain),
+    ("ProxyRequired", lambda block: block.proxy_required, _plain),
     ("AuthTimeout", lambda block: block.login_timeout_s if block.port else 0.0, lambda value: f"{value:g}"),
     ("Advertise", lambda block: block.advertise, _plain),
     ("NoAdvertise", lambda block: block.no_advertise, _plain),
     ("ReconnectInterval", lambda block: block.reconnect_s, format_seconds),
     ("WriteDeadline", lambda block: block.write_deadline_s, format_seconds),
+    ("WriteTimeout", lambda block: block.write_timeout, _plain),
     ("MinVersion", lambda block: block.min_version, _plain),
     ("IsolateLeafnodeInterest", lambda block: block.isolate, _plain),
     ("DialTimeout", lambda block: block.dial_timeout_s, format_seconds),
@@ -100,6 +105,13 @@ def _refuse_remote(old: LeafRemoteOptions, new: LeafRemoteOptions) -> None:
         if before != after:
             field = f'field "{called}": old={shown(before)}, new={shown(after)}'
             raise BadRequestError(f"{REFUSAL}remote {new.label}: {field}")
+    if _plain_proxy(old) != _plain_proxy(new):
+        why = 'field "Proxy": only the proxy TLS configuration can be changed'
+        raise BadRequestError(f"{REFUSAL}remote {new.label}: {why}")
+
+
+def _plain_proxy(remote: LeafRemoteOptions) -> LeafProxyOptions | None:
+    return replace(remote.proxy, tls=None) if remote.proxy is not None else None
 
 
 def changed_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> Iterator[str]:
@@ -119,8 +131,11 @@ FIXED: Final = {
     "max_pending": "MaxPending", "max_subscriptions": "MaxSubs", "max_subscription_tokens": "MaxSubTokens",
     "max_closed_clients": "MaxClosedClients", "lame_duck_duration_s": "LameDuckDuration",
     "lame_duck_grace_s": "LameDuckGracePeriod", "no_header_support": "NoHeaderSupport",
-    "system_account": "SystemAccount", "jetstream": "JetStream", "domain": "JetStreamDomain", "sync": "SyncInterval",
-    "archive_version": "ArchiveVersion", "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
+    "system_account": "SystemAccount", "no_system_account": "NoSystemAccount", "jetstream": "JetStream",
+    "domain": "JetStreamDomain", "sync": "SyncInterval", "archive_version": "ArchiveVersion",
+    "no_jetstream_strict": "NoJetStreamStrict", "proxy_protocol": "ProxyProtocol",
+    "write_timeout": "WriteTimeout", "proxy_required": "ProxyRequired",
+    "log_size_limit": "LogSizeLimit", "log_max_files": "LogMaxFiles",
 }  # fmt: skip
 """Options that need a restart, by their names in nats-server."""
 
@@ -229,6 +244,22 @@ def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
         if value != getattr(old, name) or name in _ALWAYS or (name == "tls" and value is not None):
             yield line(value)
     yield from changed_leafnodes(old.leafnodes, new.leafnodes)
+    for keys, what in ((_left(old, new), "removed"), (_left(new, old), "added")):
+        if keys:
+            yield f"Reloaded: proxies trusted keys [{' '.join(map(go_quote, keys))}] were {what}"
+
+
+def _left(one: ServerOptions, other: ServerOptions) -> list[str]:
+    """Return the keys of proxies that only `one` trusts."""
+    return [key for key in one.trusted_proxies if key not in other.trusted_proxies]
+
+
+def _close_proxied(server: ServerInstance, keys: list[str]) -> None:
+    """Close the connections that came through proxies which are not trusted any more."""
+    links = server.leafs.leafs.accepted() if server.leafs is not None else []
+    for session in (*server.broker.sessions.values(), *links):
+        if session.proxy in keys and session.close_reason is None:
+            session.login.refuse(NOT_TRUSTED)
 
 
 def _user_names(options: ServerOptions) -> set[str]:
@@ -316,6 +347,7 @@ class Reloader:
         broker.options = options
         _replace_gates(server, new, contexts)
         _close_unpinned(server, old, new)
+        _close_proxied(server, _left(old, new))
         server.set_write_deadline(new.write_deadline_s)
         gone = broker.configure(new.accounts)
         if server.engine is not None:

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.units import SECOND
+from natsctl.api.units import SECOND, format_duration
 from natsctl.broker.deferred_work import SLICE_NS, resume_work
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.logins import Logins
@@ -138,6 +138,11 @@ class Shell:
         """The shell of leaf nodes that connect through the WebSocket listener; None where none are accepted."""
         self.faults = 0
         self.write_deadline_s = write_deadline_s
+        self.write_retry = False
+        """Clients that miss it are kept as long as they take something within it."""
+        self.leaf_write_deadline_s = 0.0
+        """The same for leaf nodes; 0: as for clients."""
+        self.leaf_write_retry = True
         self._wanted = False
         self._read_bytes = 0
         self._overloaded: dict[StreamStore, list[ClientConnection]] = {}
@@ -372,16 +377,37 @@ class Shell:
         self.broker.tick()
         for session, connection in tuple(self.connections.items()):
             if connection.blocked_since and self.blocked(connection) <= 0:
-                self.log.info(f"{connection.name} - Slow Consumer Detected: WriteDeadline exceeded")
-                session.count_slow_consumer()
-                session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
-                connection.transport.abort()
+                self._miss(session, connection)
         self._set_ticker()
         self.wake()
 
+    def _miss(self, session: Session, connection: ClientConnection) -> None:
+        """Close a connection that has missed its write deadline, or keep one that has taken a part and may retry."""
+        now, left = self.loop.time(), connection.transport.get_write_buffer_size()
+        deadline_s, retry = self._write_limit(session)
+        state = "State" if connection.slow_since else "Detected"
+        self.log.info(
+            f"{connection.name} - Slow Consumer {state}: WriteDeadline of {format_duration(round(deadline_s * 1e9))} "
+            f"exceeded with {len(session.out) + 1} chunks of {left + session.pending_bytes} total bytes."
+        )
+        session.count_slow_consumer()
+        if retry and left < connection.blocked_bytes:
+            connection.slow_since = connection.slow_since or connection.blocked_since
+            connection.blocked_since, connection.blocked_bytes = now, left
+            self.blocked(connection)
+        else:
+            session.close(CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
+            connection.transport.abort()
+
+    def _write_limit(self, session: Session) -> tuple[float, bool]:
+        """Return the write deadline of a connection, and whether it is kept as long as it takes something."""
+        if session.connection_type.startswith("LEAFNODE"):
+            return self.leaf_write_deadline_s or self.write_deadline_s, self.leaf_write_retry
+        return self.write_deadline_s, self.write_retry
+
     def blocked(self, connection: ClientConnection) -> float:
         """Schedule the next check of write deadlines; return in how many seconds it is due."""
-        left_s = connection.blocked_since + self.write_deadline_s - self.loop.time()
+        left_s = connection.blocked_since + self._write_limit(connection.session)[0] - self.loop.time()
         if left_s > 0:
             self.broker.tick_by(self.broker.clock.monotonic_ns() + round(left_s * 1e9))
         return left_s

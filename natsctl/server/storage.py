@@ -40,6 +40,7 @@ def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | 
         max_storage=options.max_storage or default_max_storage(options.store_path),
         domain=options.domain,
         archive_version=options.archive_version,
+        strict=not options.no_jetstream_strict,
         accounts=jetstream_accounts(options) if operated is None else operated,
         max_duplicate_window_ns=limits.max_duplicate_window_ns,
         max_ack_pending=limits.max_ack_pending,

@@ -42,7 +42,9 @@ class Stage(Enum):
 class TlsConnection(ClientConnection):
     """The transport side of one session on a listener with TLS."""
 
-    __slots__ = ("_first", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
+    __slots__ = ("_first", "_greeted", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
+
+    kind = "tls"
 
     def __init__(self, shell: Shell, tls: ListenerTls) -> None:
         super().__init__(shell)
@@ -51,7 +53,7 @@ class TlsConnection(ClientConnection):
         self._options: TlsOptions = tls.options
         self._layer: TlsLayer | None = None
         self._stage = Stage.WAITING
-        self._first = False
+        self._first = self._greeted = False
         self._timer: asyncio.TimerHandle | None = None
         self.raw: asyncio.Transport
         self.ready = False
@@ -63,7 +65,7 @@ class TlsConnection(ClientConnection):
             return
         self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         host, port = peer_of(self.raw)
-        self.session = self._shell.opened(self, host, port, "tls")
+        self.session = self._shell.opened(self, host, port, self.kind)
         self.session.hold_timers()
         if self.session.close_reason is not None:  # refused: reported in clear
             if self._options.handshake_first:
@@ -76,8 +78,7 @@ class TlsConnection(ClientConnection):
         elif self._options.fallback_s > 0:
             self._after(self._options.fallback_s, self._greet)
         else:
-            self._first = True
-            self._begin_handshake()
+            self.expect_handshake()
 
     def _after(self, seconds: float, step: Callable[[], None]) -> None:
         if self._timer is not None:
@@ -89,8 +90,24 @@ class TlsConnection(ClientConnection):
         return self._options.timeout_s or TLS_TIMEOUT_S
 
     def _greet(self) -> None:
-        """Send INFO in clear, and continue according to the listener's settings and the client's first byte."""
+        """Send INFO in clear, and continue."""
+        self._greeted = True
         self.raw.write(b"".join(self.session.take_output()))
+        self.proceed()
+
+    def handshake_comes_first(self) -> bool:
+        """Return whether something arrived before INFO was sent, which then waits for the handshake."""
+        if not self._greeted and self._timer is not None:
+            self._timer.cancel()
+        return not self._greeted
+
+    def expect_handshake(self) -> None:
+        """Begin with the handshake, before INFO."""
+        self._first = True
+        self._begin_handshake()
+
+    def proceed(self) -> None:
+        """Continue after INFO, according to the listener's settings and the client's first byte."""
         if self._listener_tls.allow_non_tls:
             self._stage = Stage.SNIFFING
             self._after(self._timeout_s, self._open)
@@ -116,8 +133,7 @@ class TlsConnection(ClientConnection):
     def data_received(self, data: bytes) -> None:
         """Take records apart; before that, find out whether they are any."""
         if self._stage is Stage.WAITING:
-            self._first = True
-            self._begin_handshake()
+            self.expect_handshake()
         elif self._stage is Stage.SNIFFING:
             if data[:1] == HANDSHAKE_RECORD:
                 self._begin_handshake()

@@ -25,22 +25,17 @@ REFUSING: Final = {
     "mqtt": "mqtt { port: 1883 }",
     "gateway": "gateway { name: A }",
     "cluster": "cluster { listen: 127.0.0.1:6222 }",
-    "proxies": "proxies { trusted: [] }",
     "resolver": 'resolver: URL("http://127.0.0.1")',
     "resolver_tls": "resolver_tls {}",
-    "proxy_required": "authorization { proxy_required: true }",
     "tpm": "jetstream { tpm {} }",
-    "strict": "jetstream { strict: false }",
     "ocsp_peer": "tls { ocsp_peer: true }",
-    "proxy": 'leafnodes { remotes: [{url: "nats-leaf://a", proxy {}}] }',
-    "write_timeout": "write_timeout: retry",
-    **dict.fromkeys(("proxy_protocol", "ocsp", "ocsp_cache", "no_system_account"), "{key}: true"),
+    **dict.fromkeys(("ocsp", "ocsp_cache"), "{key}: true"),
     "prof_port": "prof_port: 1234",
 }
 """Keys that are refused, each in a line that asks for it."""
-_NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver", "strict", "write_timeout"} | {
-    "no_system", "no_sys_acc", "prof_block_rate",
-}  # fmt: skip
+_NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver"} | {
+    "prof_block_rate",
+}
 """Of those, the ones that cannot be used otherwise either."""
 _FOR_ROUTES: Final = frozenset({"verify_cert_and_check_known_urls"})
 _UNHEEDED: Final = frozenset({"disable_sublist_cache", "no_sublist_cache", "no_fast_producer_stall", "feature_flags"})
@@ -49,16 +44,18 @@ WRITTEN_OUT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "authorization": (
         "authorization {{ {key}: 1 }}",
         ("user", "username", "pass", "password", "token", "timeout", "users", "default_permissions",
-         "default_permission", "permissions", "auth_callout", "auth_hook"),
+         "default_permission", "permissions", "auth_callout", "auth_hook", "proxy_required"),
     ),
     "auth_callout": (
         "authorization {{ auth_callout {{ {key}: 1 }} }}",
         ("issuer", "account", "acc", "auth_users", "users", "xkey", "key", "allowed_accounts"),
     ),
+    "proxies": ("proxies {{ {key}: 1 }}", ("trusted",)),
+    "a proxy that is trusted": ("proxies {{ trusted: [{{ {key}: 1 }}] }}", ("key", "public_key")),
     "a user": (
         "authorization {{ users: [{{ {key}: 1 }}] }}",
         ("user", "username", "pass", "password", "nkey", "permissions", "permission", "authorization",
-         "allowed_connection_types", "connection_types", "clients"),
+         "allowed_connection_types", "connection_types", "clients", "proxy_required"),
     ),
     "permissions": (
         "authorization {{ permissions {{ {key}: 1 }} }}",
@@ -72,7 +69,7 @@ WRITTEN_OUT: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "a destination of mappings": ("mappings {{ a: [{{ {key}: 1 }}] }}", ("dest", "destination", "weight", "cluster")),
     "leafnodes: authorization": (
         "leafnodes {{ authorization {{ {key}: 1 }} }}",
-        ("user", "username", "pass", "password", "nkey", "account", "timeout", "users"),
+        ("user", "username", "pass", "password", "nkey", "account", "timeout", "users", "proxy_required"),
     ),
     "websocket: authorization": (
         "websocket {{ authorization {{ {key}: 1 }} }}", ("user", "username", "pass", "password", "token", "timeout"),
@@ -103,6 +100,7 @@ def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "websocket", ("listen", *websocket_conf.WEBSOCKET_KEYS, "authorization", "authentication")
     yield "leafnodes", leafnodes.LEAFNODE_KEYS
     yield "a remote of leafnodes", leafnodes.REMOTE_KEYS
+    yield "a proxy of a remote", leafnodes.PROXY_KEYS
     yield from ((name, keys) for name, (_, keys) in WRITTEN_OUT.items())
 
 

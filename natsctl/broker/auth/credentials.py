@@ -39,6 +39,8 @@ class ConnectOptions(msgspec.Struct, kw_only=True):
     jwt: str = ""
     nkey: str = ""
     sig: str = ""
+    proxy_sig: str = ""
+    """Signature of the nonce by the proxy that passes the client on."""
     account: str = ""
     new_account: bool = False
 
@@ -139,6 +141,8 @@ class Credentials(msgspec.Struct, frozen=True):
     host: str = ""
     now_ns: int = 0
     """The wall clock, since the epoch."""
+    proxy: str = ""
+    """Key of the trusted proxy that passes the client on; empty: none."""
 
 
 class Grant(Confidential, frozen=True):

@@ -28,6 +28,7 @@ from natsctl.broker.auth.credentials import (
     Refusal,
     parse_connect,
 )
+from natsctl.broker.auth.trusted_proxies import proxy_of
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import OK_LINE, Op
@@ -55,7 +56,7 @@ class Login:
 
     __slots__ = (
         "_auth", "_held", "_held_ops", "_session", "authenticated", "certificate", "chain", "connected", "cookies",
-        "credentials", "grant", "nonce", "options", "pending",
+        "credentials", "grant", "nonce", "options", "pending", "proxy",
     )  # fmt: skip
 
     def __init__(self, session: SessionContext) -> None:
@@ -78,8 +79,11 @@ class Login:
         """Answer that the shell works out, or a service gives, and that is brought to `decide`."""
         self._held = bytearray()
         self._held_ops: list[Op] = []
+        self.proxy = ""
+        """Key of the trusted proxy that passes the client on; empty: none."""
         self.nonce = b""
-        if self._auth is not None and self._auth.wants_nonce:
+        signed = self._auth is not None and self._auth.wants_nonce
+        if signed or session.broker.options.trusted_proxies:
             raw = session.broker.secret_rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
             self.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
 
@@ -183,8 +187,15 @@ class Login:
             session.drop_subscriptions()
         self.options = options
         session.set_client_info(options)
+        proxy = proxy_of(options, self.nonce, session.broker.options.trusted_proxies)
+        self.proxy = proxy if isinstance(proxy, str) else ""
         self.credentials = self._shown()
-        self._follow(self._auth.authenticate(self.credentials) if self._auth is not None else Grant("", GLOBAL_ACCOUNT))
+        answer: Answer = Grant("", GLOBAL_ACCOUNT)
+        if isinstance(proxy, Refusal):
+            answer = proxy
+        elif self._auth is not None:
+            answer = self._auth.authenticate(self.credentials)
+        self._follow(answer)
 
     def _follow(self, answer: Answer) -> None:
         """Apply an authenticator's answer, or wait for it."""
@@ -197,7 +208,7 @@ class Login:
         session = self._session
         return Credentials(
             self.options, self.nonce, self.certificate, session.connection_type, session.host,
-            session.broker.clock.now_ns(),
+            session.broker.clock.now_ns(), self.proxy,
         )  # fmt: skip
 
     def _answered(self, answer: Grant | Refusal) -> None:

@@ -39,6 +39,7 @@ from natsctl.broker.auth.credentials import (
     parse_dn,
 )
 from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.auth.trusted_proxies import PROXY_REQUIRED
 
 MAX_KNOWN: Final = 4096
 """Hashes whose password is remembered; then the one that was asked for longest ago is forgotten."""
@@ -120,6 +121,8 @@ class User(Confidential, frozen=True):
     permissions: Permissions | None = None
     connection_types: frozenset[str] = frozenset()
     """The kinds of connections that may use it; empty: all."""
+    proxy_required: bool = False
+    """Only through a trusted proxy."""
 
     @property
     def identity(self) -> str:
@@ -135,7 +138,8 @@ class StaticAuthenticator:
     """One token, or users with passwords, nkeys or certificates."""
 
     __slots__ = (
-        "_cost", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_subjects", "_token", "_users",
+        "_cost", "_hidden", "_map", "_mapped_types", "_nkeys", "_no_auth_user", "_proxied", "_subjects", "_token",
+        "_users",
     )  # fmt: skip
 
     def __init__(
@@ -147,13 +151,15 @@ class StaticAuthenticator:
         map_certificates: bool = False,
         mapped_types: frozenset[str] = frozenset(),
         hidden_default: bool = False,
+        proxy_required: bool = False,
     ) -> None:
         """Know the users of one kind of listener.
 
         `map_certificates`: the names in the certificate say who the client is. `mapped_types`: kinds of connections
         where that is so; a user without a password that comes over another one is refused. `hidden_default`: INFO
-        asks for credentials all the same.
+        asks for credentials all the same. `proxy_required`: nobody comes but through a trusted proxy.
         """
+        self._proxied = proxy_required
         self._token = token
         self._nkeys = {user.nkey: user for user in users if user.nkey}
         self._users = {user.name: user for user in users if not user.nkey}
@@ -178,7 +184,7 @@ class StaticAuthenticator:
     def default(self) -> Grant | None:
         """Grant of a client without credentials."""
         user = self._nkeys.get(self._no_auth_user) or self._users.get(self._no_auth_user)
-        return _grant(user) if user else None
+        return _grant(user) if user and not user.proxy_required and not self._proxied else None
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal | Pending:
         """Return the client's grant, its refusal, or the comparison that decides, for another thread."""
@@ -187,6 +193,8 @@ class StaticAuthenticator:
     def _decide(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:
         """Answer as `authenticate` does; a refusal takes as long as a hash of `cost`."""
         options, kind = credentials.options, credentials.connection_type
+        if self._proxied and not credentials.proxy:
+            return _refused(PROXY_REQUIRED, cost)
         nothing = not (options.user or options.password or options.auth_token)
         if self._nkeys:
             nkey = options.nkey
@@ -199,9 +207,11 @@ class StaticAuthenticator:
                 return self._by_certificate(credentials, cost)
             if nothing and self._no_auth_user in self._users:
                 user = self._users[self._no_auth_user]
+                if user.proxy_required and not credentials.proxy:
+                    return PROXY_REQUIRED
                 return _grant(user) if user.may_use(kind) else Refusal("connection type not allowed")
             if options.user:
-                return self._by_name(options.user, options.password, kind, cost)
+                return self._by_name(credentials, cost)
         if self._token:
             return _compared(self._token, options.auth_token, Grant("", "$G"), cost)
         return _refused(Refusal("no credentials"), cost if options.password or options.auth_token else 0)
@@ -235,16 +245,20 @@ class StaticAuthenticator:
         user = self._nkeys.get(nkey)
         if user is None or not user.may_use(credentials.connection_type):
             return Refusal("nkey not known, or not on this kind of connection")
+        if user.proxy_required and not credentials.proxy:
+            return PROXY_REQUIRED
         if nkey != self._no_auth_user and not _signed(nkey, credentials):
             return Refusal("signature not verified")
         return _grant(user)
 
-    def _by_name(self, name: str, password: str, kind: str, cost: int) -> Grant | Refusal | Pending:
-        user = self._users.get(name)
+    def _by_name(self, credentials: Credentials, cost: int) -> Grant | Refusal | Pending:
+        user, password = self._users.get(credentials.options.user), credentials.options.password
         if user is None:
             return _refused(Refusal("user not known"), cost)
-        if not user.may_use(kind):
+        if not user.may_use(credentials.connection_type):
             return _refused(Refusal("connection type not allowed"), cost)
+        if user.proxy_required and not credentials.proxy:
+            return _refused(PROXY_REQUIRED, cost)
         if not user.password and user.name != self._no_auth_user and self._needs_certificate(user):
             return _refused(Refusal("a certificate is required"), cost)
         return _compared(user.password, password, _grant(user), cost)
@@ -274,6 +288,8 @@ class StaticAuthenticator:
         user = self._named_in(credentials.certificate, credentials.connection_type)
         if user is None:
             return Refusal("no user is named in the certificate")
+        if user.proxy_required and not credentials.proxy:
+            return _refused(PROXY_REQUIRED, cost)
         return _compared(user.password, credentials.options.password, _grant(user), cost)
 
 

@@ -108,7 +108,7 @@ class JwtAuthenticator:
             user = self.user_claims(token)
         for fault in time_faults(user, credentials.now_ns // SECOND):
             raise JwtError(f"User JWT no longer valid: {fault}")
-        if user.nats.proxy_required:
+        if user.nats.proxy_required and not credentials.proxy:
             raise ProxyRequiredError
         if self.trust.pinned is not None and user.account not in self.trust.pinned:
             raise JwtError(f"Account {user.account} not listed as operator pinned account")

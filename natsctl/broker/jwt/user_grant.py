@@ -170,7 +170,7 @@ def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, to
         raise JwtError("Account JWT has expired")
     if rules.bearer_token and held.claims.nats.limits.disallow_bearer:
         raise JwtError("Account does not allow bearer tokens")
-    if rules.proxy_required:
+    if rules.proxy_required and not credentials.proxy:
         raise ProxyRequiredError
     _check_connection_type(rules, credentials.connection_type)
     if not rules.bearer_token:

@@ -19,6 +19,7 @@ from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Answer, ConnectOptions, Credentials, Grant, Refusal, parse_connect
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
+from natsctl.broker.auth.trusted_proxies import proxy_of
 from natsctl.broker.leaf.handshake import PROTOCOL, LeafConnect, parse_body, subject_lists, version_at_least
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.refusals import CloseReason
@@ -131,7 +132,10 @@ class AcceptedLink(LeafLink):
             self.fail(CloseReason.WRONG_PORT, "attempted to connect to leaf node port")
         else:
             self._connect = connect
-            self.login.ask(self._leafs.authenticate(self._credentials(options)))
+            proxy = proxy_of(options, self._nonce, self.broker.options.trusted_proxies)
+            self.login.proxy = proxy if isinstance(proxy, str) else ""
+            credentials = self._credentials(options)
+            self.login.ask(proxy if isinstance(proxy, Refusal) else self._leafs.authenticate(credentials))
 
     def answered(self, answer: Grant | Refusal) -> None:
         """Accept or refuse the other side."""
@@ -143,7 +147,9 @@ class AcceptedLink(LeafLink):
     def _credentials(self, options: ConnectOptions) -> Credentials:
         now_ns = self.broker.clock.now_ns()
         certificate = self.login.certificate
-        self._shown = Credentials(options, self._nonce, certificate, self.connection_type, self.host, now_ns)
+        self._shown = Credentials(
+            options, self._nonce, certificate, self.connection_type, self.host, now_ns, self.login.proxy
+        )
         return self._shown
 
     def still_holds(self) -> bool:

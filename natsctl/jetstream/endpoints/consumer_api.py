@@ -35,7 +35,7 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_position import finding_first_state, preparing
 from natsctl.jetstream.consumers.priority_groups import is_group_name
 from natsctl.jetstream.consumers.pull import PullDelivery
-from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, settled
+from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, read_plain, settled
 from natsctl.jetstream.streams.origin import identity
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
@@ -366,7 +366,7 @@ def reset(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return PENDING
     if is_refused(request.header):
         return error(ErrCode.REQUIRED_API_LEVEL)
-    wanted = request.read(ConsumerResetRequest, plain=True) if request.body else ConsumerResetRequest()
+    wanted = read_plain(request.body, ConsumerResetRequest) if request.body else ConsumerResetRequest()
     if isinstance(wanted, ApiError):
         return wanted
     seq = wanted.seq

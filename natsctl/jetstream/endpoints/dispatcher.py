@@ -41,7 +41,8 @@ from natsctl.jetstream.endpoints.requests import (
     audit,
     is_absent,
     is_structured,
-    read_body,
+    read_plain,
+    read_request,
 )
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
@@ -318,7 +319,7 @@ class Dispatcher:
         function = HANDLERS.get(request.endpoint.name)
         self._js.engine.settle_acks()
         try:
-            refused = _check(request)
+            refused = _check(self._js, request)
             if refused is None and function is not None:
                 outcome: Outcome = function(self._js, request)
             else:
@@ -366,7 +367,7 @@ class Dispatcher:
             audit(self._js.engine, self._js.account, request, body)
 
 
-def _check(request: ApiRequest) -> ApiError | None:
+def _check(js: JetStreamAccount, request: ApiRequest) -> ApiError | None:
     """Return why the request cannot be served, or None with its body decoded."""
     endpoint = request.endpoint
     if endpoint.cluster:
@@ -375,10 +376,10 @@ def _check(request: ApiRequest) -> ApiError | None:
         return None
     if request.header and is_refused(request.header):
         return error(ErrCode.REQUIRED_API_LEVEL)
-    return _decode(endpoint, request)
+    return _decode(js, endpoint, request)
 
 
-def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
+def _decode(js: JetStreamAccount, endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
     rule, body = endpoint.body, request.body
     if rule is BodyRule.EMPTY:
         return None if is_absent(body) else error(ErrCode.NOT_EMPTY_REQUEST)
@@ -386,8 +387,10 @@ def _decode(endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
         return error(ErrCode.BAD_REQUEST)
     if endpoint.request is None or rule is BodyRule.LATE:
         return None
-    plain = rule is BodyRule.PLAIN
-    if not plain and (not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body))):
-        body = b"{}"
-    request.value = read_body(body, endpoint.request, plain=plain)
+    if rule is BodyRule.PLAIN:
+        request.value = read_plain(body, endpoint.request)
+    else:
+        if not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body)):
+            body = b"{}"
+        request.value = read_request(js, request, body, endpoint.request)
     return request.value if isinstance(request.value, ApiError) else None

@@ -92,10 +92,6 @@ class ApiRequest:
         assert isinstance(self.value, wanted), self.value
         return self.value
 
-    def read(self, wanted: type[T], *, plain: bool = False) -> T | ApiError:
-        """Return the decoded body, strictly or (`plain`) as one value, or the error that it is invalid."""
-        return read_body(self.body, wanted, plain=plain)
-
     def answer(self, outcome: Model | ApiError | Uncounted) -> None:
         """Send the answer now."""
         self._complete(self, outcome)
@@ -190,12 +186,27 @@ def _in_turn(function: EndpointFunction, js: JetStreamAccount, request: ApiReque
     return function(js, request)
 
 
-def read_body(body: bytes, wanted: type[T], *, plain: bool = False) -> T | ApiError:
-    """Return the model that a body holds, or the error that it cannot be read."""
+def read_plain(body: bytes, wanted: type[T]) -> T | ApiError:
+    """Return the model that a body holds as one value, or the error that it cannot be read."""
     try:
-        return decode_plain(body, wanted) if plain else decode(body, wanted, strict=True)
+        return decode_plain(body, wanted)
     except InvalidJSONError as fault:
         return error(ErrCode.INVALID_JSON, err=fault.text)
+
+
+def read_request(js: JetStreamAccount, request: ApiRequest, body: bytes, wanted: type[T]) -> T | ApiError:
+    """Return the model of a request's `body`, or the error that it cannot be read; faults are logged.
+
+    Where the server is not strict, unknown fields are ignored. Source: nats-server, unmarshalRequest.
+    """
+    try:
+        return decode(body, wanted, strict=True)
+    except InvalidJSONError as fault:
+        where = f"Invalid JetStream request '{js.account.name} > {request.subject}'"
+        js.engine.request_faults.log(f"{where}: {fault.text}")
+        if js.engine.options.strict:
+            return error(ErrCode.INVALID_JSON, err=fault.text)
+    return read_plain(body, wanted)
 
 
 def is_absent(body: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,7 +13,16 @@ from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRu
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.conf.syntax import Block, Item
-from natsctl.server.conf.values import block_of, duration_text_of, flag_of, items_of, number_of, seconds_of, text_of
+from natsctl.server.conf.values import (
+    block_of,
+    duration_text_of,
+    flag_of,
+    items_of,
+    number_of,
+    seconds_of,
+    shown,
+    text_of,
+)
 from natsctl.server.options import ServerOptions
 
 if TYPE_CHECKING:
@@ -107,13 +116,43 @@ def _refuse_unknown(block: Block, key: str, value: Item, where: str) -> None:
         raise value.fault(f"Unknown field {go_quote(key)} {where}")
 
 
-NO_PROXIES: Final = "natsctl server checks no trusted proxies; use nats-server"
+def proxies_block(options: ServerOptions, item: Item) -> ServerOptions:
+    """Return `options` with the proxies that are trusted; raises ConfError."""
+    if not isinstance(item.value, dict):
+        raise item.fault(f"expected proxies to be a map/struct, got {shown(item)}")
+    for key, value in item.value.items():
+        if key.lower() == "trusted":
+            options = replace(options, trusted_proxies=_trusted(value))
+        elif key not in item.value.variables:
+            raise value.fault(f"unknown field {go_quote(key)}")
+    return options
 
 
-def no_proxy_required(key: str, item: Item) -> None:
-    """Raise ConfError where a login wants a trusted proxy."""
-    if flag_of(item):
-        raise item.fault(f"{key}: {NO_PROXIES}")
+def _trusted(item: Item) -> tuple[str, ...]:
+    if not isinstance(item.value, list):
+        raise item.fault(f"expected proxies' trusted field to be an array, got {shown(item)}")
+    found = []
+    for entry in item.value:
+        if not isinstance(entry.value, dict):
+            raise entry.fault(f"expected proxies' trusted entry to be a map/struct, got {shown(entry)}")
+        found.append(_proxy_key(entry, block_of(entry)))
+    return tuple(found)
+
+
+def _proxy_key(entry: Item, block: Block) -> str:
+    from natsctl.api.jwt_token import is_public
+
+    found = ""
+    for key, value in block.items():
+        if key.lower() in ("key", "public_key"):
+            found = text_of(value)
+            if not is_public(found):
+                raise value.fault(f"invalid proxy key {go_quote(found)}")
+        elif key not in block.variables:
+            raise value.fault(f"unknown field {go_quote(key)}")
+    if not found:
+        raise entry.fault('proxy trusted key "" is invalid')
+    return found
 
 
 def users_of(item: Item, account: str) -> tuple[User, ...]:
@@ -157,7 +196,7 @@ def _user(item: Item, account: str) -> User:
             case "allowed_connection_types" | "connection_types" | "clients":
                 user = replace(user, connection_types=_connection_types(value))
             case "proxy_required":
-                no_proxy_required(key, value)
+                user = replace(user, proxy_required=flag_of(value))
             case _:
                 if key not in item.value.variables:
                     raise value.fault(f"unknown field {go_quote(key)}")
@@ -249,7 +288,7 @@ def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
             case "auth_callout" | "auth_hook":
                 options = replace(options, auth_callout=callout_of(value))
             case "proxy_required":
-                no_proxy_required(key, value)
+                options = replace(options, proxy_required=flag_of(value))
             case _:
                 if key not in item.value.variables:
                     raise value.fault(f"unknown field {go_quote(key)}")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from natsctl.api.subjects import domain_prefix, is_valid_subject
-from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT, ServiceExport
 from natsctl.server import options as defaults
 from natsctl.server.options import ServerOptions
 
@@ -80,6 +80,17 @@ def option_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield from _no_auth_user_faults(options, "websocket", options.websocket.no_auth_user)
         yield from (("websocket", text) for text in websocket_faults(options))
     yield from _leafnode_faults(options)
+    if options.no_system_account:
+        yield from _latency_faults(options)
+
+
+def _latency_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    """Yield the exports whose latency nobody would publish: the system account measures it."""
+    for account in options.accounts:
+        for export in account.exports:
+            if isinstance(export, ServiceExport) and export.latency is not None:
+                subject = f'"{export.subject}"'
+                yield "accounts", f"Error adding service latency sampling for {subject}: system account not setup"
 
 
 def _leafnode_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
@@ -95,7 +106,7 @@ def _leafnode_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
             yield "leafnodes", _REMOTE_WITHOUT_KEY
         return
     known = {account.name for account in options.accounts}
-    known |= {"", GLOBAL_ACCOUNT, options.system_account or SYSTEM_ACCOUNT}
+    known |= {"", GLOBAL_ACCOUNT, options.system_account or ("" if options.no_system_account else SYSTEM_ACCOUNT)}
     bound = [("authorization", leafnodes.account), *(("authorization", user.account) for user in leafnodes.users)]
     for where, account in (*bound, *(("remote", remote.account) for remote in leafnodes.remotes)):
         if account not in known:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.conf.accounts import accounts_block, mappings_block
-from natsctl.server.conf.authorization import NO_PROXIES, authorization_block
+from natsctl.server.conf.authorization import authorization_block, proxies_block
 from natsctl.server.conf.checks import option_faults, with_defaults
 from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
@@ -137,7 +137,6 @@ LOGGING: Final[dict[str, OptionSetter]] = {
 
 NOT_SERVED: Final = {
     "mqtt": "natsctl server has no MQTT listener; use nats-server",
-    "proxies": NO_PROXIES,
 }
 """Keys of nats-server that no code here serves, each with the reason of its refusal."""
 
@@ -262,6 +261,7 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     "tls": _tls,
     "allow_non_tls": set_option("allow_non_tls", flag_of),
     "authorization": authorization_block,
+    "proxies": proxies_block,
     "accounts": accounts_block,
     "mappings": mappings_block,
     "maps": mappings_block,
@@ -273,10 +273,10 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     "ports_file_dir": set_option("ports_file_dir", path_of),
     "prof_port": _switched_off("prof_port", NO_PROFILER),
     "prof_block_rate": _switched_off("prof_block_rate", NO_PROFILER),
-    "proxy_protocol": _switched_off("proxy_protocol", "not available in natsctl server"),
+    "proxy_protocol": set_option("proxy_protocol", flag_of),
     "ocsp": _switched_off("ocsp", "stapling of OCSP answers is not available in natsctl server"),
     "ocsp_cache": _switched_off("ocsp_cache", "checks of OCSP answers are not available in natsctl server"),
-    "no_system_account": _switched_off("no_system_account", "natsctl server answers its tools in a system account"),
-    "no_system": _switched_off("no_system", "natsctl server answers its tools in a system account"),
-    "no_sys_acc": _switched_off("no_sys_acc", "natsctl server answers its tools in a system account"),
+    "no_system_account": set_option("no_system_account", flag_of),
+    "no_system": set_option("no_system_account", flag_of),
+    "no_sys_acc": set_option("no_system_account", flag_of),
 }

@@ -26,6 +26,7 @@ from natsctl.server.conf.values import (
     shown,
     size_of,
     text_of,
+    write_timeout_of,
 )
 from natsctl.server.options import JetStreamLimits, ServerOptions
 
@@ -129,9 +130,7 @@ def _archive_version(item: Item) -> int:
 
 
 def _strict(options: ServerOptions, item: Item) -> ServerOptions:
-    if not flag_of(item):
-        raise item.fault("strict: requests with unknown fields are refused here; that cannot be switched off")
-    return options
+    return replace(options, no_jetstream_strict=not flag_of(item))
 
 
 def _domain(item: Item) -> str:
@@ -312,15 +311,6 @@ def _lame_duck_grace(item: Item) -> float:
     return seconds
 
 
-def _write_timeout(options: ServerOptions, item: Item) -> ServerOptions:
-    word = text_of(item)
-    if word not in ("default", "close", "retry"):
-        raise item.fault("write_timeout must be 'default', 'close' or 'retry'")
-    if word == "retry":
-        raise item.fault("write_timeout: clients that pass their write_deadline are closed here, 'retry' is not served")
-    return options
-
-
 def _unlimited(name: str) -> OptionSetter:
     """Return the setter of a number for which nats-server takes 0 and less as no limit."""
     return set_option(name, lambda item: max(number_of(item), 0))
@@ -352,7 +342,7 @@ LIMITS: Final[dict[str, OptionSetter]] = {
     "ping_interval": set_option("ping_interval_s", seconds_of),
     "ping_max": set_option("ping_max", number_of),
     "write_deadline": set_option("write_deadline_s", seconds_of),
-    "write_timeout": _write_timeout,
+    "write_timeout": set_option("write_timeout", write_timeout_of),
     "lame_duck_duration": set_option("lame_duck_duration_s", _lame_duck_duration),
     "lame_duck_grace_period": set_option("lame_duck_grace_s", _lame_duck_grace),
     "no_header_support": set_option("no_header_support", flag_of),

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.leaf.handshake import version_parts
-from natsctl.server.conf.authorization import no_proxy_required
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
@@ -23,11 +22,14 @@ from natsctl.server.conf.values import (
     items_of,
     port_of,
     seconds_of,
+    shown,
     text_of,
+    write_timeout_of,
 )
 from natsctl.server.options import (
     DEFAULT_LEAF_PORT,
     LeafNodesOptions,
+    LeafProxyOptions,
     LeafRemoteOptions,
     LeafUrl,
     ServerOptions,
@@ -86,15 +88,83 @@ def _remote(item: Item) -> LeafRemoteOptions:
         setter = REMOTE_KEYS.get(key.lower())
         if setter is not None:
             remote = setter(remote, value)
-        elif key.lower() == "proxy":
-            raise value.fault("proxy: not available in natsctl server")
         elif key not in block.variables:
             raise value.fault(f'unknown field "{key}"')
     if remote.creds is not None and remote.nkey:
         raise item.fault("Remote leafnode can not have both creds and nkey defined")
     if len({url.is_websocket for url in remote.urls}) > 1:
         raise item.fault("remote leaf node configuration cannot have a mix of websocket and non-websocket urls")
+    if remote.proxy is not None and remote.tls is None:
+        _refuse_untrusted(remote, next(value for key, value in block.items() if key.lower() == "proxy"))
     return remote
+
+
+def _refuse_untrusted(remote: LeafRemoteOptions, item: Item) -> None:
+    """Raise ConfError where a hub under TLS is reached through a proxy, and nothing says whom to trust."""
+    for url in remote.urls:
+        if url.scheme == "wss":
+            raise item.fault(
+                f"proxy is configured but remote URL {url.label} requires TLS and no TLS configuration is provided. "
+                "When using proxy with TLS endpoints, ensure TLS is properly configured for the leafnode remote"
+            )
+
+
+PROXY_KEYS: Final = ("url", "username", "password", "timeout", "tls")
+_PROXY_TLS: Final = frozenset({
+    "cert_file", "key_file", "ca_file", "insecure", "cipher_suites", "allow_insecure_cipher_suites",
+    "curve_preferences", "min_version", "timeout", "cert_store", "cert_match_by", "cert_match", "ca_certs_match",
+    "cert_match_skip_invalid",
+})  # fmt: skip
+"""Keys of `tls` that mean something towards a proxy. Source: nats-server, proxyTLSSupportedKeys."""
+
+
+def _proxy(item: Item) -> LeafProxyOptions | None:
+    """Return the proxy of a remote, None where the block is empty; raises ConfError."""
+    if not isinstance(item.value, dict):
+        raise item.fault(f"Expected proxy to be a map, got {shown(item)}")
+    given: dict[str, Item] = {}
+    for key, value in item.value.items():
+        if key.lower() in PROXY_KEYS:
+            given[key.lower()] = value
+        elif key not in item.value.variables:
+            raise value.fault(f'unknown field "{key}"')
+    username, password = (text_of(given[name]) if name in given else "" for name in ("username", "password"))
+    timeout_s = seconds_of(given["timeout"]) if "timeout" in given else 0.0
+    tls = _proxy_tls(given["tls"]) if "tls" in given else None
+    if "url" not in given or not text_of(given["url"]):
+        if username or password or timeout_s or tls is not None:
+            raise item.fault("proxy URL must be specified when other proxy options are set")
+        return None
+    host, port, secure = _proxy_address(item, text_of(given["url"]))
+    if tls is not None and not secure:
+        raise item.fault("proxy TLS configuration requires an https proxy URL, got: http")
+    if timeout_s < 0:
+        raise item.fault("proxy timeout must be >= 0")
+    if tls is not None and tls.timeout_s < 0:
+        raise item.fault("proxy TLS timeout must be >= 0")
+    if bool(username) != bool(password):
+        raise item.fault("proxy username and password must both be specified or both be empty")
+    return LeafProxyOptions(host, port, secure, username, password, timeout_s, tls)
+
+
+def _proxy_address(item: Item, text: str) -> tuple[str, int, bool]:
+    try:
+        parts = urlsplit(text)
+        scheme, host, port = parts.scheme, parts.hostname, parts.port
+    except ValueError:
+        raise item.fault("invalid proxy URL: not a url") from None
+    if scheme not in ("http", "https"):
+        raise item.fault(f"proxy URL scheme must be http or https, got: {scheme}")
+    if not host:
+        raise item.fault("proxy URL must specify a host")
+    return host, port or (443 if scheme == "https" else 80), scheme == "https"
+
+
+def _proxy_tls(item: Item) -> TlsOptions:
+    for key, value in block_of(item).items():
+        if key.lower() not in _PROXY_TLS:
+            raise value.fault(f'"{key}" is not supported for proxy TLS')
+    return _client_tls(item)
 
 
 def _set_remote(name: str, read: Callable[[Item], Any]) -> RemoteSetter:
@@ -166,6 +236,7 @@ REMOTE_KEYS: Final[dict[str, RemoteSetter]] = {
     "nkey": _set_remote("nkey", _seed),
     "seed": _set_remote("nkey", _seed),
     "tls": _set_remote("tls", _client_tls),
+    "proxy": _set_remote("proxy", _proxy),
     "hub": _set_remote("hub", flag_of),
     "deny_imports": _set_remote("deny_imports", _subjects),
     "deny_import": _set_remote("deny_imports", _subjects),
@@ -234,11 +305,6 @@ def _listener_compression(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesO
     return leafnodes
 
 
-def _ignored(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
-    text_of(item)
-    return leafnodes
-
-
 def _authorization(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
     name = password = nkey = account = ""
     users: tuple[User, ...] = ()
@@ -257,7 +323,7 @@ def _authorization(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
             case "users":
                 users = tuple(_user(entry) for entry in items_of(value))
             case "proxy_required":
-                no_proxy_required(key, value)
+                leafnodes = replace(leafnodes, proxy_required=flag_of(value))
             case _:
                 raise value.fault(f'unknown field "{key}"')
     if users and (name or nkey):
@@ -283,17 +349,18 @@ def _public_nkey(item: Item) -> str:
 
 def _user(item: Item) -> User:
     fields = {"name": "", "password": "", "account": "$G"}
+    proxied = False
     for key, value in block_of(item).items():
         name = {"user": "name", "username": "name", "pass": "password", "password": "password"}.get(key.lower())
         if key.lower() == "account":
             name = "account"
         if key.lower() == "proxy_required":
-            no_proxy_required(key, value)
+            proxied = flag_of(value)
             continue
         if name is None:
             raise value.fault(f'unknown field "{key}"')
         fields[name] = text_of(value)
-    return User(fields["name"], fields["password"], fields["account"])
+    return User(fields["name"], fields["password"], fields["account"], proxy_required=proxied)
 
 
 LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {
@@ -317,5 +384,5 @@ LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {
     "isolate_leafnode_interest": _set_option("isolate", flag_of),
     "isolate": _set_option("isolate", flag_of),
     "write_deadline": _set_option("write_deadline_s", seconds_of),
-    "write_timeout": _ignored,
+    "write_timeout": _set_option("write_timeout", write_timeout_of),
 }

@@ -121,6 +121,14 @@ def duration_of(item: Item) -> int:
     return round(seconds_of(item) * 1e9)
 
 
+def write_timeout_of(item: Item) -> str:
+    """Return what becomes of a connection that has missed its write deadline, "" for the default."""
+    word = text_of(item)
+    if word not in ("default", "close", "retry"):
+        raise item.fault("write_timeout must be 'default', 'close' or 'retry'")
+    return "" if word == "default" else word
+
+
 def format_seconds(seconds: float) -> str:
     """Return a duration as Go writes it."""
     return format_duration(round(seconds * 1e9))

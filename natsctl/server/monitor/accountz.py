@@ -97,7 +97,7 @@ def imports(config: AccountConfig, system: str, jetstream: bool) -> list[dict[st
 
 
 def _built_in(name: str, system: str, jetstream: bool) -> Iterator[dict[str, Any]]:
-    if name == system:
+    if name == system or not system:
         return
     for subject, here, share in _BUILT_IN:
         yield _service(subject.format(name), system, here, share)
@@ -132,8 +132,9 @@ def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
     head = {
         "server_id": broker.server_id,
         "now": format_time(broker.clock.now_ns()),
-        "system_account": broker.system_account.name,
     }
+    if broker.system_account.name:
+        head["system_account"] = broker.system_account.name
     if options.account:
         return {**head, "account_detail": account_info(server, options.account)}
     return {**head, "accounts": list(broker.accounts)}

@@ -138,4 +138,6 @@ def _leaf(peer: LeafPeer, with_subjects: bool) -> dict[str, Any]:
         shown["subscriptions_list"] = subjects
     if peer.compression:
         shown["compression"] = peer.compression
-    return {**shown, "websocket": True} if peer.websocket else shown
+    if peer.websocket:
+        shown["websocket"] = True
+    return {**shown, "proxy": {"key": peer.proxy}} if peer.proxy else shown

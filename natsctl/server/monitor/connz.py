@@ -132,7 +132,9 @@ def client(session: Session, show: Show) -> dict[str, Any]:
         entry["subscriptions_list_detail"] = [subscription_detail(sub, account) for sub in subs]
     elif subs and show.subscriptions:
         entry["subscriptions_list"] = [text(sub.subject) for sub in subs]
-    return entry | _claims(session) if show.auth else entry
+    if show.auth:
+        entry |= _claims(session)
+    return entry | proxy(session)
 
 
 def leaf(peer: LeafPeer, show: Show) -> dict[str, Any]:
@@ -152,7 +154,14 @@ def leaf(peer: LeafPeer, show: Show) -> dict[str, Any]:
         ]
     elif subjects and show.subscriptions:
         entry["subscriptions_list"] = subjects
-    return entry | {"name_tag": name_tag(peer.account)} if show.auth else entry
+    if show.auth:
+        entry["name_tag"] = name_tag(peer.account)
+    return entry | proxy(peer)
+
+
+def proxy(one: Session | LeafPeer) -> dict[str, Any]:
+    """Return the trusted proxy of a connection, where it has one."""
+    return {"proxy": {"key": one.proxy}} if one.proxy else {}
 
 
 def _address(host: str, port: int) -> dict[str, Any]:

@@ -187,7 +187,7 @@ def jetstream_config(server: ServerView) -> dict[str, Any]:
         config["domain"] = engine.options.domain
     if options.max_memory > 0 or (options.max_storage > 0 and not options.storage_derived):
         config["compress_ok"] = True  # in nats-server for configured sizes alone
-    return {**config, "strict": True}
+    return {**config, "strict": True} if engine.options.strict else config
 
 
 def jetstream_limits(server: ServerView) -> dict[str, Any]:
@@ -366,6 +366,7 @@ def _timing(server: ServerView) -> dict[str, Any]:
     return {
         "tls_timeout": go_number(given.tls.timeout_s if given.tls is not None else TLS_TIMEOUT_S),
         "write_deadline": round(given.write_deadline_s * SECOND),
+        **({"write_timeout": given.write_timeout} if given.write_timeout else {}),
         "start": format_time(broker.start_ns),
         "now": format_time(now_ns),
         "uptime": uptime(now_ns - broker.start_ns),
@@ -410,12 +411,14 @@ def _configuration(server: ServerView) -> dict[str, Any]:
         "config_load_time": format_time(server.config_load_ns or broker.start_ns),
         "config_digest": given.config_digest,
     }
+    if given.trusted_proxies:
+        shown["proxies"] = {"trusted": [{"key": key} for key in given.trusted_proxies]}
     if given.server_tags:
         shown["tags"] = list(given.server_tags)
     if given.server_metadata:
         shown["metadata"] = dict(given.server_metadata)
     shown |= {"feature_flags": FEATURE_FLAGS, **operator_claims(server)}
-    return {**shown, "system_account": broker.system_account.name}
+    return {**shown, **({"system_account": broker.system_account.name} if broker.system_account.name else {})}
 
 
 def _details(server: ServerView) -> dict[str, Any]:

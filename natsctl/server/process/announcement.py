@@ -57,7 +57,8 @@ def _announce_jetstream(log: Log, options: ServerOptions) -> None:
         log.warn(f"Acknowledged messages can be lost in a power failure: sync policy is {_sync_text(options)}")
     log.info("Starting JetStream")
     log.info("---------------- JETSTREAM ----------------")
-    log.info("  Strict:          true")
+    if not options.no_jetstream_strict:
+        log.info("  Strict:          true")
     log.info(f"  Max Memory:      {format_size(options.max_memory or default_max_memory())}")
     log.info(f"  Max Storage:     {format_size(options.max_storage)}")
     log.info(f'  Store Directory: "{options.store_path}"')
@@ -89,6 +90,8 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
     if options.leafnodes is not None and (port := server.port_of("leafnodes")):
         log.info(f"Listening for leafnode connections on {_address(options.leafnodes.host, port)}")
     log.info(f"Listening for client connections on {_address(server.host, server.port)}")
+    if options.proxy_protocol:
+        log.info("PROXY protocol enabled for client connections")
     if server.broker.options.auth is None and not _is_loopback(server.host):
         log.warn("No users are configured: whoever reaches this address may do everything")
     if options.tls is not None:

@@ -175,6 +175,7 @@ async def test_users_of_the_block_that_a_reload_takes_out_lose_their_links(tmp_p
         ("{ port: -1 }", "{ port: -1, no_advertise: true }", 'field "NoAdvertise": old=false, new=true'),
         ("{ port: -1 }", "{ port: -1, reconnect: 3 }", 'field "ReconnectInterval": old=1s, new=3s'),
         ("{ port: -1 }", "{ port: -1, write_deadline: 3s }", 'field "WriteDeadline": old=0s, new=3s'),
+        ("{ port: -1 }", "{ port: -1, write_timeout: close }", 'field "WriteTimeout": old=, new=close'),
         (
             '{ remotes: [ { url: "nats-leaf://u:p@127.0.0.1:1" } ] }',
             '{ remotes: [ { url: "nats-leaf://u:p@127.0.0.1:1", deny_imports: [a, b] } ] }',

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final
 
-KINDS: Final = ("conf", "connect", "leaf", "protocol", "websocket")
+KINDS: Final = ("conf", "connect", "leaf", "protocol", "proxy", "websocket")
 HANG_S: Final = 5.0
 REPORT_EVERY: Final = 100_000
 

@@ -1,0 +1,394 @@
+"""The PROXY protocol, versions 1 and 2: a proxy's first bytes name the client that it connects.
+
+`ProxyHeader` reads them without I/O, in any pieces. A connection that does not begin like a header is a client's own,
+and its bytes are the client's. The two connections here read the header before anything else, also before a TLS
+handshake, and take the client's address from it. INFO leaves before the header, without an address in it. A header has
+its time; nothing else of a connection is timed meanwhile. Source: nats-server, client_proxyproto.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from ipaddress import AddressValueError, IPv4Address, IPv6Address
+from typing import TYPE_CHECKING, Any, Final
+
+from natsctl.api.codec import go_quote
+from natsctl.broker.refusals import CloseReason
+from natsctl.server.listener import ClientConnection, joined, peer_of
+from natsctl.server.tls_listener import TlsConnection, local_of, text_of
+
+if TYPE_CHECKING:
+    from natsctl.server.shell import Shell
+    from natsctl.server.tls_contexts import ListenerTls
+
+
+SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
+"""The first bytes of version 2."""
+LINE: Final = b"PROXY "
+"""The first bytes of version 1."""
+MAX_LINE_BYTES: Final = 107
+"""Bytes of a header of version 1, its end included. Source: the specification."""
+FIXED_BYTES: Final = 16
+"""Bytes of version 2 before the address, whose length is in the last two."""
+HEADER_S: Final = 5.0
+"""Time for the first bytes, and again for the rest. Source: nats-server, proxyProtoReadTimeout."""
+
+_DECIDING: Final = len(LINE)
+_STREAM: Final = 1
+_WORDS: Final = re.compile(r"[^\t-\r \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+")
+"""What Go's strings.Fields separates."""
+_INVALID: Final = "invalid PROXY protocol header"
+_UNSUPPORTED: Final = "unsupported PROXY protocol feature"
+
+Address = tuple[str, int]
+
+
+class ProxyHeaderError(Exception):
+    """A header that is none, with nats-server's text."""
+
+
+class ProxyHeader:
+    """One header as it arrives; `source` is the client's address once it is complete, None where it names none."""
+
+    __slots__ = ("_begun", "_held", "_parsed", "_skip", "_where", "source")
+
+    def __init__(self) -> None:
+        self.source: Address | None = None
+        self._held = b""
+        self._parsed = False
+        self._skip = 0
+        """Bytes of the header that are still to be dropped: addresses of no use, and extensions."""
+        self._where = "failed to read protocol version"
+        self._begun = False
+        """The part that is awaited has begun to arrive."""
+
+    @property
+    def decided(self) -> bool:
+        """Return whether enough has arrived to know if there is a header."""
+        return self._parsed or len(self._held) >= _DECIDING
+
+    @property
+    def rest(self) -> bytes:
+        """The bytes after the header, once it is complete."""
+        return self._held
+
+    def feed(self, data: bytes) -> bool:
+        """Return whether the header is complete with these bytes. Raises ProxyHeaderError."""
+        self._held += data
+        if not self._parsed:
+            self._parsed = self._parse()
+        if not self._parsed:
+            return False
+        dropped = min(self._skip, len(self._held))
+        self._skip -= dropped
+        self._held = self._held[dropped:]
+        return self._skip == 0
+
+    def broken_off(self, cause: str = "") -> str:
+        """Return the error of a header that ends here, by default with the connection."""
+        return f"{self._where}: {cause or ('unexpected EOF' if self._begun else 'EOF')}"
+
+    def _parse(self) -> bool:
+        held = self._held
+        if len(held) < _DECIDING:
+            self._begun = bool(held)
+            return False
+        if held.startswith(LINE):
+            return self._parse_line()
+        if held.startswith(SIGNATURE[:_DECIDING]):
+            return self._parse_binary()
+        return True
+
+    def _await(self, where: str, size: int, have: int) -> bool:
+        """Note which part is awaited; return whether its `size` bytes are there."""
+        self._where, self._begun = f"failed to {where}", have > 0
+        return have >= size
+
+    def _parse_line(self) -> bool:
+        held = self._held
+        end = held.find(b"\r\n", len(LINE), MAX_LINE_BYTES)
+        if end < 0:
+            if len(held) >= MAX_LINE_BYTES:
+                raise ProxyHeaderError(f"{_INVALID}: v1 line too long")
+            return self._await("read v1 line", 1, 0)
+        self._held = held[end + 2 :]
+        self.source = _address_of_line(held[len(LINE) : end].decode("utf-8", "replace"))
+        return True
+
+    def _parse_binary(self) -> bool:
+        held, signed = self._held, len(SIGNATURE)
+        if not self._await("read v2 signature", signed - _DECIDING, len(held) - _DECIDING):
+            return False
+        if not held.startswith(SIGNATURE):
+            raise ProxyHeaderError(f"{_INVALID}: invalid signature")
+        if not self._await("read v2 header", FIXED_BYTES - signed, len(held) - signed):
+            return False
+        length = int.from_bytes(held[14:16], "big")
+        name, size = _address_part(held[12], held[13], length)
+        if not size:
+            self._await(f"discard {name} address data", 1, 0)
+        elif not self._await(f"read {name} address data", size, len(held) - FIXED_BYTES):
+            return False
+        else:
+            self.source = _address_of(held[FIXED_BYTES : FIXED_BYTES + size])
+        self._held = held[FIXED_BYTES + size :]
+        self._skip = length - size
+        return True
+
+
+def _address_part(command: int, family: int, length: int) -> tuple[str, int]:
+    """Return the name of a binary header's address in errors and its bytes, 0 where it is of no use.
+
+    Raises ProxyHeaderError.
+    """
+    if command & 0xF0 != 0x20:
+        raise ProxyHeaderError(f"{_INVALID}: invalid version 0x{command & 0xF0:02x}")
+    if command & 0x0F == 0:
+        return "LOCAL command", 0
+    if command & 0x0F != 1:
+        raise ProxyHeaderError(f"unknown PROXY protocol command: 0x{command & 0x0F:02x}")
+    if family & 0x0F != _STREAM:
+        raise ProxyHeaderError(f"{_UNSUPPORTED}: only STREAM protocol supported")
+    if family & 0xF0 == 0:
+        return "UNSPEC address", 0
+    name, size = {0x10: ("IPv4", 12), 0x20: ("IPv6", 36)}.get(family & 0xF0, ("", 0))
+    if not name:
+        raise ProxyHeaderError(f"{_UNSUPPORTED}: unsupported address family 0x{family & 0xF0:02x}")
+    if length < size:
+        raise ProxyHeaderError(f"{name} address data too short: {length} bytes")
+    return name, size
+
+
+def _address_of(data: bytes) -> Address:
+    """Return the source of a binary address: both hosts, then both ports."""
+    width = 4 if len(data) == 12 else 16
+    host = IPv4Address(data[:4]) if width == 4 else IPv6Address(data[:16])
+    return _shown(host), int.from_bytes(data[2 * width : 2 * width + 2], "big")
+
+
+def _address_of_line(line: str) -> Address | None:
+    """Return the source that a line names, None for an unknown one. Raises ProxyHeaderError."""
+    words = _WORDS.findall(line)
+    if words[:1] == ["UNKNOWN"]:
+        return None
+    if len(words) != 5:
+        raise ProxyHeaderError(f"{_INVALID}: invalid v1 format")
+    protocol, *hosts = words[:3]
+    try:
+        source, _ = (_host_of(host) for host in hosts)
+    except AddressValueError:
+        raise ProxyHeaderError(f"{_INVALID}: invalid address") from None
+    port, _ = _port_of(words[3], "source"), _port_of(words[4], "dest")
+    wide = [":" in host for host in hosts]
+    if protocol == "TCP4" and any(wide):
+        raise ProxyHeaderError(f"{_INVALID}: TCP4 with IPv6 address")
+    if protocol == "TCP6" and not all(wide):
+        raise ProxyHeaderError(f"{_INVALID}: TCP6 with IPv4 address")
+    if protocol not in ("TCP4", "TCP6"):
+        raise ProxyHeaderError(f"{_INVALID}: invalid protocol {protocol}")
+    return _shown(source), port
+
+
+def _host_of(text: str) -> IPv4Address | IPv6Address:
+    """Return the address that a text is; raises AddressValueError, also for one with a zone."""
+    if "%" in text:
+        raise AddressValueError(text)
+    return IPv6Address(text) if ":" in text else IPv4Address(text)
+
+
+def _port_of(text: str, which: str) -> int:
+    fault = "" if text.isascii() and text.isdigit() else "invalid syntax"
+    if not fault and (len(text.lstrip("0")) > 5 or int(text) > 65535):
+        fault = "value out of range"
+    if fault:
+        raise ProxyHeaderError(f"invalid {which} port: strconv.ParseUint: parsing {go_quote(text)}: {fault}")
+    return int(text)
+
+
+def _shown(host: IPv4Address | IPv6Address) -> str:
+    """Return an address as Go shows it: one of IPv4 that is mapped to IPv6 as the former."""
+    mapped = host.ipv4_mapped if isinstance(host, IPv6Address) else None
+    return str(mapped or host)
+
+
+class HeaderReader:
+    """The header of one connection and its time limit."""
+
+    __slots__ = ("_connection", "_late", "_shell", "_timer", "header", "proxy")
+
+    def __init__(self, connection: ProxiedConnection | ProxiedTlsConnection, shell: Shell) -> None:
+        self.header = ProxyHeader()
+        self.proxy: Address = ("", 0)
+        """The other side of the connection."""
+        self._connection = connection
+        self._shell = shell
+        self._timer: asyncio.TimerHandle | None = None
+        self._late = False
+        """The time for the first bytes is over, and that for the rest has begun."""
+
+    def begin(self) -> None:
+        """Expect the header of a connection that is open now."""
+        self.proxy = peer_of(self._connection.transport)
+        self._arm()
+
+    def _arm(self) -> None:
+        self.cancel()
+        self._timer = self._shell.loop.call_later(HEADER_S, self._expire)
+
+    def _expire(self) -> None:
+        if not self._late and not self.header.decided:
+            self._late = True
+            self._arm()
+        else:
+            self.fail(self.header.broken_off(f"{self._reading}: i/o timeout"))
+
+    @property
+    def _reading(self) -> str:
+        """nats-server's name for a read of this connection."""
+        return f"read tcp {joined(*local_of(self._connection.transport))}->{joined(*self.proxy)}"
+
+    def cancel(self) -> None:
+        """Stop the clock."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def feed(self, data: bytes) -> bool:
+        """Return whether the header is complete with these bytes, and the session has its client's address then."""
+        before = self.header.decided
+        try:
+            complete = self.header.feed(data)
+        except ProxyHeaderError as fault:
+            self.fail(str(fault))
+            return False
+        if complete:
+            self.cancel()
+            self._connection.session.locate(*(self.header.source or self.proxy))
+        elif not before and self.header.decided and not self._late:
+            self._late = True
+            self._arm()
+        return complete
+
+    def lost(self, error: Exception | None) -> None:
+        """Report that the connection has ended before its header was complete."""
+        self.fail(self.header.broken_off(f"{self._reading}: read: {text_of(error)}" if error is not None else ""))
+
+    def fail(self, why: str) -> None:
+        """Close a connection whose header cannot be read."""
+        self.cancel()
+        connection, session = self._connection, self._connection.session
+        if session.close_reason is not None or connection.closing:
+            return
+        self._shell.log.warn(f"Error reading PROXY protocol header from {joined(*self.proxy)}: {why}")
+        if not connection.ready:  # INFO, which is not for a connection in clear
+            session.take_output()
+            connection.ready = True
+        session.close(CloseReason.PROTOCOL_VIOLATION)
+        self._shell.wake()
+
+
+class ProxiedConnection(ClientConnection):
+    """The transport side of one session that a proxy may have announced."""
+
+    __slots__ = ("_reader",)
+
+    kind = "proxied"
+
+    def __init__(self, shell: Shell) -> None:
+        super().__init__(shell)
+        self._reader: HeaderReader | None = HeaderReader(self, shell)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the session, greet the client, and expect the header."""
+        super().connection_made(transport)
+        _begin(self, self._reader)
+
+    def data_received(self, data: bytes) -> None:
+        """Read the header; everything after it is the client's."""
+        if self._reader is None:
+            super().data_received(data)
+        elif self.session.close_reason is None and self._reader.feed(data):
+            data, self._reader = self._reader.header.rest, None
+            self.session.start_timers()
+            if data:
+                super().data_received(data)
+
+    def eof_received(self) -> bool:
+        """Close."""
+        if self._reader is not None:
+            self._reader.lost(None)
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the session."""
+        _end(self, self._reader, exc)
+        super().connection_lost(exc)
+
+
+class ProxiedTlsConnection(TlsConnection):
+    """The same on a listener with TLS: the header is in clear, and a handshake begins after it."""
+
+    __slots__ = ("_reader",)
+
+    kind = "proxied"
+
+    def __init__(self, shell: Shell, tls: ListenerTls) -> None:
+        super().__init__(shell, tls)
+        self._reader: HeaderReader | None = HeaderReader(self, shell)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Open the session, and expect the header."""
+        super().connection_made(transport)
+        _begin(self, self._reader)
+
+    def proceed(self) -> None:
+        """Continue after the header."""
+        if self._reader is None:
+            super().proceed()
+
+    def expect_handshake(self) -> None:
+        """Begin with the handshake after the header."""
+        if self._reader is None:
+            super().expect_handshake()
+
+    def data_received(self, data: bytes) -> None:
+        """Read the header; everything after it is the client's."""
+        if self._reader is None:
+            super().data_received(data)
+            return
+        if self.session.close_reason is not None:
+            return
+        first = self.handshake_comes_first()
+        if self._reader.feed(data):
+            data, self._reader = self._reader.header.rest, None
+            if first:
+                self.expect_handshake()
+            else:
+                self.proceed()
+            if data:
+                super().data_received(data)
+
+    def eof_received(self) -> bool:
+        """Close."""
+        if self._reader is not None:
+            self._reader.lost(None)
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Drop the session."""
+        _end(self, self._reader, exc)
+        super().connection_lost(exc)
+
+
+def _begin(connection: ProxiedConnection | ProxiedTlsConnection, reader: HeaderReader | None) -> None:
+    session: Any = getattr(connection, "session", None)  # none where the other side is gone already
+    if reader is not None and session is not None and session.close_reason is None:
+        session.hold_timers()
+        reader.begin()
+
+
+def _end(
+    connection: ProxiedConnection | ProxiedTlsConnection, reader: HeaderReader | None, error: Exception | None
+) -> None:
+    if reader is not None:
+        reader.lost(error)
