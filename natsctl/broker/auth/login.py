@@ -271,4 +271,4 @@ class Login:
         if self.credentials is None:
             return self._auth.default or Refusal()
         answer = self._auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
-        return answer.work() if isinstance(answer, Pending) else answer
+        return answer.now() if isinstance(answer, Pending) else answer
