@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Final, TypedDict
 
 from natsctl.broker.auth.credentials import Delegation, Grant, Pending, Refusal
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, SYSTEM_ACCOUNT
@@ -35,8 +35,9 @@ Answer = Grant | Refusal | Delegation
 class Logins:
     """The comparisons of hashed passwords that sessions wait for; hosts take turns."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Bring each session its answer on the loop."""
+    def __init__(self, loop: asyncio.AbstractEventLoop, name: str = "natsctl-logins") -> None:
+        """Bring each session its answer on the loop; `name` is the thread's."""
+        self._name = name
         self._loop = loop
         self._thread: ThreadPoolExecutor | None = None
         self._waiting: dict[str, dict[Session, None]] = {}
@@ -70,7 +71,7 @@ class Logins:
                 if self._thread is None:
                     from concurrent.futures import ThreadPoolExecutor
 
-                    self._thread = ThreadPoolExecutor(1, "natsctl-logins")
+                    self._thread = ThreadPoolExecutor(1, self._name)
                 self._running, self._future = session, self._thread.submit(pending.work)
                 self._future.add_done_callback(partial(self._done, session))
 
@@ -83,8 +84,11 @@ class Logins:
         if self._future is not future:
             return
         self._running = self._future = None
-        fault = future.exception()
-        session.login.decide(Refusal(f"the answer failed: {fault}") if fault is not None else future.result())
+        fault, pending = future.exception(), session.login.pending
+        if fault is not None or not isinstance(pending, Pending):
+            session.login.decide(Refusal(f"the answer failed: {fault}"))
+        else:
+            session.login.decide(pending.answer(future.result()))
         self._next()
 
     def forget(self, session: Session) -> None:
@@ -107,6 +111,36 @@ class Logins:
         if self._thread is not None:
             self._thread.shutdown(wait=False)
             self._thread = None
+
+
+FETCHERS: Final = 4
+"""Threads that fetch accounts from elsewhere: a slow answer holds up the hosts that share its thread."""
+
+
+class LoginThreads:
+    """The threads in which logins are worked out: one compares passwords, the others fetch accounts from elsewhere."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Bring each session its answer on the loop."""
+        self._comparisons = Logins(loop)
+        self._fetches = [Logins(loop, f"natsctl-fetch-{number}") for number in range(FETCHERS)]
+
+    def begin(self, session: Session) -> bool:
+        """Queue the work of a session, if it has any; return False if that is queued or running already."""
+        pending = session.login.pending
+        if not isinstance(pending, Pending) or pending.then is None:
+            return self._comparisons.begin(session)
+        return self._fetches[hash(session.host) % FETCHERS].begin(session)
+
+    def forget(self, session: Session) -> None:
+        """Forget a session that has ended."""
+        for logins in (self._comparisons, *self._fetches):
+            logins.forget(session)
+
+    def stop(self) -> None:
+        """Decide nothing any more."""
+        for logins in (self._comparisons, *self._fetches):
+            logins.stop()
 
 
 def authenticator(options: ServerOptions) -> Authenticator | None:

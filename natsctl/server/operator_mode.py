@@ -31,7 +31,7 @@ from natsctl.api.model import Confidential
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
     from natsctl.broker.broker import Broker
     from natsctl.broker.jwt.account_registry import AccountRegistry
+    from natsctl.server.url_resolver import UrlResolver
 
 
 Deleting = Literal["no", "rename", "remove"]
@@ -67,10 +68,21 @@ class OperatorOptions(Confidential, frozen=True):
     memory: bool = False
     """The resolver has the preloaded JWTs only."""
     directory: DirectoryOptions | None = None
+    url: str = ""
+    """The JWT of each account is under this URL, by its public key."""
+    url_tls: TlsOptions | None = None
     preload: tuple[tuple[str, str], ...] = ()
     """Account JWTs by public key."""
     pinned: tuple[str, ...] = ()
     sentinel: str = ""
+
+    @property
+    def account_url(self) -> str:
+        """The URL of account JWTs, without a resolver that of the only operator; "" where they are elsewhere."""
+        if self.memory or self.directory is not None:
+            return ""
+        server = self.operators[0].nats.account_server_url if len(self.operators) == 1 else ""
+        return self.url or (f"{server}/accounts" if server else "")
 
 
 SUFFIX: Final = ".jwt"
@@ -243,7 +255,17 @@ def jwt_authenticator(options: ServerOptions) -> JwtAuthenticator | None:
     trusted = trust(options)
     if options.operator is None or not trusted.keys:
         return None
+    if options.operator.account_url:
+        remote = _url_resolver(options.operator)
+        return JwtAuthenticator(trusted, remote, remote)
     return JwtAuthenticator(trusted, _resolver(options.operator))
+
+
+def _url_resolver(operator: OperatorOptions) -> UrlResolver:
+    from natsctl.server.leaf_remote import client_context
+    from natsctl.server.url_resolver import UrlResolver
+
+    return UrlResolver(operator.account_url, client_context(operator.url_tls))
 
 
 def _resolver(operator: OperatorOptions) -> Resolver:
@@ -270,12 +292,14 @@ def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | 
         return None
     BrokerAccountSink(broker, auth)
     resolver = auth.book.resolver
+    if auth.remote is not None:
+        _begin_remote(auth, log)
     store = resolver if isinstance(resolver, JwtDirectory) else None
     if auth.trust.system_account:
         try:
             auth.book.look_up(auth.trust.system_account, broker.clock.now_ns())
         except JwtError as fault:
-            if store is None:
+            if store is None and auth.remote is None:
                 raise UsageError(f"error resolving system account: {fault}") from None
             if auth.trust.strict:  # whose own key, which would have to vouch for it, signs no accounts
                 raise UsageError("Can't set system account: account validation failed") from None
@@ -284,11 +308,27 @@ def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | 
     return {}
 
 
+def _begin_remote(auth: JwtAuthenticator, log: Log) -> None:
+    """Check that a resolver elsewhere answers, and fetch the system account from it. Raises UsageError."""
+    from natsctl.server.url_resolver import FetchError, UrlResolver
+
+    if isinstance(auth.remote, UrlResolver):
+        auth.remote.warn = log.warn
+        try:
+            auth.remote.get("")
+        except FetchError as fault:
+            raise UsageError(str(fault)) from None
+        if auth.trust.system_account:
+            auth.remote.take(auth.remote.fetch_all(auth.trust.system_account, ()))
+
+
 def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
     """Bring accounts of an operator to life: those that have streams."""
     auth = broker.options.auth
     if isinstance(auth, JwtAuthenticator):
         for name in names:
+            if auth.remote is not None:  # nothing is served yet that could wait
+                auth.remote.take(auth.remote.fetch_all(name, auth.book.names()))
             try:
                 auth.book.look_up(name, broker.clock.now_ns())
             except JwtError as fault:
@@ -299,6 +339,8 @@ def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> No
     """Take the accounts' JWTs of new options, or those in the resolver's folder; clients are held to them."""
     auth, operator = broker.options.auth, options.operator
     if not isinstance(auth, JwtAuthenticator) or operator is None:
+        return
+    if auth.remote is not None:
         return
     if isinstance(auth.book.resolver, JwtDirectory):
         _read_again(auth.book, auth.book.resolver, broker.clock.now_ns(), log)

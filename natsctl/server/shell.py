@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.units import SECOND, format_duration
 from natsctl.broker.deferred_work import SLICE_NS, resume_work
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.logins import Logins
+from natsctl.server.logins import LoginThreads
 from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ class Shell:
         self.store = store
         self.committer = self._new_committer(store) if store else None
         self.connections: dict[Session, ClientConnection] = {}
-        self.logins = Logins(loop)
+        self.logins = LoginThreads(loop)
         broker.log_info = log.info
         broker.login_decided = self._decided
         broker.hurry = self._set_ticker

@@ -12,11 +12,11 @@ from tests.support.conf_server import PATIENCE_S, ConfServer, Wire
 
 ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
-SIZE, COUNT = 1_000_000, 30
+SIZE, COUNT = 1_000_000, 50
 READ = 400_000
 """Bytes that a slow client takes at a time."""
-DEADLINE = 'write_deadline: "300ms"\n'
-MISSED = r"Slow Consumer Detected: WriteDeadline of 300ms exceeded with \d+ chunks of \d+ total bytes\."
+DEADLINE = 'write_deadline: "2s"\nmax_pending: 256MB\n'
+MISSED = r"Slow Consumer Detected: WriteDeadline of 2s exceeded with \d+ chunks of \d+ total bytes\."
 
 
 def subscribed(server: ConfServer) -> Wire:

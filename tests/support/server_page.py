@@ -25,8 +25,6 @@ REFUSING: Final = {
     "mqtt": "mqtt { port: 1883 }",
     "gateway": "gateway { name: A }",
     "cluster": "cluster { listen: 127.0.0.1:6222 }",
-    "resolver": 'resolver: URL("http://127.0.0.1")',
-    "resolver_tls": "resolver_tls {}",
     "tpm": "jetstream { tpm {} }",
     "ocsp_peer": "tls { ocsp_peer: true }",
     **dict.fromkeys(("ocsp", "ocsp_cache"), "{key}: true"),

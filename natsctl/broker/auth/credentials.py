@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -185,10 +185,21 @@ class Refusal(msgspec.Struct, frozen=True):
 class Pending(msgspec.Struct, frozen=True):
     """An answer that takes long to work out (bcrypt): `work` does it, in any thread, and touches nothing else.
 
-    A session waits for it with everything that follows its CONNECT; a caller that cannot wait calls `work` directly.
+    A session waits for it with everything that follows its CONNECT; a caller that cannot wait calls `now`.
     """
 
-    work: Callable[[], Grant | Refusal | Delegation]
+    work: Callable[[], Any]
+    then: Callable[[Any], Grant | Refusal | Delegation] | None = None
+    """Makes the answer of what `work` has fetched, in the thread of the broker; None: that is the answer."""
+
+    def answer(self, result: Any) -> Grant | Refusal | Delegation:
+        """Return the answer for a result of `work`."""
+        found: Grant | Refusal | Delegation = result if self.then is None else self.then(result)
+        return found
+
+    def now(self) -> Grant | Refusal | Delegation:
+        """Return the answer without waiting for anything elsewhere."""
+        return self.answer(self.work() if self.then is None else None)
 
 
 class CalloutError(Exception):

@@ -311,7 +311,7 @@ class Login:
         if self.credentials is None:
             return self._auth.default or Refusal()
         answer = self._auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
-        return answer.work() if isinstance(answer, Pending) else answer
+        return answer.now() if isinstance(answer, Pending) else answer
 
 
 def _as_assigned(options: ConnectOptions, grant: Grant) -> ConnectOptions:

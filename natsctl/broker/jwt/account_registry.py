@@ -10,8 +10,8 @@ clock: the caller passes the time, and calls `tick` for what expires.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import ClassVar, Final, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final, Protocol
 
 from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserScope, decode
 from natsctl.api.jwt_token import JwtError, is_public
@@ -27,6 +27,16 @@ class Resolver(Protocol):
 
     def fetch(self, account: str) -> str | None:
         """Return the JWT of an account, None where there is none."""
+
+
+class RemoteResolver(Resolver, Protocol):
+    """A resolver that has to ask elsewhere, which must not be waited for."""
+
+    def fetch_all(self, account: str, known: Collection[str]) -> Any:
+        """Fetch an account and those that it imports from, but for `known`; in any thread, touching nothing else."""
+
+    def take(self, fetched: Any) -> None:
+        """Let `fetch` know what `fetch_all` has returned, until the next call; None: nothing."""
 
 
 class AccountStoreError(Exception):
@@ -188,6 +198,17 @@ class AccountRegistry:
     def get(self, name: str) -> ActiveAccount | None:
         """Return an account that is alive."""
         return self._held.get(name)
+
+    def needs_fetch(self, name: str, now_ns: int) -> bool:
+        """Return whether `look_up` would ask the resolver."""
+        held = self._held.get(name)
+        if held is None or not held.token:
+            return True
+        return held.expired and now_ns // SECOND - held.updated_s >= ASK_AGAIN_S
+
+    def names(self) -> frozenset[str]:
+        """Return the accounts that are alive."""
+        return frozenset(self._held)
 
     def look_up(self, name: str, now_ns: int) -> ActiveAccount:
         """Return an account, alive from now on; one that has expired only where its resolver has a newer JWT.

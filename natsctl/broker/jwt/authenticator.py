@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -19,10 +19,10 @@ from natsctl.api.jwt_claims import UserClaims, decode
 from natsctl.api.jwt_token import JwtError, ProxyRequiredError
 from natsctl.api.jwt_validation import time_faults, user_faults
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import Credentials, Delegation, Grant, Refusal
+from natsctl.broker.auth.credentials import Answer, Credentials, Delegation, Grant, Pending, Refusal
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig
-from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, Resolver, Trust
+from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, RemoteResolver, Resolver, Trust
 from natsctl.broker.jwt.callout import OperatedTerms, is_leaf, may_be_asked, without_callout
 from natsctl.broker.jwt.user_grant import grant_of, permissions_in, rules_of
 from natsctl.broker.refusals import CloseReason
@@ -39,8 +39,10 @@ MAX_KEPT_CHARS: Final = 8192
 class JwtAuthenticator:
     """The authenticator of the users of an operator's accounts."""
 
-    def __init__(self, trust: Trust, resolver: Resolver) -> None:
+    def __init__(self, trust: Trust, resolver: Resolver, remote: RemoteResolver | None = None) -> None:
+        """Know the users of the accounts that `resolver` has; `remote` is the same one where it asks elsewhere."""
         self.trust = trust
+        self.remote = remote
         self.book = AccountRegistry(trust, resolver)
         self._kept: dict[str, UserClaims] = {}
 
@@ -59,8 +61,44 @@ class JwtAuthenticator:
         """Return None: every client needs a JWT."""
         return None
 
-    def authenticate(self, credentials: Credentials) -> Grant | Refusal | Delegation:
-        """Return what the client is let in as, why not, or the delegation to the service of its account."""
+    def authenticate(self, credentials: Credentials) -> Answer:
+        """Return what the client is let in as, why not, or what decides: a service, or an account to be fetched."""
+        remote, account = self.remote, self._to_fetch(credentials)
+        if remote is None or not account:
+            return self._decide(credentials)
+        return Pending(partial(remote.fetch_all, account, self.book.names()), partial(self._fetched, credentials))
+
+    def _to_fetch(self, credentials: Credentials) -> str:
+        """Return the account of a client that is not alive yet, "" where it is, or where no account would help."""
+        if self.remote is None:
+            return ""
+        try:
+            account = self.user_claims(credentials.options.jwt or self.trust.sentinel).account
+        except JwtError:
+            return ""
+        pinned = self.trust.pinned
+        wanted = (pinned is None or account in pinned) and self.book.needs_fetch(account, credentials.now_ns)
+        return account if wanted else ""
+
+    def _fetched(self, credentials: Credentials, result: Any) -> Grant | Refusal | Delegation:
+        """Decide with the accounts that were fetched."""
+        assert self.remote is not None
+        self.remote.take(result)
+        try:
+            self._revive(self.user_claims(credentials.options.jwt or self.trust.sentinel).account, credentials.now_ns)
+            return self._decide(credentials)
+        except JwtError as fault:
+            return Refusal(str(fault))
+        finally:
+            self.remote.take(None)
+
+    def _revive(self, account: str, now_ns: int) -> None:
+        """Give an account that was brought to life without a JWT the one that there is now."""
+        held, token = self.book.get(account), self.book.resolver.fetch(account)
+        if held is not None and not held.token and token:
+            self.book.update(account, token, now_ns)
+
+    def _decide(self, credentials: Credentials) -> Grant | Refusal | Delegation:
         try:
             return self._answer(credentials)
         except ProxyRequiredError as fault:
@@ -72,7 +110,7 @@ class JwtAuthenticator:
         """Return whether the client would be let in as the same user now."""
         if grant.assigned is not None:
             return self._still_assigned(grant.assigned, credentials.now_ns)
-        answer = self.authenticate(credentials)
+        answer = self._decide(credentials)
         return isinstance(answer, Grant) and (answer.user, answer.account) == (grant.user, grant.account)
 
     def user_claims(self, token: str) -> UserClaims:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -16,6 +17,7 @@ from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserClaims, de
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.server.conf.syntax import Block, Item, read_file
+from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
     OptionSetter,
     block_of,
@@ -41,7 +43,7 @@ _DIRECTORY_KEYS: Final = {
     "interval": ("FULL",), "allow_delete": ("FULL",), "hard_delete": ("FULL",), "ttl": ("CACHE",),
 }  # fmt: skip
 """Keys that one type of directory has and the other has not."""
-_NO_URLS: Final = "resolver: JWTs are not fetched from URLs by natsctl server; use MEMORY, or a directory of type full"
+_URL: Final = re.compile(r'URL(?:\(\s*"?([^\s"]*)"?\s*\))?', re.IGNORECASE)
 
 
 def _changed(options: ServerOptions, **values: Any) -> ServerOptions:
@@ -90,9 +92,21 @@ def _resolver(options: ServerOptions, item: Item) -> ServerOptions:
         raise item.fault(f"error parsing operator resolver, wrong type: {shown(item)}")
     if _MEMORY.search(item.value):
         return _changed(options, memory=True, directory=None)
-    if item.value.strip().upper().startswith("URL"):
-        raise item.fault(_NO_URLS)
-    raise item.fault(_WRONG_RESOLVER)
+    found = _URL.search(item.value)
+    if found is None:
+        raise item.fault(_WRONG_RESOLVER)
+    return _changed(options, memory=False, directory=None, url=_resolver_url(item, found[1] or ""))
+
+
+def _resolver_url(item: Item, text: str) -> str:
+    try:
+        parts = urlsplit(text)
+        fault = parts.scheme not in ("http", "https") or not parts.hostname or (parts.port or 1) < 0
+    except ValueError:
+        fault = True
+    if fault:
+        raise item.fault("error parsing account resolver url: expected URL(http://HOST:PORT/PATH) or https")
+    return text
 
 
 def _resolver_block(options: ServerOptions, item: Item, block: Block) -> ServerOptions:
@@ -156,7 +170,14 @@ def _sentinel(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def _resolver_tls(options: ServerOptions, item: Item) -> ServerOptions:
-    raise item.fault(_NO_URLS)
+    from natsctl.server.leaf_remote import client_context
+
+    tls = tls_block(item, "remote")
+    try:
+        client_context(tls)
+    except OSError as fault:
+        raise item.fault(f"error parsing tls config: {fault}") from None
+    return _changed(options, url_tls=tls)
 
 
 def _named(setter: OptionSetter, *names: str) -> dict[str, OptionSetter]:
@@ -185,7 +206,9 @@ def operator_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
         return
     if operator.sentinel:
         yield from _about_sentinel(operator.sentinel)
-    if not operator.memory and operator.directory is None:
+    if operator.account_url and operator.preload:
+        yield "resolver_preload", "resolver preloads only available for writeable resolver types MEM/DIR/CACHE_DIR"
+    if not operator.memory and operator.directory is None and not operator.account_url:
         yield "operator", "operators require an account resolver to be configured"
     if options.accounts:
         yield "accounts", "operators do not allow Accounts to be configured directly"

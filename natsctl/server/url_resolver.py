@@ -1,0 +1,123 @@
+"""Account JWTs from a URL: each account's is at the URL with its public key behind it.
+
+Theory of operation. Nothing here waits on the event loop. A login whose account is not known asks for `fetch_all`,
+which runs in a thread: it fetches the account, and those that it imports from, in bounded number, size and time. The
+loop then takes what was fetched with `take`, decides the login, and forgets it again.
+
+Source: nats-server, accounts.go URLAccResolver.
+"""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Collection
+from http.client import HTTPException
+from typing import Final
+from urllib.error import HTTPError, URLError
+from urllib.request import (
+    HTTPDefaultErrorHandler,
+    HTTPErrorProcessor,
+    HTTPHandler,
+    HTTPRedirectHandler,
+    HTTPSHandler,
+    OpenerDirector,
+)
+
+from natsctl.api.codec import go_quote
+from natsctl.api.jwt_claims import AccountClaims, decode
+from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
+
+FETCH_S: Final = 2.0
+"""Time of one request. Source: nats-server, DEFAULT_ACCOUNT_FETCH_TIMEOUT."""
+MAX_FETCHES: Final = 64
+"""Accounts that one login may fetch: its own, and those that it imports from, and so on."""
+MAX_FETCH_S: Final = 10.0
+"""Time of all of them together."""
+CHUNK_BYTES: Final = 64 << 10
+
+Fetched = dict[str, str]
+"""JWTs by account; "" where there is none."""
+
+
+class FetchError(Exception):
+    """A JWT that could not be fetched; the text is nats-server's."""
+
+
+class UrlResolver:
+    """The account JWTs under one URL."""
+
+    def __init__(self, url: str, context: ssl.SSLContext) -> None:
+        """Fetch from `url`, with TLS by `context`."""
+        self._url = url if url.endswith("/") else f"{url}/"
+        self.warn: Callable[[str], None] = lambda text: None
+        """Logs what could not be fetched."""
+        self._offered: Fetched = {}
+        self._opener = OpenerDirector()
+        for handler in (
+            HTTPHandler(), HTTPSHandler(context=context), HTTPRedirectHandler(), HTTPErrorProcessor(),
+            HTTPDefaultErrorHandler(),
+        ):  # fmt: skip
+            self._opener.add_handler(handler)
+
+    def fetch(self, account: str) -> str | None:
+        """Return the JWT of an account that is offered now, None for every other."""
+        return self._offered.get(account) or None
+
+    def take(self, fetched: tuple[Fetched, list[str]] | None) -> None:
+        """Let `fetch` know what was fetched until the next call, and log the faults; None: nothing."""
+        self._offered, faults = fetched or ({}, [])
+        for fault in faults:
+            self.warn(f"Account fetch failed: {fault}")
+
+    def fetch_all(self, account: str, known: Collection[str]) -> tuple[Fetched, list[str]]:
+        """Return an account's JWT and those of the accounts that it imports from, but for `known`; and the faults.
+
+        For a thread: it waits for the network, and touches nothing else.
+        """
+        found: Fetched = {}
+        faults: list[str] = []
+        wanted, end = [account], time.monotonic() + MAX_FETCH_S
+        while wanted and len(found) < MAX_FETCHES and time.monotonic() < end:
+            name = wanted.pop()
+            if name in found or (name in known and name != account) or not is_public(name, "account"):
+                continue
+            try:
+                found[name] = self.get(name)
+                wanted += [item.account for item in decode(found[name], AccountClaims).nats.imports]
+            except FetchError as fault:
+                found[name] = ""
+                faults.append(str(fault))
+            except JwtError:
+                continue  # which the registry says of it
+        return found, faults
+
+    def get(self, name: str) -> str:
+        """Return the body at the URL of a name; raises FetchError."""
+        url, end = self._url + name, time.monotonic() + FETCH_S
+        where = f"could not fetch <{go_quote(_redacted(url))}>"
+        try:
+            with self._opener.open(url, timeout=FETCH_S) as answer:
+                if answer.status != 200:
+                    raise FetchError(f"{where}: {answer.status} {answer.reason}")
+                body = b""
+                while len(body) <= MAX_TOKEN_BYTES and (chunk := answer.read1(CHUNK_BYTES)):
+                    body += chunk
+                    if time.monotonic() > end:
+                        raise TimeoutError("deadline exceeded")
+        except HTTPError as fault:
+            raise FetchError(f"{where}: {fault.code} {fault.reason}") from None
+        except (URLError, OSError, HTTPException, ValueError) as fault:
+            raise FetchError(f"{where}: {getattr(fault, 'reason', '') or fault}") from None
+        if len(body) > MAX_TOKEN_BYTES:
+            raise FetchError(f"{where}: more than {MAX_TOKEN_BYTES} bytes")
+        return body.decode("utf-8", "replace").strip()
+
+
+def _redacted(url: str) -> str:
+    """Return a URL without its password."""
+    scheme, _, rest = url.partition("://")
+    login, at, host = rest.partition("@")
+    if not at or "/" in login or ":" not in login:
+        return url
+    return f"{scheme}://{login.partition(':')[0]}:xxxxx@{host}"
