@@ -171,6 +171,17 @@ def chain_of(connection: ssl.SSLObject) -> list[bytes]:
     return [own] if own else []
 
 
+def verified_chain_of(connection: ssl.SSLObject) -> list[bytes]:
+    """Return the chain that was verified in DER, the other side's certificate first; empty where none was."""
+    whole = getattr(connection, "get_verified_chain", None)
+    if whole is not None:  # Python 3.13 and later
+        return list(whole() or ())
+    inner = getattr(getattr(connection, "_sslobj", None), "get_verified_chain", None)
+    if inner is None:
+        raise RuntimeError("this Python does not offer the chains that it verifies")
+    return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in inner() or ()]
+
+
 def identity(chain: list[bytes], pinned: frozenset[str], facts: TlsFacts) -> tuple[str, TlsFacts, Certificate | None]:
     """Return the fault of a client's certificates, the TLS facts with them, and the names in its own."""
     if pinned and (not chain or public_key_sha256(chain[0]) not in pinned):
