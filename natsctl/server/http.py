@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from email.utils import formatdate
 from ipaddress import ip_address
@@ -76,6 +76,7 @@ class Page(msgspec.Struct, frozen=True):
 
 Answerer = Callable[[Request], Page]
 Fault = Callable[[str, Exception], object]
+Admission = Callable[[asyncio.StreamWriter], Awaitable[bool]]
 
 
 class HttpServer:
@@ -88,16 +89,19 @@ class HttpServer:
         answer: Answerer,
         fault: Fault = lambda where, error: None,
         context: ssl.SSLContext | None = None,
+        admit: Admission | None = None,
     ) -> None:
         """Prepare to listen on `host`:`port`, under TLS with `context`.
 
-        `answer` runs on the event loop and must be quick; `fault` is called when it, or a body, raised.
+        `answer` runs on the event loop and must be quick; `fault` is called when it, or a body, raised. With `admit`,
+        a connection whose handshake is complete is served only where it returns True.
         """
         self._host = host
         self._port = port
         self._answer = answer
         self._fault = fault
         self._context = context
+        self._admit = admit
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle: dict[asyncio.Task[None], None] = {}
@@ -142,7 +146,8 @@ class HttpServer:
         )
         try:
             with suppress(ConnectionError, TimeoutError, asyncio.CancelledError, h11.ProtocolError, ssl.SSLError):
-                await (conversation.refuse(503) if full else self._converse(conversation, task))
+                if self._admit is None or await self._admit(writer):
+                    await (conversation.refuse(503) if full else self._converse(conversation, task))
         finally:
             self._tasks.discard(task)
             self._idle.pop(task, None)

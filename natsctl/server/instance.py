@@ -15,6 +15,7 @@ import os
 import random
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.leaf_nodes import LeafNodes
+    from natsctl.server.ocsp.service import OcspService
     from natsctl.server.options import WebSocketOptions
     from natsctl.server.process.provision import InProcessListener
     from natsctl.server.system_account import System
+    from natsctl.server.system_events import OcspEvents
     from natsctl.server.tls_contexts import TlsContexts
     from natsctl.server.websocket_protocol import Upgrader
     from natsctl.store.store import Store
@@ -70,6 +73,10 @@ class ServerInstance:
         self.system: System | None = None
         self.leafs: LeafNodes | None = None
         """Leaf nodes, where the server accepts them or is one."""
+        self.ocsp: OcspService | None = None
+        """Staples and checks of certificates; None on a server without TLS."""
+        self.end: Callable[[], None] = self._end_alone
+        """Ends the server from within, as for a certificate that was revoked; the program around it replaces this."""
         self.reload: Callable[[], None] = no_reload
         """Reads the configuration again, where there is one; raises BadRequestError with the reason of a refusal."""
         self.http_requests: dict[str, int] = {}
@@ -144,6 +151,8 @@ class ServerInstance:
         """
         clients = self._client_endpoint()
         try:
+            if self.options.has_tls:
+                await self._ocsp_service().prepare()
             clients.bind()
             self.port = clients.port
             self._build()
@@ -153,6 +162,8 @@ class ServerInstance:
             for kind, endpoint in self.endpoints.items():
                 with named(kind):
                     await endpoint.start()
+            if self.ocsp is not None:
+                self.ocsp.start()
             if self.leafs is not None:
                 self.leafs.start()
             if self.broker.options.websocket is not None:
@@ -161,6 +172,30 @@ class ServerInstance:
             clients.stop_accepting()
             await self.stop()
             raise
+
+    def _ocsp_service(self) -> OcspService:
+        """Return the server's service, which is made at its first use."""
+        if self.ocsp is None:
+            from natsctl.server.ocsp.service import OcspService
+
+            self.ocsp = OcspService(self.options, self.log, SystemClock(), self._ocsp_events, lambda: self.end())
+        return self.ocsp
+
+    def _ocsp_events(self) -> OcspEvents:
+        assert self.system is not None
+        return self.system.ocsp
+
+    def _end_alone(self) -> None:
+        """Stop in a task of the loop."""
+        self._ending = asyncio.get_running_loop().create_task(self.stop())
+
+    def follow_ocsp(self, options: ServerOptions) -> None:
+        """Apply other options of OCSP."""
+        if self.ocsp is None and not options.has_tls:
+            return
+        service = self._ocsp_service()
+        self._running.peers = service.peers
+        service.follow(options, self.listener_tls)
 
     def _build(self) -> None:
         clock, secure = SystemClock(), random.SystemRandom()
@@ -179,6 +214,9 @@ class ServerInstance:
         )
         self._shell.write_retry = self.options.write_timeout == "retry"
         self._shell.start()
+        if self.ocsp is not None:
+            self._shell.peers = self.ocsp.peers
+            self.ocsp.attach("clients", self.listener_tls["clients"])
         map_default_domains(self.options, self._broker, engine, self.log)
         self.system = self._start_system(self._shell)
         self.leafs = self._leaf_nodes(self._shell)
@@ -247,6 +285,8 @@ class ServerInstance:
 
         tls = ListenerTls(options.tls)
         self.listener_tls["websocket"] = tls
+        if self.ocsp is not None:
+            self.ocsp.attach("websocket", tls)
         upgrader = self.upgrader = Upgrader(options, self.options.max_payload)
         return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, tls, upgrader))
 
@@ -301,6 +341,8 @@ class ServerInstance:
             await endpoint.stop()
         if self.upgrader is not None:
             self.upgrader.close()
+        if self.ocsp is not None:
+            self.ocsp.stop()
         if shell is not None:
             if self.leafs is not None:
                 self.leafs.stop()
@@ -365,6 +407,7 @@ class ServerThread:
     def __init__(self, options: ServerOptions, log: Log | None = None) -> None:
         """Prepare a server thread; nothing runs before `start`."""
         self.instance = ServerInstance(options, log)
+        self.instance.end = self._end
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping: asyncio.Event | None = None
@@ -409,13 +452,18 @@ class ServerThread:
         await self._stopping.wait()
         await self.instance.stop()
 
+    def _end(self) -> None:
+        """Begin the stop, from within."""
+        if self._stopping is not None:
+            self._stopping.set()
+
     def clients_named(self, name: str) -> int:
         """Return how many clients introduced themselves by that name; 0 when the server does not run."""
         return self.run(self._count(name)) if self._thread is not None else 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of work on the server's loop, beside its own; raises its error."""
-        if self._loop is None or self._thread is None:
+        if self._loop is None or self._thread is None or self._loop.is_closed():
             work.close()
             raise RuntimeError("the server is not running")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
@@ -428,7 +476,8 @@ class ServerThread:
         thread, self._thread = self._thread, None
         if thread is None or self._loop is None or self._stopping is None:
             return
-        self._loop.call_soon_threadsafe(self._stopping.set)
+        with suppress(RuntimeError):  # the server has ended itself, and its loop is closed
+            self._loop.call_soon_threadsafe(self._stopping.set)
         thread.join(STOP_WITHIN_S)
 
     def __enter__(self) -> ServerThread:

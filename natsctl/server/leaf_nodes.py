@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from natsctl.broker.session import Session
+    from natsctl.server.ocsp.peers import PeerVerifier
     from natsctl.server.options import ServerOptions
     from natsctl.server.tls_contexts import TlsContexts
 
@@ -50,6 +51,11 @@ class LeafShell:
         self.wake: Callable[[], None] = shell.wake
         self.received: Callable[[ClientConnection, bytes], None] = shell.received
         self.blocked: Callable[[ClientConnection], float] = shell.blocked
+
+    @property
+    def peers(self) -> PeerVerifier | None:
+        """The checks of other sides' certificates."""
+        return self._shell.peers
 
     @property
     def as_shell(self) -> Shell:
@@ -88,6 +94,8 @@ class SecureLeafConnection(TlsConnection):
 
     __slots__ = ()
     mark: ClassVar = "lid"
+    peer_kind: ClassVar = "Leafnode"
+    handshake_names: ClassVar = ("TLS leafnode", "TLS leafnode server handshake")
 
 
 class LeafEndpoint(TransportEndpoint):

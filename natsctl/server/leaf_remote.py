@@ -20,6 +20,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
@@ -29,7 +30,7 @@ from natsctl.api.units import SECOND
 from natsctl.broker.leaf.handshake import RemoteCredentialsError, RemoteOptions, Signer
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.conf.syntax import read_file
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, HeldInput, peer_of
 from natsctl.server.options import LeafRemoteOptions, LeafUrl, TlsOptions
 from natsctl.server.tls_contexts import SecureTransport, TlsLayer, error_text
 
@@ -52,6 +53,7 @@ class RemoteConnection(ClientConnection):
     __slots__ = (
         "_context",
         "_first",
+        "_held",
         "_hostname",
         "_layer",
         "_leaf_shell",
@@ -61,6 +63,7 @@ class RemoteConnection(ClientConnection):
         "_shaking",
         "_timeout_s",
         "_timer",
+        "_tls",
         "link",
         "lost",
     )  # fmt: skip
@@ -77,8 +80,10 @@ class RemoteConnection(ClientConnection):
         self._make_link = make_link
         self._timeout_s = remote.tls.timeout_s if remote.tls is not None else HANDSHAKE_S
         self._first = remote.tls is not None and remote.tls.handshake_first
+        self._tls = remote.tls
         self._raw: asyncio.Transport
         self._layer: TlsLayer | None = None
+        self._held: HeldInput | None = None
         self._shaking = False
         self._secure = False
         self._timer: asyncio.TimerHandle | None = None
@@ -132,7 +137,14 @@ class RemoteConnection(ClientConnection):
             self._raw.write(layer.take())
             self._broken(reason_of(error))
             return
-        if answer := layer.take():
+        if layer.done and self._shaking and self._tls is not None and self._tls.checks_peers:
+            self._check_peer(layer, self._tls, clear)
+            return
+        self._answer(layer, layer.take(), clear)
+
+    def _answer(self, layer: TlsLayer, answer: bytes, clear: bytes) -> None:
+        """Send what TLS has to send, and pass on what was received."""
+        if answer:
             self._raw.write(answer)
         if layer.done and self._shaking:
             self._secured(layer)
@@ -140,6 +152,27 @@ class RemoteConnection(ClientConnection):
             self._arrived(clear)
         if layer.ended:
             self._raw.close()
+
+    def _check_peer(self, layer: TlsLayer, options: TlsOptions, clear: bytes) -> None:
+        """Check the hub's certificates at their responders; the end of the handshake waits for it too."""
+        if self._timer is not None:
+            self._timer.cancel()
+        peers = self._leaf_shell.peers
+        assert peers is not None and options.ocsp_peer is not None
+        chain = [] if options.insecure else layer.verified_chain()  # of a hub that is not verified there is none
+        verdict = peers.verdict(chain, options.ocsp_peer, "Leafnode", of_server=True)
+        checked = partial(self._checked, layer, layer.take(), clear)
+        self._held = HeldInput(self, self._leaf_shell.loop, self._leaf_shell.log, verdict, checked)
+
+    def _checked(self, layer: TlsLayer, answer: bytes, clear: bytes, fault: str, kept: bytes) -> None:
+        """Continue after the check, or end the connection."""
+        self._held = None
+        if fault:
+            self._broken(fault)
+            return
+        self._answer(layer, answer, clear)
+        if kept:
+            self.data_received(kept)
 
     def _secured(self, layer: TlsLayer) -> None:
         """Continue under TLS."""
@@ -168,7 +201,9 @@ class RemoteConnection(ClientConnection):
 
     def data_received(self, data: bytes) -> None:
         """Take a chunk, through TLS where there is one."""
-        if self._layer is not None:
+        if self._held is not None:
+            self._held.keep(data)
+        elif self._layer is not None:
             self._decrypt(data)
         else:
             self._arrived(data)
@@ -190,6 +225,8 @@ class RemoteConnection(ClientConnection):
         """Drop the link."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._held is not None:
+            self._held.cancel()
         if self.link is not None:
             super().connection_lost(exc)
         if not self.lost.done():

@@ -11,7 +11,7 @@ import asyncio
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
@@ -19,6 +19,7 @@ from natsctl.server.options import UNSPECIFIED
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
+    from natsctl.server.process.log import Log
     from natsctl.server.process.protocol_trace import ProtocolTrace
     from natsctl.server.shell import Shell
     from natsctl.server.tls_contexts import ListenerTls
@@ -181,6 +182,42 @@ class ClientConnection(asyncio.Protocol):
             self.paused = False
             if not self.transport.is_closing():
                 self.transport.resume_reading()
+
+
+class HeldInput:
+    """The input of a connection while a step of its handshake takes time: it is not read, and what was read is kept."""
+
+    __slots__ = ("_connection", "_kept", "_log", "_task", "_then")
+
+    def __init__(
+        self, connection: ClientConnection, loop: asyncio.AbstractEventLoop, log: Log,
+        step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None],
+    ) -> None:  # fmt: skip
+        """Begin a step, which bounds its own time; `then` gets its result, "" for success, and the input."""
+        self._connection = connection
+        self._log = log
+        self._then = then
+        self._kept = b""
+        connection.pause()
+        self._task = loop.create_task(step)
+        self._task.add_done_callback(self._done)
+
+    def keep(self, data: bytes) -> None:
+        """Keep input that was already on its way."""
+        self._kept += data
+
+    def cancel(self) -> None:
+        """Give up the step; nothing follows it."""
+        self._task.cancel()
+
+    def _done(self, task: asyncio.Task[str]) -> None:
+        if task.cancelled() or self._connection.closing:
+            return
+        fault = task.exception()
+        if fault is not None:
+            self._log.error(f"internal fault in a handshake: {fault!r}")
+        self._connection.resume()
+        self._then("internal error" if fault is not None else task.result(), self._kept)
 
 
 def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:

@@ -46,7 +46,46 @@ MAX_CLOSED_CLIENTS: Final = 10_000
 ERROR_REPORTS: Final = 3600
 RECONNECT_ERROR_REPORTS: Final = 1
 TLS_TIMEOUT_S: Final = 2.0
+OCSP_TIMEOUT_S: Final = 2.0
+OCSP_CLOCK_SKEW_S: Final = 30.0
+OCSP_TTL_S: Final = 3600.0
+OCSP_CACHE_FOLDER: Final = "_rc_"
+OCSP_SAVE_INTERVAL_S: Final = 300.0
+"""Defaults of OCSP. Source: nats-server, certidp.go and ocsp_responsecache.go."""
 WS_HANDSHAKE_TIMEOUT_S: Final = 2.0
+
+
+class OcspPeerOptions(msgspec.Struct, frozen=True):
+    """The check of the other side's certificates at their OCSP responders; without `verify` there is none."""
+
+    verify: bool = False
+    timeout_s: float = OCSP_TIMEOUT_S
+    """Time limit of one request to a responder."""
+    clock_skew_s: float = OCSP_CLOCK_SKEW_S
+    warn_only: bool = False
+    """Nobody is refused; the log shows who would be."""
+    unknown_is_good: bool = False
+    allow_when_unreachable: bool = False
+    """Without an answer, only those are refused whose revocation is still in the cache."""
+    ttl_s: float = OCSP_TTL_S
+    """Validity of a response that names no end."""
+
+
+class OcspOptions(msgspec.Struct, frozen=True):
+    """Stapling of OCSP responses about this server's certificates."""
+
+    mode: Literal["auto", "always", "never", "must"] = "auto"
+    urls: tuple[str, ...] = ()
+    """Responders in place of those that certificates name."""
+
+
+class OcspCacheOptions(msgspec.Struct, frozen=True):
+    """The cache of OCSP responses about other sides."""
+
+    kind: Literal["none", "local"] = "local"
+    folder: str = OCSP_CACHE_FOLDER
+    preserve_revoked: bool = False
+    save_interval_s: float = OCSP_SAVE_INTERVAL_S
 
 
 class TlsOptions(msgspec.Struct, frozen=True):
@@ -75,6 +114,17 @@ class TlsOptions(msgspec.Struct, frozen=True):
     """Handshakes a second; 0: no limit."""
     certs: tuple[tuple[Path, Path], ...] = ()
     """Pairs of certificate and key files of which the client's server name chooses one."""
+    ocsp_peer: OcspPeerOptions | None = None
+
+    @property
+    def checks_peers(self) -> bool:
+        """Whether certificates of the other side are checked at their OCSP responders."""
+        return self.ocsp_peer is not None and self.ocsp_peer.verify
+
+    @property
+    def pairs(self) -> tuple[tuple[Path | None, Path | None], ...]:
+        """The pairs of certificate and key files, those of `certs` first."""
+        return (*self.certs, (self.cert_file, self.key_file)) if self.cert_file or self.key_file else self.certs
 
 
 class WebSocketOptions(msgspec.Struct, frozen=True):
@@ -192,6 +242,10 @@ class ServerOptions(msgspec.Struct, frozen=True):
     tls: TlsOptions | None = None
     allow_non_tls: bool = False
     """Clients may stay in clear on the TLS listener."""
+    ocsp: OcspOptions | None = None
+    """None: certificates that demand a staple get one."""
+    ocsp_cache: OcspCacheOptions | None = None
+    """None: the default, where the other side's certificates are checked."""
     websocket: WebSocketOptions | None = None
     leafnodes: LeafNodesOptions | None = None
     default_js_domain: tuple[tuple[str, str], ...] = ()
@@ -251,6 +305,29 @@ class ServerOptions(msgspec.Struct, frozen=True):
         if self.auth_timeout_s > 0:
             return self.auth_timeout_s
         return self.tls.timeout_s + 1 if self.tls is not None else AUTH_TIMEOUT_S
+
+    @property
+    def tls_blocks(self) -> dict[str, TlsOptions]:
+        """The blocks `tls` of listeners, by kind."""
+        websocket, leafnodes = self.websocket, self.leafnodes
+        blocks = {
+            "clients": self.tls,
+            "websocket": websocket.tls if websocket is not None else None,
+            "leafnodes": leafnodes.tls if leafnodes is not None else None,
+        }
+        return {kind: tls for kind, tls in blocks.items() if tls is not None}
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether any listener has TLS, or any remote may."""
+        return bool(self.tls_blocks) or bool(self.leafnodes is not None and self.leafnodes.remotes)
+
+    @property
+    def checks_peers(self) -> bool:
+        """Whether certificates of any other side are checked at their OCSP responders."""
+        remotes = self.leafnodes.remotes if self.leafnodes is not None else ()
+        blocks = (*self.tls_blocks.values(), *(remote.tls for remote in remotes))
+        return any(tls is not None and tls.checks_peers for tls in blocks)
 
     @property
     def monitoring_host(self) -> str:

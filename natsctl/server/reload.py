@@ -162,6 +162,8 @@ LOG_LINES: Final[dict[str, Callable[[Any], str]]] = {
     "login_timeout_s": lambda value: f"Reloaded: authorization timeout = {value:g}",
     "pid_file": lambda value: f"Reloaded: pid_file = {value or ''}",
     "ports_file_dir": lambda value: f"Reloaded: ports_file_dir = {value or ''}",
+    "ocsp": lambda value: "Reloaded: OCSP",
+    "ocsp_cache": lambda value: "Reloaded OCSP peer cache",
     "tls": lambda value: f"Reloaded: tls = {'enabled' if value else 'disabled'}",
     "write_deadline_s": lambda value: f"Reloaded: write_deadline = {format_seconds(value)}",
     "max_traced_bytes": lambda value: f"Reloaded: max_traced_msg_len = {value}",
@@ -346,6 +348,7 @@ class Reloader:
         self._configured, server.options = new, derived
         broker.options = options
         _replace_gates(server, new, contexts)
+        server.follow_ocsp(derived)
         _close_unpinned(server, old, new)
         _close_proxied(server, _left(old, new))
         server.set_write_deadline(new.write_deadline_s)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.listener import ClientConnection
+    from natsctl.server.ocsp.peers import PeerVerifier
     from natsctl.store.store import Store
     from natsctl.store.stream import StreamStore
 
@@ -136,6 +137,8 @@ class Shell:
         """Calls of every turn, before output is written."""
         self.leaf_shell: Shell | None = None
         """The shell of leaf nodes that connect through the WebSocket listener; None where none are accepted."""
+        self.peers: PeerVerifier | None = None
+        """The checks of other sides' certificates; None on a server without TLS."""
         self.faults = 0
         self.write_deadline_s = write_deadline_s
         self.write_retry = False

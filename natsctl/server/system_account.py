@@ -22,7 +22,7 @@ from natsctl.api.codec import encode
 from natsctl.broker.broker_context import NullListener
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
-from natsctl.server.system_events import AccountEvents, ConnectionEvents, Heartbeat, is_known
+from natsctl.server.system_events import AccountEvents, ConnectionEvents, Heartbeat, OcspEvents, is_known
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
@@ -143,6 +143,7 @@ class System:
         self._answers: Answers | None = None
         self.requests = Requests(wake, self._broker.clock)
         self.connections = ConnectionEvents(self._broker)
+        self.ocsp = OcspEvents(self._broker, wake)
         self.accounts = AccountEvents(self._broker, self._stat)
         self.heartbeat = Heartbeat(self._broker, self._statsz)
 

@@ -17,6 +17,8 @@ from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.info import server_info
 
 if TYPE_CHECKING:
+    from cryptography import x509
+
     from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
     from natsctl.broker.auth.credentials import Refusal
@@ -147,6 +149,39 @@ class ConnectionEvents:
             "reason": reason,
         }
         account.publish(subject, b"", b"", encode(event))
+
+
+class OcspEvents:
+    """Events about other sides of connections whose certificates are not good."""
+
+    __slots__ = ("_broker", "_wake")
+
+    def __init__(self, broker: Broker, wake: Callable[[], None]) -> None:
+        self._broker = broker
+        self._wake = wake
+
+    def peer_rejected(self, kind: str, peer: x509.Certificate, reason: str) -> None:
+        """Publish that a connection was refused."""
+        self._publish("CONN.REJECT", "ocsp_peer_reject", {"kind": kind}, {"peer": peer}, reason)
+
+    def link_invalid(self, peer: x509.Certificate, link: x509.Certificate, reason: str) -> None:
+        """Publish which certificate of a chain was not good."""
+        self._publish("LINK.INVALID", "ocsp_peer_link_invalid", {}, {"link": link, "peer": peer}, reason)
+
+    def _publish(
+        self, what: str, kind: str, more: dict[str, str], certificates: dict[str, x509.Certificate], reason: str
+    ) -> None:
+        subject = f"$SYS.SERVER.{self._broker.server_id}.OCSP.PEER.{what}".encode()
+        system = self._broker.system_account
+        if not system.has_interest(subject):
+            return
+        from natsctl.server.ocsp.peers import certificate_facts
+
+        event = event_head(self._broker, kind)
+        server = event.pop("server")
+        event |= more | {name: certificate_facts(certificate) for name, certificate in certificates.items()}
+        system.publish(subject, b"", b"", encode({**event, "server": server, "reason": reason}))
+        self._wake()
 
 
 def account_of(session: Session) -> Account:

@@ -172,17 +172,18 @@ def chain_of(connection: ssl.SSLObject) -> list[bytes]:
 
 
 def verified_chain_of(connection: ssl.SSLObject) -> list[bytes]:
-    """Return the client's verified certificates up to an authority in DER, its own first; empty where none are."""
+    """Return the chain that was verified in DER, the other side's certificate first; empty where none was."""
     whole = getattr(connection, "get_verified_chain", None)
     if whole is not None:  # Python 3.13 and later
         return list(whole() or ())
     inner = getattr(getattr(connection, "_sslobj", None), "get_verified_chain", None)
-    return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in inner() or ()] if inner is not None else []
+    if inner is None:
+        raise RuntimeError("this Python does not offer the chains that it verifies")
+    return [ssl.PEM_cert_to_DER_cert(one.public_bytes()) for one in inner() or ()]
 
 
-def shown_chain(connection: ssl.SSLObject, sent: list[bytes]) -> CertificateChain:
-    """Return a client's certificates for a service that decides about its login; `sent` are those that it sent."""
-    verified = verified_chain_of(connection) if sent else []
+def shown_chain(verified: list[bytes], sent: list[bytes]) -> CertificateChain:
+    """Return a client's certificates for a service that decides about its login: the verified ones, else those sent."""
     return CertificateChain(bool(verified), tuple(verified or sent))
 
 

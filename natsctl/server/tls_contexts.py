@@ -20,7 +20,7 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from natsctl.broker.auth.credentials import TlsFacts
 from natsctl.server.options import TlsOptions
@@ -28,7 +28,9 @@ from natsctl.server.options import TlsOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from natsctl.server.ocsp.staples import Staple
     from natsctl.server.process.log import Log
+    from natsctl.server.tls_stapling import StapledContexts
 
 
 SUITES: Final = {
@@ -128,6 +130,38 @@ def is_probe(error: ssl.SSLError) -> bool:
 READ_BYTES: Final = 64 * 1024
 """Limit of the plaintext that one call reads from OpenSSL."""
 
+INTERNAL_ERROR: Final = bytes.fromhex("15030300020250")
+BAD_CERTIFICATE: Final = bytes.fromhex("1503030002022a")
+"""Alerts of a server that has not begun to encrypt."""
+
+
+class Layer(Protocol):
+    """One side of a TLS connection, without I/O, of whichever library."""
+
+    done: bool
+    ended: bool
+
+    def feed(self, data: bytes) -> bytes:
+        """Decrypt bytes from the transport; raises ssl.SSLError."""
+
+    def take(self) -> bytes:
+        """Return and clear the bytes to be written to the transport."""
+
+    def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
+        """Return plaintext as TLS records."""
+
+    def closing_alert(self) -> bytes:
+        """Return the record that ends the connection (close_notify)."""
+
+    def facts(self, first: bool) -> TlsFacts:
+        """Return the results of the handshake."""
+
+    def chain(self) -> list[bytes]:
+        """Return the certificates that the other side sent in DER, its own first."""
+
+    def verified_chain(self) -> list[bytes]:
+        """Return the chain that was verified in DER, from the other side's certificate to its root."""
+
 
 class TlsLayer:
     """One side of a TLS connection, without I/O."""
@@ -219,13 +253,25 @@ class TlsLayer:
         version = (self.connection.version() or "").removeprefix("TLSv")
         return TlsFacts(version, suite_name(cipher[0]) if cipher else "", first)
 
+    def chain(self) -> list[bytes]:
+        """Return the certificates that the other side sent in DER, its own first."""
+        from natsctl.server.tls_certificates import chain_of
+
+        return chain_of(self.connection)
+
+    def verified_chain(self) -> list[bytes]:
+        """Return the chain that was verified in DER, from the other side's certificate to its root."""
+        from natsctl.server.tls_certificates import verified_chain_of
+
+        return verified_chain_of(self.connection)
+
 
 class SecureTransport(asyncio.Transport):
     """The transport under a `TlsLayer`, as protocols above it see it."""
 
     __slots__ = ("_layer", "_raw")
 
-    def __init__(self, raw: asyncio.Transport, layer: TlsLayer) -> None:
+    def __init__(self, raw: asyncio.Transport, layer: Layer) -> None:
         super().__init__()
         self._raw = raw
         self._layer = layer
@@ -306,6 +352,10 @@ class TlsContexts(NamedTuple):
 
     first: ssl.SSLContext
     spare: ssl.SSLContext | None
+
+    def layer(self) -> TlsLayer:
+        """Return the server's side of a new connection."""
+        return TlsLayer(self.first, spare=self.spare)
 
 
 def tls_contexts(options: TlsOptions) -> TlsContexts:
@@ -406,6 +456,7 @@ class ListenerTls:
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         """Load the files; raises TlsFileError."""
         self._contexts: TlsContexts
+        self._stapled: StapledContexts | None = None
         self.options: TlsOptions | None = None
         self.allow_non_tls = False
         self.blocked = 0
@@ -425,12 +476,30 @@ class ListenerTls:
             import natsctl.server.tls_listener  # noqa: F401  # now, and not with the first client
 
             self._contexts = contexts or tls_contexts(options)
+        self._stapled = None
         self.options = options
         self.allow_non_tls = allow_non_tls
 
-    def layer(self) -> TlsLayer:
+    def staple(self, contexts: StapledContexts | None) -> None:
+        """Use contexts of the same options that staple, or none of them any more."""
+        self._stapled = contexts
+
+    def unready(self) -> list[Staple]:
+        """Return the staples that must be fetched before a handshake."""
+        return [one for one in self._stapled.staples if one.in_force is None] if self._stapled is not None else []
+
+    async def made_ready(self) -> str:
+        """Fetch those; return the reason where one cannot be had."""
+        try:
+            for staple in self.unready():
+                await staple.found()
+        except OSError as why:  # StapleError
+            return str(why)
+        return ""
+
+    def layer(self) -> Layer:
         """Return the server's side of a new connection."""
-        return TlsLayer(self._contexts.first, spare=self._contexts.spare)
+        return (self._stapled or self._contexts).layer()
 
     def admits(self) -> bool:
         """Count one handshake, and return whether the rate allows it."""

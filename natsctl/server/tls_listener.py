@@ -10,14 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from enum import Enum
-from typing import TYPE_CHECKING, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, HeldInput, is_gone, joined, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
-from natsctl.server.tls_contexts import RATE_WINDOW_S, SecureTransport, TlsLayer, error_text, is_probe
+from natsctl.server.tls_contexts import (
+    BAD_CERTIFICATE,
+    INTERNAL_ERROR,
+    RATE_WINDOW_S,
+    Layer,
+    SecureTransport,
+    error_text,
+    is_probe,
+)
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
@@ -42,16 +51,21 @@ class Stage(Enum):
 class TlsConnection(ClientConnection):
     """The transport side of one session on a listener with TLS."""
 
-    __slots__ = ("_first", "_greeted", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
+    __slots__ = ("_first", "_greeted", "_held", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
 
     kind = "tls"
+    peer_kind: ClassVar = "Client"
+    """The kind of connection in events about certificates."""
+    handshake_names: ClassVar = ("TLS", "TLS client connection handshake")
+    """The beginning of log lines about failed handshakes, and the name of one that begins."""
 
     def __init__(self, shell: Shell, tls: ListenerTls) -> None:
         super().__init__(shell)
         assert tls.options is not None
         self._listener_tls = tls
         self._options: TlsOptions = tls.options
-        self._layer: TlsLayer | None = None
+        self._layer: Layer | None = None
+        self._held: HeldInput | None = None
         self._stage = Stage.WAITING
         self._first = self._greeted = False
         self._timer: asyncio.TimerHandle | None = None
@@ -125,10 +139,32 @@ class TlsConnection(ClientConnection):
             self.session.close(CloseReason.MAX_CONNECTIONS_EXCEEDED, THROTTLED)
             self._shell.wake()
             return
-        self._shell.log.debug(f"{self.name} - Starting TLS client connection handshake")
+        self._shell.log.debug(f"{self.name} - Starting {self.handshake_names[1]}")
         self._stage = Stage.HANDSHAKE
-        self._layer = self._listener_tls.layer()
         self._after(self._timeout_s, self._late)
+        if self._listener_tls.unready():
+            self._hold(self._listener_tls.made_ready(), self._stapled)
+        else:
+            self._layer = self._listener_tls.layer()
+
+    def _hold(self, step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None]) -> None:
+        """Read nothing until a step of the handshake is done."""
+
+        def ended(fault: str, kept: bytes) -> None:
+            self._held = None
+            then(fault, kept)
+
+        self._held = HeldInput(self, self._shell.loop, self._shell.log, step, ended)
+
+    def _stapled(self, fault: str, kept: bytes) -> None:
+        """Continue the handshake with the responses that were fetched for it."""
+        if fault and self._listener_tls.unready():
+            self.raw.write(INTERNAL_ERROR)
+            self._fail(fault, loud=True)
+            return
+        self._layer = self._listener_tls.layer()
+        if kept:
+            self.data_received(kept)
 
     def data_received(self, data: bytes) -> None:
         """Take records apart; before that, find out whether they are any."""
@@ -139,6 +175,9 @@ class TlsConnection(ClientConnection):
                 self._begin_handshake()
             else:
                 self._open()
+        if self._held is not None:
+            self._held.keep(data)
+            return
         layer = self._layer
         if layer is None:
             if not self.closing:
@@ -149,7 +188,14 @@ class TlsConnection(ClientConnection):
         except ssl.SSLError as error:
             self._broken(layer, error, len(data))
             return
-        if answer := layer.take():
+        if layer.done and self._stage is Stage.HANDSHAKE and self._options.checks_peers:
+            self._check_peer(layer, clear)
+            return
+        self._answer(layer, layer.take(), clear)
+
+    def _answer(self, layer: Layer, answer: bytes, clear: bytes) -> None:
+        """Send what TLS has to send, and pass on what was received."""
+        if answer:
             self.raw.write(answer)
         if layer.done and self._stage is Stage.HANDSHAKE and not self._secured(layer):
             return
@@ -159,14 +205,37 @@ class TlsConnection(ClientConnection):
             self.eof_received()
             self.transport.close()
 
-    def _secured(self, layer: TlsLayer) -> bool:
+    def _check_peer(self, layer: Layer, clear: bytes) -> None:
+        """Check the client's certificates at their responders before anything else happens.
+
+        The end of the handshake waits too: where TLS 1.2 sends it, a refused client gets an alert in its place.
+        """
+        if self._timer is not None:
+            self._timer.cancel()
+        peers, options = self._shell.peers, self._options.ocsp_peer
+        assert peers is not None and options is not None
+        verdict = peers.verdict(layer.verified_chain(), options, self.peer_kind)
+        self._hold(verdict, partial(self._checked, layer, layer.take(), clear))
+
+    def _checked(self, layer: Layer, answer: bytes, clear: bytes, fault: str, kept: bytes) -> None:
+        """Continue after the check, or end the connection."""
+        if fault:
+            if layer.facts(first=False).version == "1.2":
+                self.raw.write(BAD_CERTIFICATE)
+            self._fail(fault, loud=True)
+            return
+        self._answer(layer, answer, clear)
+        if kept:
+            self.data_received(kept)
+
+    def _secured(self, layer: Layer) -> bool:
         """Continue under TLS; False where the client's certificate is refused."""
-        from natsctl.server.tls_certificates import chain_of, identity, shown_chain
+        from natsctl.server.tls_certificates import identity, shown_chain
 
         session = self.session
-        chain = chain_of(layer.connection)
+        chain = layer.chain()
         if session.broker.callouts is not None:
-            session.login.chain = shown_chain(layer.connection, chain)
+            session.login.chain = shown_chain(layer.verified_chain() if chain else [], chain)
         session.tls = layer.facts(self._first)
         if chain or self._options.pinned_certs:
             fault, session.tls, session.login.certificate = identity(chain, self._options.pinned_certs, session.tls)
@@ -193,7 +262,7 @@ class TlsConnection(ClientConnection):
         self.session.start_timers()
         self.flush()
 
-    def _broken(self, layer: TlsLayer, error: ssl.SSLError, size: int) -> None:
+    def _broken(self, layer: Layer, error: ssl.SSLError, size: int) -> None:
         """End a connection that sent `size` bytes of other data than TLS, after the alert about it."""
         alert = b"" if is_probe(error) else layer.take()
         if is_probe(error):
@@ -218,12 +287,14 @@ class TlsConnection(ClientConnection):
     def _fail(self, why: str, *, loud: bool) -> None:
         """End a connection whose handshake failed."""
         log_line = self._shell.log.error if loud else self._shell.log.debug
-        log_line(f"{self.name} - TLS handshake error: {why}")
+        log_line(f"{self.name} - {self.handshake_names[0]} handshake error: {why}")
         self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)
         self._cut()
 
     def _cut(self) -> None:
         """Close without another word of the session."""
+        if self._held is not None:
+            self._held.cancel()
         if self._timer is not None:
             self._timer.cancel()
         self.ready = False
@@ -243,9 +314,11 @@ class TlsConnection(ClientConnection):
         """Drop the session."""
         if self._timer is not None:
             self._timer.cancel()
+        if self._held is not None:
+            self._held.cancel()
         if self._stage is Stage.HANDSHAKE and self.session.close_reason is None:
             why = f"{self._reading}: read: {text_of(exc)}" if exc is not None else "EOF"
-            self._shell.log.error(f"{self.name} - TLS handshake error: {why}")
+            self._shell.log.error(f"{self.name} - {self.handshake_names[0]} handshake error: {why}")
             self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)
         super().connection_lost(exc)
 

@@ -9,16 +9,26 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable, Coroutine
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Final, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import h11
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import Opcode
 
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import MUCH_READ_BYTES, WRITE_BUFFER_BYTES, ClientConnection, is_gone, joined, peer_of
-from natsctl.server.tls_contexts import SecureTransport, TlsLayer, error_text
+from natsctl.server.listener import (
+    MUCH_READ_BYTES,
+    WRITE_BUFFER_BYTES,
+    ClientConnection,
+    HeldInput,
+    is_gone,
+    joined,
+    peer_of,
+)
+from natsctl.server.tls_contexts import BAD_CERTIFICATE, INTERNAL_ERROR, Layer, SecureTransport, error_text
 from natsctl.server.websocket_protocol import (
     FINAL,
     MAX_CONTROL_BYTES,
@@ -37,6 +47,7 @@ from natsctl.server.websocket_protocol import (
 )
 
 if TYPE_CHECKING:
+    from natsctl.server.options import TlsOptions
     from natsctl.server.shell import Shell
     from natsctl.server.tls_contexts import ListenerTls
 
@@ -54,6 +65,7 @@ class WebSocketConnection(ClientConnection):
     __slots__ = (
         "_address",
         "_goodbye",
+        "_held",
         "_http",
         "_layer",
         "_listener_tls",
@@ -70,7 +82,8 @@ class WebSocketConnection(ClientConnection):
         super().__init__(shell)
         self._listener_tls = tls
         self._upgrader = upgrader
-        self._layer: TlsLayer | None = None
+        self._layer: Layer | None = None
+        self._held: HeldInput | None = None
         self._http: h11.Connection | None = None
         """Reads the request; None before its first byte and after its last."""
         self._upgrade: Upgrade | None = None
@@ -96,9 +109,33 @@ class WebSocketConnection(ClientConnection):
             self.raw.abort()
             return
         self._upgrader.waiting.add(self.raw)
-        self._timer = self._shell.loop.call_later(self._upgrader.options.handshake_timeout_s, self.raw.abort)
-        if self._listener_tls.options is not None:
+        self._start_timer()
+        if self._listener_tls.unready():
+            self._hold(self._listener_tls.made_ready(), self._stapled)
+        elif self._listener_tls.options is not None:
             self._layer = self._listener_tls.layer()
+
+    def _start_timer(self) -> None:
+        self._timer = self._shell.loop.call_later(self._upgrader.options.handshake_timeout_s, self.raw.abort)
+
+    def _hold(self, step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None]) -> None:
+        """Read nothing until a step of the handshake is done."""
+
+        def ended(fault: str, kept: bytes) -> None:
+            self._held = None
+            then(fault, kept)
+
+        self._held = HeldInput(self, self._shell.loop, self._shell.log, step, ended)
+
+    def _stapled(self, fault: str, kept: bytes) -> None:
+        """Continue the handshake with the responses that were fetched for it."""
+        if fault and self._listener_tls.unready():
+            self.raw.write(INTERNAL_ERROR)
+            self._refuse_handshake(fault)
+            return
+        self._layer = self._listener_tls.layer()
+        if kept:
+            self.data_received(kept)
 
     def _settled(self) -> None:
         """Stop the timer of the handshakes."""
@@ -109,6 +146,8 @@ class WebSocketConnection(ClientConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the session, if there is one."""
         self._settled()
+        if self._held is not None:
+            self._held.cancel()
         if self._upgrade is not None:
             super().connection_lost(exc)
 
@@ -123,6 +162,9 @@ class WebSocketConnection(ClientConnection):
         layer = self._layer
         if len(data) >= MUCH_READ_BYTES:
             self._give_way()
+        if self._held is not None:
+            self._held.keep(data)
+            return
         if layer is None:
             self._clear_received(data)
             return
@@ -132,23 +174,57 @@ class WebSocketConnection(ClientConnection):
         except ssl.SSLError as error:
             self._broken(layer, error)
             return
-        if answer := layer.take():
+        options = self._listener_tls.options
+        if layer.done and not done and options is not None and options.checks_peers:
+            self._check_peer(layer, options, data)
+            return
+        self._answer(layer, layer.take(), data, now_secure=layer.done and not done)
+
+    def _answer(self, layer: Layer, answer: bytes, clear: bytes, *, now_secure: bool) -> None:
+        """Send what TLS has to send, and pass on what was received."""
+        if answer:
             self.raw.write(answer)
-        if layer.done and not done:
+        if now_secure:
             self.transport = SecureTransport(self.raw, layer)
-        if data:
-            self._clear_received(data)
+        if clear:
+            self._clear_received(clear)
         if layer.ended and not self.closing:
             self.transport.close()
 
-    def _broken(self, layer: TlsLayer, error: ssl.SSLError) -> None:
+    def _check_peer(self, layer: Layer, options: TlsOptions, clear: bytes) -> None:
+        """Check the client's certificates at their responders before anything else happens."""
+        if self._timer is not None:
+            self._timer.cancel()
+        peers = self._shell.peers
+        assert peers is not None and options.ocsp_peer is not None
+        verdict = peers.verdict(layer.verified_chain(), options.ocsp_peer, "Client")
+        self._hold(verdict, partial(self._checked, layer, layer.take(), clear))
+
+    def _checked(self, layer: Layer, answer: bytes, clear: bytes, fault: str, kept: bytes) -> None:
+        """Continue after the check, or end the connection."""
+        if fault:
+            if layer.facts(first=False).version == "1.2":
+                self.raw.write(BAD_CERTIFICATE)
+            self._refuse_handshake(fault)
+            return
+        self._start_timer()
+        self._answer(layer, answer, clear, now_secure=True)
+        if kept:
+            self.data_received(kept)
+
+    def _refuse_handshake(self, why: str) -> None:
+        self._complain(f"websocket: http: TLS handshake error from {self._peer}: {why}")
+        self.raw.close()
+
+    def _broken(self, layer: Layer, error: ssl.SSLError) -> None:
         """End a connection that sent other data than TLS."""
         if alert := layer.take():
             self.raw.write(alert)
         if self._upgrade is not None:
             self._end(CloseReason.READ_ERROR)
         else:
-            self._complain(f"websocket: http: TLS handshake error from {self._peer}: {error_text(error)}")
+            self._refuse_handshake(error_text(error))
+            return
         self.raw.close()
 
     def _clear_received(self, data: bytes) -> None:
@@ -272,14 +348,14 @@ class WebSocketConnection(ClientConnection):
             self._identify(self._layer)
         self._shell.wake()
 
-    def _identify(self, layer: TlsLayer) -> None:
+    def _identify(self, layer: Layer) -> None:
         """Set the session's options that the handshake has settled."""
-        from natsctl.server.tls_certificates import chain_of, identity, shown_chain
+        from natsctl.server.tls_certificates import identity, shown_chain
 
         session, options = self.session, self._listener_tls.options
-        chain, facts = chain_of(layer.connection), layer.facts(first=False)
+        chain, facts = layer.chain(), layer.facts(first=False)
         if session.broker.callouts is not None:
-            session.login.chain = shown_chain(layer.connection, chain)
+            session.login.chain = shown_chain(layer.verified_chain() if chain else [], chain)
         pinned = options.pinned_certs if options is not None else frozenset()
         fault, session.tls, session.login.certificate = identity(chain, pinned, facts)
         if fault:

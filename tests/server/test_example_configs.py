@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import re
+import shutil
 import socket
 import ssl
 import subprocess
@@ -35,6 +36,7 @@ from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support import patient_client
 from tests.support.example_keys import example_files
 from tests.support.leaf_servers import eventually, leaf_port, linked
+from tests.support.ocsp import Certified, world
 from tests.support.operators import Visitor
 from tests.support.patient_client import PATIENCE_S
 
@@ -388,15 +390,39 @@ async def test_certificates_say_who_a_client_is(start: Start, clients: Clients, 
     assert not await asyncio.to_thread(answered, server, trusting(authority))
 
 
+async def test_clients_that_are_revoked_are_refused(start: Start, tmp_path: Path) -> None:
+    with world(tmp_path / "made") as made:
+        files = made.server.files
+        etc = tmp_path / "ocsp" / "etc"
+        etc.mkdir(parents=True)
+        for path, name in ((files.cert, "server-cert"), (files.key, "server-key"), (made.pki.root.files.cert, "ca")):
+            shutil.copy(path, etc / f"{name}.pem")
+        server = start("ocsp.conf")
+        revoked, newer = made.issue("revoked"), made.issue("newer")
+        made.says("revoked", revoked)
+
+        async def served(client: Certified) -> bool:
+            return await asyncio.to_thread(answered, server, made.pki.client(client))
+
+        assert await served(made.client) and not await served(revoked)
+        assert "Found OCSP status for Client certificate at" in server.log()
+        made.responder.answers.http_status = 500
+        assert await served(newer) and not await served(revoked)
+        server.stop()
+    stored = tmp_path / "ocsp" / "data"
+    assert len(list((stored / "ocsp").iterdir())) == 1
+    assert '"revoked"' in (stored / "ocsp-peers" / "cache.json").read_text()
+
+
 def answered(server: ServerProcess, context: ssl.SSLContext) -> bool:
-    """Tell whether a client without a certificate hears anything after the handshake."""
+    """Return whether a client is answered after the handshake."""
     place = urlsplit(server.url)
     with socket.create_connection((place.hostname, place.port), 30) as plain:
         assert plain.recv(4096).startswith(b"INFO ")
         try:
             with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
                 secure.sendall(b"CONNECT {}\r\nPING\r\n")
-                return secure.recv(4096).startswith(b"PONG")
+                return secure.recv(4096).startswith((b"+OK", b"PONG"))
         except OSError:
             return False
 

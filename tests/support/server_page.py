@@ -13,7 +13,7 @@ from typing import Final
 
 from natsctl.api.units import format_size
 from natsctl.server import options
-from natsctl.server.conf import accounts, config, jetstream, leafnodes, tls
+from natsctl.server.conf import accounts, config, jetstream, leafnodes, ocsp, tls
 from natsctl.server.conf import websocket as websocket_conf
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.conf.values import format_seconds
@@ -26,8 +26,6 @@ REFUSING: Final = {
     "gateway": "gateway { name: A }",
     "cluster": "cluster { listen: 127.0.0.1:6222 }",
     "tpm": "jetstream { tpm {} }",
-    "ocsp_peer": "tls { ocsp_peer: true }",
-    **dict.fromkeys(("ocsp", "ocsp_cache"), "{key}: true"),
     "prof_port": "prof_port: 1234",
 }
 """Keys that are refused, each in a line that asks for it."""
@@ -93,8 +91,16 @@ def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "an import", accounts.IMPORT_KEYS
     yield (
         "tls",
-        (*(key for key in tls.TLS_KEYS if key not in _FOR_ROUTES), "cipher_suites", "allow_insecure_cipher_suites"),
+        (
+            *(key for key in tls.TLS_KEYS if key not in _FOR_ROUTES),
+            "cipher_suites",
+            "allow_insecure_cipher_suites",
+            "ocsp_peer",
+        ),
     )
+    yield "tls: ocsp_peer", ocsp.PEER_KEYS
+    yield "ocsp", ("mode", "url", "urls")
+    yield "ocsp_cache", ocsp.CACHE_KEYS
     yield "websocket", ("listen", *websocket_conf.WEBSOCKET_KEYS, "authorization", "authentication")
     yield "leafnodes", leafnodes.LEAFNODE_KEYS
     yield "a remote of leafnodes", leafnodes.REMOTE_KEYS
@@ -167,7 +173,8 @@ def limits_part() -> str:
 
 def reload_part() -> str:
     """Return what a reload takes and what needs a restart, by option."""
-    said = sorted({re.split(r" = | (?=\{)", say(_sample(name)))[0].split(": ")[1] for name, say in LOG_LINES.items()})
+    lines = (re.split(r" = | (?=\{)", say(_sample(name)))[0] for name, say in LOG_LINES.items())
+    said = sorted({re.sub(r"^Reload(ed)?:? ", "", line) for line in lines})
     fixed = sorted(FIXED.values())
     reloaded = f"Changed by a reload, with a line in the log: {', '.join(said)}."
     return f"{reloaded}\n\nChanged by a restart alone, under the log's names: {', '.join(fixed)}."

@@ -227,7 +227,7 @@ class Callouts:
         delegation, now_ns = question.delegation, self._broker.clock.now_ns()
         terms, account = delegation.terms, go_quote(delegation.terms.account)
         user = self._user(question, payload, now_ns)
-        if user.nats.proxy_required:
+        if user.nats.proxy_required and not session.login.proxy:
             raise ProxyRequiredError
         for fault in (*time_faults(user, now_ns // SECOND), *user_faults(user)):
             raise CalloutError(f"Error validating user JWT: {fault}")
@@ -242,7 +242,7 @@ class Callouts:
             session.notice("Outside connect times")
             raise CalloutError(f"authorized user on account {account} outside of valid connect times")
         _check_connection_type(session, place, account)
-        if place.rules.proxy_required:
+        if place.rules.proxy_required and not session.login.proxy:
             raise ProxyRequiredError
         return _grant_of(user, place, delegation, end_ns(user, now_ns, stay_ns))
 

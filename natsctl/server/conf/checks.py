@@ -80,6 +80,7 @@ def option_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
         yield from _no_auth_user_faults(options, "websocket", options.websocket.no_auth_user)
         yield from (("websocket", text) for text in websocket_faults(options))
     yield from _leafnode_faults(options)
+    yield from _ocsp_faults(options)
     if options.no_system_account:
         yield from _latency_faults(options)
 
@@ -91,6 +92,15 @@ def _latency_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
             if isinstance(export, ServiceExport) and export.latency is not None:
                 subject = f'"{export.subject}"'
                 yield "accounts", f"Error adding service latency sampling for {subject}: system account not setup"
+
+
+_OCSP_WITHOUT_VERIFY: Final = "OCSP peer verification for client connections requires TLS verify (mTLS) to be enabled"
+
+
+def _ocsp_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
+    for kind, tls in options.tls_blocks.items():
+        if tls.checks_peers and not tls.verify:
+            yield ("tls" if kind == "clients" else kind), _OCSP_WITHOUT_VERIFY
 
 
 def _leafnode_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from natsctl.server.conf.authorization import authorization_block, proxies_block
 from natsctl.server.conf.checks import option_faults, with_defaults
 from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
+from natsctl.server.conf.ocsp import ocsp_block, ocsp_cache
 from natsctl.server.conf.operator import OPERATOR_KEYS
 from natsctl.server.conf.syntax import Block, ConfError, Item, load_file
 from natsctl.server.conf.tls import tls_block
@@ -274,8 +275,8 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     "prof_port": _switched_off("prof_port", NO_PROFILER),
     "prof_block_rate": _switched_off("prof_block_rate", NO_PROFILER),
     "proxy_protocol": set_option("proxy_protocol", flag_of),
-    "ocsp": _switched_off("ocsp", "stapling of OCSP answers is not available in natsctl server"),
-    "ocsp_cache": _switched_off("ocsp_cache", "checks of OCSP answers are not available in natsctl server"),
+    "ocsp": set_option("ocsp", ocsp_block),
+    "ocsp_cache": set_option("ocsp_cache", ocsp_cache),
     "no_system_account": set_option("no_system_account", flag_of),
     "no_system": set_option("no_system_account", flag_of),
     "no_sys_acc": set_option("no_system_account", flag_of),

@@ -49,7 +49,9 @@ def tls_block(item: Item, role: Role = "listener") -> TlsOptions:
         elif name in TLS_KEYS:
             tls = replace(tls, **TLS_KEYS[name](value, key))
         elif name == "ocsp_peer":
-            raise value.fault("ocsp_peer: not available in natsctl server")
+            from natsctl.server.conf.ocsp import ocsp_peer
+
+            tls = replace(tls, ocsp_peer=ocsp_peer(value))
         else:
             raise value.fault(f'error parsing tls config, unknown field "{key}"')
     if tls.certs and tls.cert_file is not None:

@@ -17,7 +17,7 @@ import ssl
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from html import escape
 from importlib.resources import files
 from ipaddress import ip_address
@@ -36,6 +36,8 @@ from natsctl.server.monitor.varz import expvarz, ipqueuesz, read_ipqueuesz, stac
 from natsctl.server.tls_contexts import TlsFileError, server_context
 
 if TYPE_CHECKING:
+    import asyncio
+
     from natsctl.server.monitor.query import ServerView
     from natsctl.server.options import TlsOptions
 
@@ -246,32 +248,59 @@ ENDPOINTS: Final = {
 
 
 def monitoring_endpoint(server: ServerView) -> HttpServer:
-    """Return the listener, which requests no certificate; raises TlsFileError where the server's is unusable."""
+    """Return the listener; raises TlsFileError where the server's certificate is unusable.
+
+    It requests no certificate of clients, unless other sides are checked at their OCSP responders at the start.
+    """
     options = server.options
 
     def fault(where: str, error: Exception) -> None:
         server.log.error(f"internal fault in {where}: " + "".join(traceback.format_exception(error)).rstrip())
 
     context = _context(server) if options.https_port else None
+    checked = context is not None and options.tls is not None and options.tls.checks_peers
     return HttpServer(
-        options.monitoring_host, options.https_port or options.http_port, Monitor(server).answer, fault, context
+        options.monitoring_host,
+        options.https_port or options.http_port,
+        Monitor(server).answer,
+        fault,
+        context,
+        partial(_admit, server) if checked else None,
     )
+
+
+async def _admit(server: ServerView, writer: asyncio.StreamWriter) -> bool:
+    """Return whether a client's certificate is good."""
+    from natsctl.server.listener import joined
+    from natsctl.server.ocsp.peers import CLIENT
+    from natsctl.server.tls_certificates import verified_chain_of
+
+    tls, ocsp = server.options.tls, server.ocsp
+    if tls is None or tls.ocsp_peer is None or not tls.checks_peers or ocsp is None:  # switched off by a reload
+        return True
+    chain = verified_chain_of(writer.get_extra_info("ssl_object"))
+    fault = await ocsp.peers.verdict(chain, tls.ocsp_peer, CLIENT)
+    if fault:
+        host, port = writer.get_extra_info("peername")[:2]
+        server.log.error(f"monitoring: http: TLS handshake error from {joined(host, port)}: {fault}")
+    return not fault
 
 
 def _context(server: ServerView) -> ssl.SSLContext:
     """Return the context of the listener, which takes the newest certificates for each handshake."""
     if server.options.tls is None:
         raise TlsFileError("TLS cert and key required for HTTPS")
-    known: tuple[TlsOptions, ssl.SSLContext] = server.options.tls, _unverifying(server.options.tls)
+    made = server_context if server.options.checks_peers else _unverifying
+    known: tuple[TlsOptions, ssl.SSLContext] = server.options.tls, made(server.options.tls)
 
     def follow(handshake: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> None:
         nonlocal known
         newest = server.options.tls
         if newest is not None and newest is not known[0]:
-            known = newest, _unverifying(newest)
+            known = newest, made(newest)
         handshake.context = known[1]
 
-    first = _unverifying(server.options.tls)
+    first = made(server.options.tls)
     first.sni_callback = follow
     return first
 

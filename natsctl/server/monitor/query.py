@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.leaf_nodes import LeafNodes
+    from natsctl.server.ocsp.service import OcspService
     from natsctl.server.options import ServerOptions
     from natsctl.server.process.log import Log
 
@@ -104,6 +105,8 @@ class ServerView(Protocol):
     server_id: str
     leafs: LeafNodes | None
     """Leaf nodes, where the server accepts them or connects as one."""
+    ocsp: OcspService | None
+    """Staples and checks of certificates, where there is TLS."""
     http_requests: dict[str, int]
     """Requests to each endpoint of monitoring."""
     config_load_ns: int

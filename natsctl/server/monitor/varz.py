@@ -236,6 +236,7 @@ def websocket_block(server: ServerView) -> dict[str, Any]:
         "same_origin": options.same_origin,
         "allowed_origins": list(options.allowed_origins),
         "compression": options.compression,
+        "tls_ocsp_peer_verify": tls is not None and tls.checks_peers,
     }
     return {key: value for key, value in shown.items() if value} | certificate_end(server, tls)
 
@@ -275,6 +276,8 @@ def leafnodes_block(server: ServerView) -> dict[str, Any]:
     shown: dict[str, Any] = {key: value for key, value in listener.items() if value} if options.port else {}
     if options.remotes:
         shown["remotes"] = [_remote(remote) for remote in options.remotes]
+    if options.port and tls is not None and tls.checks_peers:
+        shown["tls_ocsp_peer_verify"] = True
     return shown | certificate_end(server, tls)
 
 
@@ -286,7 +289,9 @@ def _remote(remote: LeafRemoteOptions) -> dict[str, Any]:
     shown["urls"] = [url.address for url in remote.urls]
     rules = {"exports": remote.deny_exports, "imports": remote.deny_imports}
     deny = {key: list(subjects) for key, subjects in rules.items() if subjects}
-    return {**shown, "deny": deny} if deny else shown
+    if deny:
+        shown["deny"] = deny
+    return {**shown, "tls_ocsp_peer_verify": True} if remote.tls is not None and remote.tls.checks_peers else shown
 
 
 def varz(server: ServerView) -> dict[str, Any]:
@@ -315,6 +320,7 @@ def _identity(server: ServerView) -> dict[str, Any]:
         "auth_required": options.auth is not None,
         "tls_required": options.tls_required,
         "tls_verify": options.tls_verify,
+        "tls_ocsp_peer_verify": server.options.tls is not None and server.options.tls.checks_peers,
     }
     urls = {"connect_urls": options.connect_urls, "ws_connect_urls": options.ws_connect_urls}
     return {
@@ -424,10 +430,28 @@ def _configuration(server: ServerView) -> dict[str, Any]:
 def _details(server: ServerView) -> dict[str, Any]:
     broker, leafs = server.broker, leaf_faults(server)
     return {
+        **_ocsp_cache(server),
         "slow_consumer_stats": by_kind(broker.slow_consumers, leafs[0]),
         "stale_connection_stats": by_kind(broker.stale_connections, leafs[1]),
         "disk_io_wait_stats": {"waiters": 0, "waits": 0, "wait_time": 0, "max_wait_time": 0},
     }
+
+
+def _ocsp_cache(server: ServerView) -> dict[str, Any]:
+    """Return the state of the cache of OCSP responses; empty where none is kept."""
+    ocsp = server.ocsp
+    if ocsp is None or not ocsp.checks_peers or not ocsp.cache.is_local:
+        return {}
+    counts, stats = ocsp.cache.counts(), ocsp.cache.stats
+    shown = {
+        "cache_hits": stats.hits,
+        "cache_misses": stats.misses,
+        "cached_responses": sum(counts.values()),
+        "cached_revoked_responses": counts["revoked"],
+        "cached_good_responses": counts["good"],
+        "cached_unknown_responses": counts["unknown"],
+    }
+    return {"ocsp_peer_cache": {"cache_type": "local", **{key: count for key, count in shown.items() if count}}}
 
 
 def leaf_faults(server: ServerView) -> tuple[int, int]:

@@ -296,6 +296,7 @@ class ServerProcess:
             return error.code if isinstance(error, NotProvisionedError) else NOT_STARTED
         tune_interpreter()
         self._server.reload = self._first_reload
+        self._server.end = self._stop
         announce_listeners(self._log, self._server)
         self._manager.ready("Server is ready")
         asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)

@@ -2,8 +2,48 @@
 
 from __future__ import annotations
 
+OCSP_REFUSED = [
+    "ocsp: 5",
+    "ocsp: maybe",
+    "ocsp { mode: sometimes }",
+    "ocsp { mod: auto }",
+    "ocsp_cache: 5",
+    "ocsp_cache { type: disk }",
+    "ocsp_cache { type: 5 }",
+    "ocsp_cache { typ: none }",
+    "ocsp_cache { local_store: 5 }",
+    "ocsp_cache { preserve_revoked: 1 }",
+    "ocsp_cache { save_interval: soon }",
+    "ocsp_cache { save_interval: true }",
+    "tls { ocsp_peer: 5 }",
+    "tls { ocsp_peer { verfy: true } }",
+    "tls { ocsp_peer { verify: 1 } }",
+    "tls { ocsp_peer { warn_only: soon } }",
+    "tls { ocsp_peer { unknown_is_good: 1 } }",
+    "tls { ocsp_peer { allow_when_ca_unreachable: 1 } }",
+    "tls { ocsp_peer { ca_timeout: soon } }",
+    "tls { ocsp_peer { ca_timeout: true } }",
+    "tls { ocsp_peer { allowed_clockskew: soon } }",
+    "tls { ocsp_peer { cache_ttl_when_next_update_unset: true } }",
+]
+"""Refused with the same text."""
+
 ACCEPTED = [
     "tls {}",
+    "ocsp: true",
+    "ocsp: false",
+    "ocsp {}",
+    'ocsp { mode: ALWAYS, url: "http://127.0.0.1" }',
+    "ocsp_cache: true",
+    "ocsp_cache: false",
+    "ocsp_cache { TYPE: None }",
+    'ocsp_cache { type: local, local_store: x, preserve_revoked: true, save_interval: "10s" }',
+    "ocsp_cache { save_interval: 0.5 }",
+    "tls { ocsp_peer: false }",
+    "tls { verify: true, ocsp_peer: true }",
+    "tls { verify: true, ocsp_peer { verify: true, ca_timeout: 2.5, allowed_clockskew: 1m, warn_only: true } }",
+    "tls { ocsp_peer { unknown_is_good: true, allow_when_ca_unreachable: true } }",
+    "tls { ocsp_peer { cache_ttl_when_next_update_unset: -1 } }",
     "port: 4222",
     "port = 4222",
     "port 4222",
@@ -124,6 +164,7 @@ ACCEPTED = [
 ]
 
 REFUSED = [
+    *OCSP_REFUSED,
     "port",
     "port:\n4222",
     "port: 4222 debug: true",
@@ -248,7 +289,7 @@ REFUSED_HERE_ALONE = {
     "gateway { name: A }": "one node alone",
     "mqtt { port: -1 }": "no MQTT",
     "prof_port: 6060": "no Go profiler",
-    "ocsp: true": "not served",
+    "tls { ocsp_peer: true }": "without verify; the reference finds out when it starts",
     "feature_flags { js_ack_fc_v2: true }": "not served",
     'jetstream { tpm { keys_file: "tpm.json" } }': "no keys in a TPM; the reference finds out when it starts",
     "jetstream { domain: a.b }": "the reference finds out when it starts",
@@ -261,6 +302,7 @@ REFUSED_HERE_ALONE = {
 }
 
 ACCEPTED_HERE_ALONE = {
+    'ocsp { urls: ["http://127.0.0.1"] }': "the reference reads no list that a file has",
     "server_tags: [x, /y]": "the reference takes the slash for a comment that is none",
     "jetstream { archive_version: 2 }": "natsctl's own",
     "jetstream { sync: never }": "natsctl's own",

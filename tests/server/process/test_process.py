@@ -396,6 +396,10 @@ def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path, runn
 CONFIGURED = {
     "jetstream": ("jetstream: {store_dir: FOLDER}", ("natsctl.jetstream.engine", "natsctl.store.store")),
     "tls": ("tls: {cert_file: CERT, key_file: KEY}", ("natsctl.server.tls_listener",)),
+    "checks of certificates": (
+        "tls: {cert_file: CERT, key_file: KEY, verify: true, ocsp_peer: true}",
+        ("natsctl.server.tls_listener", "natsctl.server.tls_certificates", "cryptography.x509.ocsp"),
+    ),
     "leaf nodes": ("leafnodes: {listen: '127.0.0.1:-1'}", ("natsctl.server.leaf_nodes",)),
     "monitoring": ("http: '127.0.0.1:-1'", ("natsctl.server.monitor.pages",)),
     "websocket": ("websocket: {listen: '127.0.0.1:-1', no_tls: true}", ("natsctl.server.websocket_protocol",)),

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
+from natsctl.server import reload as reload_module
 from natsctl.server import tls_contexts as tls_module
 from natsctl.server.instance import ServerInstance
 from natsctl.server.listener import joined
@@ -23,6 +24,7 @@ from natsctl.server.reload import Reloader
 from natsctl.server.resources import new_event_loop
 from natsctl.server.tls_contexts import ListenerTls, TlsFileError
 from natsctl.server.tls_listener import THROTTLED
+from natsctl.server.tls_stapling import StapledContexts
 from natsctl.testing.certificates import Issued
 from tests.server.websocket.upgrades import request, said
 from tests.support.tls_clients import HELLO, PATIENCE_S, Files, ListLog, Visit, serving, talking, until, visit
@@ -31,6 +33,20 @@ from tests.support.tls_clients import HELLO, PATIENCE_S, Files, ListLog, Visit, 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return Files(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(autouse=True, params=["ssl", "pyOpenSSL"])
+def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The library under the listeners: Python's own, and the one of listeners that staple."""
+    if request.param == "pyOpenSSL":
+
+        def stapled(options: TlsOptions) -> StapledContexts:
+            return StapledContexts(options, {})
+
+        monkeypatch.setattr(tls_module, "tls_contexts", stapled)
+        monkeypatch.setattr(reload_module, "tls_contexts", stapled)
+    name: str = request.param
+    return name
 
 
 def info(line: bytes) -> dict[str, object]:

@@ -1,0 +1,355 @@
+"""Staples: OCSP responses about this server's own certificates, renewed and kept in the store's folder.
+
+A staple is taken from memory, else from the file of an earlier run, else from a responder, as long as it is in force.
+After that it is renewed at half of what is left of its validity, at least every 24 hours; where a responder fails, the
+old one serves until it ends. A certificate that is found revoked ends the server in the modes `always` and `must`; in
+other modes its last response is still stapled, and clients judge. Source: nats-server, ocsp.go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import re
+import ssl
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from natsctl.api.times import format_time
+from natsctl.api.units import SECOND
+from natsctl.server.conf.values import format_seconds
+from natsctl.server.ocsp.cache import replace_file
+from natsctl.server.ocsp.responders import ResponderError, Responders
+from natsctl.server.ocsp.responses import (
+    MAX_RESPONSE_BYTES,
+    STATUS_REQUEST_OID,
+    InvalidCertificateError,
+    InvalidResponseError,
+    Response,
+    demands_staple,
+    issuer_among,
+    parse_response,
+    request_for,
+    responders_of,
+)
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    from natsctl.api.times import Clock
+    from natsctl.server.options import OcspOptions
+    from natsctl.server.process.log import Log
+
+FOLDER: Final = "ocsp"
+"""The folder of staples in the store's."""
+FOLDER_MODE: Final = 0o750
+REQUEST_S: Final = 30.0
+"""Time limit of one request. Source: nats-server, NewOCSPMonitor."""
+USUAL_INTERVAL_S: Final = 24 * 3600.0
+"""Time until a response without an end is renewed."""
+MIN_INTERVAL_S: Final = 120.0
+"""Time until the next attempt where the validity of a response has ended."""
+
+_FIRST: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class StapleError(OSError):
+    """A certificate that cannot be stapled; the text says why."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class StapleSources(NamedTuple):
+    """What all staples of a server use."""
+
+    log: Log
+    clock: Clock
+    responders: Responders
+    folder: Path | None
+    """The folder of the store; None where none is configured: staples then live in memory alone."""
+    urls: tuple[str, ...]
+    """Responders in place of those that certificates name."""
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+
+
+class Staple:
+    """The staple of one certificate."""
+
+    def __init__(
+        self, sources: StapleSources, kind: str, file: str, certificate: x509.Certificate, issuer: x509.Certificate,
+        *, ends_server: bool,
+    ) -> None:  # fmt: skip
+        """Prepare; `kind` and `file` name the certificate in log lines."""
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        self._sources = sources
+        self._kind = kind
+        self._file = file
+        self._certificate = certificate
+        self._issuer = issuer
+        self._ends_server = ends_server
+        self._response: Response | None = None
+        self._asking: asyncio.Task[Response] | None = None
+        self.key = hashlib.sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
+        """The name of its file."""
+
+    @property
+    def in_force(self) -> bytes | None:
+        """The response to staple now; None where it must be fetched first."""
+        response = self._known()
+        return response.der if response is not None else None
+
+    def _known(self) -> Response | None:
+        """Return the response in memory or in the file, None where neither is in force."""
+        if self._response is not None and not self._fault(self._response):
+            return self._response
+        if self._sources.folder is None:
+            return None
+        from natsctl.server.conf.syntax import read_file
+
+        try:
+            self._response = self._parsed(read_file(self._path, MAX_RESPONSE_BYTES))
+        except (OSError, InvalidResponseError):
+            return None
+        return self._response
+
+    @property
+    def _path(self) -> Path:
+        assert self._sources.folder is not None
+        return self._sources.folder / FOLDER / self.key
+
+    def _parsed(self, der: bytes) -> Response:
+        """Return a response that is about this certificate and in force; raises InvalidResponseError."""
+        response = parse_response(der, self._certificate, self._issuer)
+        if not response.authorised:
+            raise InvalidResponseError("OCSP response signer missing authorization by CA to act as OCSP signer")
+        if fault := self._fault(response):
+            raise InvalidResponseError(fault)
+        return response
+
+    def _fault(self, response: Response) -> str:
+        now_ns = self._sources.clock.now_ns()
+        if response.next_update_ns is not None and response.next_update_ns < now_ns:
+            return f"invalid ocsp NextUpdate, is past time: {response.next_update}"
+        if response.this_update_ns > now_ns:
+            return f"invalid ocsp ThisUpdate, is future time: {format_time(response.this_update_ns)}"
+        return ""
+
+    async def found(self) -> Response:
+        """Return the response that is known, else the responder's; raises StapleError."""
+        return self._known() or await self.fetched()
+
+    async def fetched(self) -> Response:
+        """Return a responder's response; whoever asks meanwhile gets the same. Raises StapleError."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.get_running_loop().create_task(self._fetch())
+            self._asking.add_done_callback(
+                lambda task: task.cancelled() or task.exception()
+            )  # nobody may wait any more
+        return await asyncio.shield(self._asking)
+
+    async def _fetch(self) -> Response:
+        try:
+            urls = self._sources.urls or tuple(responders_of(self._certificate))
+        except InvalidCertificateError as why:
+            raise StapleError(f"error parsing certificate: {why}") from why
+        if not urls:
+            raise StapleError("no available ocsp servers")
+        request = request_for(self._certificate, self._issuer)
+        fault = ""
+        for url in (url.removesuffix("/") for url in urls):
+            try:
+                response = self._parsed(await self._asked(url, request))
+            except ResponderError as why:
+                fault = str(why)
+            except InvalidResponseError as why:
+                fault = f"failed to get remote status from {url}: {why}"
+            else:
+                self._keep(response)
+                return response
+        raise StapleError(f"exhausted ocsp servers: {fault}")
+
+    async def _asked(self, url: str, request: bytes) -> bytes:
+        """Return the answer to POST, else to GET; raises ResponderError."""
+        encoded = base64.b64encode(request).decode()
+
+        def refusal(method: str, size: int) -> Callable[[int], str]:
+            about = f"non-ok http status on {method} request (reqlen={size})"
+            return lambda status: f"{about}: {status}" if status > 299 else ""
+
+        responders = self._sources.responders
+        try:
+            return await responders.post(url, request, REQUEST_S, refusal("POST", len(request)))
+        except ResponderError as first:
+            try:
+                return await responders.get(f"{url}/{encoded}", REQUEST_S, refusal("GET", len(encoded)))
+            except ResponderError as second:
+                raise ResponderError(f"{first}\n{second}") from second
+
+    def _keep(self, response: Response) -> None:
+        """Keep a response in memory and in the store's folder; raises StapleError where that cannot be written."""
+        if self._sources.folder is not None:
+            try:
+                replace_file(self._path, response.der)
+            except OSError as why:
+                raise StapleError(f"failed to write ocsp status: {why}") from why
+        self._response = response
+
+    async def check(self) -> None:
+        """Find the first response before the server serves; raises StapleError, also for a certificate not good."""
+        try:
+            response = await self.found()
+        except StapleError as why:
+            raise StapleError(f"bad OCSP status update for certificate at '{self._file}': {why}") from why
+        if response.status != "good" and self._ends_server:
+            raise StapleError(f"found existing OCSP status for certificate at '{self._file}': {response.status}")
+
+    def inherit(self, before: Staple | None) -> None:
+        """Take over the response about the same certificate."""
+        if before is not None:
+            self._response = before._response
+
+    # The schedule
+
+    def next_run_s(self) -> float:
+        """Return how long to wait before the response is renewed."""
+        response = self._response
+        if response is None:
+            return MIN_INTERVAL_S
+        if response.next_update_ns is None:
+            return USUAL_INTERVAL_S
+        left_ns = response.next_update_ns - self._sources.clock.now_ns()
+        return left_ns / 2 / SECOND if left_ns >= 0 else MIN_INTERVAL_S
+
+    async def keep_renewed(self) -> bool:
+        """Renew the response for ever; return at a certificate that is not good, True where that ends the server."""
+        log, wait_s = self._sources.log, 0.0
+        response = self._known()
+        if response is not None and response.status == "good":
+            wait_s = self.next_run_s()
+            log.info(self._line(f"Found OCSP status for {self._kind} certificate at", response, wait_s))
+        elif response is not None and self._ends_server:
+            log.error(f"Found OCSP status for {self._kind} certificate at '{self._file}': {response.status}")
+            return True
+        while True:
+            await self._sources.sleep(wait_s)
+            try:
+                response = await self.fetched()
+            except StapleError as why:
+                wait_s = self.next_run_s()
+                about = f"Bad OCSP status update for certificate '{self._file}': {why}"
+                log.error(f"{about}, trying again in {format_seconds(wait_s)}")
+                continue
+            if response.status != "good":
+                log.error(f"Received OCSP status for {self._kind} certificate '{self._file}': {response.status}")
+                return self._ends_server
+            wait_s = self.next_run_s()
+            log.info(self._line(f"Received OCSP status for {self._kind} certificate", response, wait_s))
+
+    def _line(self, what: str, response: Response, wait_s: float) -> str:
+        wait = format_seconds(wait_s)
+        return f"{what} '{self._file}': good, next update {response.next_update}, checking again in {wait}"
+
+
+def prepare_folder(folder: Path | None) -> None:
+    """Make the folder of staples; raises StapleError."""
+    if folder is None:
+        return
+    place = folder / FOLDER
+    try:
+        place.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
+    except FileExistsError as why:
+        raise StapleError("OCSP storage directory is not a directory") from why
+    except OSError as why:
+        raise StapleError(f"could not create OCSP storage directory - {why}") from why
+
+
+def staple_of(
+    sources: StapleSources, options: OcspOptions | None, kind: str, file: Path, authorities: Path | None
+) -> Staple | None:
+    """Return the staple of a certificate file, None where it gets none; raises StapleError."""
+    from natsctl.server.conf.syntax import read_file
+
+    mode = options.mode if options is not None else ""
+    try:
+        content = read_file(file)
+        if mode != "always" and not _may_demand(content):
+            return None
+        from cryptography import x509  # slow to import, and most certificates get no staple
+
+        bundle = x509.load_pem_x509_certificates(content)
+    except (OSError, ValueError) as why:
+        raise StapleError(f"error parsing certificate: {why}") from why
+    demanded = demands_staple(bundle[0].public_bytes(_der()))
+    if mode == "never":
+        if demanded:
+            sources.log.warn(f"Certificate at '{file}' has MustStaple but OCSP is disabled")
+        return None
+    if not demanded and mode != "always":
+        return None
+    prepare_folder(sources.folder)
+    issuer = issuer_of(bundle, authorities)
+    ends = mode == "always" or (mode == "must" and demanded)
+    return Staple(sources, kind, str(file), bundle[0], issuer, ends_server=ends)
+
+
+def _may_demand(content: bytes) -> bool:
+    """Return whether the first certificate of a file may have the extension "must staple"."""
+    found = _FIRST.search(content)
+    return found is None or STATUS_REQUEST_OID in ssl.PEM_cert_to_DER_cert(found[0].decode("ascii", "replace"))
+
+
+def _der() -> Encoding:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    return Encoding.DER
+
+
+def issuer_of(bundle: list[x509.Certificate], authorities: Path | None) -> x509.Certificate:
+    """Return the issuer of the first certificate: the second of its file, else one of the authorities.
+
+    Raises StapleError.
+    """
+    from cryptography import x509
+
+    from natsctl.server.conf.syntax import read_file
+
+    if len(bundle) > 1:
+        issuer = issuer_among(bundle[0], bundle[1:2])
+    elif authorities is not None:
+        try:
+            issuer = issuer_among(bundle[0], x509.load_pem_x509_certificates(read_file(authorities)))
+        except (OSError, ValueError) as why:
+            raise StapleError(f"failed to parse ca_file: {why}") from why
+    else:
+        issuer = issuer_among(bundle[0], _system_authorities())
+    if issuer is None:
+        raise StapleError("no issuers found")
+    from natsctl.server.tls_certificates import shown_subject
+
+    try:
+        is_authority = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+    except (x509.ExtensionNotFound, ValueError):
+        is_authority = False
+    if not is_authority:
+        raise StapleError(f"{shown_subject(issuer.subject)} invalid ca basic constraints: is not ca")
+    return issuer
+
+
+def _system_authorities() -> list[x509.Certificate]:
+    import warnings
+
+    from cryptography import x509
+
+    found = []
+    for der in ssl.create_default_context().get_ca_certs(binary_form=True):
+        # An old authority whose certificate the library does not read, or will not, has issued none of today.
+        with warnings.catch_warnings(), suppress(ValueError):
+            warnings.simplefilter("ignore")
+            found.append(x509.load_der_x509_certificate(der))
+    return found
