@@ -77,6 +77,16 @@ class BrokerContext(ServerContext, Protocol):
     def server_info(self) -> dict[str, object]:
         """Return the facts about this server in system messages; each call counts one message."""
 
+    def publish_traced(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> int:
+        """Deliver one message of a client, publish its trace, and return the number of receivers."""
+
+    def report_refusal(
+        self, origin: Session, subject: bytes, to: bytes, header: bytes, payload: bytes, text: str
+    ) -> None:
+        """Publish the trace of a message that its publisher was not allowed to send."""
+
 
 class EventListener(Protocol):
     """Listener to the events of connections; it must not close sessions."""

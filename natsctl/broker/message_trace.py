@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from natsctl.api import codec, headers
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.api.times import format_time
+from natsctl.broker.imports.account_config import TRACE_PARENT
 from natsctl.broker.refusals import quoted, refuse_publish
 from natsctl.broker.subscription import DeliveryFilter
 
@@ -29,13 +30,9 @@ if TYPE_CHECKING:
 
 
 DEST: Final = b"Nats-Trace-Dest"
-DEST_LINE: Final = b"\r\nNats-Trace-Dest:"
-"""Mark of a header that asks for a trace by itself."""
 ONLY: Final = b"Nats-Trace-Only"
 HOP: Final = b"Nats-Trace-Hop"
 ORIGIN_ACCOUNT: Final = b"Nats-Trace-Origin-Account"
-PARENT: Final = b"traceparent"
-"""Header of the W3C trace context, in any case."""
 DISABLED: Final = b"trace disabled"
 """The destination of messages that were traced before or were not sampled, and are not to be traced again."""
 NO_ECHO: Final = "Not delivered because of no echo"
@@ -53,11 +50,6 @@ _YES: Final = frozenset({b"1", b"true", b"on"})
 Values: TypeAlias = "dict[bytes, list[bytes]]"
 Message: TypeAlias = "tuple[bytes, bytes, bytes, bytes]"
 """Subject, reply, header and payload."""
-
-
-def asks_for_trace(header: bytes, account: Account) -> bool:
-    """Return whether a message may have to be traced: a quick look, which `publish_traced` follows up."""
-    return DEST_LINE in header or (account.config.trace_dest != "" and PARENT in header.lower())
 
 
 def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> int:
@@ -79,7 +71,7 @@ def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, 
 
 def report_refusal(origin: Session, subject: bytes, to: bytes, header: bytes, payload: bytes, text: str) -> None:
     """Publish the trace of a message that its publisher was not allowed to send."""
-    if not asks_for_trace(header, origin.account):
+    if not origin.account.config.asks_for_trace(header):
         return
     begun = begin_trace(header, origin)
     if isinstance(begun, MessageTrace):
@@ -134,7 +126,7 @@ def header_values(header: bytes) -> Values:
 
 def is_sampled_parent(values: Values) -> bool:
     """Return whether a `traceparent` says that its trace is recorded."""
-    return any(key.lower() == PARENT and any(map(_is_sampled, every)) for key, every in values.items())
+    return any(key.lower() == TRACE_PARENT and any(map(_is_sampled, every)) for key, every in values.items())
 
 
 def _is_sampled(value: bytes) -> bool:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from natsctl.broker.message_trace import asks_for_trace
 from natsctl.broker.routes import DOT
 from natsctl.native import lib
 from natsctl.wire.ops import PUB, RUN, Op
@@ -135,7 +134,7 @@ def _bytes_of(ops: Sequence[Op]) -> int:
 
 def _passes(header: bytes, headed: bool, account: Account) -> bool:
     """Return whether a message with headers may be in a run: one that begins with such, and is not traced."""
-    return headed and not asks_for_trace(header, account)
+    return headed and not account.config.asks_for_trace(header)
 
 
 def _one_route(session: Session, ops: list[Op], start: int, headed: bool) -> int:

@@ -29,7 +29,6 @@ from natsctl.broker.deferred_work import (
     slice_end_ns,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
-from natsctl.broker.message_trace import asks_for_trace, publish_traced, report_refusal
 from natsctl.broker.publishing import (
     RESERVED_FIRST,
     RESERVED_HEADS,
@@ -472,7 +471,8 @@ class Session:
             size += len(header) + len(payload)
             if self.verbose:
                 self.write(OK_LINE)
-            send = publish_traced if header and asks_for_trace(header, self.account) else publish
+            traced = header and self.account.config.asks_for_trace(header)
+            send = self.broker.publish_traced if traced else publish
             recipients = send(subject, reply, header, payload, self)
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, subject, reply)
@@ -523,7 +523,7 @@ class Session:
         else:
             return True
         if header:
-            report_refusal(self, subject, to, header, payload, refusal)
+            self.broker.report_refusal(self, subject, to, header, payload, refusal)
         return False
 
     def publisher(self) -> Callable[[bytes, bytes, bytes, bytes, Session | None], int]:

@@ -25,7 +25,7 @@ from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.leaf_remote import ContextMaker, LeafRemote, LinkMaker, RemoteConnection
 from natsctl.server.listener import ClientConnection, TransportEndpoint, named
-from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, LeafRemoteOptions, LeafUrl
+from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, LeafRemoteOptions, LeafUrl, joined
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
 from natsctl.server.tls_contexts import ListenerTls
@@ -276,7 +276,7 @@ class LeafNodes:
     def _link_options(self) -> LeafOptions:
         options = self.options
         host, port = self._advertised()
-        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        address = joined(host, port)
         return LeafOptions(
             host=host,
             port=port,

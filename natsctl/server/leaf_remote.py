@@ -32,7 +32,7 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.server.conf.syntax import read_file
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, HeldInput, peer_of
 from natsctl.server.options import LeafRemoteOptions, LeafUrl, TlsOptions
-from natsctl.server.tls_contexts import SecureTransport, TlsLayer, error_text
+from natsctl.server.tls_contexts import SecureTransport, TlsLayer, client_context, error_text
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
@@ -238,23 +238,6 @@ def reason_of(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
     return error_text(error)
-
-
-def client_context(options: TlsOptions | None) -> ssl.SSLContext:
-    """Return the context of a remote; raises OSError (ssl.SSLError included) where a file cannot be used."""
-    options = options or TlsOptions()
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2
-    if options.ca_file is not None:
-        context.load_verify_locations(options.ca_file)
-    else:
-        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
-    if options.cert_file is not None and options.key_file is not None:
-        context.load_cert_chain(options.cert_file, options.key_file)
-    if options.insecure:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
 
 
 _PARTS: Final = re.compile(rb"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}")

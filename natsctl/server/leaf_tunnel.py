@@ -17,11 +17,11 @@ from natsctl.server.leaf_remote import (
     HANDSHAKE_S,
     RemoteConnection,
     TunnelError,
-    client_context,
     dial_text,
     reason_of,
 )
-from natsctl.server.listener import joined
+from natsctl.server.options import joined
+from natsctl.server.tls_contexts import client_context
 
 if TYPE_CHECKING:
     from natsctl.server.options import LeafProxyOptions

@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
-from natsctl.server.options import UNSPECIFIED
+from natsctl.server.options import UNSPECIFIED, joined
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -250,11 +250,6 @@ def reset_at_close(transport: asyncio.Transport) -> None:
     sock = transport.get_extra_info("socket")
     if sock is not None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-
-def joined(host: str, port: int) -> str:
-    """Return host and port as one text."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def peer_of(transport: asyncio.Transport) -> tuple[str, int]:

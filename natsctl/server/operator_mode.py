@@ -17,9 +17,7 @@ import time
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, Literal
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import UsageError
@@ -27,11 +25,10 @@ from natsctl.api.jwt_claims import AccountBody, AccountClaims, OperatorClaims, d
 from natsctl.api.jwt_claims import AccountLimits as ClaimedLimits
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.api.jwt_validation import account_faults, time_faults
-from natsctl.api.model import Confidential
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
-from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.options import DirectoryOptions, OperatorOptions, ServerOptions
 from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
@@ -41,48 +38,6 @@ if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.jwt.account_registry import AccountRegistry
     from natsctl.server.url_resolver import UrlResolver
-
-
-Deleting = Literal["no", "rename", "remove"]
-
-
-class DirectoryOptions(msgspec.Struct, frozen=True):
-    """A folder of account JWTs: every account (`full`), or those that are used (`cache`)."""
-
-    folder: Path
-    full: bool = True
-    deleting: Deleting = "no"
-    limit: int = 0
-    """Accounts that are kept; 0: any number."""
-    ttl_s: float = 0.0
-    """Time that an unused JWT is kept; 0: for ever."""
-
-
-class OperatorOptions(Confidential, frozen=True):
-    """Operators, and their accounts' resolver."""
-
-    UNSHOWN: ClassVar = ("preload", "sentinel")
-
-    operators: tuple[OperatorClaims, ...] = ()
-    trusted_keys: tuple[str, ...] = ()
-    memory: bool = False
-    """The resolver has the preloaded JWTs only."""
-    directory: DirectoryOptions | None = None
-    url: str = ""
-    """The JWT of each account is under this URL, by its public key."""
-    url_tls: TlsOptions | None = None
-    preload: tuple[tuple[str, str], ...] = ()
-    """Account JWTs by public key."""
-    pinned: tuple[str, ...] = ()
-    sentinel: str = ""
-
-    @property
-    def account_url(self) -> str:
-        """The URL of account JWTs, without a resolver that of the only operator; "" where they are elsewhere."""
-        if self.memory or self.directory is not None:
-            return ""
-        server = self.operators[0].nats.account_server_url if len(self.operators) == 1 else ""
-        return self.url or (f"{server}/accounts" if server else "")
 
 
 SUFFIX: Final = ".jwt"
@@ -262,7 +217,7 @@ def jwt_authenticator(options: ServerOptions) -> JwtAuthenticator | None:
 
 
 def _url_resolver(operator: OperatorOptions) -> UrlResolver:
-    from natsctl.server.leaf_remote import client_context
+    from natsctl.server.tls_contexts import client_context
     from natsctl.server.url_resolver import UrlResolver
 
     return UrlResolver(operator.account_url, client_context(operator.url_tls))

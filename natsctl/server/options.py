@@ -12,11 +12,11 @@ from natsctl.api.model import Confidential
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from natsctl.api.jwt_claims import OperatorClaims
     from natsctl.broker.auth.static_auth import User
     from natsctl.broker.imports.account_config import AccountConfig
     from natsctl.broker.jwt.callout import CalloutSettings
     from natsctl.jetstream.engine_context import BatchLimits
-    from natsctl.server.operator_mode import OperatorOptions
 
 
 SyncPolicy = Literal["always", "never"] | int
@@ -180,6 +180,53 @@ class JetStreamLimits(msgspec.Struct, frozen=True):
     max_duplicate_window_ns: int = 0
     batches: BatchLimits | None = None
     """None: the engine's own."""
+
+
+def joined(host: str, port: int) -> str:
+    """Return host and port as one text, an address of IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+Deleting = Literal["no", "rename", "remove"]
+
+
+class DirectoryOptions(msgspec.Struct, frozen=True):
+    """A folder of account JWTs: every account (`full`), or those that are used (`cache`)."""
+
+    folder: Path
+    full: bool = True
+    deleting: Deleting = "no"
+    limit: int = 0
+    """Accounts that are kept; 0: any number."""
+    ttl_s: float = 0.0
+    """Time that an unused JWT is kept; 0: for ever."""
+
+
+class OperatorOptions(Confidential, frozen=True):
+    """Operators, and their accounts' resolver."""
+
+    UNSHOWN: ClassVar = ("preload", "sentinel")
+
+    operators: tuple[OperatorClaims, ...] = ()
+    trusted_keys: tuple[str, ...] = ()
+    memory: bool = False
+    """The resolver has the preloaded JWTs only."""
+    directory: DirectoryOptions | None = None
+    url: str = ""
+    """The JWT of each account is under this URL, by its public key."""
+    url_tls: TlsOptions | None = None
+    preload: tuple[tuple[str, str], ...] = ()
+    """Account JWTs by public key."""
+    pinned: tuple[str, ...] = ()
+    sentinel: str = ""
+
+    @property
+    def account_url(self) -> str:
+        """The URL of account JWTs, without a resolver that of the only operator; "" where they are elsewhere."""
+        if self.memory or self.directory is not None:
+            return ""
+        server = self.operators[0].nats.account_server_url if len(self.operators) == 1 else ""
+        return self.url or (f"{server}/accounts" if server else "")
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
@@ -371,7 +418,7 @@ class LeafUrl(Confidential, frozen=True):
     @property
     def address(self) -> str:
         """Host and port as log lines show them."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        return joined(self.host, self.port)
 
     @property
     def is_websocket(self) -> bool:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.codec import go_quote
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import ClientConnection, joined, peer_of
+from natsctl.server.listener import ClientConnection, peer_of
+from natsctl.server.options import joined
 from natsctl.server.tls_listener import TlsConnection, local_of, text_of
 
 if TYPE_CHECKING:

@@ -450,6 +450,23 @@ def _choose_by_name(contexts: list[ssl.SSLContext], files: list[Path]) -> None:
     contexts[0].sni_callback = choose
 
 
+def client_context(options: TlsOptions | None) -> ssl.SSLContext:
+    """Return the context of a remote; raises OSError (ssl.SSLError included) where a file cannot be used."""
+    options = options or TlsOptions()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3 if options.min_version == "1.3" else ssl.TLSVersion.TLSv1_2
+    if options.ca_file is not None:
+        context.load_verify_locations(options.ca_file)
+    else:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    if options.cert_file is not None and options.key_file is not None:
+        context.load_cert_chain(options.cert_file, options.key_file)
+    if options.insecure:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
 class ListenerTls:
     """The TLS of a listener's new connections; `options` is None without TLS."""
 
@@ -473,8 +490,6 @@ class ListenerTls:
         With `contexts`, made from those options before, no file is read and nothing is raised.
         """
         if options is not None:
-            import natsctl.server.tls_listener  # noqa: F401  # now, and not with the first client
-
             self._contexts = contexts or tls_contexts(options)
         self._stapled = None
         self.options = options

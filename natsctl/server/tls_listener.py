@@ -16,8 +16,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, HeldInput, is_gone, joined, peer_of
-from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, HeldInput, is_gone, peer_of
+from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions, joined
 from natsctl.server.tls_contexts import (
     BAD_CERTIFICATE,
     INTERNAL_ERROR,

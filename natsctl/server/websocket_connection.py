@@ -25,9 +25,9 @@ from natsctl.server.listener import (
     ClientConnection,
     HeldInput,
     is_gone,
-    joined,
     peer_of,
 )
+from natsctl.server.options import joined
 from natsctl.server.tls_contexts import BAD_CERTIFICATE, INTERNAL_ERROR, Layer, SecureTransport, error_text
 from natsctl.server.websocket_protocol import (
     FINAL,

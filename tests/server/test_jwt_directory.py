@@ -14,7 +14,8 @@ from unittest.mock import patch
 import pytest
 
 from natsctl.broker.jwt.account_registry import AccountStoreError
-from natsctl.server.operator_mode import DirectoryOptions, JwtDirectory
+from natsctl.server.operator_mode import JwtDirectory
+from natsctl.server.options import DirectoryOptions
 from tests.support.operators import Key
 
 

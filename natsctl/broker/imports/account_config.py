@@ -11,6 +11,10 @@ from natsctl.api.account import AccountLimits
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
 UNLIMITED: Final = -1
+TRACE_DEST_LINE: Final = b"\r\nNats-Trace-Dest:"
+"""Mark of a header that asks for a trace by itself."""
+TRACE_PARENT: Final = b"traceparent"
+"""Header of the W3C trace context, in any case."""
 RESPONSE_THRESHOLD_NS: Final = 120 * 1_000_000_000
 """Default time for the response of an exported service."""
 
@@ -116,3 +120,7 @@ class AccountConfig(msgspec.Struct, frozen=True):
     """Destination of reports about messages with a sampled `traceparent`; empty: they are not traced."""
     trace_sampling: int = 100
     """Percentage of those messages that are traced."""
+
+    def asks_for_trace(self, header: bytes) -> bool:
+        """Return whether a message may have to be traced: a quick look, which `publish_traced` follows up."""
+        return TRACE_DEST_LINE in header or (self.trace_dest != "" and TRACE_PARENT in header.lower())

@@ -23,7 +23,7 @@ from natsctl.broker.auth.login import Login
 from natsctl.broker.deferred_work import defer, keep, slice_end_ns
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
-from natsctl.broker.message_trace import asks_for_trace, begin_trace
+from natsctl.broker.message_trace import begin_trace
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.timers import LATE_PARTS, NEVER_NS
@@ -286,7 +286,7 @@ class LeafLink(Session):
             reply, shown = reply[:at], reply[at + 1 :]
         # A message that is mapped here names no groups of its new subject, so each group there gets it.
         chosen = queues if queues or to == subject else None
-        if header and shown is to and asks_for_trace(header, account):
+        if header and shown is to and account.config.asks_for_trace(header):
             self._relay_traced(subject, (to, reply, header, payload), chosen)
         else:
             account.relay(to, shown, reply, header, payload, self, chosen)

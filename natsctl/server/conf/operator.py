@@ -28,8 +28,7 @@ from natsctl.server.conf.values import (
     shown,
     text_of,
 )
-from natsctl.server.operator_mode import DirectoryOptions, OperatorOptions
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import DirectoryOptions, OperatorOptions, ServerOptions
 
 JWT_PREFIX: Final = "eyJ"
 CACHED_ACCOUNTS: Final = 1000
@@ -170,7 +169,7 @@ def _sentinel(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def _resolver_tls(options: ServerOptions, item: Item) -> ServerOptions:
-    from natsctl.server.leaf_remote import client_context
+    from natsctl.server.tls_contexts import client_context
 
     tls = tls_block(item, "remote")
     try:

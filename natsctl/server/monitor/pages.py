@@ -271,8 +271,8 @@ def monitoring_endpoint(server: ServerView) -> HttpServer:
 
 async def _admit(server: ServerView, writer: asyncio.StreamWriter) -> bool:
     """Return whether a client's certificate is good."""
-    from natsctl.server.listener import joined
     from natsctl.server.ocsp.peers import CLIENT
+    from natsctl.server.options import joined
     from natsctl.server.tls_certificates import verified_chain_of
 
     tls, ocsp = server.options.tls, server.ocsp

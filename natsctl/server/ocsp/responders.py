@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, urljoin, urlsplit
 
 import h11
 
-from natsctl.server.listener import joined
 from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES
+from natsctl.server.options import joined
 
 MAX_REQUESTS: Final = 64
 """Requests at the same time, of all connections; more of them wait, within their time limits."""

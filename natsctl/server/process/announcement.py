@@ -16,7 +16,7 @@ from natsctl.api.units import format_duration, format_size
 from natsctl.api.versions import API_LEVEL, SERVER_VERSION
 from natsctl.native import absent
 from natsctl.server.instance import ServerInstance
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import ServerOptions, joined
 from natsctl.server.process.log import Log
 from natsctl.server.resources import default_max_memory
 
@@ -80,16 +80,16 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
         announce_directory(log, options)
     if port := server.port_of("monitoring"):
         scheme = "https" if options.https_port else "http"
-        log.info(f"Starting {scheme} monitor on {_address(options.monitoring_host, port)}")
+        log.info(f"Starting {scheme} monitor on {joined(options.monitoring_host, port)}")
     if options.websocket is not None:
         scheme = "wss" if options.websocket.tls else "ws"
-        address = _address(options.websocket.host, server.port_of("websocket"))
+        address = joined(options.websocket.host, server.port_of("websocket"))
         log.info(f"Listening for websocket clients on {scheme}://{address}")
         if options.websocket.tls is None:
             log.warn("Websocket not configured with TLS. DO NOT USE IN PRODUCTION!")
     if options.leafnodes is not None and (port := server.port_of("leafnodes")):
-        log.info(f"Listening for leafnode connections on {_address(options.leafnodes.host, port)}")
-    log.info(f"Listening for client connections on {_address(server.host, server.port)}")
+        log.info(f"Listening for leafnode connections on {joined(options.leafnodes.host, port)}")
+    log.info(f"Listening for client connections on {joined(server.host, server.port)}")
     if options.proxy_protocol:
         log.info("PROXY protocol enabled for client connections")
     if server.broker.options.auth is None and not _is_loopback(server.host):
@@ -119,10 +119,6 @@ def _plain_secrets(options: ServerOptions) -> bool:
 
 def _sync_text(options: ServerOptions) -> str:
     return options.sync if isinstance(options.sync, str) else format_duration(options.sync)
-
-
-def _address(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def ports_path(folder: Path, pid: int) -> Path:
@@ -173,7 +169,7 @@ def start_fault(options: ServerOptions, error: Exception) -> str:
         return str(error)
     kind = next(iter(getattr(error, "__notes__", ())), "clients")
     host, port = _listeners(options).get(kind, (options.host, options.port))
-    address = f"[{host}]:{max(port, 0)}" if ":" in host else f"{host}:{max(port, 0)}"
+    address = joined(host, max(port, 0))
     reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno)
     fault = f"listen tcp {address}: bind: {(reason or str(error)).lower()}"
     return _START_FAULTS.get(kind, _START_FAULTS["clients"]).format(address=address, port=port, fault=fault)

@@ -10,8 +10,7 @@ import pytest
 
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
-from natsctl.server.operator_mode import DirectoryOptions, OperatorOptions
-from natsctl.server.options import ServerOptions
+from natsctl.server.options import DirectoryOptions, OperatorOptions, ServerOptions
 from tests.support.operators import Key, Operator, make_jwt
 
 ESTATE = Operator()
