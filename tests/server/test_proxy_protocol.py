@@ -195,7 +195,7 @@ def test_a_faulty_header_closes_the_connection_with_a_line(tmp_path: Path, kind:
                 host, port = wire.sock.getsockname()
                 assert wire.rest() == b""
             lines.append(f"[WRN] Error reading PROXY protocol header from {host}:{port}: {why}")
-        assert connection(server, info["client_id"])["reason"] == "Protocol Violation"
+        assert server.reason(info["client_id"]) == "Protocol Violation"
         for data, why in BROKEN_OFF.items():
             with Wire(server.port, data) as wire:
                 host, port = wire.sock.getsockname()

@@ -70,6 +70,15 @@ class ConfServer(ServerProcess):
             time.sleep(0.01)
         raise TimeoutError(f"no log line with {pattern}:\n{self.log()}")
 
+    def reason(self, cid: int) -> str:
+        """Return why a connection has ended, as connz shows it once it is among the closed ones."""
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            for one in self.monitor(f"connz?cid={cid}&state=closed")["connections"]:
+                return str(one["reason"])
+            time.sleep(0.01)
+        raise TimeoutError(f"connection {cid} is not closed")
+
     def reload(self, text: str) -> str:
         """Reload with another text, and return the log line that ended the reload."""
         self._write(text)
