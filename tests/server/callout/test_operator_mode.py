@@ -146,7 +146,7 @@ def test_the_key_of_the_response_says_the_account(place: Place, token: str, acco
         "APP": {"publish": {"deny": ["no"]}, "subscribe": {}},
         "AUTH": {"publish": {"deny": ["$SYS.REQ.USER.AUTH"]}, "subscribe": {}},
     }
-    scoped = {"publish": {"allow": ["of.bob", "$SYS.REQ.USER.INFO"]}, "subscribe": {"allow": ["_INBOX.>"]}}
+    scoped = {"publish": {"allow": ["$SYS.REQ.USER.INFO", "of.bob"]}, "subscribe": {"allow": ["_INBOX.>"]}}
     assert found["permissions"] == (scoped if token == "scoped" else rules[account])
     visitor.close()
 
