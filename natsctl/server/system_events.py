@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from natsctl.api.advisories import ClientInfo
     from natsctl.broker.account import Account
-    from natsctl.broker.auth.credentials import Refusal
+    from natsctl.broker.auth.credentials import Grant, Refusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.broker_options import Rng
     from natsctl.broker.session import Session
@@ -133,17 +133,19 @@ class ConnectionEvents:
         reason = refusal.reason.value
         owner = self._broker.accounts.get(refusal.account) or account_of(session)
         cause = reason if refusal.cause is None else refusal.cause
-        self._publish(owner, ACCOUNT_AUTH_ERROR, session, cause, owner)
-        self._publish(self._broker.system_account, self._auth_error, session, reason)
+        self._publish(owner, ACCOUNT_AUTH_ERROR, session, cause, owner, refusal.came)
+        shown = owner if refusal.came is not None else None
+        self._publish(self._broker.system_account, self._auth_error, session, reason, shown, refusal.came)
 
     def _publish(
-        self, account: Account, subject: bytes, session: Session, reason: str, named: Account | None = None
-    ) -> None:
-        """Publish that a client has gone, in an account; `named` is the one that the event names."""
+        self, account: Account, subject: bytes, session: Session, reason: str, named: Account | None = None,
+        came: Grant | None = None,
+    ) -> None:  # fmt: skip
+        """Publish that a client has gone, in an account; `named` and `came` are as for `client_of`."""
         if not account.has_interest(subject):
             return
         event = event_head(self._broker, "client_disconnect") | {
-            "client": client_of(session, session.stop_ns or self._broker.clock.now_ns(), named),
+            "client": client_of(session, session.stop_ns or self._broker.clock.now_ns(), named, came),
             "sent": {"msgs": session.in_msgs, "bytes": session.in_bytes},
             "received": {"msgs": session.out_msgs, "bytes": session.out_bytes},
             "reason": reason,
@@ -199,11 +201,16 @@ def is_leaf(session: Session) -> bool:
     return session.connection_type.startswith("LEAFNODE")
 
 
-def client_of(session: Session, stop_ns: int = 0, named: Account | None = None) -> ClientInfo:
-    """Return the client of an event; with `stop_ns`, one that is gone. `named` is another account than its own."""
+def client_of(
+    session: Session, stop_ns: int = 0, named: Account | None = None, came: Grant | None = None
+) -> ClientInfo:
+    """Return the client of an event; with `stop_ns`, one that is gone.
+
+    `named` is another account than its own, `came` another grant: of the JWT of a client that was refused all the same.
+    """
     from natsctl.api.advisories import ClientInfo  # events may have no subscriber
 
-    grant, account = session.login.grant, named or account_of(session)
+    grant, account = came or session.login.grant, named or account_of(session)
     shown: dict[str, Any] = {"stop": format_time(stop_ns), "rtt": session.rtt_ns} if stop_ns else {}
     credentials = session.login.credentials
     options = credentials.options if credentials is not None and not is_leaf(session) else session
@@ -212,7 +219,7 @@ def client_of(session: Session, stop_ns: int = 0, named: Account | None = None) 
         host=session.host,
         id=session.cid,
         acc=account.name,
-        user=shown_user(session),
+        user=shown_user(session) if came is None else session.login.options.user or came.user,
         name=options.name,
         lang=options.lang,
         ver=options.version,

@@ -180,6 +180,8 @@ class Refusal(msgspec.Struct, frozen=True):
     """Account whose owner gets the event of the refusal; empty: the client's own."""
     cause: str | None = None
     """Reason in that event, where it says more than connz's term."""
+    came: Grant | None = None
+    """Grant of the JWT with which the client came, where a service refused it all the same."""
 
 
 class Pending(msgspec.Struct, frozen=True):
@@ -255,6 +257,8 @@ class Delegation(msgspec.Struct, frozen=True):
     """Key of the user with whose JWT the client came; its name and tags follow."""
     name_tag: str = ""
     tags: tuple[str, ...] = ()
+    came: Grant | None = None
+    """Grant that the JWT alone would give, None where the client brings none."""
 
 
 Answer: TypeAlias = Grant | Refusal | Pending | Delegation

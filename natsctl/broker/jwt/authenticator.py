@@ -167,7 +167,7 @@ class JwtAuthenticator:
         connect = replace(credentials.options, jwt=token)
         return Delegation(
             OperatedTerms(self.book, held), connect, credentials.nonce, True, entered, user.sub, user.name,
-            tuple(user.nats.tags),
+            tuple(user.nats.tags), grant,
         )  # fmt: skip
 
 

@@ -170,8 +170,8 @@ class Callouts:
         for session in [session for session, question in self._asked.items() if question.due_ns <= now_ns]:
             question = self._take(session)
             if question is not None:
-                account = question.delegation.terms.account
-                session.login.decide(Refusal("no response in time", account=account, cause=""))
+                account, came = question.delegation.terms.account, question.delegation.came
+                session.login.decide(Refusal("no response in time", account=account, cause="", came=came))
                 self._broker.log_warning(
                     f"Authorization callout response not received in time on account {go_quote(account)}"
                 )
@@ -183,7 +183,8 @@ class Callouts:
         """Refuse a client for a reason that the operator, and the owner of the service's account, are to read."""
         text = text[:1].upper() + text[1:]
         reason = CloseReason.PROXY_REQUIRED if proxy else CloseReason.AUTHENTICATION_VIOLATION
-        session.login.decide(Refusal(text, reason=reason, account=delegation.terms.account, cause=text))
+        account, came = delegation.terms.account, delegation.came
+        session.login.decide(Refusal(text, reason=reason, account=account, cause=text, came=came))
         self._broker.log_warning(text)
 
     # --- responses

@@ -148,7 +148,7 @@ ADMITTED: Final[dict[str, tuple[Make, dict[str, Any]]]] = {
             "user": "with rules",
             "account": "FOO",
             "permissions": {
-                "publish": {"allow": ["a.>", "$SYS.REQ.USER.INFO"], "deny": ["a.no"]},
+                "publish": {"allow": ["$SYS.REQ.USER.INFO", "a.>"], "deny": ["a.no"]},
                 "subscribe": {},
                 "responses": {"max": 2, "ttl": 1_000_000_000},
             },

@@ -20,9 +20,12 @@ pytestmark = pytest.mark.both
 
 
 def user_info(visitor: Visitor) -> dict[str, Any]:
-    """Return what the server tells a user about itself, without the name of its account."""
+    """Return what the server tells a user about itself, without the name of its account; subjects are sorted."""
     found: dict[str, Any] = visitor.ask(INFO)["data"]
     del found["account_name"]
+    for direction in ("publish", "subscribe"):  # nats-server lists them in any order
+        for subjects in found.get("permissions", {}).get(direction, {}).values():
+            subjects.sort()
     return found
 
 

@@ -146,7 +146,7 @@ def test_the_key_of_the_response_says_the_account(place: Place, token: str, acco
         "APP": {"publish": {"deny": ["no"]}, "subscribe": {}},
         "AUTH": {"publish": {"deny": ["$SYS.REQ.USER.AUTH"]}, "subscribe": {}},
     }
-    scoped = {"publish": {"allow": ["of.bob", "$SYS.REQ.USER.INFO"]}, "subscribe": {"allow": ["_INBOX.>"]}}
+    scoped = {"publish": {"allow": ["$SYS.REQ.USER.INFO", "of.bob"]}, "subscribe": {"allow": ["_INBOX.>"]}}
     assert found["permissions"] == (scoped if token == "scoped" else rules[account])
     visitor.close()
 
@@ -169,7 +169,9 @@ def test_a_response_that_the_account_does_not_stand_for_lets_nobody_in(place: Pl
     assert visitor.said == [VIOLATION]
     event = place.service.event()
     assert without_keys(event["reason"]) == REFUSED[token]
-    assert event["client"]["acc"] == place.town.auth.public
+    client = place.town.client
+    shown = {"acc": place.town.auth.public, "issuer_key": place.town.auth.public, "tags": ["a:b"], "jwt": client.jwt}
+    assert event["client"].items() >= {**shown, "user": client.key.public}.items()
     assert REFUSED[token] in without_keys(place.process.log())
 
 
