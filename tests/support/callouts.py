@@ -161,9 +161,12 @@ class CalloutService:
         """Return the next request."""
         return self.requests.get(timeout=WITHIN_S)
 
-    def event(self) -> dict[str, Any]:
-        """Return the next event about a refused login."""
-        return self.events.get(timeout=WITHIN_S)
+    def event(self, user: str | None = None) -> dict[str, Any]:
+        """Return the next event about a refused login, that of a user where one is named: events come late."""
+        while True:
+            event = self.events.get(timeout=WITHIN_S)
+            if user is None or event["client"].get("user") == user:
+                return event
 
     def ask(self, subject: str, body: bytes = b"") -> Any:
         """Return the JSON of the answer to a request of the service's own."""

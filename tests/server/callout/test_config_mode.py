@@ -37,7 +37,7 @@ def test_a_response_that_is_not_as_it_should_be_lets_nobody_in(place: Place, cas
     reason = REFUSED[case][1]
     visitor = place.show(case)
     assert (visitor.said, visitor.open) == ([VIOLATION], False)
-    event = place.service.event()
+    event = place.service.event(case)
     assert (without_keys(event["reason"]), event["client"]["acc"], event["client"]["user"]) == (reason, "AUTH", case)
     assert any(reason in without_keys(line) for line in place.process.log().splitlines() if "[WRN]" in line)
     ended = "Proxy Required" if "proxy" in case else "Authentication Failure"
@@ -126,7 +126,7 @@ def test_a_user_of_the_service_is_not_asked_about(place: Place) -> None:
     assert user_info(visitor)["account"] == "AUTH"
     wrong = place.show("auth", "wrong")
     assert wrong.said == [VIOLATION]
-    event = place.service.event()
+    event = place.service.event("auth")
     assert (event["reason"], event["client"]["user"]) == ("Authentication Failure", "auth")
     assert place.service.requests.empty()
     visitor.close()
@@ -258,7 +258,7 @@ def test_a_service_that_says_nothing_lets_nobody_in(place: Place) -> None:
     began = time.monotonic()
     visitor = place.show("silence")
     assert visitor.said == [VIOLATION] and 1.9 < time.monotonic() - began < 15
-    assert place.service.event()["reason"] == ""
+    assert place.service.event("silence")["reason"] == ""
     assert 'Authorization callout response not received in time on account "AUTH"' in place.process.log()
 
 
