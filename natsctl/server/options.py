@@ -118,7 +118,7 @@ class TlsOptions(msgspec.Struct, frozen=True):
 
     @property
     def checks_peers(self) -> bool:
-        """Whether certificates of the other side are checked at their OCSP responders."""
+        """True where certificates of the other side are checked at their OCSP responders."""
         return self.ocsp_peer is not None and self.ocsp_peer.verify
 
     @property
@@ -366,12 +366,12 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     @property
     def has_tls(self) -> bool:
-        """Whether any listener has TLS, or any remote may."""
+        """True where any listener has TLS, or any remote may."""
         return bool(self.tls_blocks) or bool(self.leafnodes is not None and self.leafnodes.remotes)
 
     @property
     def checks_peers(self) -> bool:
-        """Whether certificates of any other side are checked at their OCSP responders."""
+        """True where certificates of any other side are checked at their OCSP responders."""
         remotes = self.leafnodes.remotes if self.leafnodes is not None else ()
         blocks = (*self.tls_blocks.values(), *(remote.tls for remote in remotes))
         return any(tls is not None and tls.checks_peers for tls in blocks)

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_size
+from natsctl.broker.auth.credentials import NOT_TRUSTED
 from natsctl.broker.auth.static_auth import User
-from natsctl.broker.auth.trusted_proxies import NOT_TRUSTED
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds

@@ -7,7 +7,7 @@ certificates and users: `CN=a,OU=b,O=c`, as RFC 4514 writes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 import msgspec
@@ -182,6 +182,27 @@ class Refusal(msgspec.Struct, frozen=True):
     """Reason in that event, where it says more than connz's term."""
     came: Grant | None = None
     """Grant of the JWT with which the client came, where a service refused it all the same."""
+
+
+NOT_TRUSTED: Final = Refusal("proxy is not trusted", reason=CloseReason.PROXY_NOT_TRUSTED)
+PROXY_REQUIRED: Final = Refusal("proxy connection required", reason=CloseReason.PROXY_REQUIRED)
+
+
+def proxy_of(options: ConnectOptions, nonce: bytes, trusted: Sequence[str]) -> str | Refusal:
+    """Return the key of the trusted proxy that passes a client on, "" for none; NOT_TRUSTED where none has signed.
+
+    A proxy signs the nonce of the connection that it passes on, beside what the client shows. Without trusted
+    proxies a signature means nothing. Source: nats-server, auth.go proxyCheck.
+    """
+    if not options.proxy_sig or not trusted:
+        return ""
+    from natsctl.api.jwt_token import JwtError, decode_base64url, has_signed
+
+    try:
+        signature = decode_base64url(options.proxy_sig)
+    except JwtError:
+        return NOT_TRUSTED
+    return next((key for key in trusted if has_signed(key, nonce, signature)), NOT_TRUSTED)
 
 
 class Pending(msgspec.Struct, frozen=True):

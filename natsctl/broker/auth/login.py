@@ -27,8 +27,8 @@ from natsctl.broker.auth.credentials import (
     Pending,
     Refusal,
     parse_connect,
+    proxy_of,
 )
-from natsctl.broker.auth.trusted_proxies import proxy_of
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import OK_LINE, Op

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from natsctl.api.model import Confidential
 from natsctl.broker.auth.credentials import (
+    PROXY_REQUIRED,
     Certificate,
     ConnectOptions,
     Credentials,
@@ -39,7 +40,6 @@ from natsctl.broker.auth.credentials import (
     parse_dn,
 )
 from natsctl.broker.auth.permissions import Permissions
-from natsctl.broker.auth.trusted_proxies import PROXY_REQUIRED
 
 MAX_KNOWN: Final = 4096
 """Hashes whose password is remembered; then the one that was asked for longest ago is forgotten."""

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import Answer, ConnectOptions, Credentials, Grant, Refusal, parse_connect
+from natsctl.broker.auth.credentials import Answer, ConnectOptions, Credentials, Grant, Refusal, parse_connect, proxy_of
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
-from natsctl.broker.auth.trusted_proxies import proxy_of
 from natsctl.broker.leaf.handshake import PROTOCOL, LeafConnect, parse_body, subject_lists, version_at_least
 from natsctl.broker.leaf.link import LeafLink
 from natsctl.broker.refusals import CloseReason

@@ -1,1 +1,1 @@
-"""OCSP: staples of this server's certificates, and checks of the certificates of other sides (docs/adr/0032)."""
+"""OCSP: staples of this server's certificates, and checks of the certificates of other sides (docs/adr/0033)."""

@@ -67,7 +67,7 @@ class ResponseCache:
 
     @property
     def is_local(self) -> bool:
-        """Whether responses are kept."""
+        """True where responses are kept."""
         return self.options.kind == "local"
 
     def counts(self) -> dict[str, int]:

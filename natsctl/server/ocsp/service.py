@@ -48,7 +48,7 @@ class OcspService:
 
     @property
     def checks_peers(self) -> bool:
-        """Whether any other side is checked."""
+        """True where any other side is checked."""
         return self.options.checks_peers
 
     # Start and end

@@ -65,7 +65,7 @@ class StapleError(OSError):
 
 
 class StapleSources(NamedTuple):
-    """What all staples of a server use."""
+    """Parts that all staples of a server share."""
 
     log: Log
     clock: Clock

@@ -217,7 +217,7 @@ async def test_a_revocation_that_expired_counts_where_it_is_preserved(
             await until(lambda: expired(one, tmp_path / "probe" / kind))  # noqa: B023
             made.responder.answers = Answers(made.answers.statuses, http_status=500)
             outcomes += [await visited(made, one, client), await visited(made, one, client)]
-            await until(lambda: one.log().count("connection closed") == 3)  # noqa: B023
+            await until(lambda: one.log().count("connection closed") == 3)
             seen[kind] = outcomes, lines(one)
     made.responder.answers = Answers(made.answers.statuses)
     assert seen["natsctl"] == seen["reference"]
@@ -240,7 +240,7 @@ async def test_an_intermediate_counts_too(status: str, made: World, tmp_path: Pa
     for kind in KINDS:
         with started(tmp_path, kind, block(made, "", "ocsp_cache: false")) as server:
             outcome = await visited(made, server, made.client)
-            await until(lambda: "connection closed" in server.log())  # noqa: B023
+            await until(lambda: "connection closed" in server.log())
             seen[kind] = outcome, lines(server)
     made.says("good", made.pki.intermediate)
     assert seen["natsctl"] == seen["reference"]
