@@ -15,7 +15,7 @@ from natsctl.testing.process import Kind
 from tests.server.callout.conftest import running
 from tests.server.callout.test_config_mode import VIOLATION, user_info
 from tests.support.callouts import ISSUER, CalloutService, Request, until
-from tests.support.operators import Visitor
+from tests.support.operators import Key, Visitor, base64url
 
 ACCOUNTS = """
 accounts {
@@ -47,6 +47,21 @@ def into(account: str, **claims: object) -> Callable[[Request], bytes]:
 
 def refuse(request: Request) -> bytes:
     return b""
+
+
+@pytest.mark.parametrize("proxied", [True, False])
+def test_a_user_may_have_to_come_through_a_trusted_proxy(kind: Kind, proxied: bool, tmp_path: Path) -> None:
+    proxy, decide = Key("user"), into("BAR", nats={"proxy_required": True})
+    text = conf(f"proxies {{ trusted: [{{ key: {proxy.public} }}] }}")
+    with (
+        running(kind, tmp_path, text) as process,
+        CalloutService(process.url, decide, user="auth", password="pwd"),
+    ):
+        visitor = Visitor(process.url)
+        signature = base64url(proxy.sign(visitor.info["nonce"].encode()))
+        said = visitor.show(user="x", **({"proxy_sig": signature} if proxied else {}))
+        assert said == ([] if proxied else [VIOLATION])
+        visitor.close()
 
 
 def test_only_users_of_allowed_accounts_are_asked_about(kind: Kind, tmp_path: Path) -> None:
