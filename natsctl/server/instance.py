@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options, map_default_domains
-from natsctl.server.listener import Endpoint, TransportEndpoint, client_connection, named
+from natsctl.server.listener import Endpoint, TransportEndpoint, client_connection, load_connections, named
 from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import UNSPECIFIED, ServerOptions
@@ -258,6 +258,7 @@ class ServerInstance:
     def _client_endpoint(self) -> TransportEndpoint:
         tls = ListenerTls(self.options.tls, self.options.allow_non_tls)
         self.listener_tls["clients"] = tls
+        load_connections(self.options.tls)
         proxied = self.options.proxy_protocol
         return TransportEndpoint(
             self.options.host, self.options.port, lambda: client_connection(self._running, tls, proxied=proxied)

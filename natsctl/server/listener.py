@@ -19,6 +19,7 @@ from natsctl.server.options import UNSPECIFIED, joined
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
+    from natsctl.server.options import TlsOptions
     from natsctl.server.process.log import Log
     from natsctl.server.process.protocol_trace import ProtocolTrace
     from natsctl.server.shell import Shell
@@ -218,6 +219,12 @@ class HeldInput:
             self._log.error(f"internal fault in a handshake: {fault!r}")
         self._connection.resume()
         self._then("internal error" if fault is not None else task.result(), self._kept)
+
+
+def load_connections(tls: TlsOptions | None) -> None:
+    """Load what connections of clients consist of now, and not with the first one."""
+    if tls is not None:
+        import natsctl.server.tls_listener  # noqa: F401
 
 
 def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:

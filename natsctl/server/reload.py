@@ -24,6 +24,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
+from natsctl.server.listener import load_connections
 from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.operator_mode import reload_operator_mode
@@ -398,6 +399,7 @@ def _contexts(new: ServerOptions) -> dict[str, TlsContexts]:
 def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, TlsContexts]) -> None:
     """Use the certificates, which were read without a fault, for new connections."""
     if "clients" in server.listener_tls:
+        load_connections(new.tls)
         server.listener_tls["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))
     if "websocket" in server.listener_tls and new.websocket is not None:
         server.listener_tls["websocket"].replace(new.websocket.tls, contexts=contexts.get("websocket"))
