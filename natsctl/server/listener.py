@@ -224,7 +224,7 @@ class HeldInput:
 def load_connections(tls: TlsOptions | None) -> None:
     """Load what connections of clients consist of now, and not with the first one."""
     if tls is not None:
-        import natsctl.server.tls_listener  # noqa: F401
+        import natsctl.server.tls_listener  # noqa: F401  # for its import alone
 
 
 def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:

@@ -278,7 +278,7 @@ class Shell:
             self.wake()
 
     def _judge_responses(self, callouts: CalloutService) -> None:
-        """Have responses of services judged for a bounded time; the others wait for the next turn."""
+        """Judge responses of services for a bounded time; the others wait for the next turn."""
         until_ns = self.broker.clock.monotonic_ns() + SLICE_NS
         while (session := callouts.arrived) is not None:
             try:

@@ -65,7 +65,7 @@ class UrlResolver:
         return self._offered.get(account) or None
 
     def take(self, fetched: tuple[Fetched, list[str]] | None) -> None:
-        """Let `fetch` know what was fetched until the next call, and log the faults; None: nothing."""
+        """Offer what was fetched to `fetch` until the next call, and log the faults; None: nothing."""
         self._offered, faults = fetched or ({}, [])
         for fault in faults:
             self.warn(f"Account fetch failed: {fault}")

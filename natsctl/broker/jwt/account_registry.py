@@ -36,7 +36,7 @@ class RemoteResolver(Resolver, Protocol):
         """Fetch an account and those that it imports from, but for `known`; in any thread, touching nothing else."""
 
     def take(self, fetched: Any) -> None:
-        """Let `fetch` know what `fetch_all` has returned, until the next call; None: nothing."""
+        """Offer what `fetch_all` has returned to `fetch`, until the next call; None: nothing."""
 
 
 class AccountStoreError(Exception):

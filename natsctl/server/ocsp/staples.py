@@ -145,7 +145,7 @@ class Staple:
         return self._known() or await self.fetched()
 
     async def fetched(self) -> Response:
-        """Return a responder's response; whoever asks meanwhile gets the same. Raises StapleError."""
+        """Return a responder's response; calls meanwhile share one request. Raises StapleError."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().create_task(self._fetch())
             self._asking.add_done_callback(
