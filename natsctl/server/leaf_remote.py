@@ -30,7 +30,7 @@ from natsctl.api.units import SECOND
 from natsctl.broker.leaf.handshake import RemoteCredentialsError, RemoteOptions, Signer
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.conf.syntax import read_file
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, HeldInput, peer_of
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
 from natsctl.server.options import LeafRemoteOptions, LeafUrl, TlsOptions
 from natsctl.server.tls_contexts import SecureTransport, TlsLayer, client_context, error_text
 
@@ -53,7 +53,6 @@ class RemoteConnection(ClientConnection):
     __slots__ = (
         "_context",
         "_first",
-        "_held",
         "_hostname",
         "_layer",
         "_leaf_shell",
@@ -83,7 +82,6 @@ class RemoteConnection(ClientConnection):
         self._tls = remote.tls
         self._raw: asyncio.Transport
         self._layer: TlsLayer | None = None
-        self._held: HeldInput | None = None
         self._shaking = False
         self._secure = False
         self._timer: asyncio.TimerHandle | None = None
@@ -161,12 +159,10 @@ class RemoteConnection(ClientConnection):
         assert peers is not None and options.ocsp_peer is not None
         chain = [] if options.insecure else layer.verified_chain()  # of a hub that is not verified there is none
         verdict = peers.verdict(chain, options.ocsp_peer, "Leafnode", of_server=True)
-        checked = partial(self._checked, layer, layer.take(), clear)
-        self._held = HeldInput(self, self._leaf_shell.loop, self._leaf_shell.log, verdict, checked)
+        self._hold(verdict, partial(self._checked, layer, layer.take(), clear))
 
     def _checked(self, layer: TlsLayer, answer: bytes, clear: bytes, fault: str, kept: bytes) -> None:
         """Continue after the check, or end the connection."""
-        self._held = None
         if fault:
             self._broken(fault)
             return

@@ -51,8 +51,8 @@ class ClientConnection(asyncio.Protocol):
     """The transport side of one session."""
 
     __slots__ = (
-        "_shell", "_traces", "blocked_bytes", "blocked_since", "closing", "paused", "ready", "session", "slow_since",
-        "transport",
+        "_held", "_shell", "_traces", "blocked_bytes", "blocked_since", "closing", "paused", "ready", "session",
+        "slow_since", "transport",
     )  # fmt: skip
 
     mark: ClassVar = "cid"
@@ -62,6 +62,8 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
+        self._held: HeldInput | None = None
+        """The input, while a step of a handshake takes time."""
         self._traces: tuple[ProtocolTrace, ProtocolTrace] | None = None
         """The traces of input and output, once the log shows them."""
         self.session: Session
@@ -75,6 +77,15 @@ class ClientConnection(asyncio.Protocol):
         self.paused = False
         self.ready = True
         """The session's output may leave."""
+
+    def _hold(self, step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None]) -> None:
+        """Read nothing until a step of the handshake is done."""
+
+        def ended(fault: str, kept: bytes) -> None:
+            self._held = None
+            then(fault, kept)
+
+        self._held = HeldInput(self, self._shell.loop, self._shell.log, step, ended)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Open the session and greet the client."""

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, HeldInput, is_gone, peer_of
+from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions, joined
 from natsctl.server.tls_contexts import (
     BAD_CERTIFICATE,
@@ -51,7 +51,7 @@ class Stage(Enum):
 class TlsConnection(ClientConnection):
     """The transport side of one session on a listener with TLS."""
 
-    __slots__ = ("_first", "_greeted", "_held", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
+    __slots__ = ("_first", "_greeted", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
 
     kind = "tls"
     peer_kind: ClassVar = "Client"
@@ -65,7 +65,6 @@ class TlsConnection(ClientConnection):
         self._listener_tls = tls
         self._options: TlsOptions = tls.options
         self._layer: Layer | None = None
-        self._held: HeldInput | None = None
         self._stage = Stage.WAITING
         self._first = self._greeted = False
         self._timer: asyncio.TimerHandle | None = None
@@ -146,15 +145,6 @@ class TlsConnection(ClientConnection):
             self._hold(self._listener_tls.made_ready(), self._stapled)
         else:
             self._layer = self._listener_tls.layer()
-
-    def _hold(self, step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None]) -> None:
-        """Read nothing until a step of the handshake is done."""
-
-        def ended(fault: str, kept: bytes) -> None:
-            self._held = None
-            then(fault, kept)
-
-        self._held = HeldInput(self, self._shell.loop, self._shell.log, step, ended)
 
     def _stapled(self, fault: str, kept: bytes) -> None:
         """Continue the handshake with the responses that were fetched for it."""

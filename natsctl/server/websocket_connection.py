@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable, Coroutine
 from email.utils import formatdate
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import h11
 from wsproto.frame_protocol import CloseReason as Status
@@ -23,7 +22,6 @@ from natsctl.server.listener import (
     MUCH_READ_BYTES,
     WRITE_BUFFER_BYTES,
     ClientConnection,
-    HeldInput,
     is_gone,
     peer_of,
 )
@@ -65,7 +63,6 @@ class WebSocketConnection(ClientConnection):
     __slots__ = (
         "_address",
         "_goodbye",
-        "_held",
         "_http",
         "_layer",
         "_listener_tls",
@@ -83,7 +80,6 @@ class WebSocketConnection(ClientConnection):
         self._listener_tls = tls
         self._upgrader = upgrader
         self._layer: Layer | None = None
-        self._held: HeldInput | None = None
         self._http: h11.Connection | None = None
         """Reads the request; None before its first byte and after its last."""
         self._upgrade: Upgrade | None = None
@@ -117,15 +113,6 @@ class WebSocketConnection(ClientConnection):
 
     def _start_timer(self) -> None:
         self._timer = self._shell.loop.call_later(self._upgrader.options.handshake_timeout_s, self.raw.abort)
-
-    def _hold(self, step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None]) -> None:
-        """Read nothing until a step of the handshake is done."""
-
-        def ended(fault: str, kept: bytes) -> None:
-            self._held = None
-            then(fault, kept)
-
-        self._held = HeldInput(self, self._shell.loop, self._shell.log, step, ended)
 
     def _stapled(self, fault: str, kept: bytes) -> None:
         """Continue the handshake with the responses that were fetched for it."""
