@@ -11,11 +11,9 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
-from natsctl.api.versions import SERVER_VERSION
-from natsctl.testing.process import Kind, ServerProcess, reference_binary, reference_version
-from tests.support import forkserver
+from natsctl.testing.process import Kind, ServerProcess
+from tests.support import forkserver, tiers
 
 SPARK = Path(__file__).parent / "spark"
 """Its own tests, and those below it that ask for it, share a session of Spark: a start takes 17 s of CPU."""
@@ -24,24 +22,23 @@ SPARK = Path(__file__).parent / "spark"
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# How fast an example is depends on what else the machine does.
-settings.register_profile("natsctl", deadline=None)
-settings.load_profile("natsctl")
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option with which `.ci/run` bounds the tests of the default tier."""
+    parser.addoption(
+        "--max-cpu-s", type=float, help="print the cost of each tier; fail if a default test takes more CPU"
+    )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the tiers before modules with sizes of their own are imported."""
+    config.pluginmanager.register(tiers.TierPlugin(config))
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Have one worker do what starts Spark; skip what needs the reference where it is not there."""
-    # What comes first is done by the first worker before another one has nothing left to do and takes from its end.
+    """Have one worker do what starts Spark: what comes first is its own before another worker takes from the end."""
     items.sort(key=_after_spark)
-    if reference_binary() is None:
-        for item in items:
-            if item.get_closest_marker("reference"):
-                item.add_marker(pytest.mark.skip(reason="nats-server is not on PATH"))
-    elif reference_version() != SERVER_VERSION:
-        why = f"nats-server is {reference_version()}, not {SERVER_VERSION}: another Go words errors and names otherwise"
-        for item in items:
-            if item.get_closest_marker("exact"):
-                item.add_marker(pytest.mark.skip(reason=why))
 
 
 def _after_spark(item: pytest.Item) -> int:
@@ -66,15 +63,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test marked `both` once on each kind of server; `reference` only on the reference."""
     if "server" not in metafunc.fixturenames:
         return
-    absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-    reference = pytest.param("reference", marks=absent)
-    if metafunc.definition.get_closest_marker("both"):
-        kinds: list[object] = ["natsctl", reference]
-    elif metafunc.definition.get_closest_marker("reference"):
-        kinds = [reference]
-    else:
-        kinds = ["natsctl"]
-    metafunc.parametrize("server", kinds, indirect=True)
+    marks = metafunc.definition
+    kinds = ["reference"] if marks.get_closest_marker("reference") else ["natsctl"]
+    metafunc.parametrize("server", [*kinds, "reference"] if marks.get_closest_marker("both") else kinds, indirect=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

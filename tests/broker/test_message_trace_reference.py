@@ -13,11 +13,11 @@ from typing import Any, Final
 import pytest
 from nats.aio.client import Client
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 from tests.support.servers import quiet_ports
 
-pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+pytestmark = pytest.mark.reference
 
 CONFIG: Final = """
 accounts {

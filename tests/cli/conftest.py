@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from natsctl.cli.main import run as run_main
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import commands
 from tests.support.commands import Done
 from tests.support.request_differential import Reference
@@ -31,8 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     kinds: list[object] = ["natsctl"]
     if metafunc.definition.get_closest_marker("ours") is None:
-        absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-        kinds.append(pytest.param("reference", marks=absent))
+        kinds.append("reference")
     metafunc.parametrize("shared_server", kinds, indirect=True, scope="session")
 
 
@@ -181,8 +180,6 @@ def command(
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A cluster of three for all tests of a module; idle ones of whole runs would take a fortieth of a core each."""
-    if reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     with Cluster(tmp_path_factory.mktemp("cluster")) as cluster:
         yield cluster
 

@@ -294,7 +294,7 @@ def test_a_plain_server_is_asked_without_what_is_slow_to_import(server: Any) -> 
     assert '"value": "value"' in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.live
 def test_help_and_info_stay_quick(server: Any) -> None:
     _natsctl("-s", server.url, "str", "add", "ORDERS", "--defaults", "--subjects", "ORDERS.*")
     help_s = _cpu_s("--help")

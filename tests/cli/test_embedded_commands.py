@@ -91,7 +91,7 @@ def test_commands_one_after_the_other_share_the_data_and_say_where(alone: Alone)
     assert (out, json.loads(told)["error"]["err_code"]) == ("", 10059)
 
 
-@pytest.mark.slow
+@pytest.mark.live
 def test_commands_at_once_share_one_server(alone: Alone) -> None:
     alone("str add S --subjects s -j")
     publishers = [alone.start("pub s x -J -q --count 20") for _ in range(4)]
@@ -101,7 +101,7 @@ def test_commands_at_once_share_one_server(alone: Alone) -> None:
     assert json.loads(alone("str info S -j")[0])["state"]["messages"] == 80
 
 
-@pytest.mark.slow
+@pytest.mark.live
 def test_who_listens_long_hears_commands_that_come_and_go(alone: Alone) -> None:
     listener = alone.start("sub s --count 3 --wait 30s --raw")
     time.sleep(0.1)
@@ -112,7 +112,7 @@ def test_who_listens_long_hears_commands_that_come_and_go(alone: Alone) -> None:
     assert (listener.returncode, out) == (0, "heard\n" * 3), err
 
 
-@pytest.mark.slow
+@pytest.mark.live
 def test_a_listener_outlives_the_kill_of_the_owner_and_no_stored_message_is_lost(alone: Alone) -> None:
     alone("str add S --subjects s -j")
     owner = alone.start("sub other")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 
 Run = Callable[..., Any]
 SOON_S, TIMEOUT_S = 80.0, 110
@@ -42,8 +42,6 @@ class Ended(NamedTuple):
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
 def strict_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     kind: Kind = request.param
-    if kind == "reference" and reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     folder = tmp_path_factory.mktemp("strict")
     (folder / "server.conf").write_text(CONFIG)
     with ServerProcess(folder, kind, "-c", str(folder / "server.conf")) as process:

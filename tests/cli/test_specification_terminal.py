@@ -137,7 +137,6 @@ ADD = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.both
 def test_streams_as_the_document_types_them(nats: Terminal) -> None:
     screen = nats(
@@ -198,7 +197,6 @@ def test_streams_as_the_document_types_them(nats: Terminal) -> None:
     nats("nats str info ORDERS", exit_code=3)
 
 
-@pytest.mark.slow
 @pytest.mark.both
 def test_consumers_as_the_document_types_them(nats: Terminal) -> None:
     nats.aside(ADD + " --defaults")

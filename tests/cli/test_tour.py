@@ -18,7 +18,6 @@ def natsctl(*arguments: str, timeout_s: float = 300) -> subprocess.CompletedProc
     )
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -32,7 +31,6 @@ def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(
     assert list((tmp_path / "kept" / "store").rglob("*.seg"))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.reference
 def test_the_tour_ends_well_on_the_reference(server: ServerProcess, capfd: pytest.CaptureFixture[str]) -> None:

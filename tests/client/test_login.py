@@ -18,10 +18,10 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings, login_options
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 
 JWT = "eyJ0eXAiOiJKV1QifQ.e30.c2ln"
-needs_reference = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+needs_reference = pytest.mark.reference
 
 
 def _seed() -> str:

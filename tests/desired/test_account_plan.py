@@ -17,7 +17,7 @@ from natsctl.client.settings import Settings
 from natsctl.desired.assets import DocumentSet
 from natsctl.desired.plan import Plan
 from natsctl.desired.planner import DEFAULT, PlanOptions, plan_for
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.desired.sets import SECOND, actions, documents, key_of, paths
 from tests.support.random_programs import Maker
 
@@ -28,7 +28,7 @@ PATIENCE_S = 30.0
 CAPS = "jetstream { limits { duplicate_window: 30s, max_request_batch: 256, max_ack_pending: 300 } }"
 KINDS = [
     "natsctl",
-    pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="nats-server is absent")),
+    "reference",
 ]
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub
 from natsctl.wire.parser import ServerParser
@@ -97,7 +97,7 @@ def shown(answers: list[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.reference
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 @pytest.mark.parametrize("name", sorted(path.stem for path in REQUESTS.glob("*.jsonl")))
 def test_both_answer_the_same(name: str, tmp_path: Path) -> None:
     requests = [json.loads(line) for line in (REQUESTS / f"{name}.jsonl").read_text().splitlines()]

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.operators import Key, Operator
 
 HERE = Path(__file__).parent
@@ -29,7 +29,7 @@ pytestmark = [
 
 KINDS = [
     "natsctl",
-    pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="nats-server not on PATH")),
+    "reference",
 ]
 
 ATTEMPTS = 5

@@ -20,7 +20,7 @@ import pytest
 
 from natsctl.testing.process import ServerProcess
 
-pytestmark = [pytest.mark.both, pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.both, pytest.mark.live, pytest.mark.timeout(600)]
 
 KILLS = int(os.environ.get("NATSCTL_KILLS", "1"))
 SEED = int(os.environ.get("NATSCTL_KILL_SEED", "20261121"))

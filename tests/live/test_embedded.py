@@ -39,7 +39,7 @@ def publish(folder: Path, text: str) -> None:
     subprocess.run([*NATSCTL, "pub", "demo", text], check=True, capture_output=True, env=environment, timeout=60)
 
 
-@pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_long_running_command_goes_on_when_the_owner_of_its_server_ends(

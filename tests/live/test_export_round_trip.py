@@ -25,7 +25,7 @@ from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.desired.assets import without_labels, without_server_made
 from natsctl.desired.live import read_live_state
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.desired.random_accounts import Account, accounts
 
 T = TypeVar("T")
@@ -99,8 +99,7 @@ class LiveServer:
 
 
 def kinds() -> list[Any]:
-    absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-    return ["natsctl", pytest.param("reference", marks=absent)]
+    return ["natsctl", "reference"]
 
 
 @pytest.fixture(scope="module", params=kinds())
@@ -134,7 +133,7 @@ def made_to_last(account: Account) -> Account:
     return lasting
 
 
-@pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.timeout(600)
 def test_export_destroy_apply_gives_the_same_account(live: LiveServer) -> None:
     found = 0

@@ -12,7 +12,7 @@ from tests.support.kill_loop import KILL_STREAM, KillLoop
 from tests.support.kill_loop import STREAMS as FLOW_STREAMS
 
 
-@pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("key", ["", "key: secret"], ids=["plain", "encrypted"])
 async def test_nothing_acknowledged_is_lost_altered_or_reordered_by_kills(tmp_path: Path, key: str) -> None:

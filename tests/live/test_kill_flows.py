@@ -9,7 +9,7 @@ from tests.support.kill_clients import Journal, Publisher, Worker, expected_payl
 from tests.support.kill_loop import SUBJECTS, WORKERS, FlowLoop
 
 
-@pytest.mark.slow
+@pytest.mark.live
 @pytest.mark.timeout(600)
 async def test_mirrors_sources_queues_and_interest_lose_and_double_nothing(tmp_path: Path) -> None:
     summary = await FlowLoop(tmp_path, kills=3, seed=20261121).run()

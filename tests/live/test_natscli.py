@@ -27,7 +27,7 @@ from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
 NATS = shutil.which("nats") or ""
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.live,
     pytest.mark.skipif(not NATS, reason="nats (the tool) is not on PATH"),
 ]
 

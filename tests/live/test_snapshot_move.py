@@ -16,7 +16,7 @@ from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import pull
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 
 STREAM = {"name": "S", "subjects": ["s.*"], "storage": "file", "metadata": {"kept": "<yes>"}}
 COUNTS = ("delivered", "ack_floor", "num_ack_pending", "num_redelivered", "num_pending")
@@ -51,7 +51,7 @@ async def seen(manager: Manager) -> tuple[Any, ...]:
     return info["created"], info["state"], config, info["config"]["metadata"]["kept"], counts, stored
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 @pytest.mark.parametrize(
     ("kinds", "version"),
     [(("natsctl", "reference"), "1"), (("natsctl", "reference"), "2"), (("reference", "natsctl"), "2")],

@@ -11,12 +11,12 @@ from typing import Final
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.tls_clients import PATIENCE_S
 
 KINDS: Final = [
     "natsctl",
-    pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="no nats-server on PATH")),
+    "reference",
 ]
 HELLO: Final = b'CONNECT {"verbose":false,"user":"a","pass":"b"}\r\nPING\r\n'
 STRANGER: Final = b'CONNECT {"user":"a","pass":"wrong"}\r\n'

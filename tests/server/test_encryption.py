@@ -15,14 +15,12 @@ from urllib.request import urlopen
 import pytest
 
 from natsctl.server.embedded import EmbeddedServer
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 
 SECRETS = (b"payload-in-clear", b"subject-in-clear", b"Header-In-Clear", b"described-in-clear", b"value-in-clear")
 KEYS = ("first-key", "second-key", "third-key")
-
-absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=absent)])
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 
 
 class Site:

@@ -43,9 +43,7 @@ from tests.support.patient_client import PATIENCE_S
 EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
 FOLDERS = {"/data/jetstream": "data", "/var/log/nats": "log", "/var/run/nats": "run", "/etc/nats": "etc"}
 QUIET_S = 0.3
-
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-pytestmark = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+pytestmark = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 
 
 class FromFile(ServerProcess):

@@ -18,12 +18,11 @@ from natsctl.jetstream.engine_context import (
     RequestFaults,
 )
 from natsctl.testing.clock import VirtualClock
-from natsctl.testing.process import Kind, reference_binary
+from natsctl.testing.process import Kind
 from tests.support import patient_client
 from tests.support.conf_server import ConfServer
 
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 UNKNOWN = 'json: unknown field "what"'
 OF_TYPE = (
     "json: cannot unmarshal number into Go struct field StreamConfigRequest.StreamConfig.subjects of type []string"

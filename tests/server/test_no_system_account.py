@@ -13,12 +13,11 @@ from nats.errors import NoRespondersError
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
-from natsctl.testing.process import Kind, reference_binary
+from natsctl.testing.process import Kind
 from tests.support import patient_client
 from tests.support.conf_server import ConfServer
 
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 NONE = "no_system_account: true\n"
 REQUESTS = [
     "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ",

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 from tests.support.operators import (
     Key,
     Operator,
@@ -102,8 +102,6 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    if request.param == "reference" and reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     town, folder = Town(), tmp_path_factory.mktemp("operated")
     # Who comes has two seconds to say CONNECT, unless told otherwise; a busy machine stands still for longer.
     (folder / "nats.conf").write_text(town.operator.conf("authorization { timeout: 30 }"))

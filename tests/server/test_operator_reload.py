@@ -12,11 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.operators import NO_JETSTREAM_LIMITS, Operator, Visitor, close_reason, login
 
 pytestmark = pytest.mark.both
-REFERENCE = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 WITHIN_S = 30.0
 PATIENT = "authorization { timeout: 30 }"
 """Who comes has two seconds to say CONNECT, unless told otherwise; a busy machine stands still for longer."""
@@ -47,8 +46,6 @@ class Place(NamedTuple):
 
 @pytest.fixture(params=["natsctl", "reference"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    if request.param == "reference" and reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     operator, file = Operator(), tmp_path / "nats.conf"
     for name in ("STAYS", "GOES", "REVOKES", "NARROWS"):
         operator.account(name)
@@ -116,7 +113,7 @@ def test_log_names_operators_and_what_is_wrong_with_accounts(place: Place) -> No
     assert f"Account [{ended}] has validation issues:" in texts and "  - claim is expired" in texts
 
 
-@pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=REFERENCE)])
+@pytest.mark.parametrize("kind", ["natsctl", "reference"])
 def test_reload_reads_the_folder_of_accounts_again(kind: Kind, tmp_path: Path) -> None:
     operator, file, folder = Operator(), tmp_path / "nats.conf", tmp_path / "jwt"
     account = operator.account("A")

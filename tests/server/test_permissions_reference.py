@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.permission_table import TABLE
 from tests.support.permission_table.case import Case, differences
 from tests.support.permission_table.document import document
@@ -16,7 +16,7 @@ SHARED = [case for case in CASES if case.users]
 OWN = [case for case in CASES if not case.users]
 KINDS = [
     "natsctl",
-    pytest.param("reference", marks=pytest.mark.skipif(not reference_binary(), reason="nats-server is not on PATH")),
+    "reference",
 ]
 
 

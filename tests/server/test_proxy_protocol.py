@@ -24,14 +24,13 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.proxy_protocol import MAX_LINE_BYTES, SIGNATURE, ProxyHeader, ProxyHeaderError
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, reference_binary
+from natsctl.testing.process import Kind
 from tests.support.conf_server import PATIENCE_S, ConfServer, Wire
 from tests.support.fuzz import proxy
 from tests.support.operators import Operator
 from tests.support.servers import quiet_ports
 
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-KINDS = ["natsctl", pytest.param("reference", marks=ABSENT)]
+KINDS = ["natsctl", "reference"]
 both = pytest.mark.parametrize("kind", KINDS)
 PROXY = "proxy_protocol: true\ndebug: true\n"
 V4 = socket.inet_aton("192.0.2.7") + socket.inet_aton("192.0.2.1") + struct.pack(">HH", 1111, 4222)

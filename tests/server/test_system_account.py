@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 
 pytestmark = pytest.mark.asyncio
-
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-KINDS = ["natsctl", pytest.param("reference", marks=ABSENT)]
+KINDS = ["natsctl", "reference"]
 
 
 def configured(tmp_path: Path, kind: Kind, text: str) -> ServerProcess:

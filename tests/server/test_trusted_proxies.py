@@ -19,8 +19,7 @@ from tests.support.operators import Key, Operator, base64url
 from tests.support.servers import quiet_ports
 
 REFERENCE = reference_binary()
-ABSENT = pytest.mark.skipif(REFERENCE is None, reason="nats-server is not on PATH")
-both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 VIOLATION = b"-ERR 'Authorization Violation'"
 FIRST, SECOND, OTHER = Key("user"), Key("operator"), Key("account")
 

@@ -17,12 +17,11 @@ from natsctl.api.jwt_token import MAX_TOKEN_BYTES
 from natsctl.server import url_resolver
 from natsctl.server.url_resolver import FetchError, UrlResolver
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, reference_binary
+from natsctl.testing.process import Kind
 from tests.support.conf_server import PATIENCE_S, ConfServer
 from tests.support.operators import Operator, Visitor, login
 
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 VIOLATION = [b"-ERR 'Authorization Violation'"]
 PATH = "/jwt/v1/accounts/"
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.process import Kind, reference_binary
+from natsctl.testing.process import Kind
 from tests.support.conf_server import PATIENCE_S, ConfServer, Wire
 
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 SIZE, COUNT = 1_000_000, 50
 READ = 400_000
 """Bytes that a slow client takes at a time."""

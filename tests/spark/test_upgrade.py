@@ -56,7 +56,7 @@ def java() -> None:
         pytest.skip(f"no Java: {failure}")
 
 
-@pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(SPARK_STARTS)
 @pytest.mark.usefixtures("java")
 def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(folder: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(folder
     assert copied == sorted((subject.replace("in.", "out."), payload) for _, subject, _, payload, _ in source)
 
 
-@pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.timeout(SPARK_STARTS)
 @pytest.mark.usefixtures("java")
 def test_an_incremental_export_adds_what_is_new(folder: Path) -> None:

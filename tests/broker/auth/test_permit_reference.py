@@ -18,7 +18,7 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 
 USERS: Final = 60
 ROUNDS: Final = 40
@@ -102,7 +102,7 @@ def over_tcp(url: str, number: int, lines: list[bytes]) -> list[list[bytes]]:
     return heard
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_random_permissions_are_the_references(seed: int, tmp_path: Path, new_harness: Any) -> None:
     chance = Chance(seed)

@@ -10,7 +10,7 @@ import pytest
 
 from natsctl.cli.main import run as run_main
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
 
@@ -74,8 +74,6 @@ def test_an_unencrypted_connection_has_no_chain(natsctl: Run) -> None:
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
 def encrypted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """The flags for a server with TLS whose certificate lasts a few days."""
-    if request.param == "reference" and reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     folder = tmp_path_factory.mktemp("tls")
     authority = Authority(folder)
     issued = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"], days=3)

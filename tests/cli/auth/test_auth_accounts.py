@@ -17,7 +17,7 @@ from natsctl.client.auth.claims import read_claims
 from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.auth.operators import new_operator
 from natsctl.client.system.system_account import ServerAnswer
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -389,7 +389,7 @@ def test_the_nats_tool_reads_what_was_made(auth: Run, store: NscStore) -> None:
 # -- servers
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 def test_an_account_is_pushed_and_queried(auth: Run, store: NscStore, natsctl: Run, tmp_path: Path) -> None:
     operator = store.operator("OP")
     system = operator.account("SYSTEM")

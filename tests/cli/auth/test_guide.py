@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., tuple[int, str, str]]
 FIRST = """
@@ -67,7 +67,7 @@ def lines(natsctl: Run) -> Callable[..., None]:
     return run
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 def test_the_guide_works_on_nats_server(lines: Callable[..., None], natsctl: Run, tmp_path: Path) -> None:
     lines(FIRST)
     config = tmp_path / "nats-server.conf" / "nats-server.conf"

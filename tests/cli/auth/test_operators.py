@@ -15,7 +15,7 @@ from natsctl.client.auth.keys import generate_key
 from natsctl.client.auth.nsc_store import LOCK_NAME, NscStore
 from tests.cli.auth.conftest import Run
 
-needs_nats = pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+needs_nats = pytest.mark.reference("nats")
 
 
 def _files(store: NscStore) -> dict[str, str]:

@@ -122,7 +122,7 @@ def test_an_account_without_streams_is_saved_as_an_empty_folder(natsctl: Callabl
     assert natsctl("account", "restore", str(tmp_path / "saved")).code == 2
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+@pytest.mark.reference("nats")
 def test_the_nats_tool_restores_an_account(natsctl: Callable[..., Any], tmp_path: Path) -> None:
     assert natsctl("str", "add", "A", "--subjects", "a", "--defaults").code == 0
     assert natsctl("str", "add", "B", "--subjects", "b", "--defaults").code == 0

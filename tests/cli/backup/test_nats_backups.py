@@ -66,7 +66,7 @@ def test_backups_of_each_release_of_the_tool_are_restored(natsctl: Callable[...,
     assert natsctl("con", "next", "ORDERS", "NEW", "--raw").out.strip() == "order 4 of the day"
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+@pytest.mark.reference("nats")
 def test_the_tool_validates_and_restores_what_was_saved_here(natsctl: Callable[..., Done], tmp_path: Path) -> None:
     assert natsctl("str", "restore", str(SAVED / "0.5.1" / "ORDERS"), "-j").code == 0
     target = tmp_path / "ORDERS"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import stat
 import subprocess
 from collections.abc import Callable
@@ -114,7 +113,7 @@ def test_an_obfuscated_backup_names_nothing_and_is_whole(offline: Callable[..., 
     assert found.json == [{"value": subject, "original": "ORDERS.*"}]
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+@pytest.mark.reference("nats")
 def test_the_tool_makes_the_same_backup_with_the_same_key(
     offline: Callable[..., Done], keys: Path, tmp_path: Path
 ) -> None:

@@ -156,7 +156,7 @@ def _directory(tmp_path: Path, archive: Path) -> Path:
     return folder
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+@pytest.mark.reference("nats")
 def test_the_nats_tool_restores_what_was_written_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
@@ -168,7 +168,7 @@ def test_the_nats_tool_restores_what_was_written_here(natsctl: Callable[..., Any
     assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+@pytest.mark.reference("nats")
 def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
     _fill(natsctl)
     done = subprocess.run(

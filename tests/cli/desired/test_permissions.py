@@ -12,7 +12,7 @@ import pytest
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.main import run as run_main
 from natsctl.desired.apply.replacement import Replacement
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.permission_table.document import REPLACING
 
 CONFIGS = Path(__file__).parents[3] / "examples" / "configs"
@@ -26,7 +26,7 @@ PASSWORDS = {
 }
 KINDS = [
     "natsctl",
-    pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="nats-server is absent")),
+    "reference",
 ]
 As = Callable[..., tuple[int, str, str]]
 

@@ -16,9 +16,8 @@ from natsctl.cli.render.event import KINDS, render_event, render_short
 from natsctl.client.connection import Connection
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 Run = Callable[..., Any]
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -132,7 +131,7 @@ def system_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[st
         yield process.url.removeprefix("nats://")
 
 
-@pytest.mark.parametrize("system_server", ["natsctl", pytest.param("reference", marks=ABSENT)], indirect=True)
+@pytest.mark.parametrize("system_server", ["natsctl", "reference"], indirect=True)
 def test_the_system_account_hears_of_connections(system_server: str, capsys: pytest.CaptureFixture[str]) -> None:
     import threading
 

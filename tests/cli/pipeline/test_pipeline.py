@@ -197,7 +197,7 @@ with session_for(project)(SparkOptions(master="local[2]")) as spark:
 """An update and a check of a project in one Spark, each after another change of its files."""
 
 
-@pytest.mark.slow
+@pytest.mark.spark
 @pytest.mark.own_start
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(find_spec("pyspark") is None or find_spec("grpc") is None, reason="`pipelines` is not installed")

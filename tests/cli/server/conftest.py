@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.servers import CONFIG, Cluster
 
 READY_WITHIN_S = 60.0
@@ -21,8 +21,7 @@ Run = Callable[..., Any]
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests with `operated` on natsctl's server and on the reference."""
     if "operated" in metafunc.fixturenames:
-        absent = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-        kinds: list[object] = ["natsctl", pytest.param("reference", marks=absent)]
+        kinds: list[object] = ["natsctl", "reference"]
         metafunc.parametrize("operated", kinds, indirect=True, scope="session")
 
 

@@ -6,7 +6,6 @@ import errno
 import json
 import os
 import re
-import shutil
 import stat
 import subprocess
 import zipfile
@@ -142,7 +141,7 @@ def test_profiles_are_gathered_and_written_from_a_bundle(system: Run, operated: 
     )
 
 
-@pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+@pytest.mark.reference("nats")
 def test_bundles_and_reports_are_those_of_the_nats_tool(
     bundle: str, system: Run, operated: ServerProcess, tmp_path: Path
 ) -> None:

@@ -7,14 +7,13 @@ known to be its own.
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 from tests.cli.transcripts.played import RECORDED, by_program, groups, in_process, played
 
 RECORD: dict[str, Any] = json.loads(RECORDED.read_text())
@@ -52,7 +51,7 @@ def test_natsctl_does_what_the_tool_did(
         assert ours["left"][stream] == kept
 
 
-@pytest.mark.skipif(not shutil.which("nats") or reference_binary() is None, reason="nats or nats-server is not on PATH")
+@pytest.mark.reference("nats")
 def test_the_record_is_what_the_tool_does(tmp_path: Path) -> None:
     with ServerProcess(tmp_path, "reference") as server:
         again = played(groups()["request"], by_program(["nats"], server.url), in_process(server.url))

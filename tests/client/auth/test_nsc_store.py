@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import threading
 from pathlib import Path
@@ -20,7 +19,7 @@ from natsctl.client.auth.keys import generate_key
 from natsctl.client.auth.nsc_store import Change, NscStore, StoreChangedError
 from natsctl.client.auth.operators import EntityExistsError, EntityNotFoundError, Operator, new_operator
 
-needs_nats = pytest.mark.skipif(shutil.which("nats") is None, reason="the nats tool is not on PATH")
+needs_nats = pytest.mark.reference("nats")
 
 
 def _files(store: NscStore) -> dict[str, str]:

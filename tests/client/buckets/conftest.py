@@ -12,14 +12,13 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
 
 Clients = Callable[..., AbstractAsyncContextManager[tuple[Manager, Any]]]
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 
 
-@pytest.fixture(scope="module", params=["natsctl", pytest.param("reference", marks=ABSENT)])
+@pytest.fixture(scope="module", params=["natsctl", "reference"])
 def process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server for the tests of a file."""
     with ServerProcess(tmp_path_factory.mktemp("server"), request.param) as running:

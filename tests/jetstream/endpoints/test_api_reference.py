@@ -14,12 +14,12 @@ import pytest
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import ServerProcess
 from tests.support.request_differential import RawRequest, differing
 
 pytestmark = [
     pytest.mark.reference,
-    pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH"),
+    pytest.mark.reference,
 ]
 
 Conversation = Callable[[], Iterator[RawRequest]]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.server.callout.responses import RESPONSES
 from tests.support.callouts import ISSUER, CalloutService, Request
 from tests.support.operators import Key, Visitor
@@ -69,8 +69,6 @@ def decide(request: Request) -> bytes | None:
 
 def running(kind: Kind, folder: Path, conf: str = CONF) -> ServerProcess:
     """Return a server of a kind that is yet to start."""
-    if kind == "reference" and reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     file = folder / "nats.conf"
     file.write_text(conf)
     return ServerProcess(folder / "server", kind, "-D", "-c", str(file))

@@ -215,7 +215,7 @@ def test_what_is_wrong_is_said_with_its_line(text: str, fault: str) -> None:
         read(text)
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 @pytest.mark.parametrize(("text", "fault"), FAULTS.items(), ids=list(FAULTS))
 def test_the_reference_says_the_same(text: str, fault: str, tmp_path: Path) -> None:
     file = tmp_path / "nats.conf"

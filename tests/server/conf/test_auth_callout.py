@@ -114,7 +114,7 @@ def test_an_operator_decides_about_logins_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [*GOOD, "issuer: A, auth_users: [auth]"])
-@pytest.mark.skipif(REFERENCE is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 def test_nats_server_takes_the_same_blocks(tmp_path: Path, text: str) -> None:
     if text.count("issuer:") + text.count("ISSUER:") == 1 or text in GOOD:
         assert (reference_fault(tmp_path, block(text)) == (0, "")) is (text in GOOD)

@@ -26,7 +26,7 @@ def fault(text: str) -> str:
 
 
 @pytest.mark.parametrize("line", OCSP_REFUSED)
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 def test_faults_have_the_words_of_the_reference(line: str, tmp_path: Path) -> None:
     path = tmp_path / "nats.conf"
     path.write_text(line)

@@ -116,7 +116,7 @@ def test_what_is_wrong_is_told(tmp_path: Path, issued: Issued, text: str, compla
     assert "nats.conf:1: " in str(caught.value) and complaint in str(caught.value)
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 def test_the_reference_uses_the_same_words(tmp_path: Path, issued: Issued) -> None:
     import subprocess
 

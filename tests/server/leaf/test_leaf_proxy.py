@@ -23,8 +23,7 @@ from tests.support.conf_server import PATIENCE_S, ConfServer
 from tests.support.servers import quiet_ports
 
 REFERENCE = reference_binary()
-ABSENT = pytest.mark.skipif(REFERENCE is None, reason="nats-server is not on PATH")
-both = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 REFUSED = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
 
 

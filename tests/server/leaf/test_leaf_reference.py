@@ -13,19 +13,17 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ExternalStream, StreamSource
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.server.leaf.crossing import across
 from tests.support import patient_client
 from tests.support.leaf_servers import TcpLink, eventually, joined, leaf_port, linked, server
 from tests.support.patient_client import PATIENCE_S
 
 Pair = tuple[ServerProcess, ServerProcess, TcpLink]
-
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
 PAIRS = [
     pytest.param(("natsctl", "natsctl"), id="both"),
-    pytest.param(("reference", "natsctl"), id="spoke", marks=ABSENT),
-    pytest.param(("natsctl", "reference"), id="hub", marks=ABSENT),
+    pytest.param(("reference", "natsctl"), id="spoke"),
+    pytest.param(("natsctl", "reference"), id="hub"),
 ]
 """Kinds of hub and spoke; the id says what natsctl is."""
 ACCOUNT = "accounts { A { jetstream: enabled, users: [{user: a, password: a}] } }\n"

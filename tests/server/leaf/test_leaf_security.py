@@ -12,7 +12,7 @@ import pytest
 from nats.aio.client import Client
 
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.server.leaf.crossing import across
 from tests.support import patient_client
 from tests.support.leaf_servers import eventually, joined, linked, server
@@ -30,8 +30,6 @@ DOMAINS = ("jetstream { domain: hub }\n", "jetstream { domain: leaf }\n")
 @pytest.fixture(params=PAIRS)
 def kinds(request: pytest.FixtureRequest) -> tuple[Kind, Kind]:
     """Hub and spoke; the id says what natsctl is."""
-    if "reference" in request.param and reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     found: tuple[Kind, Kind] = request.param
     return found
 

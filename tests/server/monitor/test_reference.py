@@ -15,7 +15,7 @@ import pytest
 from nats.aio.client import Client
 from nats.js.api import ConsumerConfig, StreamSource
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 from tests.support.differential import as_released
 
@@ -37,7 +37,7 @@ accounts {
 system_account: SYS
 """
 
-pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+pytestmark = pytest.mark.reference
 
 Answer = tuple[int, dict[str, str], str]
 

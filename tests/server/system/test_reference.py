@@ -17,10 +17,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError, TimeoutError
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 
-pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+pytestmark = pytest.mark.reference
 
 CONFIG = """
 server_name: one

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.tls_clients import Files, Visit, visit
 
 USERS: Final = (
@@ -135,7 +135,7 @@ def told(kind: Kind, folder: Path, authority: Authority, contexts: dict[str, ssl
         return {name: admitted(process.url, context) for name, context in contexts.items()}
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 def test_certificates_name_the_same_users(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "tls")
     contexts = {}
@@ -151,7 +151,7 @@ def test_certificates_name_the_same_users(tmp_path: Path) -> None:
 
 KINDS: Final = [
     "natsctl",
-    pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="no nats-server on PATH")),
+    "reference",
 ]
 VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 

@@ -15,13 +15,13 @@ from urllib.request import urlopen
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 from tests.support.leaf_servers import leaf_port
 from tests.support.ocsp import Answers, Certified, World, world
 from tests.support.tls_clients import talking, until
 
-pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+pytestmark = pytest.mark.reference
 
 KINDS: tuple[Kind, Kind] = ("natsctl", "reference")
 

@@ -27,12 +27,11 @@ from natsctl.server.ocsp.staples import MIN_INTERVAL_S, USUAL_INTERVAL_S, Staple
 from natsctl.server.options import OcspOptions, ServerOptions, WebSocketOptions
 from natsctl.server.reload import Reloader
 from natsctl.server.tls_contexts import TlsFileError
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.ocsp import Answers, Certified, World, world
 from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until
 
-ABSENT = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
-KINDS = pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=ABSENT)])
+KINDS = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 
 
 @pytest.fixture(scope="module")

@@ -14,12 +14,12 @@ from typing import TypeVar
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.tls_clients import HELLO, PATIENCE_S, Files, Talk, talking
 
 _T = TypeVar("_T")
 
-pytestmark = pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+pytestmark = pytest.mark.reference
 
 MODES = {
     "required": ("timeout: 1.5", ""),

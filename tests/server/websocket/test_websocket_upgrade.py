@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket_protocol import UpgradeError, Upgrader
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.tls_clients import PATIENCE_S, Files, ListLog, serving, talking, until
 
 from .upgrades import Frames, answer, comparable, request, said, upgraded
@@ -79,7 +79,7 @@ def port_of(server: ServerProcess) -> int:
     return int(ports["websocket"][0].rpartition(":")[2])
 
 
-@pytest.mark.skipif(reference_binary() is None, reason="nats-server is not on PATH")
+@pytest.mark.reference
 @pytest.mark.parametrize("name", REQUESTS)
 async def test_requests_are_answered_as_the_reference_does(servers: dict[Kind, int], name: str) -> None:
     kinds: list[Kind] = ["natsctl", "reference"]
@@ -231,7 +231,7 @@ CASES: dict[str, bool] = {
     "kind",
     [
         "natsctl",
-        pytest.param("reference", marks=pytest.mark.skipif(reference_binary() is None, reason="no nats-server")),
+        "reference",
     ],
 )
 async def test_cookies_are_read_as_nats_server_reads_them(kind: Kind, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from natsctl.spark.source.errors import (
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.link import Link
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.spark.source.fakes import Visitor, scripted
 from tests.support.servers import server, started  # noqa: F401  # fixtures
 
@@ -42,8 +42,6 @@ def settings(url: str, *more: str, **said: object) -> ServerSettings:
 
 
 def running(tmp_path: Path, kind: Kind, conf: str) -> ServerProcess:
-    if kind == "reference" and reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     path = tmp_path / "nats.conf"
     path.write_text(conf)
     return ServerProcess(tmp_path / "server", kind, "-c", str(path))
