@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import tarfile
 import types
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.ledger import Ledger
 from natsctl.spark.source.offsets import parse_offsets
 from natsctl.testing.process import ServerProcess
+from tests.support.stored_version import unpack
 from tests.support.stored_work import ROWS, STOPPED_AT, content, natsctl, query
 
 VERSIONS = Path(__file__).parent.parent / "store" / "versions"
@@ -38,8 +38,7 @@ SPARK_STARTS = 300
 
 @pytest.fixture(params=KEPT, ids=lambda path: path.parent.name)
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    with tarfile.open(request.param) as kept:
-        kept.extractall(tmp_path, filter="data")
+    unpack(request.param, tmp_path)
     return tmp_path
 
 

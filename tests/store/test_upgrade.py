@@ -11,7 +11,6 @@ Files of 176cf60 have no identities; they get them as they are written.
 import asyncio
 import json
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from natsctl.store.layout import UNMARKED_TEXT
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from tests.support.raw_client import RawClient
-from tests.support.stored_version import BACKUP, api, shown
+from tests.support.stored_version import BACKUP, api, shown, unpack
 
 VERSIONS = Path(__file__).with_name("versions")
 STORES = ("clean.tar.gz", "killed.tar.gz")
@@ -34,8 +33,7 @@ ARCHIVES = sorted(str(path.relative_to(VERSIONS)) for path in VERSIONS.glob("*/*
 
 def unpacked(name, folder):
     """Return a folder that a version wrote, and what was in it."""
-    with tarfile.open(VERSIONS / name) as archive:
-        archive.extractall(folder, filter="data")
+    unpack(VERSIONS / name, folder)
     return folder, json.loads((folder / "expected.json").read_text())
 
 

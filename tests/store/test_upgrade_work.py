@@ -10,7 +10,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +23,7 @@ from natsctl.client.migration import migration_state, spool
 from natsctl.desired.apply import holding_stream
 from natsctl.testing import local_cluster
 from natsctl.testing.process import ServerProcess
+from tests.support.stored_version import unpack
 from tests.support.stored_work import HIDDEN, content
 
 VERSIONS = Path(__file__).with_name("versions")
@@ -61,15 +61,10 @@ class Work(NamedTuple):
         return asyncio.run(content(self.destination.url, stream))
 
 
-def unpacked(archive: Path, folder: Path) -> None:
-    with tarfile.open(archive) as kept:
-        kept.extractall(folder, filter="data")
-
-
 @pytest.fixture(params=KEPT, ids=lambda path: path.parent.name)
 def work(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Work]:
     """Unpack the work of one version; its contexts get the URLs of the servers."""
-    unpacked(request.param, tmp_path)
+    unpack(request.param, tmp_path)
     with ServerProcess(tmp_path / "origin") as origin, ServerProcess(tmp_path / "destination") as destination:
         found = Work(tmp_path, origin, destination)
         for name, server in (("origin", origin), ("destination", destination)):
@@ -160,7 +155,7 @@ def test_a_key_file_leads_back_to_names(work: Work) -> None:
 
 @pytest.mark.parametrize("archive", KEPT, ids=lambda path: path.parent.name)
 def test_the_layout_of_a_cluster_opens_or_is_refused(archive: Path, tmp_path: Path) -> None:
-    unpacked(archive, tmp_path)
+    unpack(archive, tmp_path)
     layout = local_cluster.Layout.load(tmp_path)
     assert layout is not None and layout.name == "c1" and len(layout.nodes) == 3
     file = tmp_path / local_cluster.LAYOUT
@@ -172,7 +167,7 @@ def test_the_layout_of_a_cluster_opens_or_is_refused(archive: Path, tmp_path: Pa
 
 
 def test_a_migration_of_a_later_version_is_refused(tmp_path: Path) -> None:
-    unpacked(KEPT[-1], tmp_path)
+    unpack(KEPT[-1], tmp_path)
     path = tmp_path / "copied"
     document = json.loads((path / "state.json").read_bytes())
     (path / "state.json").write_text(json.dumps({**document, "format": "natsctl.migration/99"}))

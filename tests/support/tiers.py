@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import settings
+from hypothesis.configuration import set_hypothesis_home_dir
 
 from natsctl.api.versions import SERVER_VERSION
 from natsctl.testing.process import reference_binary, reference_version
@@ -64,8 +65,10 @@ class TierPlugin:
             config.addinivalue_line("markers", f"{tier}: {text}")
         expression = config.option.markexpr or "fuzz"
         full = bool(eval(expression, {}, defaultdict(bool, fuzz=True)))  # as pytest does for a test marked `fuzz`
-        settings.register_profile("small", deadline=None, max_examples=100 // _SMALL)
-        settings.register_profile("full", deadline=None, max_examples=100)
+        # Workers that write the same files of Hypothesis read each other's halves.
+        set_hypothesis_home_dir(config.rootpath / ".hypothesis" / os.environ.get("PYTEST_XDIST_WORKER", "alone"))
+        settings.register_profile("small", deadline=None, max_examples=100 // _SMALL, derandomize=True)
+        settings.register_profile("full", deadline=None, max_examples=100, print_blob=True)
         settings.load_profile("full" if full else "small")
         self._config = config
         self._seconds: dict[str, float] = defaultdict(float)
