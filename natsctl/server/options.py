@@ -246,6 +246,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
     config_file: Path | None = None
     config_digest: str = ""
     """The digest of the configuration file: `sha256:…`."""
+    config_warnings: tuple[str, ...] = ()
+    """Values of the configuration file that are accepted but probably not meant so."""
     jetstream: bool = False
     store_dir: Path | None = None
     sync: SyncPolicy = "always"

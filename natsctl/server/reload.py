@@ -370,6 +370,8 @@ class Reloader:
         for fault in callout_faults(new):
             server.log.error(fault)
         server.config_load_ns = broker.clock.now_ns()
+        for warning in new.config_warnings:
+            server.log.warn(warning)
         server.log.info(f"Reloaded server configuration ({new.config_digest})")
         server.wake()
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from natsctl.api.errors import UsageError
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.conf.accounts import accounts_block, mappings_block
 from natsctl.server.conf.authorization import authorization_block, proxies_block
@@ -143,9 +144,34 @@ NOT_SERVED: Final = {
 
 
 def read_config(path: Path, options: ServerOptions, environment: Mapping[str, str]) -> ServerOptions:
-    """Return `options` with the settings of a file; raises ConfError, OSError where the file cannot be read."""
+    """Return `options` with the settings of a file; raises ConfError, or OSError if it cannot be read.
+
+    An empty file is refused: it is the usual result of a template that failed, and would make an open server.
+    """
     block = load_file(path, environment)
-    return apply(block, replace(options, config_file=path, config_digest=config_digest(block)))
+    if not block:
+        raise UsageError(f"{path}: config has no values or is empty")
+    warnings = tuple(duration_warnings(block))
+    digest = config_digest(block)
+    return apply(block, replace(options, config_file=path, config_digest=digest, config_warnings=warnings))
+
+
+_DURATION_KEYS: Final = frozenset({
+    "ping_interval", "write_deadline", "sync_interval", "reconnect", "reconnect_delay", "reconnect_interval",
+    "dial_timeout", "first_info_timeout",
+})  # fmt: skip
+"""Keys that take a duration such as "2m", and a number of seconds only for compatibility: a bare 2m is 2,000,000."""
+
+
+def duration_warnings(block: Block) -> Iterator[str]:
+    """Yield nats-server's warning for each number in the place of a duration."""
+    for key, item in block.items():
+        if key.lower() in _DURATION_KEYS and isinstance(item.value, int | float):
+            field = key.lower()
+            yield f'{item.place}: invalid use of field "{field}": {field} should be converted to a duration'
+        for inner in items_of(item):
+            if isinstance(inner.value, Block):
+                yield from duration_warnings(inner.value)
 
 
 def apply(block: Block, options: ServerOptions) -> ServerOptions:

@@ -113,12 +113,23 @@ def _word(item: Item) -> bool:
     return states[str(item.value).lower()]
 
 
+_SYNC_FAULT: Final = "expected always, never or a duration with its unit, such as 1s"
+
+
 def _sync(item: Item) -> str | int:
+    """Return the value of `sync`. A number is refused: its unit would be lost, and 2m would be 2,000,000 seconds."""
+    if not isinstance(item.value, str):
+        raise item.fault(_SYNC_FAULT)
+    return _sync_interval(item)
+
+
+def _sync_interval(item: Item) -> str | int:
+    """Return the value of nats-server's key, for which a number counts seconds."""
     if isinstance(item.value, str) and item.value.lower() in ("always", "never"):
         return item.value.lower()
     interval_ns = duration_of(item)
     if interval_ns <= 0:
-        raise item.fault("expected always, never or a duration such as 1s")
+        raise item.fault(_SYNC_FAULT)
     return interval_ns
 
 
@@ -206,7 +217,7 @@ JETSTREAM_KEYS: Final[dict[str, OptionSetter]] = {
     "max_file": set_option("max_storage", size_of),
     "limits": set_option("jetstream_limits", read_limits),
     "sync": set_option("sync", _sync),
-    "sync_interval": set_option("sync", _sync),
+    "sync_interval": set_option("sync", _sync_interval),
     "archive_version": set_option("archive_version", _archive_version),
     "key": _encryption("key", text_of),
     "ek": _encryption("key", text_of),

@@ -217,6 +217,11 @@ class Item(NamedTuple):
     file: str
     line: int
 
+    @property
+    def place(self) -> str:
+        """File and line."""
+        return f"{self.file}:{self.line}"
+
     def fault(self, text: str) -> ConfError:
         """Return an error at the place of this value."""
         return ConfError(self.file, self.line, text)

@@ -40,6 +40,8 @@ def announce(log: Log, server: ServerInstance) -> None:
         log.warn("Plaintext passwords detected, use nkeys or bcrypt")
     if options.config_file is not None:
         log.info(f"Using configuration file: {options.config_file} ({options.config_digest})")
+    for warning in options.config_warnings:
+        log.warn(warning)
     if options.operator is not None:
         from natsctl.server.operator_mode import announce_operators
 

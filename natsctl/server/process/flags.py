@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.checks import option_faults
 from natsctl.server.options import (
@@ -209,6 +210,8 @@ def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | Non
     if given.text("signal"):
         return CommandLine("signal", ServerOptions(), signal=given.text("signal"))
     config, base = _path(given, "config"), ServerOptions(store_dir=_path(given, "store_dir"))
+    if config is None and given.flag("check"):
+        raise UsageError("must specify [-c, --config] option to check configuration file syntax")
     if config is not None:
         from natsctl.server.conf.config import read_config
 
@@ -216,7 +219,7 @@ def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | Non
     options = _options(given, base)
     for _, text in option_faults(options):
         raise FlagError(text)
-    action: Literal["check", "run"] = "check" if given.flag("check") and config is not None else "run"
+    action: Literal["check", "run"] = "check" if given.flag("check") else "run"
     return CommandLine(action, options, config, documents=_documents(given, options))
 
 

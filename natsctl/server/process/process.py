@@ -224,6 +224,9 @@ def _answer(command_line: CommandLine) -> int:
     options = command_line.options
     if command_line.action == "signal":
         send_signal(command_line.signal)
+    elif command_line.action == "check" and options.config_warnings:
+        sys.stderr.write("nats-server: " + "\n".join(options.config_warnings) + "\n")
+        return NOT_STARTED
     elif command_line.action == "check":
         sys.stderr.write(f"nats-server: configuration file {options.config_file} is valid ({options.config_digest})\n")
     else:
