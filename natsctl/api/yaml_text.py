@@ -310,9 +310,7 @@ class _Reader:
         line = event.start_mark.line + 1
         value, size = self._anchors.get(event.anchor, (None, -1))
         if size <= 0:
-            self._report(
-                line, self._path, f"*{event.anchor} " + ("stands for nothing" if size else "stands inside of itself")
-            )
+            self._report(line, self._path, "an alias without its anchor" if size else "an alias inside its own anchor")
             return None
         self._values += size
         if self._values > MAX_VALUES:

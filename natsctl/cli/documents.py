@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from natsctl.api.versions import SERVER_METADATA
 _SET_KEYS = frozenset(
     {"apiVersion", "kind", "streams", "consumers", "key_values", "kv", "object_stores", "objects", "owner", "include"}
 )
-MAX_DOCUMENT_BYTES = 4 * 1024 * 1024
-"""Limit of a configuration file, far above any real one: a wrong path to a large file is refused, not parsed."""
 
 
 class _Several(list[Any]):
@@ -116,20 +113,13 @@ def _wire(typed: Model, key: str, value: Any) -> Any:
 
 def read_text(path: str) -> str:
     """Return the text of a configuration file, `-` for stdin. Raises UsageError."""
+    from natsctl.api.locations import TextError
+    from natsctl.desired.documents import files
+
     try:
-        if path == "-":
-            raw = sys.stdin.buffer.read(MAX_DOCUMENT_BYTES + 1)
-        else:
-            with Path(path).open("rb") as file:
-                raw = file.read(MAX_DOCUMENT_BYTES + 1)
-    except OSError as error:
-        raise UsageError(f"--config {path}: {error.strerror or error}") from error
-    if len(raw) > MAX_DOCUMENT_BYTES:
-        raise UsageError(f"--config {path}: larger than {MAX_DOCUMENT_BYTES} bytes")
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        raise UsageError(f"--config {path}: not UTF-8 text (byte {error.start})") from error
+        return files.read_text(path)
+    except TextError as fault:
+        raise UsageError(f"--config {path}: {fault.reason}") from fault
 
 
 def parse_document(path: str, text: str) -> Any:

@@ -81,6 +81,10 @@ Variables = Annotated[
     list[str] | None,
     Option("--var", metavar="NAME=VALUE", help="a value for ${NAME}; wins over the environment"),
 ]
+Outside = Annotated[
+    bool,
+    Option("--include-outside", help="allow includes and links to files outside the folder of the named document"),
+]
 
 AllowEmpty = Annotated[bool, Option("--allow-empty", help="accept documents that describe nothing")]
 
@@ -92,6 +96,7 @@ class DocumentFlags(NamedTuple):
     files: Files = None
     owner: Owner = ""
     variables: Variables = None
+    outside: Outside = False
 
     @property
     def all(self) -> list[str]:
@@ -121,7 +126,7 @@ class DocumentFlags(NamedTuple):
 
         from natsctl.desired.documents import load_documents
 
-        documents = load_documents(self.all, os.environ, owner=self.owner, variables=self.values)
+        documents = load_documents(self.all, os.environ, owner=self.owner, variables=self.values, outside=self.outside)
         show_notes(documents)
         if not allow_empty:
             check_not_empty(documents)
@@ -161,7 +166,9 @@ def validate(
     from natsctl.cli.render.plans import render_validated
     from natsctl.desired.documents import read_documents
 
-    documents, faults = read_documents(named.all, os.environ, owner=named.owner, variables=named.values)
+    documents, faults = read_documents(
+        named.all, os.environ, owner=named.owner, variables=named.values, outside=named.outside
+    )
     verdict = Validated.of(documents, faults)
     if json:
         import msgspec

@@ -20,12 +20,15 @@ def load_documents(
     *,
     owner: str = "",
     variables: Mapping[str, str] | None = None,
+    outside: bool = False,
 ) -> DocumentSet:
     """Return the documents in files, folders, globs and stdin (`-`); `variables` come before `environ` in `${NAME}`.
 
+    With `outside`, includes and links may lead to files outside the folder of the path that names them.
+
     Raises DocumentError with all mistakes in all of them, UsageError for a path that does not exist.
     """
-    documents, faults = read_documents(paths, environ, owner=owner, variables=variables)
+    documents, faults = read_documents(paths, environ, owner=owner, variables=variables, outside=outside)
     if faults:
         raise DocumentError(faults)
     return documents
@@ -37,11 +40,12 @@ def read_documents(
     *,
     owner: str = "",
     variables: Mapping[str, str] | None = None,
+    outside: bool = False,
 ) -> tuple[DocumentSet, list[Fault]]:
     """Return the documents as far as they could be read, and all faults. Raises UsageError as `load_documents` does."""
     from natsctl.desired.documents.loader import Loader
 
-    loader = Loader(ChainMap(dict(variables or {}), dict(environ)))
+    loader = Loader(ChainMap(dict(variables or {}), dict(environ)), outside=outside)
     loader.read(paths)
     return loader.found.finished(owner)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
 import json
 import os
 import re
+import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -31,15 +33,29 @@ FileId = tuple[int, int]
 """Device and number of a file."""
 
 
-def files_at(path: str) -> list[str]:
+OUTSIDE_HINT: Final = "give --include-outside if the documents are trusted to name any file"
+
+
+def root_of(path: str) -> str:
+    """Return the folder, without links, that a path given by the user opens to includes: itself, or a file's folder."""
+    named = Path(path)
+    return os.path.realpath(named if named.is_dir() else "." if path == STDIN else named.parent)
+
+
+def is_inside(path: str, root: str) -> bool:
+    """Return whether a path leads, through all links, to a place below a folder without links."""
+    return f"{os.path.realpath(path)}/".startswith(root.rstrip("/") + "/")
+
+
+def files_at(path: str, root: str = "/") -> list[str]:
     """Return the files of a path: itself, those of a folder and of its folders, or the matches of a glob; sorted.
 
-    Raises UsageError for a path that does not exist.
+    Raises UsageError for a path that does not exist, and for a link in a folder that leads out of `root`.
     """
     if path == STDIN or Path(path).is_file():
         return [path]
     if Path(path).is_dir():
-        return list(_files_below(path))
+        return list(_files_below(path, root))
     if glob.has_magic(path):
         there = glob.glob(path, recursive=True)  # noqa: PTH207  # Path.glob takes no absolute patterns
         matching = [found for found in sorted(there) if Path(found).is_file()]
@@ -52,7 +68,7 @@ def files_at(path: str) -> list[str]:
     raise UsageError(f"{path}: {reason}")
 
 
-def _files_below(folder: str) -> Iterator[str]:
+def _files_below(folder: str, root: str) -> Iterator[str]:
     """Yield the documents of a folder, sorted, then those of its folders; each folder once, despite links."""
     seen: set[tuple[int, int]] = set()
     count = 0
@@ -66,9 +82,13 @@ def _files_below(folder: str) -> Iterator[str]:
             folders.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
+        if not is_inside(here, root):
+            raise UsageError(f"{here}: links to a folder outside {root}", hint=OUTSIDE_HINT)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             if name.endswith(SUFFIXES) and not name.startswith("."):
+                if os.path.islink(f"{here}/{name}") and not is_inside(f"{here}/{name}", root):  # noqa: PTH114
+                    raise UsageError(f"{here}/{name}: links to a file outside {root}", hint=OUTSIDE_HINT)
                 count += 1
                 if count > MAX_FILES:
                     raise UsageError(f"{folder}: more than {MAX_FILES:,} documents")
@@ -81,7 +101,7 @@ def read_text(path: str) -> str:
         if path == STDIN:
             raw = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
         else:
-            with open(path, "rb") as opened:  # noqa: PTH123  # thousands of files: a Path for each costs as much as it
+            with open(path, "rb", opener=_open_without_waiting) as opened:  # a Path costs as much
                 # A pipe has no length; a read of the maximum would allocate that much for a file.
                 length = os.fstat(opened.fileno()).st_size
                 raw = opened.read(min(length or MAX_FILE_BYTES, MAX_FILE_BYTES) + 1)
@@ -93,6 +113,21 @@ def read_text(path: str) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as failure:
         raise TextError(raw.count(b"\n", 0, failure.start) + 1, f"not UTF-8 text (byte {failure.start})") from failure
+
+
+_HANDED_OVER: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
+"""Prefix of the path of a pipe that the shell hands over (`-f <(command)`)."""
+
+
+def _open_without_waiting(path: str, flags: int) -> int:
+    """Open a file; a named pipe, which would wait for a writer, is refused."""
+    handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if stat.S_ISFIFO(os.fstat(handle).st_mode):
+        if not path.startswith(_HANDED_OVER):
+            os.close(handle)
+            raise OSError(errno.ESPIPE, "a named pipe, not a file")
+        os.set_blocking(handle, True)
+    return handle
 
 
 def identity(path: str) -> FileId:
@@ -226,13 +261,24 @@ class Format(StrEnum):
 def yaml_text(documents: Sequence[Config], header: Sequence[str] = (), *, ascii_only: bool = False) -> str:
     """Return the documents as YAML, `---` between them, below comments; `ascii_only` escapes all other letters."""
     comments = "".join(f"# {' '.join(line.split())}\n" for line in header)
-    texts = ["".join(_sections(document, ascii_only)) for document in documents]
+    texts = [_escaped("".join(_sections(document, ascii_only))) for document in documents]
     return comments + "---\n".join(text or "{}\n" for text in texts)
 
 
 def json_text(documents: Config | Sequence[Config]) -> str:
     """Return a document, or an array of them, as JSON, two spaces a level."""
-    return json.dumps(documents, indent=2, ensure_ascii=False) + "\n"
+    return _escaped(json.dumps(documents, indent=2, ensure_ascii=False)) + "\n"
+
+
+_INVISIBLE: Final = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
+"""Characters that reorder or hide what a reviewer sees: direction marks, separators, blanks of no width, tags."""
+
+
+def _escaped(text: str) -> str:
+    """Return JSON, or YAML that has such characters only in double quotes, with their escape sequences."""
+    return _INVISIBLE.sub(
+        lambda found: f"\\u{ord(found[0]):04x}" if found[0] < "\U00010000" else json.dumps(found[0])[1:-1], text
+    )
 
 
 def _sections(document: Config, ascii_only: bool) -> Iterator[str]:
@@ -273,5 +319,5 @@ def _dumper() -> Any:
 def _represent_text(dumper: Any, text: str) -> Any:
     # Empty lines at the end of a block would end the document as well (libyaml writes `...` behind them).
     lines = "\n" in text.rstrip("\n") and not text.endswith("\n\n")
-    style = "|" if lines else "'" if _MISREAD.fullmatch(text) else None
+    style = '"' if _INVISIBLE.search(text) else "|" if lines else "'" if _MISREAD.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)

@@ -6,7 +6,7 @@ import glob
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.documents import REPORTED, Step, did_you_mean
@@ -39,7 +39,16 @@ from natsctl.desired.documents.asset_documents import (
 from natsctl.desired.documents.bucket_fields import KeyValueWords, ObjectStoreWords
 from natsctl.desired.documents.collector import Collector, items
 from natsctl.desired.documents.controller import read_manifest
-from natsctl.desired.documents.files import STDIN, FileId, files_at, identity, read_text
+from natsctl.desired.documents.files import (
+    OUTSIDE_HINT,
+    STDIN,
+    FileId,
+    files_at,
+    identity,
+    is_inside,
+    read_text,
+    root_of,
+)
 
 READERS: Final[dict[Kind, Read]] = {
     Kind.STREAM: read_stream,
@@ -79,7 +88,7 @@ def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
     if not isinstance(node.value, LocatedDict):
         if node.value not in (None, REPORTED):
             what = " (a name alone says nothing: print it with info -j)" if isinstance(node.value, str) else ""
-            found.fault(node, f"expected a document: streams:, consumers: …, kind:, or a configuration{what}")
+            found.fault(node, _NO_DOCUMENT + what)
         return
     value = node.value
     if isinstance(value.get("apiVersion"), str):
@@ -90,8 +99,24 @@ def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
         found.fault(node, "this is a saved plan, natsctl apply --plan FILE carries it out")
     elif any(key in value for key in (*COLLECTIONS, *SETTINGS)) and not _is_bare(value):
         yield from _plain(node, found)
-    else:
+    elif any(key in _naming() or did_you_mean(key, _naming()) for key in (*value, *_config(value))):
         _bare(node, found)
+    else:
+        found.fault(node, _NO_DOCUMENT)  # it may be any file: its keys are not repeated
+
+
+_NO_DOCUMENT: Final = "expected a document: streams:, consumers: …, kind:, or a configuration"
+
+
+def _naming() -> frozenset[str]:
+    """Return the keys by which a mapping is known as a configuration."""
+    return known_anywhere() | {"name", "bucket", "stream", "stream_name", "durable_name"}
+
+
+def _config(value: LocatedDict) -> LocatedDict:
+    """Return the configuration in what `info -j` prints, or the value if it is one."""
+    config = value.get("config")
+    return config if isinstance(config, LocatedDict) else value
 
 
 def _is_bare(value: LocatedDict) -> bool:
@@ -178,7 +203,7 @@ def _bare_kind(value: LocatedDict) -> Kind | None:
         return Kind.OBJECT_STORE if str(value.get("stream", "")).startswith(OBJECTS.prefix) else Kind.KEY_VALUE
     if "bucket" in value:
         return Kind.KEY_VALUE if KEY_VALUE_ONLY & value.keys() else None
-    config: Any = value["config"] if isinstance(value.get("config"), LocatedDict) else value
+    config = _config(value)
     is_consumer = "stream" in value or "stream_name" in value or bool(CONSUMER_ONLY & config.keys())
     return Kind.CONSUMER if is_consumer else Kind.STREAM
 
@@ -188,18 +213,26 @@ _JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:[{\]]|$))')
 
 
 class Loader:
-    """Loader that reads each file once, in the order in which it is named or included."""
+    """Loader that reads each file once, in the order in which it is named or included.
 
-    def __init__(self, values: Mapping[str, str]) -> None:
+    Includes, and links in a folder, lead to files below the folder of the path that the user named, unless
+    `outside` allows more: documents come from pull requests, the paths on the command line do not.
+    """
+
+    def __init__(self, values: Mapping[str, str], *, outside: bool = False) -> None:
         self.found = Collector()
         self._values = values
+        self._outside = outside
+        self._root = "/"
         self._seen: set[FileId] = set()
 
     def read(self, paths: Sequence[str]) -> None:
         """Read the documents of paths. Raises UsageError for one that does not exist."""
-        for file in [file for path in paths for file in files_at(path)]:
-            if (own := identity(file)) not in self._seen:
-                self._file(file, (own,))
+        for path in paths:
+            self._root = "/" if self._outside else root_of(path)
+            for file in files_at(path, self._root):
+                if (own := identity(file)) not in self._seen:
+                    self._file(file, (own,))
 
     def _file(self, file: str, chain: tuple[FileId, ...]) -> None:
         """Read a file; `chain` is the chain of includes that led to it, itself last."""
@@ -214,6 +247,7 @@ class Loader:
 
     def read_text(self, text: str, name: str) -> None:
         """Read a text without a file; its includes are relative to the working folder."""
+        self._root = "/" if self._outside else root_of(STDIN)
         self.found.files.append(name)
         for node in self._documents(STDIN, name, text):
             for include in read_form(node, self.found):
@@ -250,7 +284,9 @@ class Loader:
         pattern = str(Path(glob.escape(str(base))) / wanted)
         try:
             named = Path(plain).is_file()
-            files = files_at(plain if Path(plain).exists() else pattern)
+            files = files_at(plain if Path(plain).exists() else pattern, self._root)
+            if any(not is_inside(file, self._root) for file in files):
+                raise UsageError(f"{wanted} is outside {self._root}, where the named document is ({OUTSIDE_HINT})")
         except (UsageError, ValueError, OSError) as failure:
             self.found.fault(node, str(failure))
             return

@@ -82,7 +82,7 @@ def test_a_file_that_may_not_be_read_is_told(tmp_path: Path, monkeypatch: pytest
     def refuse(path: str, *_: object) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr("builtins.open", refuse)
+    monkeypatch.setattr("os.open", refuse)
     _, faults = read_documents([str(tmp_path)], {})
     assert [(Path(fault.place.file).name, fault.reason) for fault in faults] == [
         ("a.yaml", "Permission denied"),
