@@ -29,10 +29,15 @@ class ClaimsData(Struct, frozen=True):
 
 
 class Permission(Struct, frozen=True):
-    """Subjects that are allowed and denied for one direction."""
+    """Subjects that are allowed and denied for one direction; None is a list that is missing, unlike an empty one."""
 
-    allow: list[str] = []
-    deny: list[str] = []
+    allow: list[str] | None = None
+    deny: list[str] | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it restricts nothing: neither list has an entry."""
+        return not self.allow and not self.deny
 
 
 class ResponsePermission(Struct, frozen=True):
@@ -60,21 +65,23 @@ class TimeRange(Struct, frozen=True):
 class UserLimits(Permissions, frozen=True):
     """Rules and limits of a user, also as the template of a scoped signing key."""
 
-    src: list[str] | str = []
+    src: list[str] | str | None = None
     """Networks that may connect: a list of CIDRs, or one string of them separated by commas."""
-    times: list[TimeRange] = []
+    times: list[TimeRange] | None = None
     times_location: str = ""
     subs: int = 0
     data: int = 0
     payload: int = 0
     bearer_token: bool = False
     proxy_required: bool = False
-    allowed_connection_types: list[str] = []
+    allowed_connection_types: list[str] | None = None
 
     @property
     def networks(self) -> list[str]:
         """The CIDRs that may connect; empty: any."""
-        return self.src if isinstance(self.src, list) else [part.strip().lower() for part in self.src.split(",")]
+        if self.src is None or isinstance(self.src, list):
+            return self.src or []
+        return [part.strip().lower() for part in self.src.split(",")]
 
 
 class UserBody(UserLimits, frozen=True):

@@ -20,7 +20,7 @@ from natsctl.broker.auth.login import ACCOUNT_FULL
 from natsctl.broker.broker_context import CalloutService, EventListener, LeafPeer, NullListener
 from natsctl.broker.broker_options import BrokerOptions, Rng
 from natsctl.broker.deferred_work import SLICE_NS
-from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, AccountConfig
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED, AccountConfig
 from natsctl.broker.imports.account_imports import AccountImports, ImportChain
 from natsctl.broker.imports.import_plan import ImportPlan, Problem
 from natsctl.broker.info import info_json, make_server_id, server_info, user_info_json
@@ -477,9 +477,9 @@ class Broker:
 def _close_crowd(account: Account) -> None:
     """Close the clients that are more than their account may have now: those that came last."""
     most = account.config.limits.max_connections
-    if 0 <= most < len(account.sessions):
+    if most != UNLIMITED and most < len(account.sessions):
         clients = [session for session in account.sessions if session.close_reason is None]
-        for session in sorted(clients, key=lambda session: session.cid)[most:]:
+        for session in sorted(clients, key=lambda session: session.cid)[max(most, 0) :]:
             session.notice(ACCOUNT_FULL)
             session.close(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from natsctl.api.codec import go_quote
 from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.broker.account import Account
-from natsctl.broker.auth.credentials import UNLIMITED, ConnectOptions, Grant, Refusal
+from natsctl.broker.auth.credentials import ConnectOptions, Grant, Refusal
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import SessionPermissions
 from natsctl.broker.deferred_work import (
@@ -28,7 +28,7 @@ from natsctl.broker.deferred_work import (
     keep,
     slice_end_ns,
 )
-from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
 from natsctl.broker.publishing import (
     RESERVED_FIRST,
     RESERVED_HEADS,
@@ -83,7 +83,7 @@ def subscribe(session: Session, subject: bytes, queue: bytes, sid: bytes) -> Non
         refuse_subscription(session, subject, queue, sid)
     elif depth and subject.count(b".") >= depth:
         refuse_depth(session, subject, sid)
-    elif 0 <= session.max_subscriptions <= len(session.subs):
+    elif session.is_full:
         session.notice("maximum subscriptions exceeded")
         session.err("maximum subscriptions exceeded")
     elif (b">" in subject or b".." in subject or subject[0] == DOT or subject[-1] == DOT) and not has_valid_tokens(
@@ -544,10 +544,21 @@ class Session:
             SessionPermissions(grant.permissions, self.broker.clock) if grant.permissions is not None else None
         )
         most = (grant.max_subscriptions, limits.max_subscriptions, options.max_subscriptions or UNLIMITED)
-        self.max_subscriptions = min((limit for limit in most if limit >= 0), default=UNLIMITED)
+        self.max_subscriptions = min((limit for limit in most if limit != UNLIMITED), default=UNLIMITED)
         sizes = (grant.max_payload, limits.max_payload, options.limits.max_payload)
-        self.max_payload = min(limit for limit in sizes if limit >= 0)
+        self.max_payload = min(limit for limit in sizes if limit != UNLIMITED)
         self._parser.limit(replace(options.limits, max_payload=self.max_payload))
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has all the subscriptions that it may have."""
+        return self.max_subscriptions != UNLIMITED and self.max_subscriptions <= len(self.subs)
+
+    def close_if_full(self) -> bool:
+        """Close a client that has too many subscriptions, or may have none at all, as nats-server does."""
+        if self.is_full:
+            self.close(CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED, "maximum subscriptions exceeded")
+        return self.is_full
 
     def apply_limits(self) -> None:
         """Apply the server's limits as they are now; the permissions stay, with what they remember."""
@@ -559,7 +570,7 @@ class Session:
         """Return whether an account may have this connection besides those that it has."""
         of = self.broker.account(account)
         most = of.config.limits.max_connections
-        return most < 0 or self in of.sessions or len(of.sessions) < most
+        return most == UNLIMITED or self in of.sessions or len(of.sessions) < most
 
     def enter(self, grant: Grant) -> bool:
         """Join the account of a grant with its permissions; return False if the account is full."""

@@ -104,7 +104,7 @@ class TierPlugin:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count a report for its tier."""
-        known = dict(report.user_properties)
+        known: dict[str, Any] = dict(report.user_properties)
         tier = str(known.get("tier", "default"))
         self._seconds[tier] += report.duration
         if "cpu_s" in known:

@@ -15,6 +15,7 @@ import msgspec
 from natsctl.api.codec import InvalidJSONError, fold, read_folded
 from natsctl.api.model import Confidential
 from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.imports.account_config import UNLIMITED
 from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
@@ -101,9 +102,6 @@ def parse_dn(text: str) -> DistinguishedName | None:
 def in_any_order(name: DistinguishedName) -> DistinguishedName:
     """Return the same for all names that have the same elements."""
     return tuple(sorted(name))
-
-
-UNLIMITED: Final = -1
 
 
 class Certificate(msgspec.Struct, frozen=True):

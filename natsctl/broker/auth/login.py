@@ -263,7 +263,7 @@ class Login:
         session.on_refused(refusal)
 
     def admit(self, grant: Grant) -> bool:
-        """Log the client in as `grant`; False where its account is full, which closes it."""
+        """Log the client in as `grant`; False if its account is full, or it may subscribe to nothing: both close it."""
         session = self._session
         if not session.enter(grant):
             self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
@@ -275,7 +275,7 @@ class Login:
             self.authenticated = True
             session.start_timers()
         session.timers.expire_at(grant.expires_ns)
-        return True
+        return not session.close_if_full()
 
     def forget_secrets(self) -> None:
         """Keep of what the client has shown only how it is called: the connection has ended."""

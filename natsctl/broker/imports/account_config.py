@@ -11,6 +11,7 @@ from natsctl.api.account import AccountLimits
 GLOBAL_ACCOUNT: Final = "$G"
 SYSTEM_ACCOUNT: Final = "$SYS"
 UNLIMITED: Final = -1
+"""No limit of connections, subscriptions or sizes; any other negative number refuses everything, as in nats-server."""
 TRACE_DEST_LINE: Final = b"\r\nNats-Trace-Dest:"
 """Mark of a header that asks for a trace by itself."""
 TRACE_PARENT: Final = b"traceparent"
@@ -19,6 +20,11 @@ RESPONSE_THRESHOLD_NS: Final = 120 * 1_000_000_000
 """Default time for the response of an exported service."""
 
 ResponseType = Literal["single", "stream", "chunked"]
+
+
+def limit_of(value: int) -> int:
+    """Return a limit of a JWT as nats-server keeps it, in 32 bits."""
+    return max(min(value, (1 << 31) - 1), -(1 << 31))
 
 
 class Latency(msgspec.Struct, frozen=True):

@@ -37,9 +37,9 @@ from natsctl.broker.imports.account_config import (
     StreamExport,
     StreamImport,
     SubjectMap,
+    limit_of,
 )
 
-LARGEST_LIMIT: Final = (1 << 31) - 1
 TIER: Final = "R1"
 """The tier of streams with one replica: all that one node can have."""
 _RESPONSES: Final[dict[str, ResponseType]] = {"Stream": "stream", "Chunked": "chunked"}
@@ -55,10 +55,10 @@ def account_config(claims: AccountClaims, imports: Sequence[Import]) -> AccountC
         imports=tuple(_import(item) for item in imports if item.type),
         mappings=tuple(_mapping(source, to) for source, to in body.mappings.items() if not mapping_fault(source, to)),
         limits=ConnectionLimits(
-            max_connections=_limit(body.limits.conn),
-            max_leafnodes=_limit(body.limits.leaf),
-            max_subscriptions=_limit(body.limits.subs),
-            max_payload=_limit(body.limits.payload),
+            max_connections=limit_of(body.limits.conn),
+            max_leafnodes=limit_of(body.limits.leaf),
+            max_subscriptions=limit_of(body.limits.subs),
+            max_payload=limit_of(body.limits.payload),
         ),
         display_name=claims.name,
         **_trace(body.trace),
@@ -71,10 +71,6 @@ def _trace(trace: MsgTrace | None) -> dict[str, Any]:
     if trace is None or not (is_valid_subject(trace.dest) and is_literal(trace.dest)):
         return {}
     return {"trace_dest": trace.dest, "trace_sampling": trace.sampling if 0 < trace.sampling <= 100 else 100}
-
-
-def _limit(value: int) -> int:
-    return max(min(value, LARGEST_LIMIT), -LARGEST_LIMIT)
 
 
 def jetstream_limits(body: AccountBody) -> AccountLimits | None:

@@ -21,7 +21,7 @@ from natsctl.api.jwt_validation import time_faults, user_faults
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Answer, Credentials, Delegation, Grant, Pending, Refusal
 from natsctl.broker.broker import Broker
-from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig
+from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig, limit_of
 from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, RemoteResolver, Resolver, Trust
 from natsctl.broker.jwt.callout import OperatedTerms, is_leaf, may_be_asked, without_callout
 from natsctl.broker.jwt.user_grant import grant_of, permissions_in, rules_of
@@ -249,7 +249,7 @@ def _limit(session: Session, user: UserClaims, held: ActiveAccount) -> None:
     except JwtError:
         return  # the account's own key may sign no more; who is in stays in
     assigned = login.grant.assigned is not None
-    subs, payload = (UNLIMITED, UNLIMITED) if assigned else (rules.subs, rules.payload)
+    subs, payload = (UNLIMITED, UNLIMITED) if assigned else (limit_of(rules.subs), limit_of(rules.payload))
     grant = replace(login.grant, permissions=permissions, max_subscriptions=subs, max_payload=payload)
     if may_be_asked(login.grant):
         grant = without_callout(grant)
@@ -259,15 +259,9 @@ def _limit(session: Session, user: UserClaims, held: ActiveAccount) -> None:
     if same:
         session.permit = permit  # which knows what may be answered
     else:
-        session.review_subscriptions(partial(_close_excess, session))
+        session.review_subscriptions(session.close_if_full)
         return
-    _close_excess(session)
-
-
-def _close_excess(session: Session) -> None:
-    """Close a client that has more subscriptions than it may have now."""
-    if 0 <= session.max_subscriptions <= len(session.subs):
-        session.close(CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED, "maximum subscriptions exceeded")
+    session.close_if_full()
 
 
 def _signer_changed(key: str, held: ActiveAccount, before: ActiveAccount) -> bool:

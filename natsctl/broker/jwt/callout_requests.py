@@ -238,7 +238,7 @@ class Callouts:
                 f"on account {account}"
             )
         place = terms.place(user, now_ns)
-        stay_ns = may_connect_for_ns(place.rules.times, place.rules.times_location, now_ns)
+        stay_ns = may_connect_for_ns(place.rules.times or [], place.rules.times_location, now_ns)
         if stay_ns is None:
             session.notice("Outside connect times")
             raise CalloutError(f"authorized user on account {account} outside of valid connect times")

@@ -33,6 +33,7 @@ from natsctl.broker.auth.credentials import Credentials, Grant
 from natsctl.broker.auth.permissions import RESPONSE_EXPIRES_NS, ResponseRule, SubjectRules
 from natsctl.broker.auth.permissions import Permissions as BrokerPermissions
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES
+from natsctl.broker.imports.account_config import limit_of
 from natsctl.broker.jwt.account_registry import ActiveAccount
 
 DEFAULT_RESPONSES: Final = 1
@@ -42,9 +43,11 @@ DEFAULT_RESPONSES: Final = 1
 def permissions_of(rules: Permissions) -> BrokerPermissions | None:
     """Return what a JWT's rules mean; None where it has none.
 
-    Permission to respond removes the permission to publish on subjects without a rule.
+    Permission to respond removes the permission to publish on subjects without a rule. An empty list of allowed
+    subjects next to denied ones allows nothing to be published; for subscriptions it is no list. Source:
+    buildPermissionsFromJwt and setPermissions of nats-server.
     """
-    if rules.resp is None and rules.pub == rules.sub == Permission():
+    if rules.resp is None and rules.pub.is_empty and rules.sub.is_empty:
         return None
     publish = _subjects(rules.pub)
     if rules.resp is not None and publish.allow is None:
@@ -53,7 +56,9 @@ def permissions_of(rules: Permissions) -> BrokerPermissions | None:
 
 
 def _subjects(rules: Permission) -> SubjectRules:
-    return SubjectRules(tuple(rules.allow) or None, tuple(rules.deny))
+    if rules.is_empty or rules.allow is None:
+        return SubjectRules(None, tuple(rules.deny or ()))
+    return SubjectRules(tuple(rules.allow), tuple(rules.deny or ()))
 
 
 def _responses(rule: ResponsePermission | None) -> ResponseRule | None:
@@ -96,12 +101,12 @@ class _Fields:
 
     def fill(self, rules: Permission) -> Permission:
         allow, deny = self._expand(rules.allow, strict=False), self._expand(rules.deny, strict=True)
-        if rules.allow and not allow and ">" not in deny:
-            deny = [*deny, ">"]
+        if rules.allow and not allow and ">" not in (deny or ()):
+            deny = [*(deny or ()), ">"]
         return Permission(allow=allow, deny=deny)
 
-    def _expand(self, subjects: list[str], *, strict: bool) -> list[str]:
-        if not any(_FIELD.search(subject) for subject in subjects):
+    def _expand(self, subjects: list[str] | None, *, strict: bool) -> list[str] | None:
+        if subjects is None or not any(_FIELD.search(subject) for subject in subjects):
             return subjects
         found: list[str] = []
         for subject in subjects:
@@ -179,7 +184,7 @@ def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, to
         raise JwtError("User authentication revoked")
     if not is_inside(credentials.host, rules.networks):
         raise JwtError(f"Bad src Ip {credentials.host}")
-    stay_ns = may_connect_for_ns(rules.times, rules.times_location, credentials.now_ns)
+    stay_ns = may_connect_for_ns(rules.times or [], rules.times_location, credentials.now_ns)
     if stay_ns is None:
         raise JwtError("Outside connect times")
     return Grant(
@@ -187,8 +192,8 @@ def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, to
         account=held.name,
         permissions=permissions_of(rules) or permissions_of(held.claims.nats.default_permissions),
         expires_ns=end_ns(user, credentials.now_ns, stay_ns),
-        max_subscriptions=rules.subs,
-        max_payload=rules.payload,
+        max_subscriptions=limit_of(rules.subs),
+        max_payload=limit_of(rules.payload),
         issuer=user.iss if user.nats.issuer_account else held.name,
         jwt=token,
         name_tag=user.name,

@@ -15,7 +15,7 @@ import msgspec
 
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.auth.credentials import Answer, Authenticator, Credentials, Grant
-from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
 from natsctl.broker.leaf.accepted import AcceptedLink
 from natsctl.broker.leaf.handshake import PROTOCOL, LeafInfo, LeafOptions, LinkLog, RemoteOptions
 from natsctl.broker.leaf.leaf_interest import LOOP_PREFIX
@@ -153,7 +153,9 @@ class LeafLinks:
     def is_full(self, account: Account, but: LeafLink) -> bool:
         """Return whether an account has as many links as it may, not counting one."""
         most = account.config.limits.max_leafnodes
-        return most >= 0 and sum(link.account is account and link is not but for link in self.registered()) >= most
+        return (
+            most != UNLIMITED and sum(link.account is account and link is not but for link in self.registered()) >= most
+        )
 
     def knows_cluster(self, link: LeafLink) -> bool:
         """Return whether the cluster that a link leads to is connected to its account from the other side already."""

@@ -100,7 +100,7 @@ def add_user_limits(page: Page, limits: UserLimits, rows: Section) -> None:
     found.row("Max Subscriptions", limit(limits.subs))
     found.maybe("Connection Types", listed(limits.allowed_connection_types))
     found.maybe("Connection Sources", listed(limits.networks) if limits.src else "")
-    found.many("Connection Times", [safe(f"{one.start} to {one.end}") for one in limits.times])
+    found.many("Connection Times", [safe(f"{one.start} to {one.end}") for one in limits.times or ()])
     add_permissions(page, limits.pub, limits.sub)
 
 
@@ -110,8 +110,8 @@ def add_permissions(page: Page, pub: Permission, sub: Permission) -> None:
         section = page.section(title)
         if not rules.allow and not rules.deny:
             section.line("No permissions defined")
-        section.many("Allow", [safe(subject) for subject in rules.allow])
-        section.many("Deny", [safe(subject) for subject in rules.deny])
+        section.many("Allow", [safe(subject) for subject in rules.allow or ()])
+        section.many("Deny", [safe(subject) for subject in rules.deny or ()])
 
 
 def render_users(account: Account) -> Table:

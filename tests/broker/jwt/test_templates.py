@@ -43,8 +43,8 @@ def test_subject_that_becomes_invalid_is_dropped() -> None:
 
 
 def test_nothing_left_of_what_is_allowed_denies_everything() -> None:
-    assert allowed("a.{{tag(none)}}") == Permission(deny=[">"])
-    assert allowed() == Permission()
+    assert allowed("a.{{tag(none)}}") == Permission(allow=[], deny=[">"])
+    assert allowed() == Permission(allow=[])
 
 
 def test_denied_subject_that_becomes_invalid_refuses_the_user() -> None:

@@ -29,7 +29,7 @@ def test_claims_of_every_kind_are_read() -> None:
 
 
 def test_nulls_stand_for_nothing() -> None:
-    assert decode(user(pub=None, resp=None, src=None), UserClaims).nats.src == []
+    assert decode(user(pub=None, resp=None, src=None), UserClaims).nats.networks == []
 
 
 def test_networks_come_as_a_list_or_as_one_text() -> None:
