@@ -74,6 +74,9 @@ class SessionContext(Protocol):
     def close(self, reason: CloseReason, text: str = "") -> None:
         """Ask the shell to close after writing `-ERR 'text'`."""
 
+    def close_if_full(self) -> bool:
+        """Close a client that has too many subscriptions, or may have none at all."""
+
     def receive(self, chunk: bytes) -> None:
         """Carry out every operation that `chunk` completes."""
 

@@ -90,6 +90,10 @@ class ResponseCache:
         self._log.debug(f"OCSP peer cache hit for key [{key}]")
         return item.resp
 
+    def is_revoked(self, key: str) -> bool:
+        """Return whether a response of a revocation is kept, by the entry's own status: its DER may be unreadable."""
+        return key in self._items and self._items[key].resp_status == "revoked"
+
     def put(self, key: str, response: Response, subject: str) -> None:
         """Keep a response."""
         if not self.is_local:

@@ -183,6 +183,7 @@ class PeerVerifier:
         der = cache.get(key)
         if der is None:
             return None, False
+        revoked = cache.is_revoked(key)
         try:
             response = parse_response(der, link.certificate, link.issuer)
         except InvalidResponseError:
@@ -190,8 +191,8 @@ class PeerVerifier:
         if response is None or not response.authorised:
             self._log.debug(f"Invalid cached OCSP response for [{subject}] with fingerprint [{key}]")
             cache.delete(key)
-            return None, False
-        revoked = response.status == "revoked"
+            return None, revoked
+        revoked = revoked or response.status == "revoked"
         if self.is_current(response, options):
             self._log.debug(f"Cached OCSP response is current, status [{response.status}]")
             return response, revoked
