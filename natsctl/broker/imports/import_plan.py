@@ -44,12 +44,13 @@ class StreamLink(msgspec.Struct, frozen=True):
 
 
 class ServiceLink(msgspec.Struct, frozen=True):
-    """An import of a service in effect: `local` here asks `subject` there, made by `destination` where given."""
+    """An import of a service in effect: `local` here asks `subject` there."""
 
     account: str
     subject: str
     local: str
-    destination: str
+    destination: str | None
+    """The subject there as a destination of `local`, "" if it is the same, None if it is `subject` as text."""
     share: bool
     export: ServiceExport
 
@@ -212,9 +213,11 @@ class ImportPlan:
                 )
         links.append(ServiceLink(item.account, item.subject, shown, destination, item.share, export))
 
-    def _service_destination(self, local: str, subject: str) -> str:
-        """Return how a request's subject becomes the service's, empty where it is the same or there is only one."""
-        if not has_wildcard(subject) or subject == local:
+    def _service_destination(self, local: str, subject: str) -> str | None:
+        """Return how a request's subject becomes the service's, as in ServiceLink."""
+        if not has_wildcard(subject):
+            return None
+        if subject == local:
             return ""
         theirs, ours = pattern_of(subject), destination_of(local)
         try:

@@ -78,16 +78,19 @@ def destination_of(pattern: str) -> str:
     return ".".join(tokens)
 
 
-def swapped(source: str, destination: str) -> str:
-    """Return the destination that leads from the pattern of `destination` back to `source`."""
-    order = [index for token in destination.split(".") if (index := _wildcard(token))]
-    tokens, star = [], 0
-    for token in source.split("."):
-        if token == "*":
-            star += 1
-            token = f"${order.index(star) + 1}"
-        tokens.append(token)
-    return ".".join(tokens)
+def swapped(source: str, destination: str) -> str | None:
+    """Return the destination from the pattern of `destination` back to `source`, as nats-server makes it.
+
+    The stars of `source` become the placeholders of `destination` in their order. None if these are too few, or do not
+    cover the pattern: requests then go to `source` as text. Source: subjectTransform.reverse and addServiceImport.
+    """
+    placeholders = iter([token for token in destination.split(".") if _wildcard(token)])
+    back = ".".join(next(placeholders, "*") if token == "*" else token for token in source.split("."))
+    try:
+        SubjectMapping.compile(pattern_of(destination), back, strict=True)
+    except TransformError:
+        return None
+    return back
 
 
 def carried_back(subject: str, source: str, destination: str) -> str:

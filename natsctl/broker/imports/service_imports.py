@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from natsctl.api.subjects import has_wildcard
 from natsctl.broker.imports.account_imports import ImportHop
 from natsctl.broker.imports.mappings import PatternMapping
 from natsctl.broker.imports.service_latency import (
@@ -63,7 +62,7 @@ class ServiceProxy(Subscription):
         self._importer = importer
         self._exporter = exporter
         self._service = (link.account, link.export.subject)
-        self._dest = b"" if has_wildcard(link.subject) else link.subject.encode()
+        self._dest = link.subject.encode() if link.destination is None else b""
         self._mapping = PatternMapping(link.local, link.destination) if link.destination else None
 
     def _destination(self, subject: bytes) -> bytes:
