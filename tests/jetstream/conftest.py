@@ -1,13 +1,23 @@
-"""What the tests of the engine share: a client of a server in memory."""
+"""What the tests of the engine share: a client of a server in memory, and a nats-server with many accounts."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
 from natsctl.testing.jet import Jet
+from tests.support.differential import AccountServer
 
 
 @pytest.fixture
 def jet() -> Jet:
     """Return a client of a new machine."""
     return Jet()
+
+
+@pytest.fixture(scope="session")
+def accounts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AccountServer]:
+    """A nats-server that runs as long as the tests, with accounts to use one by one."""
+    with AccountServer(tmp_path_factory.mktemp("accounts") / "server") as server:
+        yield server

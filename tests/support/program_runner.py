@@ -27,7 +27,7 @@ from natsctl.testing.machine import Machine
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
-from tests.support.differential import normalised
+from tests.support.differential import login, normalised
 
 
 class Got(NamedTuple):
@@ -203,10 +203,9 @@ class ServerSide:
         parts = urlsplit(url)
         self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
         self._parser = ServerParser()
-        options = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "protocol": 1}
-        self.send(
-            b"CONNECT " + json.dumps({**options, "name": "twin", "lang": "raw", "version": "0"}).encode() + b"\r\n"
-        )
+        options: dict[str, Any] = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True}
+        options |= {"protocol": 1, "name": "twin", "lang": "raw", "version": "0", **login(url)}
+        self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\n")
 
     def send(self, data: bytes) -> None:
         """Send bytes."""

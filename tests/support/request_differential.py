@@ -21,15 +21,16 @@ import select
 import socket
 import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.machine import Machine
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub
 from natsctl.wire.parser import ServerParser
-from tests.support.differential import normalised
+from tests.support.differential import login, normalised
 
 Request = tuple[str, Any]
 """Verb and body; bytes are sent as they are."""
@@ -76,7 +77,8 @@ class Reference:
         self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
         self._parser = ServerParser()
         self._numbers = itertools.count(1)
-        self._socket.sendall(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nSUB _INBOX.> 1\r\n')
+        options = {"verbose": False, "headers": True, "no_responders": True, **login(url)}
+        self._socket.sendall(b"CONNECT %b\r\nSUB _INBOX.> 1\r\n" % json.dumps(options).encode())
 
     def ask(self, verb: str, body: bytes = b"") -> bytes:
         """Return the answer to one API request, empty when none came."""
@@ -131,12 +133,26 @@ def differences(url: str, cases: Iterable[Case], known: Collection[str] = ()) ->
 def _difference(reference: Side, engine: Side, requests: Sequence[Request]) -> str:
     clear(reference)
     clear(engine)
-    for verb, body in requests:
-        raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+    for verb, raw in _encoded(requests):
         theirs, ours = comparable(reference.ask(verb, raw)), comparable(engine.ask(verb, raw))
         if theirs != ours:
             return f"{verb} {raw[:300]!r}\n  reference {theirs[:3000]}\n  natsctl   {ours[:3000]}"
     return ""
+
+
+def _encoded(requests: Sequence[Request]) -> Iterator[tuple[str, bytes]]:
+    for verb, body in requests:
+        raw = body if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+        yield verb, raw
+
+
+def answers(cases: Iterable[Case], every: int = 1) -> list[tuple[str, list[str]]]:
+    """Return the engine's answers to one case of `every` so many."""
+    engine, notes = InMemory(), []
+    for name, requests in itertools.islice(cases, 0, None, every):
+        clear(engine)
+        notes.append((name, [comparable(engine.ask(verb, raw)) for verb, raw in _encoded(requests)]))
+    return notes
 
 
 def comparable(answer: bytes) -> str:
@@ -223,6 +239,7 @@ class RawReference:
             "name": "raw",
             "lang": "raw",
             "version": "0",
+            **login(url),
         }
         lines = [b"CONNECT " + json.dumps(connect).encode()]
         lines += [b"SUB %b %d" % (s.encode(), at) for at, s in enumerate((INBOX + ">", *listens), 1)]
@@ -304,13 +321,30 @@ def _without_lost(mine: Sequence[Heard], other: Sequence[Heard]) -> list[Heard]:
     return [heard for heard in mine if heard[0] in sent or not DELETED.fullmatch(heard[0])]
 
 
-def differing(requests: Iterable[RawRequest], machine: Machine, url: str, listens: Sequence[str] = ()) -> list[str]:
-    """Send the same requests to both and return the differences as texts."""
-    ours, theirs = RawInMemory(machine, listens), RawReference(url, listens)
+class Exchange(NamedTuple):
+    """Requests to a server, its options and configuration, and subjects that the client listens to."""
+
+    requests: Callable[[], Iterable[RawRequest]]
+    options: JetStreamOptions | None = None
+    config: str = ""
+    listens: Sequence[str] = ()
+
+    def heard(self) -> list[tuple[str, list[tuple[str, str, str]]]]:
+        """Return what each request to an engine brings."""
+        client = RawInMemory(Machine(options=self.options), self.listens)
+        return [(request.subject, shown(client.ask(request))) for request in self.requests()]
+
+
+def differing(exchange: Exchange, url: str, settle: Callable[[], None]) -> list[str]:
+    """Send the same requests to both and return the differences as texts; `settle` waits for the end of a removal."""
+    ours = RawInMemory(Machine(options=exchange.options), exchange.listens)
+    theirs = RawReference(url, exchange.listens)
     answers = []
-    for request in requests:
+    for request in exchange.requests():
         mine = ours.ask(request)
         answers.append((request, mine, theirs.ask(request, len(mine))))
+        if ".STREAM.DELETE." in request.subject:
+            settle()
     theirs.rest()
     theirs.close()
     found = []

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from natsctl.testing.jet import SECOND
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenarios, Talk
 
 scenario = Scenarios()
 
@@ -176,9 +172,3 @@ def a_stream_deletes_what_is_pending(t: Talk) -> None:
         t.pull({"batch": 5, "no_wait": True}, name)
         info(t, name)
     t.notes.append(sorted(m.subject for m in t.jet.heard(heard)))
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pytest
-
 from natsctl.testing.jet import SECOND
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenarios, Talk
 
 scenario = Scenarios()
 
@@ -381,9 +377,3 @@ def last_per_subject_with_replacement(t: Talk) -> None:
     t.ask("CONSUMER.INFO.S.C")
     t.pull({"batch": 9, "no_wait": True})
     t.ask("CONSUMER.INFO.S.C")
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenarios, Talk
 
 scenario = Scenarios()
 
@@ -106,9 +102,3 @@ def a_stream_in_memory_leaves_and_comes_back(t: Talk) -> None:
     assert "error" not in send(t, document, archive)
     ask(t, "STREAM.INFO.S")
     ask(t, "STREAM.MSG.GET.S", {"seq": 2})
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from natsctl.testing.jet import SECOND
 from natsctl.testing.machine import Message
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, is_heartbeat, names_of
+from tests.support.differential import Scenarios, Talk, is_heartbeat
 
 scenario = Scenarios()
 
@@ -200,9 +196,3 @@ def pushes_of_all_policies(t: Talk) -> None:
         t.jet.publish("new", subject="s.1")
         t.note(t.jet.heard(sid))
         info(t, f"C{index}")
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from natsctl.testing.jet import SECOND
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenarios, Talk
 
 scenario = Scenarios()
 
@@ -252,9 +249,3 @@ def ack_subjects_of_other_forms(t: Talk) -> None:
     ):  # fmt: skip
         t.note(t.jet.double_ack(one._replace(reply=subject)))
         info(t)
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)

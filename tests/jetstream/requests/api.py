@@ -1,28 +1,19 @@
-"""The same API requests to natsctl's engine in memory and to the reference over TCP: every answer must be the same."""
+"""Requests to every endpoint, to a server with a domain, and to accounts and servers with limits."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-import pytest
 
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.jetstream.engine_context import JetStreamOptions
-from natsctl.testing.machine import Machine
-from natsctl.testing.process import ServerProcess
-from tests.support.request_differential import RawRequest, differing
-
-pytestmark = [
-    pytest.mark.reference,
-    pytest.mark.reference,
-]
-
-Conversation = Callable[[], Iterator[RawRequest]]
+from tests.support.request_differential import Exchange, RawRequest
 
 LEVEL: Final = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n"
 
@@ -261,37 +252,7 @@ def consumers_in_lists() -> Iterator[RawRequest]:
     yield api("INFO")
 
 
-CONVERSATIONS: Final[tuple[Conversation, ...]] = (
-    every_verb_without_anything_there,
-    every_verb_with_a_stream_there,
-    levels_that_are_asked_for,
-    verbs_that_are_none,
-    lists_in_pages,
-    infos_with_details,
-    purges,
-    single_gets,
-    direct_gets,
-    direct_gets_of_many_subjects,
-    deletes,
-    consumers_in_lists,
-)
-
-
-@pytest.mark.parametrize("conversation", CONVERSATIONS, ids=lambda conversation: conversation.__name__)
-def test_both_answer_the_same(conversation: Conversation, tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "reference", "reference") as process:
-        found = differing(conversation(), Machine(), process.url)
-    assert not found, "\n".join(found)
-
-
 # A configured server
-
-
-def configured(tmp_path: Path, text: str) -> ServerProcess:
-    """Return a reference server with a configuration file."""
-    path = tmp_path / "server.conf"
-    path.write_text(text)
-    return ServerProcess(tmp_path / "reference", "reference", "-c", str(path))
 
 
 def a_domain() -> Iterator[RawRequest]:
@@ -321,13 +282,6 @@ def a_domain() -> Iterator[RawRequest]:
     yield api("STREAM.INFO.K", {"subjects_filter": ">"})
 
 
-def test_a_domain_is_told_the_same(tmp_path: Path) -> None:
-    with configured(tmp_path, "jetstream { domain: HUB }") as process:
-        machine = Machine(options=JetStreamOptions(domain="HUB"))
-        found = differing(a_domain(), machine, process.url, ["$JS.EVENT.ADVISORY.>"])
-    assert not found, "\n".join(found)
-
-
 LIMITS: Final = """
 accounts { A {
   jetstream { %s }
@@ -338,15 +292,14 @@ jetstream { max_mem: %d, max_file: %d }
 """
 
 
-def limited(tmp_path: Path, server: tuple[int, int] = (1 << 30, 1 << 30), **limits: Any) -> list[str]:
-    """Return what differs when the conversation about limits is had with an account of these limits."""
+def limited(server: tuple[int, int] = (1 << 30, 1 << 30), **limits: Any) -> Exchange:
+    """Return the conversation about limits, with an account of these limits."""
     spelled = {name.replace("storage_max_stream", "disk_max_stream"): value for name, value in limits.items()}
     spelled = {{"max_storage": "max_file"}.get(name, name): value for name, value in spelled.items()}
     lines = ", ".join(f"{name}: {json.dumps(value)}" for name, value in spelled.items())
     account: AccountLimits = msgspec.structs.replace(UNLIMITED, **limits)
     options = JetStreamOptions(accounts={"$G": account}, max_memory=server[0], max_storage=server[1])
-    with configured(tmp_path, LIMITS % (lines, *server)) as process:
-        return differing(up_to_the_limits(again=server[0] > 1 << 20), Machine(options=options), process.url)
+    return Exchange(lambda: up_to_the_limits(again=server[0] > 1 << 20), options, LIMITS % (lines, *server))
 
 
 def up_to_the_limits(again: bool) -> Iterator[RawRequest]:
@@ -380,30 +333,6 @@ def up_to_the_limits(again: bool) -> Iterator[RawRequest]:
     yield api("INFO")
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {},
-        {"max_streams": 3},
-        {"max_consumers": 2, "max_ack_pending": 50},
-        {"max_memory": 2000, "max_storage": 4000},
-        {"memory_max_stream_bytes": 1000, "storage_max_stream_bytes": 1500},
-        {"max_bytes_required": True},
-        {"max_memory": 0, "max_storage": 0},
-        {"max_storage": 4000, "max_streams": 4, "max_bytes_required": True, "storage_max_stream_bytes": 3000},
-    ],
-    ids=lambda limits: "-".join(limits) or "none",
-)
-def test_limits_of_an_account_hold_the_same(tmp_path: Path, limits: dict[str, Any]) -> None:
-    found = limited(tmp_path, **limits)
-    assert not found, "\n".join(found)
-
-
-def test_limits_of_the_server_hold_the_same(tmp_path: Path) -> None:
-    found = limited(tmp_path, server=(2000, 4000))
-    assert not found, "\n".join(found)
-
-
 # Who is told
 
 
@@ -430,7 +359,44 @@ def what_is_audited() -> Iterator[RawRequest]:
     yield api("INFO")
 
 
-def test_the_same_is_audited_and_advised(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "reference", "reference") as process:
-        found = differing(what_is_audited(), Machine(), process.url, ["$JS.EVENT.>"])
-    assert not found, "\n".join(found)
+# Requests in files: one line each, with subject, body and header block
+
+
+def stored_requests(path: Path) -> Iterator[RawRequest]:
+    """Yield the requests of a file, which build on each other."""
+    for line in path.read_text().splitlines():
+        subject, body, header = json.loads(line)
+        yield RawRequest(subject, body.encode("latin-1"), header.encode("latin-1"))
+
+
+EXCHANGES: Final[dict[str, Exchange]] = {
+    **{
+        requests.__name__: Exchange(requests)
+        for requests in (
+            every_verb_without_anything_there, every_verb_with_a_stream_there, levels_that_are_asked_for,
+            verbs_that_are_none, lists_in_pages, infos_with_details, purges, single_gets, direct_gets,
+            direct_gets_of_many_subjects, deletes, consumers_in_lists,
+        )
+    },
+    "a_domain": Exchange(
+        a_domain, JetStreamOptions(domain="HUB"), "jetstream { domain: HUB }", ["$JS.EVENT.ADVISORY.>"]
+    ),
+    "limits of the server": limited((2000, 4000)),
+    **{
+        f"limits of an account: {', '.join(limits) or 'none'}": limited(**limits)
+        for limits in (
+            {},
+            {"max_streams": 3},
+            {"max_consumers": 2, "max_ack_pending": 50},
+            {"max_memory": 2000, "max_storage": 4000},
+            {"memory_max_stream_bytes": 1000, "storage_max_stream_bytes": 1500},
+            {"max_bytes_required": True},
+            {"max_memory": 0, "max_storage": 0},
+            {"max_storage": 4000, "max_streams": 4, "max_bytes_required": True, "storage_max_stream_bytes": 3000},
+        )
+    },
+    "what_is_audited": Exchange(what_is_audited, listens=["$JS.EVENT.>"]),
+    **{
+        path.name: Exchange(partial(stored_requests, path)) for path in sorted(Path(__file__).parent.glob("*.jsonl"))
+    },
+}  # fmt: skip

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import pytest
-
-from natsctl.testing.process import ServerProcess
-from tests.support.request_differential import Case, Request, differences
+from tests.support.request_differential import Case, Request
 
 SECOND: Final = 1_000_000_000
 
@@ -134,10 +131,3 @@ def cycles() -> Iterator[Case]:
 
 
 GROUPS: Final[tuple[Callable[[], Iterator[Case]], ...]] = (mirrors, sources, beside, cycles)
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
-def test_both_answer_the_same(group: Callable[[], Iterator[Case]], server: ServerProcess) -> None:
-    found = differences(server.url, group(), KNOWN)
-    assert not found, "\n".join([f"{len(found)} differences", *found])

@@ -5,14 +5,10 @@ from __future__ import annotations
 import base64
 import re
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from natsctl.testing.jet import ok
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenarios, Talk
 
 PATIENCE_S: Final = 10.0
 """How long the reference may take to copy messages from sources."""
@@ -853,9 +849,3 @@ def nobody_waits_for_an_answer(t: Talk) -> None:
     batch_end = {"Nats-Batch-Id": "b", "Nats-Batch-Sequence": "3", "Nats-Batch-Commit": "1"}
     pub(t, **batch_end)
     stored(t)
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)

@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any, Final
 
-import pytest
-
-from natsctl.testing.process import ServerProcess
-from tests.support.request_differential import Case, Request, differences
+from tests.support.request_differential import Case, Request
 
 SECOND: Final = 1_000_000_000
 TIME: Final = "2026-01-01T00:00:00Z"
@@ -189,10 +186,3 @@ def forms() -> Iterator[Case]:
 GROUPS: Final[tuple[Callable[[], Iterator[Case]], ...]] = (
     fields, changes, fields_together, work_queues, limits, forms,
 )  # fmt: skip
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
-def test_both_answer_the_same(group: Callable[[], Iterator[Case]], server: ServerProcess) -> None:
-    found = differences(server.url, group())
-    assert not found, "\n".join([f"{len(found)} differences", *found])

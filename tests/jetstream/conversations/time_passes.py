@@ -1,26 +1,24 @@
 """TTLs, delete markers and schedules: the same conversations with natsctl's engine in memory and with the reference.
 
-Time passes for the reference, so all conversations are held at once there, each on streams of its own.
+Time passes for the reference, so all conversations are held at once there, each in an account of its own.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from typing import Any, cast
 
-import pytest
-
 from natsctl.api import headers
 from natsctl.api.times import format_time
 from natsctl.testing.jet import Jet
 from natsctl.testing.machine import Machine
-from natsctl.testing.process import ServerProcess
-from tests.support.differential import TRIES, Live, Score, scrub
+from tests.support.differential import TRIES, AccountServer, Live, Score, scrub
 
 SECOND = 1_000_000_000
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
@@ -29,12 +27,13 @@ SERVER = "cluster"
 
 
 class Talk:
-    """A client that notes what it is answered; streams have the conversation's number in their names."""
+    """A client that notes what it is answered."""
 
-    def __init__(self, machine: Machine, number: int, now: Callable[[], int]) -> None:
-        self.machine = machine
+    number = 1
+    """What stands for `%` in names and subjects."""
+
+    def __init__(self, machine: Machine, now: Callable[[], int]) -> None:
         self.jet = Jet(machine)
-        self.number = number
         self.now = now
         self.notes: list[Any] = []
 
@@ -471,9 +470,22 @@ def what_streams_can_not_be_configured(t: Talk) -> None:
     t.ask("STREAM.UPDATE.S%", {"name": f"S{t.number}", "subjects": [f"s{t.number}.>"]})
 
 
-def has(conversation: Conversation, machine: Machine, number: int, now: Callable[[], int]) -> list[Any]:
-    """Have one conversation and return its notes."""
-    talk_ = Talk(machine, number, now)
+def ours(conversation: Conversation) -> list[Any]:
+    """Have a conversation with the engine."""
+    machine = Machine()
+    return _notes(conversation, machine, machine.clock.now_ns)
+
+
+def theirs(conversation: Conversation, url: str) -> list[Any]:
+    """Have a conversation with a server; one that broke off, as it counts on what came late, is told differently."""
+    try:
+        return _notes(conversation, cast(Machine, Live(url, Score())), time.time_ns)
+    except Exception:
+        return [traceback.format_exc()]
+
+
+def _notes(conversation: Conversation, machine: Machine, now: Callable[[], int]) -> list[Any]:
+    talk_ = Talk(machine, now)
     try:
         conversation(talk_)
     finally:
@@ -481,35 +493,17 @@ def has(conversation: Conversation, machine: Machine, number: int, now: Callable
     return talk_.notes
 
 
-def ours(conversation: Conversation, number: int) -> list[Any]:
-    """Have a conversation with the engine."""
-    machine = Machine()
-    return has(conversation, machine, number, machine.clock.now_ns)
+def assert_all_same_in_time(server: AccountServer) -> None:
+    """Have all conversations with the engine, and at once with nats-server, and compare."""
 
+    def compared(conversation: Conversation, notes: list[Any]) -> str:
+        pairs: list[Any] = []
+        for _ in range(TRIES):
+            pairs = [(a, b) for a, b in zip_longest(notes, theirs(conversation, server.url())) if a != b]
+            if not pairs:
+                break
+        return "\n".join(f"{conversation.__name__}\nours   {a}\ntheirs {b}" for a, b in pairs)
 
-def theirs(conversation: Conversation, number: int, url: str) -> list[Any]:
-    """Have a conversation with a server; one that broke off, as it counts on what came late, is told differently."""
-    import time
-
-    try:
-        return has(conversation, cast(Machine, Live(url, Score())), number, time.time_ns)
-    except Exception:
-        return [traceback.format_exc()]
-
-
-@pytest.mark.reference
-def test_both_answer_the_same(server: ServerProcess) -> None:
-    numbered = list(enumerate(TALKS, 1))
     with ThreadPoolExecutor(len(TALKS)) as pool:
-        running = [pool.submit(theirs, conversation, number, server.url) for number, conversation in numbered]
-        notes = {number: ours(conversation, number) for number, conversation in numbered}
-        heard = {number: future.result() for (number, _), future in zip(numbered, running, strict=True)}
-    different = []
-    for number, conversation in numbered:
-        for attempt in range(1, TRIES):
-            if heard[number] != notes[number]:
-                other = number + attempt * len(TALKS)
-                notes[number], heard[number] = ours(conversation, other), theirs(conversation, other, server.url)
-        pairs = list(zip_longest(notes[number], heard[number]))
-        different += [f"{conversation.__name__}\nours   {a}\ntheirs {b}" for a, b in pairs if a != b]
-    assert not different, "\n\n".join(different)
+        found = list(filter(None, pool.map(compared, TALKS, map(ours, TALKS))))
+    assert not found, "\n\n".join(found)

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenarios, Talk
 
 SECOND: Final = 1_000_000_000
 PATIENCE_S: Final = 10.0
@@ -317,9 +313,3 @@ def a_consumer_is_reset(t: Talk) -> None:
     for message in t.pull({"batch": 5, "no_wait": True}, "B"):
         t.note(t.jet.double_ack(message))
     left(t)
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_answer_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)

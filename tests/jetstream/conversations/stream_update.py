@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
-from tests.support.differential import Scenario, Scenarios, Talk, assert_all_same, names_of
+from tests.support.differential import Scenarios, Talk
 
 SECOND: Final = 1_000_000_000
 PATIENCE_S: Final = 10.0
@@ -170,9 +166,3 @@ def a_smaller_window_forgets_ids(t: Talk) -> None:
     change(t, duplicate_window=SECOND // 10)
     t.jet.advance(1)
     t.notes.append(t.jet.wire.request("s.a", b"x", header))
-
-
-@pytest.mark.reference
-@pytest.mark.parametrize("runs", scenario.together(), ids=names_of)
-def test_both_do_the_same(runs: Sequence[Scenario], tmp_path: Path) -> None:
-    assert_all_same(runs, tmp_path)
