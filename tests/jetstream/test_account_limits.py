@@ -28,11 +28,6 @@ def code(answer: Any) -> int:
     return int(answer["error"]["err_code"]) if "error" in answer else 0
 
 
-def test_limits_are_shown() -> None:
-    jet = limited(max_storage=1000, max_streams=3)
-    assert (jet.api("INFO")["limits"]["max_storage"], jet.api("INFO")["limits"]["max_streams"]) == (1000, 3)
-
-
 @pytest.mark.parametrize("storage", ["file", "memory"])
 def test_a_full_account_refuses_until_something_goes(storage: str) -> None:
     jet = limited(max_storage=500, max_memory=500)

@@ -63,39 +63,12 @@ def test_a_consumer_stores_the_level_it_needs(jet: Jet, features: dict[str, Any]
     assert jet.api("CONSUMER.LIST.S")["consumers"][0]["config"]["metadata"] == stored
 
 
-def test_what_clients_send_under_the_servers_keys_is_overwritten(jet: Jet) -> None:
-    sent = {"b": "2", "a": "1", "_nats.req.level": "9", "_nats.ver": "x", "_nats.level": "7"}
-    config = ok(jet.api("STREAM.CREATE.S", {"name": "S", "metadata": sent}))["config"]
-    assert list(config["metadata"].items()) == sorted({"a": "1", "b": "2", "_nats.req.level": "0", **SHOWN}.items())
-    assert ok(jet.api("STREAM.CREATE.S", {"name": "S", "metadata": {"a": "1", "b": "2"}}))["did_create"]
-    assert ok(jet.api("STREAM.CREATE.S", config))["did_create"]  # as it was shown
-
-
 def test_the_level_follows_an_update(jet: Jet) -> None:
     ok(jet.api("STREAM.CREATE.S", {"name": "S"}))
     ok(jet.api("STREAM.UPDATE.S", {"name": "S", "allow_atomic": True}))
     assert jet.api("STREAM.LIST")["streams"][0]["config"]["metadata"] == {"_nats.req.level": "2"}
     ok(jet.api("STREAM.UPDATE.S", {"name": "S"}))
     assert jet.api("STREAM.LIST")["streams"][0]["config"]["metadata"] == {"_nats.req.level": "0"}
-
-
-@pytest.mark.parametrize("level", ["6", "x", "5.0", "99999999999999999999"])
-def test_a_level_above_ours_is_refused_everywhere(jet: Jet, level: str) -> None:
-    jet.stream(allow_direct=True)
-    jet.consumer()
-    for verb in ("INFO", "STREAM.INFO.S", "STREAM.LIST", "CONSUMER.INFO.S.C", "STREAM.PURGE.S"):
-        refusal = jet.wire.request(f"$JS.API.{verb}", b"", header(level))["error"]
-        assert refusal == {"code": 412, "err_code": 10185, "description": "JetStream minimum api level required"}, verb
-    for verb in ("CONSUMER.MSG.NEXT.S.C", "DIRECT.GET.S"):
-        sid = jet.listen("in")
-        jet.wire.publish(f"$JS.API.{verb}", b'{"seq":1}', "in", header(level))
-        assert [m.header for m in jet.heard(sid)] == [b"NATS/1.0 412 Required Api Level\r\n\r\n"], verb
-
-
-@pytest.mark.parametrize("level", ["5", "0", "-1", "+3", ""])
-def test_a_level_that_we_have_is_served(jet: Jet, level: str) -> None:
-    jet.stream()
-    assert "error" not in jet.wire.request("$JS.API.STREAM.INFO.S", b"", header(level))
 
 
 def test_a_level_is_a_whole_number() -> None:
@@ -111,7 +84,3 @@ def test_a_stored_stream_of_a_later_level_is_offline_and_says_why(jet: Jet) -> N
     refusal = again.api("STREAM.INFO.S")["error"]
     why = "unsupported - required API level: 6, current API level: 5"
     assert (refusal["err_code"], refusal["description"]) == (10194, f"stream is offline: {why}")
-
-
-def test_info_tells_the_level(jet: Jet) -> None:
-    assert jet.api("INFO")["api"]["level"] == API_LEVEL

@@ -28,7 +28,6 @@ blobs = st.builds(lambda seed, size: Random(seed).randbytes(size), st.integers(0
 subjects = st.sampled_from([b"", b"a", b"a.b", b"b" * 40, b"c" * 200])
 messages = st.lists(st.builds(ArchivedMessage, sequences, times, subjects, st.just(b"") | blobs, blobs), max_size=4)
 damage = st.none() | st.tuples(st.integers(0, 1 << 20), st.integers(0, 255))
-KEY = archive_v1.hasher_of("S-1").key
 
 
 def without(module: Any, work: Any) -> Any:

@@ -6,16 +6,9 @@ import errno
 
 import pytest
 
-from natsctl.testing.jet import Jet, numbers, texts
+from natsctl.testing.jet import Jet, texts
 from natsctl.testing.simdisk import Fault
 from natsctl.wire.ops import encode_pub
-
-
-@pytest.fixture
-def jet() -> Jet:
-    jet = Jet()
-    jet.stream()
-    return jet
 
 
 @pytest.mark.parametrize("payload", [b"", b"+ACK", b"+OK"])
@@ -31,25 +24,6 @@ def test_plain_acks_settle_a_message(jet: Jet, payload: bytes) -> None:
         "waiting": 0,
         "pending": 1,
     }
-
-
-def test_unknown_payloads_are_ignored(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a")
-    jet.ack(jet.pull()[0], b"hello")
-    assert jet.counts()["ack_pending"] == 1
-
-
-def test_the_floor_waits_for_the_oldest_unacked(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a", "b", "c")
-    first, second, third = jet.pull(b"3")
-    jet.ack(third)
-    assert jet.counts() | {"floor": (0, 0), "ack_pending": 2} == jet.counts()
-    jet.ack(first)
-    assert jet.counts() | {"floor": (1, 1), "ack_pending": 1} == jet.counts()
-    jet.ack(second)
-    assert jet.counts() | {"floor": (3, 3), "ack_pending": 0} == jet.counts()
 
 
 def test_an_ack_counts_for_the_request_behind_it(jet: Jet) -> None:
@@ -77,69 +51,6 @@ def test_an_ack_counts_for_the_request_behind_it(jet: Jet) -> None:
         jet.wire.unsubscribe(state)
 
 
-def test_with_filters_the_floor_jumps_to_just_below_the_oldest_pending(jet: Jet) -> None:
-    jet.consumer(filter_subject="s.a")
-    for subject in ("s.a", "s.b", "s.b", "s.a", "s.a"):
-        jet.publish("x", subject=subject)
-    first, _, _ = jet.pull(b"3")
-    jet.ack(first)
-    assert jet.counts()["floor"] == (1, 3)
-
-
-def test_ack_all_settles_everything_up_to_it(jet: Jet) -> None:
-    jet.consumer(ack_policy="all")
-    jet.publish("a", "b", "c")
-    messages = jet.pull(b"3")
-    jet.ack(messages[1])
-    assert jet.counts() | {"floor": (2, 2), "ack_pending": 1} == jet.counts()
-    jet.ack(messages[0])
-    assert jet.counts() | {"floor": (2, 2), "ack_pending": 1} == jet.counts()
-
-
-def test_ack_none_needs_no_acks(jet: Jet) -> None:
-    jet.consumer(ack_policy="none")
-    jet.publish("a", "b")
-    messages = jet.pull(b"2")
-    assert messages[0].reply.startswith(b"$JS.ACK.S.C.1.1.1.")
-    assert jet.counts() | {"floor": (2, 2), "delivered": (2, 2), "ack_pending": 0} == jet.counts()
-
-
-def test_double_ack_is_answered_with_an_empty_message(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a")
-    (answer,) = jet.double_ack(jet.pull()[0])
-    assert (answer.header, answer.payload, answer.reply) == (b"", b"", b"")
-
-
-@pytest.mark.parametrize("payload", [b"+ACK", b"-NAK", b"+WPI", b"+TERM", b"nonsense"])
-def test_late_and_repeated_acks_are_answered(jet: Jet, payload: bytes) -> None:
-    jet.consumer()
-    jet.publish("a")
-    (message,) = jet.pull()
-    jet.ack(message)
-    assert len(jet.double_ack(message, payload)) == 1
-    assert jet.counts()["ack_pending"] == 0
-
-
-def test_an_ack_for_a_sequence_never_delivered_is_not_answered_and_changes_nothing(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a")
-    (message,) = jet.pull()
-    unknown = message._replace(reply=b"$JS.ACK.S.C.1.77.77.1.0")
-    assert jet.double_ack(unknown) == []
-    assert jet.double_ack(unknown, b"+TERM") == []
-    assert len(jet.double_ack(unknown, b"-NAK")) == 1
-    assert jet.counts()["ack_pending"] == 1
-
-
-def test_an_ack_for_an_unknown_consumer_has_no_responders(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a")
-    (message,) = jet.pull()
-    answers = jet.double_ack(message._replace(reply=b"$JS.ACK.S.X.1.1.1.1.0"))
-    assert texts(answers) == ["<503>"]
-
-
 def test_double_ack_is_answered_only_when_durable(jet: Jet) -> None:
     jet.consumer()
     jet.publish("a")
@@ -162,16 +73,6 @@ def test_the_short_ack_subject_of_2020_is_taken(jet: Jet) -> None:
     assert jet.counts()["ack_pending"] == 0
 
 
-def test_nak_redelivers_at_once(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a", "b")
-    (message,) = jet.pull()
-    jet.ack(message, b"-NAK")
-    again = jet.pull()[0]
-    assert (again.payload, numbers(again)) == (b"a", (2, 1, 2, 1))
-    assert jet.counts() | {"delivered": (2, 1), "redelivered": 1, "ack_pending": 1} == jet.counts()
-
-
 def test_naks_are_redelivered_in_the_order_they_came_before_new_messages(jet: Jet) -> None:
     jet.consumer()
     jet.publish("1", "2", "3", "4")
@@ -179,18 +80,6 @@ def test_naks_are_redelivered_in_the_order_they_came_before_new_messages(jet: Je
     for index in (2, 0, 1):
         jet.ack(messages[index], b"-NAK")
     assert texts(jet.pull(b"5")) == ["3", "1", "2", "4"]
-
-
-@pytest.mark.parametrize("payload", [b'-NAK {"delay": 5000000000}', b"-NAK 5s"])
-def test_nak_with_delay_redelivers_when_due(jet: Jet, payload: bytes) -> None:
-    jet.consumer()
-    jet.publish("a", "b")
-    jet.ack(jet.pull()[0], payload)
-    assert texts(jet.pull()) == ["b"]
-    jet.advance(4.9)
-    assert texts(jet.pull({"no_wait": True})) == ["<404 No Messages>"]
-    jet.advance(0.2)
-    assert texts(jet.pull()) == ["a"]
 
 
 def test_a_nak_can_wait_longer_than_the_ack_wait(jet: Jet) -> None:
@@ -214,44 +103,6 @@ def test_progress_restarts_the_ack_wait(jet: Jet) -> None:
     assert texts(jet.pull({"no_wait": True})) == ["<404 No Messages>"]
     jet.advance(2)
     assert texts(jet.pull({"no_wait": True}))[:1] == ["a"]
-
-
-def test_term_stops_redelivery(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a")
-    jet.ack(jet.pull()[0], b"+TERM bad data")
-    jet.advance(60)
-    assert jet.counts() | {"floor": (1, 1), "ack_pending": 0, "redelivered": 0} == jet.counts()
-    assert texts(jet.pull({"no_wait": True})) == ["<404 No Messages>"]
-
-
-@pytest.mark.parametrize(
-    ("payload", "more"), [(b"+NXT", ["b"]), (b"+NXT 2", ["b", "c"]), (b'+NXT {"batch": 2}', ["b", "c"])]
-)
-def test_next_acks_and_delivers_to_the_reply_of_the_ack(jet: Jet, payload: bytes, more: list[str]) -> None:
-    jet.consumer()
-    jet.publish("a", "b", "c", "d")
-    (message,) = jet.pull()
-    assert texts(jet.double_ack(message, payload)) == more
-    assert jet.counts()["floor"] == (1, 1)
-
-
-def test_next_with_no_wait_ends_with_404(jet: Jet) -> None:
-    jet.consumer()
-    jet.publish("a")
-    (message,) = jet.pull()
-    assert texts(jet.double_ack(message, b'+NXT {"batch":1,"no_wait":true}')) == ["<404 No Messages>"]
-
-
-def test_max_ack_pending_holds_new_messages_back_until_an_ack(jet: Jet) -> None:
-    jet.consumer(max_ack_pending=2)
-    jet.publish("a", "b", "c")
-    sid = jet.listen("in.1")
-    jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"3", "in.1")
-    messages = jet.heard(sid)
-    assert texts(messages) == ["a", "b"]
-    jet.ack(messages[0])
-    assert texts(jet.heard(sid)) == ["c"]
 
 
 def test_redeliveries_are_exempt_from_max_ack_pending(jet: Jet) -> None:

@@ -2,29 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from natsctl.testing.jet import Jet
-
-
-@pytest.fixture
-def jet() -> Jet:
-    jet = Jet()
-    jet.stream()
-    return jet
-
-
-def test_creation_and_deletion_are_told(jet: Jet) -> None:
-    created = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.CREATED.S.C")
-    deleted = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.DELETED.S.*")
-    jet.consumer()
-    jet.consumer()
-    jet.api("CONSUMER.DELETE.S.C")
-    (made,) = jet.heard(created)
-    assert list(made.json()) == ["type", "id", "timestamp", "stream", "consumer", "action"]
-    assert made.json()["type"] == "io.nats.jetstream.advisory.v1.consumer_action"
-    assert made.json()["action"] == "create"
-    assert [m.json()["action"] for m in jet.heard(deleted)] == ["delete"]
 
 
 def test_an_expired_ephemeral_is_told_as_deleted(jet: Jet) -> None:
@@ -32,29 +10,6 @@ def test_an_expired_ephemeral_is_told_as_deleted(jet: Jet) -> None:
     name = jet.ephemeral()["name"]
     jet.advance(10)
     assert [m.json()["consumer"] for m in jet.heard(heard)] == [name]
-
-
-def test_naks_are_told(jet: Jet) -> None:
-    jet.consumer()
-    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_NAKED.S.C")
-    jet.publish("0", "1")
-    messages = jet.pull(b"2")
-    jet.ack(messages[1], b"-NAK")
-    body = jet.heard(heard)[0].json()
-    assert body["type"] == "io.nats.jetstream.advisory.v1.nak"
-    assert (body["consumer_seq"], body["stream_seq"], body["deliveries"]) == (2, 2, 1)
-
-
-def test_terminations_are_told_with_their_reason(jet: Jet) -> None:
-    jet.consumer()
-    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
-    jet.publish("1", "2")
-    one, two = jet.pull(b"2")
-    jet.ack(one, b"+TERM no such order")
-    jet.ack(two, b"+TERM")
-    first, second = (m.json() for m in jet.heard(heard))
-    assert (first["reason"], first["stream_seq"], first["deliveries"]) == ("no such order", 1, 1)
-    assert "reason" not in second
 
 
 def test_every_ack_is_sampled_at_100_percent(jet: Jet) -> None:

@@ -9,14 +9,6 @@ import pytest
 from natsctl.testing.jet import SECOND, Jet, numbers, texts
 from natsctl.testing.simdisk import SimDisk
 
-
-@pytest.fixture
-def jet() -> Jet:
-    jet = Jet()
-    jet.stream()
-    return jet
-
-
 CRASHES = [SimDisk.kill, SimDisk.power_loss]
 
 

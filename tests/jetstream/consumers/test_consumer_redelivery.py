@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from natsctl.testing.jet import SECOND, Jet, numbers, texts
 
 NOW = {"batch": 20, "no_wait": True}
-
-
-@pytest.fixture
-def jet() -> Jet:
-    jet = Jet()
-    jet.stream()
-    return jet
 
 
 def delivered_now(jet: Jet) -> list[str]:
@@ -39,18 +30,6 @@ def test_nothing_comes_again_before_the_ack_wait(jet: Jet) -> None:
     assert delivered_now(jet) == []
     jet.advance(0.002)
     assert delivered_now(jet) == ["1"]
-
-
-def test_redelivery_raises_the_consumer_sequence_and_counts(jet: Jet) -> None:
-    jet.consumer(ack_wait=SECOND)
-    jet.publish("1", "2")
-    jet.pull(b"2")
-    jet.advance(1.1)
-    messages = jet.pull(b"2")
-    assert [numbers(m)[:3] for m in messages] == [(2, 1, 3), (2, 2, 4)]
-    assert jet.counts() | {"delivered": (4, 2), "redelivered": 2, "ack_pending": 2} == jet.counts()
-    jet.ack(messages[0])
-    assert jet.counts() | {"floor": (1, 1), "redelivered": 1} == jet.counts()
 
 
 def test_backoff_stretches_the_wait_and_its_last_entry_repeats(jet: Jet) -> None:
@@ -92,18 +71,6 @@ def test_max_deliver_of_one_counts_no_redeliveries(jet: Jet) -> None:
     assert jet.counts() | {"ack_pending": 0, "redelivered": 0} == jet.counts()
 
 
-def test_nak_of_the_last_delivery_gives_up_with_the_next_request(jet: Jet) -> None:
-    jet.consumer(max_deliver=1)
-    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.S.C")
-    jet.publish("1")
-    jet.ack(jet.pull()[0], b"-NAK")
-    assert jet.heard(heard) == []
-    assert jet.counts()["ack_pending"] == 1
-    assert delivered_now(jet) == []
-    assert len(jet.heard(heard)) == 1
-    assert jet.counts()["ack_pending"] == 0
-
-
 def test_giving_up_makes_room_under_max_ack_pending(jet: Jet) -> None:
     jet.consumer(ack_wait=SECOND, max_deliver=1, max_ack_pending=1)
     jet.publish("1", "2")
@@ -113,42 +80,6 @@ def test_giving_up_makes_room_under_max_ack_pending(jet: Jet) -> None:
     assert jet.heard(sid) == []
     jet.advance(1.1)
     assert texts(jet.heard(sid)) == ["2"]
-
-
-def test_deleted_message_is_not_redelivered_and_that_is_told(jet: Jet) -> None:
-    jet.consumer(ack_wait=SECOND)
-    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
-    jet.publish("1", "2")
-    jet.pull(b"2")
-    jet.api("STREAM.MSG.DELETE.S", {"seq": 1})
-    (advisory,) = jet.heard(heard)
-    assert advisory.json()["reason"] == "Unacknowledged message was deleted"
-    assert jet.counts() | {"ack_pending": 1, "floor": (1, 1)} == jet.counts()
-    jet.advance(1.1)
-    assert delivered_now(jet) == ["2"]
-
-
-def test_message_pushed_out_by_limits_is_told_as_deleted() -> None:
-    jet = Jet()
-    jet.stream(max_msgs=1)
-    jet.consumer()
-    heard = jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.C")
-    jet.publish("1")
-    jet.pull()
-    jet.publish("2")
-    assert jet.heard(heard)[0].json()["reason"] == "Unacknowledged message was deleted"
-    assert jet.counts() | {"ack_pending": 0, "pending": 1} == jet.counts()
-
-
-def test_purge_drops_what_was_pending_and_counts_anew(jet: Jet) -> None:
-    jet.consumer(ack_wait=SECOND)
-    jet.publish("1", "2", "3")
-    jet.pull()
-    jet.api("STREAM.PURGE.S")
-    assert jet.counts() | {"ack_pending": 0, "pending": 0, "delivered": (1, 3)} == jet.counts()
-    jet.publish("4")
-    jet.advance(2)
-    assert delivered_now(jet) == ["4"]
 
 
 def test_a_wall_clock_that_jumps_does_not_redeliver(jet: Jet) -> None:

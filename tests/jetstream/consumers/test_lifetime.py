@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from natsctl.testing.jet import SECOND, Jet
-
-
-@pytest.fixture
-def jet() -> Jet:
-    jet = Jet()
-    jet.stream()
-    return jet
 
 
 def is_there(jet: Jet, name: str = "C") -> bool:

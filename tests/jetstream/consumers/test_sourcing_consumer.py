@@ -16,6 +16,11 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def jet() -> Jet:
+    return Jet()
+
+
 def feed(jet: Jet, header: bytes = b"") -> tuple[bytes, Any]:
     """Ask for the consumer; return the header of the answer and the answer."""
     sid = jet.listen("in")

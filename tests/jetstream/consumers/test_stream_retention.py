@@ -9,8 +9,13 @@ import pytest
 from natsctl.jetstream.consumers import retention as policy
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.retention import _wants as wants
-from natsctl.testing.jet import Jet, ok
+from natsctl.testing.jet import Jet
 from natsctl.testing.simdisk import SimDisk
+
+
+@pytest.fixture
+def jet() -> Jet:
+    return Jet()
 
 
 def left(jet: Jet) -> list[int]:
@@ -35,84 +40,6 @@ def test_a_workqueue_message_goes_when_it_is_acked(jet: Jet) -> None:
     jet.ack(first, b"+TERM")
     assert left(jet) == [3]
     assert jet.counts()["pending"] == 1
-
-
-def test_a_nak_leaves_a_workqueue_message(jet: Jet) -> None:
-    jet.stream(retention="workqueue")
-    jet.publish("1")
-    jet.consumer()
-    jet.ack(pull(jet, 1)[0], b"-NAK")
-    assert left(jet) == [1]
-
-
-def test_a_workqueue_message_given_up_stays(jet: Jet) -> None:
-    jet.stream(retention="workqueue")
-    jet.publish("1")
-    jet.consumer(max_deliver=1, ack_wait=1_000_000_000)
-    pull(jet, 1)
-    jet.advance(3)
-    assert left(jet) == [1]
-
-
-def test_an_interest_message_without_consumer_is_acked_and_not_kept(jet: Jet) -> None:
-    jet.stream(retention="interest")
-    assert jet.wire.request("s.a", b"x") == {"stream": "S", "seq": 1}
-    state = jet.api("STREAM.INFO.S")["state"]
-    assert (state["messages"], state["first_seq"], state["last_seq"]) == (0, 2, 1)
-
-
-def test_interest_follows_filters(jet: Jet) -> None:
-    jet.stream(retention="interest")
-    jet.consumer(filter_subject="s.a")
-    jet.publish("1", subject="s.a")
-    jet.publish("2", subject="s.b")
-    assert left(jet) == [1]
-
-
-def test_an_interest_message_waits_for_every_consumer(jet: Jet) -> None:
-    jet.stream(retention="interest")
-    jet.consumer("A")
-    jet.consumer("B")
-    jet.publish("1", "2")
-    for message in pull(jet, 2, "A"):
-        jet.ack(message)
-    assert left(jet) == [1, 2]
-    jet.ack(pull(jet, 1, "B")[0])
-    assert left(jet) == [2]
-
-
-def test_interest_with_ack_all_and_ack_none(jet: Jet) -> None:
-    jet.stream(retention="interest")
-    jet.consumer("A", ack_policy="all")
-    jet.consumer("N", ack_policy="none")
-    jet.publish("1", "2", "3")
-    assert len(pull(jet, 3, "N")) == 3
-    assert left(jet) == [1, 2, 3]
-    jet.ack(pull(jet, 3, "A")[1])
-    assert left(jet) == [3]
-
-
-def test_a_consumer_that_goes_takes_its_interest_with_it(jet: Jet) -> None:
-    jet.stream(retention="interest")
-    jet.consumer("A")
-    jet.consumer("B")
-    jet.publish("1", "2")
-    jet.ack(pull(jet, 1, "A")[0])
-    ok(jet.api("CONSUMER.DELETE.S.B"))
-    assert left(jet) == [2]
-    ok(jet.api("CONSUMER.DELETE.S.A"))
-    assert left(jet) == []
-
-
-def test_changing_limits_to_interest_drops_what_is_acknowledged_before_the_answer(jet: Jet) -> None:
-    config = ok(jet.stream())["config"]
-    jet.consumer(filter_subject="s.a")
-    jet.publish("1", "2", subject="s.a")
-    jet.publish("3", subject="s.b")
-    jet.ack(pull(jet, 1)[0])
-    answer = ok(jet.api("STREAM.UPDATE.S", {**config, "retention": "interest"}))
-    assert answer["state"]["messages"] == 2
-    assert left(jet) == [2, 3]  # what no consumer takes stays, as with the reference
 
 
 @pytest.mark.parametrize("retention", ["workqueue", "interest"])
@@ -140,14 +67,6 @@ def test_an_ack_whose_removal_was_lost_is_swept_at_recovery(jet: Jet) -> None:
     assert left(Jet(jet.machine.restarted())) == [2]
 
 
-def test_limits_hold_for_workqueues_too(jet: Jet) -> None:
-    jet.stream(retention="workqueue", max_msgs=2)
-    jet.consumer()
-    jet.publish("1", "2", "3")
-    assert left(jet) == [2, 3]
-    assert jet.counts()["pending"] == 2
-
-
 def test_a_sweep_waits_for_what_is_not_durable_yet(jet: Jet) -> None:
     jet.stream(retention="interest")
     jet.consumer("A", filter_subject="s.a")
@@ -173,20 +92,6 @@ def test_what_one_consumer_gave_up_stays_when_others_acknowledge_it(jet: Jet) ->
     jet = Jet(jet.machine.restarted())
     jet.advance(1)
     assert left(jet) == [1]
-
-
-def test_a_reset_consumer_is_asked_again(jet: Jet) -> None:
-    jet.stream(retention="interest")
-    for name in ("A", "B", "C"):
-        jet.consumer(name)
-    jet.publish("1", "2", "3")
-    for name in ("A", "B"):
-        for message in pull(jet, 3, name):
-            jet.ack(message)
-    ok(jet.api("CONSUMER.RESET.S.A", {"seq": 2}))
-    for message in pull(jet, 3, "C"):
-        jet.ack(message)
-    assert left(jet) == [2, 3]
 
 
 def test_an_ack_costs_by_those_who_take_the_subject(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:

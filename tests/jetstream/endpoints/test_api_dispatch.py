@@ -12,15 +12,6 @@ from natsctl.jetstream.endpoints import dispatcher
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import TURN_BUDGET
 
-SILENT = (
-    "$JS.API.FOO",
-    "$JS.API.STREAM.FOO.S",
-    "$JS.API.STREAM.CREATE",
-    "$JS.API.STREAM.INFO.S.T",
-    "$JS.API.STREAM.TEMPLATE.FOO",
-    "$JS.API.META.LEADER.STEPDOWN",
-)
-
 
 def answers(jet: Jet, subject: str, body: bytes = b"", header: bytes = b"") -> list[bytes]:
     """Return every answer to a request, status messages as their header."""
@@ -29,72 +20,6 @@ def answers(jet: Jet, subject: str, body: bytes = b"", header: bytes = b"") -> l
     found = [m.payload or m.header for m in jet.wire.take(sid)]
     jet.wire.unsubscribe(sid)
     return found
-
-
-@pytest.mark.parametrize("subject", SILENT)
-def test_unknown_verbs_are_met_with_silence(jet: Jet, subject: str) -> None:
-    assert answers(jet, subject) == []
-
-
-@pytest.mark.parametrize("subject", ["$JS.API.CONSUMER.MSG.NEXT.S.C", "$JS.API.DIRECT.GET.S", "$JS.NEXT.S.C"])
-def test_objects_that_are_missing_have_no_responders(jet: Jet, subject: str) -> None:
-    assert jet.wire.request(subject).status == b"503"
-
-
-@pytest.mark.parametrize(
-    ("verb", "kind"),
-    [
-        ("STREAM.LEADER.STEPDOWN.S", "stream_leader_stepdown"),
-        ("STREAM.PEER.REMOVE.S", "stream_remove_peer"),
-        ("STREAM.PEER.EVACUATE.S", "stream_evacuate_peer"),
-        ("STREAM.CANCEL_MOVE.S", "stream_cancel_move"),
-        ("CONSUMER.PEER.REMOVE.S.C", "consumer_remove_peer"),
-        ("CONSUMER.PEER.EVACUATE.S.C", "consumer_evacuate_peer"),
-        ("CONSUMER.LEADER.STEPDOWN.S.C", "consumer_leader_stepdown"),
-    ],
-)
-def test_cluster_verbs_are_refused(jet: Jet, verb: str, kind: str) -> None:
-    assert jet.api(verb) == {
-        "type": f"io.nats.jetstream.api.v1.{kind}_response",
-        "error": {"code": 503, "err_code": 10010, "description": "JetStream clustering support required"},
-    }
-
-
-@pytest.mark.parametrize(
-    ("verb", "body", "rest"),
-    [
-        ("STREAM.INFO.S", b"", b',"total":0,"offset":0,"limit":0}'),
-        ("STREAM.PURGE.S", b"", b',"purged":0}'),
-        ("STREAM.DELETE.S", b"", b"}"),
-        ("STREAM.MSG.GET.S", b'{"seq":1}', b"}"),
-        ("STREAM.MSG.DELETE.S", b'{"seq":1}', b"}"),
-        ("CONSUMER.NAMES.S", b"", b',"total":0,"offset":0,"limit":0,"consumers":[]}'),
-        ("CONSUMER.INFO.S.C", b"", b"}"),
-    ],
-)
-def test_an_error_is_followed_by_the_zeros_of_the_reference(jet: Jet, verb: str, body: bytes, rest: bytes) -> None:
-    error = b'"error":{"code":404,"err_code":10059,"description":"stream not found"}'
-    (answer,) = answers(jet, f"$JS.API.{verb}", body)
-    assert answer.partition(error)[2] == rest
-
-
-@pytest.mark.parametrize(
-    ("verb", "body", "err_code"),
-    [
-        ("STREAM.DELETE.S", b"x", 10038),
-        ("STREAM.DELETE.S", b'{"a":1}', 10038),
-        ("STREAM.MSG.GET.S", b"", 10003),
-        ("STREAM.MSG.GET.S", b" {} ", 10003),
-        ("STREAM.MSG.DELETE.S", b"", 10003),
-        ("STREAM.CREATE.S", b"{", 10025),
-        ("STREAM.CREATE.S", b"", 10056),
-        ("STREAM.INFO.S", b'{"x":1}', 10025),
-        ("STREAM.INFO.S", b"[]", 10025),
-    ],
-)
-def test_bodies_that_are_refused(jet: Jet, verb: str, body: bytes, err_code: int) -> None:
-    jet.stream()
-    assert jet.api(verb, body)["error"]["err_code"] == err_code
 
 
 @pytest.mark.parametrize("body", [b"x", b"5", b'"text"', b" ", b"{}"])
@@ -107,14 +32,6 @@ def test_bodies_that_say_nothing_are_ignored(jet: Jet, body: bytes) -> None:
 def test_blanks_count_as_an_empty_body(jet: Jet) -> None:
     jet.stream()
     assert ok(jet.api("STREAM.DELETE.S", b" { } \n"))["success"]
-
-
-def test_a_required_api_level_is_refused(jet: Jet) -> None:
-    jet.stream()
-    for level, err_code in ((b"6", 10185), (b"x", 10185), (b"5", None), (b"0", None)):
-        header = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n" % level
-        answer = jet.wire.request("$JS.API.STREAM.INFO.S", b"", header)
-        assert answer.get("error", {}).get("err_code") == err_code
 
 
 def test_a_request_without_reply_is_carried_out(jet: Jet) -> None:
@@ -133,36 +50,6 @@ def test_the_subjects_of_2020_are_served(jet: Jet) -> None:
 def test_strings_are_escaped_like_gos(jet: Jet) -> None:
     (answer,) = answers(jet, "$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s.>"],"description":"a<b&c"}')
     assert b'"description":"a\\u003cb\\u0026c","subjects":["s.\\u003e"]' in answer
-
-
-def test_calls_and_errors_are_counted(jet: Jet) -> None:
-    jet.stream()
-    jet.api("STREAM.INFO.NONE")
-    answers(jet, SILENT[0])
-    assert jet.api("INFO")["api"] == {"level": 5, "total": 2, "errors": 1}
-    assert jet.api("INFO")["api"]["total"] == 3
-
-
-def test_a_message_that_was_read_is_not_counted_but_one_that_is_missing_is(jet: Jet) -> None:
-    jet.stream()
-    jet.publish("1")
-    jet.api("STREAM.MSG.GET.S", {"seq": 1})
-    jet.api("STREAM.MSG.GET.S", {"seq": 9})
-    jet.api("STREAM.MSG.DELETE.S", {"seq": 9})
-    assert jet.api("INFO")["api"] == {"level": 5, "total": 3, "errors": 1}
-
-
-def test_audited_calls_are_told_to_whoever_listens(jet: Jet) -> None:
-    sid = jet.listen("$JS.EVENT.ADVISORY.API")
-    jet.stream()
-    jet.publish("1")
-    jet.api("STREAM.MSG.GET.S", {"seq": 1})
-    heard = [m.json() for m in jet.heard(sid)]
-    assert [event["subject"] for event in heard] == ["$JS.API.STREAM.CREATE.S"]
-    (event,) = heard
-    assert list(event) == ["type", "id", "timestamp", "server", "client", "subject", "request", "response"]
-    assert (event["client"]["host"], event["client"]["acc"], event["client"]["name"]) == ("127.0.0.1", "$G", "test")
-    assert '"did_create":true' in event["response"]
 
 
 def test_the_audit_is_captured_by_a_stream(jet: Jet) -> None:

@@ -219,18 +219,6 @@ def test_limits_of_the_new_configuration_hold_at_once(jet: Jet) -> None:
     assert jet.api("STREAM.INFO.S")["state"]["first_seq"] == 6
 
 
-def test_advisories_tell_begin_and_end(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
-    sid = jet.listen("$JS.EVENT.ADVISORY.STREAM.>")
-    ok(restore(jet, document, archive))
-    events = [message.json() for message in jet.heard(sid)]
-    kinds = [event["type"].removeprefix("io.nats.jetstream.advisory.v1.") for event in events]
-    assert kinds == ["restore_create", "stream_action", "restore_complete"]
-    assert events[-1]["bytes"] == len(archive)
-
-
 # Archives of released servers
 
 
@@ -274,11 +262,6 @@ def test_a_stream_that_can_not_be_is_refused_before_it_begins(jet: Jet, document
     jet.stream("TAKEN", "taken.>")
     answer = jet.api("STREAM.RESTORE.S", document)
     assert (answer["error"]["err_code"], answer["deliver_subject"]) == (err_code, "")
-
-
-def test_a_name_in_use_is_refused(jet: Jet) -> None:
-    jet.stream()
-    assert jet.api("STREAM.RESTORE.S", {"config": {"name": "S"}})["error"]["err_code"] == 10130
 
 
 def test_an_overlap_that_came_meanwhile_is_refused_at_the_end(jet: Jet) -> None:

@@ -208,28 +208,6 @@ def test_many_messages_come_in_many_turns(jet: Jet) -> None:
     assert sum(isinstance(item, ArchivedMessage) for item in contents(snapshot(jet)[1])) == 2000
 
 
-@pytest.mark.parametrize("subject", ["", "a.*", "a.>", "a b", "a..b", ".a"])
-def test_a_deliver_subject_must_be_one(jet: Jet, subject: str) -> None:
-    assert jet.api("STREAM.SNAPSHOT.S", {"deliver_subject": subject})["error"]["err_code"] == 10015
-
-
-def test_what_is_not_there_can_not_be_saved(jet: Jet) -> None:
-    assert jet.api("STREAM.SNAPSHOT.NONE", {"deliver_subject": TO})["error"]["err_code"] == 10059
-    assert jet.api("STREAM.SNAPSHOT.S")["error"]["err_code"] == 10003
-
-
-def test_advisories_tell_begin_and_end(jet: Jet) -> None:
-    jet.publish("1")
-    sid = jet.listen("$JS.EVENT.ADVISORY.STREAM.>")
-    snapshot(jet)
-    created, completed = (message.json() for message in jet.heard(sid))
-    assert created["type"] == "io.nats.jetstream.advisory.v1.snapshot_create"
-    assert (created["stream"], created["state"]["messages"], created["client"]["name"]) == ("S", 1, "test")
-    assert completed["type"] == "io.nats.jetstream.advisory.v1.snapshot_complete"
-    assert completed["start"] <= completed["end"]
-    assert "error" not in completed
-
-
 def test_a_snapshot_waits_until_what_it_shows_is_durable(jet: Jet) -> None:
     sid = jet.listen(TO)
     jet.machine.hold_commits = True

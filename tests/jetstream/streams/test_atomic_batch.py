@@ -61,17 +61,6 @@ def test_consumers_see_a_batch_at_once(jet: Jet) -> None:
     assert [m.payload for m in jet.heard(sid)] == [b"b1", b"b2"]
 
 
-def test_a_refused_commit_leaves_the_stream_as_it_was(jet: Jet) -> None:
-    jet.stream(allow_atomic=True)
-    jet.publish("one")
-    send(jet, "b", 1, Nats_Msg_Id="x")
-    assert code(send(jet, "b", 2, "1", Nats_Expected_Last_Sequence="9")) == 10071
-    assert state(jet) == (1, 1, 1)
-    assert code(send(jet, "b", 2, "1")) == 10176
-    send(jet, "c", 1, Nats_Msg_Id="x")
-    assert send(jet, "c", 2, "1")["count"] == 2
-
-
 def test_a_silent_batch_is_abandoned_after_ten_seconds(jet: Jet) -> None:
     jet.stream(allow_atomic=True)
     sid = jet.listen(ADVISORY)
@@ -131,15 +120,6 @@ def test_a_deleted_stream_forgets_its_batches(jet: Jet) -> None:
     assert code(send(jet, "b", 2, "1")) == 10176
     jet.advance(20)
     assert jet.machine.engine.open_batches.staged_bytes == jet.machine.engine.open_batches.atomic == 0
-
-
-def test_rollups_of_a_batch_take_older_messages_alone(jet: Jet) -> None:
-    jet.stream(allow_atomic=True, allow_rollup_hdrs=True)
-    jet.publish("1", "2")
-    jet.publish("3", subject="s.b")
-    send(jet, "b", 1, Nats_Rollup="sub")
-    assert send(jet, "b", 2, "1", subject="s.b")["seq"] == 5
-    assert state(jet) == (3, 3, 5)
 
 
 def test_ids_of_a_batch_are_remembered_across_a_restart(jet: Jet) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.jetstream.streams.counters import read_number, write_number
-from natsctl.testing.jet import Jet, ok
+from natsctl.testing.jet import Jet
 
 
 def add(jet: Jet, increment: str, subject: str = "s.a", **more: str) -> Any:
@@ -25,21 +24,6 @@ def value(jet: Jet, subject: str = "s.a", stream: str = "S") -> bytes:
     return bytes(message["val"], "ascii")
 
 
-def test_each_subject_counts_for_itself(jet: Jet) -> None:
-    jet.stream(allow_msg_counter=True, allow_direct=True)
-    assert add(jet, "5") == {"stream": "S", "seq": 1, "val": "5"}
-    assert add(jet, "-7") == {"stream": "S", "seq": 2, "val": "-2"}
-    assert add(jet, "+1", "s.b")["val"] == "1"
-    assert value(jet) == b"-2"
-
-
-def test_a_duplicate_counts_once(jet: Jet) -> None:
-    jet.stream(allow_msg_counter=True)
-    add(jet, "5", Nats_Msg_Id="x")
-    assert add(jet, "5", Nats_Msg_Id="x") == {"stream": "S", "seq": 1, "duplicate": True}
-    assert add(jet, "1")["val"] == "6"
-
-
 def test_a_counter_goes_on_after_a_restart_and_with_one_message_a_subject(jet: Jet) -> None:
     jet.stream(allow_msg_counter=True, max_msgs_per_subject=1)
     add(jet, "9" * 30)
@@ -48,43 +32,12 @@ def test_a_counter_goes_on_after_a_restart_and_with_one_message_a_subject(jet: J
     assert add(again, "1")["val"] == "1" + "0" * 29 + "1"
 
 
-def test_deleting_the_last_message_goes_back_to_the_one_before(jet: Jet) -> None:
-    jet.stream(allow_msg_counter=True)
-    add(jet, "1")
-    add(jet, "10")
-    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 2}))
-    assert add(jet, "100")["val"] == "101"
-
-
 def test_a_message_that_is_no_counters_breaks_it(jet: Jet) -> None:
     jet.stream(allow_msg_counter=True)
     stream = jet.machine.streams["S"]
     stream.store.append(b"s.a", b"", b"no json", 0)
     jet.machine.settle()
     assert add(jet, "1")["error"]["err_code"] == 10172
-
-
-def test_totals_of_sources_add_up_and_stand_in_a_header(jet: Jet) -> None:
-    for name in ("A", "B"):
-        jet.stream(name, f"{name.lower()}.>", allow_msg_counter=True, allow_direct=True)
-    add(jet, "5", "a.x")
-    sources = [
-        {"name": name, "subject_transforms": [{"src": f"{name.lower()}.>", "dest": "sum.>"}]} for name in ("A", "B")
-    ]
-    ok(
-        jet.api(
-            "STREAM.CREATE.SUM", {"name": "SUM", "sources": sources, "allow_msg_counter": True, "allow_direct": True}
-        )
-    )
-    jet.advance(1)
-    add(jet, "7", "b.x")
-    add(jet, "-2", "a.x")
-    jet.advance(1)
-    assert value(jet, "sum.x", "SUM") == b"10"
-    stored = ok(jet.api("STREAM.MSG.GET.SUM", {"last_by_subj": "sum.x"}))["message"]
-    block = base64.b64decode(stored["hdrs"])
-    assert b'Nats-Counter-Sources: {"A":{"a.x":"3"},"B":{"b.x":"7"}}\r\n' in block
-    assert b"Nats-Incr: -2\r\n" in block
 
 
 def test_increments_that_one_commit_makes_durable_are_all_counted(jet: Jet) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from natsctl.jetstream.engine_context import BatchLimits, JetStreamOptions
-from natsctl.jetstream.streams.fast_batch import Control, parse_control
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Fault
@@ -138,17 +137,3 @@ def test_a_run_is_told_the_same_as_its_messages_one_by_one() -> None:
         told.append(sorted((m.subject, m.payload) for m in jet.heard(sid)))
     assert told[0] == told[1]
     assert sum(b'"batch"' in payload for _, payload in told[0]) == 2
-
-
-def test_a_stream_without_batches_says_so_instead_of_storing(jet: Jet) -> None:
-    jet.stream()
-    assert Publisher(jet).send(1, START)[0]["error"]["err_code"] == 10205
-    assert ok(jet.api("STREAM.INFO.S"))["state"]["messages"] == 0
-
-
-def test_a_reply_subject_says_everything() -> None:
-    assert parse_control(b"_INBOX.x.y.id.7.ok.12.1.$FI") == Control(b"id", 7, True, 12, APPEND)
-    assert parse_control(b"a.id.0.fail.1.0.$FI") == Control(b"id", 10, False, 1, START)
-    assert parse_control(b"a.id.99999.fail.1.2.$FI") == Control(b"id", 65535, False, 1, COMMIT)
-    for wrong in (b"id.7.ok.1.0.$FI", b"a.id.7.maybe.1.0.$FI", b"a.id.7.ok.1.1.$FI", b"a.id.7.ok.0.0.$FI"):
-        assert parse_control(wrong) is None

@@ -16,7 +16,7 @@ import pytest
 from natsctl.api import headers
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.streams import message_ttl
-from natsctl.jetstream.streams.message_ttl import NEVER, Deadlines, parse_ttl
+from natsctl.jetstream.streams.message_ttl import Deadlines
 from natsctl.store.file_log import FileLog
 from natsctl.store.message import StoredMessage
 from natsctl.store.segment import Segment
@@ -54,16 +54,6 @@ def restart(jet: Jet, crash: Any = SimDisk.kill) -> Jet:
 
 def marker(ttl: str) -> bytes:
     return b"NATS/1.0\r\nNats-Marker-Reason: MaxAge\r\nNats-TTL: %b\r\nNats-Rollup: sub\r\n\r\n" % ttl.encode()
-
-
-@pytest.mark.parametrize(
-    ("text", "ttl_ns"),
-    [("", 0), ("never", NEVER), ("NEVER", NEVER), ("1s", SECOND), ("1.9s", SECOND), ("90", 90 * SECOND),
-     ("1h1m", 3660 * SECOND), ("00", 0), ("+5s", 5 * SECOND), ("0", None), ("999ms", None), ("-1s", None), ("1d", None),
-     ("+5", None), ("5.5", None), ("5 s", None), ("9" * 60, (2**63 - 1) // SECOND * SECOND)],
-)  # fmt: skip
-def test_what_a_ttl_says(text: str, ttl_ns: int | None) -> None:
-    assert parse_ttl(text.encode()) == ttl_ns
 
 
 def test_messages_go_to_the_second_whatever_is_behind_and_before_them(jet: Jet) -> None:
@@ -164,17 +154,6 @@ def test_a_restored_stream_knows_its_deadlines(version: int) -> None:
     assert seqs(jet) == [2, 4]
     jet.advance(60)
     assert seqs(jet) == [2]
-
-
-def test_a_last_message_leaves_a_marker_that_leaves_none(jet: Jet) -> None:
-    jet.stream(subject_delete_marker_ttl=5 * SECOND)
-    for subject in ("s.a", "s.a", "s.b"):
-        put(jet, subject, Nats_TTL="6s")
-    jet.advance(6.3)
-    assert left(jet) == [(4, "s.a", marker("5s")), (5, "s.b", marker("5s"))]
-    jet.advance(5.3)
-    assert left(jet) == []
-    assert jet.api("STREAM.INFO.S")["state"]["last_seq"] == 5
 
 
 def test_markers_are_left_by_age_after_a_restart_too(jet: Jet) -> None:

@@ -45,42 +45,6 @@ def contents(jet: Jet, name: str = "M") -> list[tuple[int, str, str, bytes, byte
     return found
 
 
-def test_a_mirror_has_the_sequences_times_headers_and_gaps_of_its_origin(jet: Jet) -> None:
-    jet.stream("S")
-    for at in range(6):
-        jet.advance(1)
-        jet.wire.publish(f"s.{at}", b"%d" % at, header=b"NATS/1.0\r\nA: %d\r\n\r\n" % at)
-    for seq in (1, 3, 4):
-        ok(jet.api("STREAM.MSG.DELETE.S", {"seq": seq}))
-    mirror(jet)
-    assert contents(jet) == contents(jet, "S")
-    assert [m[0] for m in contents(jet)] == [2, 5, 6]
-    assert info(jet)["state"]["deleted"] == [3, 4]
-    jet.publish("more", subject="s.x")
-    assert contents(jet)[-1][2:] == ("s.x", b"", b"more")
-
-
-def test_nothing_is_captured_by_a_mirror(jet: Jet) -> None:
-    jet.stream("S")
-    mirror(jet)
-    sid = jet.listen("answers")
-    jet.wire.publish("M", b"x", "answers")
-    assert [m.status for m in jet.heard(sid)] == [b"503"]
-
-
-def test_deleting_and_purging_on_the_origin_is_not_copied(jet: Jet) -> None:
-    jet.stream("S")
-    mirror(jet)
-    jet.publish("a", "b", "c")
-    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 2}))
-    ok(jet.api("STREAM.PURGE.S"))
-    jet.publish("d")
-    assert [m[0] for m in contents(jet)] == [1, 2, 3, 4]
-    ok(jet.api("STREAM.PURGE.M"))
-    jet.publish("e")
-    assert [m[0] for m in contents(jet)] == [5]
-
-
 @pytest.mark.parametrize(
     ("start", "expected"),
     [({"opt_start_seq": 4}, [4, 5, 6]), ({"opt_start_time": "2026-01-01T00:00:05Z"}, [5, 6])],
@@ -93,31 +57,6 @@ def test_a_mirror_begins_where_its_configuration_says(jet: Jet, start: dict[str,
     mirror(jet, **start)
     assert [m[0] for m in contents(jet)] == expected
     assert info(jet)["state"]["first_seq"] == expected[0]
-
-
-def test_filters_leave_gaps_and_transforms_change_subjects(jet: Jet) -> None:
-    jet.stream("S")
-    mirror(jet, "F", filter_subject="s.a")
-    mirror(
-        jet,
-        "T",
-        subject_transforms=[{"src": "s.a", "dest": "first"}, {"src": "s.*.x", "dest": "second.{{wildcard(1)}}"}],
-    )
-    for subject in ("s.a", "s.b", "s.b.x", "s.a"):
-        jet.publish("m", subject=subject)
-    assert [(m[0], m[2]) for m in contents(jet, "F")] == [(1, "s.a"), (4, "s.a")]
-    assert [(m[0], m[2]) for m in contents(jet, "T")] == [(1, "first"), (3, "second.b"), (4, "first")]
-
-
-def test_info_tells_lag_contact_and_configuration(jet: Jet) -> None:
-    jet.stream("S")
-    jet.publish("a")
-    jet.machine.hold_commits = False
-    mirror(jet, filter_subject="s.>")
-    jet.advance(0.25)
-    told = info(jet)["mirror"]
-    assert told == {"name": "S", "lag": 0, "active": told["active"], "filter_subject": "s.>"}
-    assert 0 <= told["active"] <= 2 * SECOND
 
 
 def test_a_missing_origin_is_shown_and_tried_again(jet: Jet) -> None:
@@ -169,26 +108,6 @@ def test_ids_are_not_compared(jet: Jet) -> None:
         jet.wire.publish("s.a", b"x", header=b"NATS/1.0\r\nNats-Msg-Id: same\r\n\r\n")
         jet.advance(2)
     assert [m[0] for m in contents(jet)] == [1, 2]
-
-
-def test_conditions_of_the_first_publishing_are_not_copied(jet: Jet) -> None:
-    jet.stream("S")
-    mirror(jet)
-    header = b"NATS/1.0\r\nA: 1\r\nNats-Expected-Last-Sequence: 0\r\nB: 2\r\n\r\n"
-    jet.wire.publish("s.a", b"x", header=header)
-    assert contents(jet, "S")[0][3] == header
-    assert contents(jet)[0][3] == b"NATS/1.0\r\nA: 1\r\nB: 2\r\n\r\n"
-
-
-def test_a_promoted_mirror_captures_subjects_and_copies_nothing_more(jet: Jet) -> None:
-    jet.stream("S")
-    mirror(jet)
-    jet.publish("a")
-    answer = ok(jet.api("STREAM.UPDATE.M", {"name": "M", "subjects": ["m.>"]}))
-    assert "mirror" not in answer
-    jet.publish("b")
-    jet.publish("own", subject="m.x")
-    assert [(m[0], m[2], m[4]) for m in contents(jet)] == [(1, "s.a", b"a"), (2, "m.x", b"own")]
 
 
 def test_a_mirror_goes_on_after_a_kill(jet: Jet) -> None:

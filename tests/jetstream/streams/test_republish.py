@@ -24,28 +24,6 @@ def test_it_comes_before_the_ack_and_after_the_sync(jet: Jet) -> None:
     assert ack.payload == b'{"stream":"S","seq":1}'
 
 
-def test_it_tells_the_stream_the_time_and_what_was_before(jet: Jet) -> None:
-    jet.stream(republish={"src": ">", "dest": "r.>"})
-    sid = jet.listen("r.>")
-    jet.publish("1", "2")
-    jet.publish("3", subject="s.b")
-    jet.wire.publish("s.a", b"4", header=b"NATS/1.0\r\nA: b\r\n\r\n")
-    told = [lines(m.header) for m in jet.heard(sid)]
-    common = [b"Nats-Stream: S", b"Nats-Subject: s.a"]
-    assert told[1] == [*common, b"Nats-Sequence: 2", b"Nats-Last-Sequence: 1"]
-    assert told[2] == [b"Nats-Stream: S", b"Nats-Subject: s.b", b"Nats-Sequence: 3", b"Nats-Last-Sequence: 0"]
-    assert told[3] == [b"A: b", *common, b"Nats-Sequence: 4", b"Nats-Last-Sequence: 2"]
-
-
-def test_headers_only_tells_the_size(jet: Jet) -> None:
-    jet.stream(republish={"src": ">", "dest": "r.>", "headers_only": True}, max_msgs_per_subject=1)
-    sid = jet.listen("r.>")
-    jet.publish("12345", "123")
-    messages = jet.heard(sid)
-    assert [m.payload for m in messages] == [b"", b""]
-    assert lines(messages[1].header)[-2:] == [b"Nats-Last-Sequence: 1", b"Nats-Msg-Size: 3"]
-
-
 def test_nothing_is_kept_for_nobody(jet: Jet) -> None:
     jet.stream(republish={"src": ">", "dest": "r.>"})
     jet.machine.hold_commits = True

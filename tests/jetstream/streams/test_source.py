@@ -50,11 +50,6 @@ def texts(jet: Jet, name: str = "X") -> list[str]:
     return [payload.decode() for _, _, payload in messages(jet, name)]
 
 
-def told(header: bytes) -> list[str]:
-    """Return the fields of a source header."""
-    return header.partition(SOURCE)[2].partition(b"\r\n")[0].decode().split(" ")
-
-
 def identity(jet: Jet, name: str = "S") -> str:
     """Return what tells the stream from others of its name."""
     body = {"stream_name": name, "config": {"deliver_subject": "x.y", "direct": True}}
@@ -91,31 +86,6 @@ def test_the_order_of_each_source_is_kept_beside_own_subjects(jet: Jet) -> None:
         assert [text for text in found if text[0] == letter] == [f"{letter}{at}" for at in range(5)]
 
 
-def test_one_origin_can_be_taken_twice_with_different_filters(jet: Jet) -> None:
-    jet.stream("S")
-    sourcing(
-        jet,
-        {"name": "S", "filter_subject": "s.a"},
-        {
-            "name": "S",
-            "subject_transforms": [{"src": "s.b", "dest": "b"}, {"src": "s.c.*", "dest": "c.{{wildcard(1)}}"}],
-        },
-    )
-    for subject in ("s.a", "s.b", "s.c.1", "s.d"):
-        jet.publish("m", subject=subject)
-    found = sorted((subject, told(header)[:5]) for subject, header, _ in messages(jet))
-    assert found == [
-        ("b", ["S", "2", "s.b\fs.c.*", "b\fc.{{wildcard(1)}}", "s.b"]),
-        ("c.1", ["S", "3", "s.b\fs.c.*", "b\fc.{{wildcard(1)}}", "s.c.1"]),
-        ("s.a", ["S", "1", "s.a", ">", "s.a"]),
-    ]
-    shown = info(jet)["sources"]
-    assert [(each["name"], each["seq"], each.get("filter_subject")) for each in shown] == [
-        ("S", 1, "s.a"),
-        ("S", 3, None),
-    ]
-
-
 @pytest.mark.parametrize(
     ("start", "expected"),
     [({"opt_start_seq": 4}, "def"), ({"opt_start_time": "2026-01-01T00:00:05Z"}, "ef")],
@@ -139,16 +109,6 @@ def test_duplicates_are_left_out_only_with_a_window(jet: Jet) -> None:
     jet.publish("last")
     assert texts(jet, "WITH") == ["m", "last"]
     assert texts(jet, "WITHOUT") == ["m", "m", "last"]
-
-
-def test_conditions_batches_and_older_origins_are_left_out_of_headers(jet: Jet) -> None:
-    jet.stream("S")
-    sourcing(jet, "S", name="MIDDLE")
-    sourcing(jet, "MIDDLE")
-    jet.wire.publish("s.a", b"m", header=b"NATS/1.0\r\nNats-Expected-Last-Sequence: 0\r\nA: 1\r\n\r\n")
-    ((_, header, _),) = messages(jet)
-    assert header.count(b"Nats-Stream-Source") == 1
-    assert header.startswith(b"NATS/1.0\r\nA: 1\r\nNats-Stream-Source: MIDDLE 1 > > s.a ")
 
 
 def killed(jet: Jet) -> Jet:
@@ -305,24 +265,6 @@ def test_nothing_leaves_a_work_queue_before_it_is_durable_where_it_goes(jet: Jet
     jet.advance(5)
     assert info(jet, "S")["state"]["messages"] == 0
     assert texts(jet) == ["a", "b"]
-
-
-def test_counters_of_sources_are_summed(jet: Jet) -> None:
-    for name in "ST":
-        jet.stream(name, f"{name.lower()}.>", allow_msg_counter=True)
-    transforms = [{"src": "*.hits", "dest": "hits"}]
-    sourcing(
-        jet,
-        {"name": "S", "subject_transforms": transforms},
-        {"name": "T", "subject_transforms": transforms},
-        allow_msg_counter=True,
-    )
-    for subject, step in (("s.hits", b"2"), ("t.hits", b"5"), ("s.hits", b"4")):
-        jet.wire.publish(subject, header=b"NATS/1.0\r\nNats-Incr: %b\r\n\r\n" % step)
-    _, header, payload = messages(jet)[-1]
-    assert payload == b'{"val":"11"}'
-    assert b'Nats-Counter-Sources: {"S":{"s.hits":"6"},"T":{"t.hits":"5"}}' in header
-    assert b"Nats-Incr: 4" in header
 
 
 def test_a_restored_stream_finds_its_place_by_reading_backwards(jet: Jet) -> None:

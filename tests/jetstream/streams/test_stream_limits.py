@@ -44,63 +44,6 @@ def test_a_message_larger_than_max_bytes_empties_the_stream(jet: Jet) -> None:
     assert (found["messages"], found["first_seq"], found["last_seq"]) == (0, 3, 2)
 
 
-def test_per_subject_limits_drop_the_oldest_of_the_subject(jet: Jet) -> None:
-    jet.stream(max_msgs_per_subject=2)
-    for number in range(7):
-        jet.publish("x", subject=f"s.{number % 2}")
-    found = state(jet)
-    assert found["subjects"] == {"s.0": 2, "s.1": 2}
-    assert (found["first_seq"], found["last_seq"]) == (4, 7)
-
-
-def test_discard_new_refuses(jet: Jet) -> None:
-    jet.stream(max_msgs=2, discard="new")
-    jet.publish("1", "2")
-    error = publish(jet)["error"]
-    assert (error["code"], error["err_code"], error["description"]) == (503, 10077, "maximum messages exceeded")
-    assert state(jet)["last_seq"] == 2
-
-
-def test_discard_new_refuses_by_bytes(jet: Jet) -> None:
-    jet.stream(max_bytes=108, discard="new", storage="memory")
-    acks = [publish(jet, b"x" * 20) for _ in range(3)]
-    assert [ack["seq"] for ack in acks] == [1, 2, 0]
-    assert acks[2]["error"]["description"] == "maximum bytes exceeded"
-
-
-def test_discard_new_replaces_on_a_full_subject(jet: Jet) -> None:
-    jet.stream(max_msgs=2, max_msgs_per_subject=1, discard="new")
-    jet.publish("1", subject="s.a")
-    jet.publish("2", subject="s.b")
-    assert publish(jet, subject="s.a")["seq"] == 3
-    assert publish(jet, subject="s.c")["error"]["description"] == "maximum messages exceeded"
-    assert state(jet)["subjects"] == {"s.a": 1, "s.b": 1}
-
-
-def test_discard_new_per_subject_refuses_on_a_full_subject(jet: Jet) -> None:
-    jet.stream(max_msgs_per_subject=1, discard="new", discard_new_per_subject=True)
-    assert publish(jet)["seq"] == 1
-    assert publish(jet)["error"]["description"] == "maximum messages per subject exceeded"
-    assert publish(jet, subject="s.b")["seq"] == 2
-
-
-def test_tightened_limits_trim_at_once(jet: Jet) -> None:
-    config = ok(jet.stream())["config"]
-    for number in range(6):
-        jet.publish("x", subject=f"s.{number % 2}")
-    ok(jet.api("STREAM.UPDATE.S", {**config, "max_msgs_per_subject": 2}))
-    assert state(jet)["subjects"] == {"s.0": 2, "s.1": 2}
-    ok(jet.api("STREAM.UPDATE.S", {**config, "max_msgs": 1}))
-    assert (state(jet)["messages"], state(jet)["first_seq"]) == (1, 6)
-
-
-def test_consumers_are_told_what_limits_drop(jet: Jet) -> None:
-    jet.stream(max_msgs=2)
-    jet.consumer()
-    jet.publish("1", "2", "3", "4")
-    assert jet.counts()["pending"] == 2
-
-
 def test_messages_expire_at_max_age(jet: Jet) -> None:
     jet.stream(max_age=10 * SECOND, duplicate_window=SECOND)
     jet.publish("1")

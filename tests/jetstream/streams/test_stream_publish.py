@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.catalogue import ApiError
-from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.streams.pending_message import PendingMessage
 from natsctl.jetstream.streams.publish_checks import (
     AFTER_DEDUPE,
@@ -18,7 +17,7 @@ from natsctl.jetstream.streams.publish_checks import (
     MAX_RECORD_BYTES,
     check_message,
 )
-from natsctl.testing.jet import SECOND, Jet, ok
+from natsctl.testing.jet import SECOND, Jet
 from natsctl.testing.machine import Machine
 
 
@@ -31,11 +30,6 @@ def block(**values: str) -> bytes:
 def publish(jet: Jet, payload: bytes = b"x", subject: str = "s.a", **values: str) -> Any:
     """Publish with headers and return the ack."""
     return jet.wire.request(subject, payload, block(**values) if values else b"")
-
-
-def refusal(ack: Any) -> tuple[int, str]:
-    """Return err_code and text of an ack that refuses."""
-    return ack["error"]["err_code"], ack["error"]["description"]
 
 
 def test_an_ack_has_the_reference_bytes(jet: Jet) -> None:
@@ -74,25 +68,11 @@ def test_messages_published_during_a_commit_wait_for_the_next(jet: Jet) -> None:
     assert [m.json()["seq"] for m in jet.wire.take(sid)] == [2]
 
 
-def test_a_subject_without_stream_has_no_responders(jet: Jet) -> None:
-    jet.stream()
-    assert jet.wire.request("other").status == b"503"
-
-
 def test_subscribers_see_captured_messages_too(jet: Jet) -> None:
     jet.stream()
     sid = jet.listen("s.*")
     jet.publish("hello")
     assert [m.payload for m in jet.heard(sid)] == [b"hello"]
-
-
-def test_no_ack_streams_never_answer(jet: Jet) -> None:
-    jet.stream(no_ack=True)
-    sid = jet.wire.subscribe("inbox")
-    jet.wire.publish("s.a", b"x", "inbox")
-    jet.wire.publish("s.a", b"x", "inbox", block(Nats_Expected_Last_Sequence="9"))
-    assert jet.wire.take(sid) == []
-    assert jet.api("STREAM.INFO.S")["state"]["messages"] == 1
 
 
 @pytest.mark.parametrize("header", ["Nats_Msg_Id", "Msg_Id"])
@@ -136,129 +116,6 @@ def test_ids_leave_memory_without_further_publishing(jet: Jet) -> None:
     assert len(dedupe) == 10
     jet.advance(2.1)
     assert len(dedupe) == 0
-
-
-def test_an_id_outlives_deletion_and_purge(jet: Jet) -> None:
-    jet.stream()
-    publish(jet, Nats_Msg_Id="1")
-    publish(jet, Nats_Msg_Id="2")
-    ok(jet.api("STREAM.MSG.DELETE.S", {"seq": 1}))
-    ok(jet.api("STREAM.PURGE.S"))
-    assert publish(jet, Nats_Msg_Id="1") == {"stream": "S", "seq": 1, "duplicate": True}
-    assert publish(jet, Nats_Msg_Id="2") == {"stream": "S", "seq": 2, "duplicate": True}
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ({"Nats_Expected_Stream": "T"}, (10060, "expected stream does not match")),
-        ({"Nats_Expected_Last_Sequence": "1"}, (10071, "wrong last sequence: 2")),
-        ({"Nats_Expected_Last_Sequence": "two"}, (10071, "wrong last sequence: 2")),
-        ({"Nats_Expected_Last_Sequence": "0"}, (10071, "wrong last sequence: 2")),
-        ({"Nats_Expected_Last_Subject_Sequence": "2"}, (10071, "wrong last sequence: 1")),
-        ({"Nats_Expected_Last_Subject_Sequence": "0"}, (10071, "wrong last sequence: 1")),
-        (
-            {"Nats_Expected_Last_Subject_Sequence": "1", "Nats_Expected_Last_Subject_Sequence_Subject": "s.>"},
-            (10071, "wrong last sequence: 2"),
-        ),
-        (
-            {"Nats_Expected_Last_Subject_Sequence_Subject": "s.>"},
-            (10193, "missing sequence for expected last sequence per subject"),
-        ),
-        ({"Nats_Expected_Last_Msg_Id": "other"}, (10070, "wrong last msg ID: two")),
-        ({"Nats_Rollup": "sub"}, (10111, "rollup not permitted")),
-        ({"Nats_TTL": "1s"}, (10166, "per-message TTL is disabled")),
-        ({"Nats_Stream_Source": "T 1"}, (10227, "message stream source header is not allowed")),
-    ],
-)
-def test_what_headers_expect_is_checked(jet: Jet, values: dict[str, str], expected: tuple[int, str]) -> None:
-    jet.stream()
-    publish(jet, subject="s.a", Nats_Msg_Id="one")
-    publish(jet, subject="s.b", Nats_Msg_Id="two")
-    ack = publish(jet, subject="s.a", **values)
-    assert refusal(ack) == expected
-    assert (ack["stream"], ack["seq"]) == ("S", 0)
-    assert jet.api("STREAM.INFO.S")["state"]["last_seq"] == 2
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"Nats_Expected_Stream": "S"},
-        {"Nats_Expected_Last_Sequence": "2"},
-        {"Nats_Expected_Last_Subject_Sequence": "1"},
-        {"Nats_Expected_Last_Subject_Sequence": "2", "Nats_Expected_Last_Subject_Sequence_Subject": "s.>"},
-        {"Nats_Expected_Last_Msg_Id": "two"},
-        {"Nats_Expected_Last_Msg_Id": ""},
-    ],
-)
-def test_met_expectations_let_a_message_in(jet: Jet, values: dict[str, str]) -> None:
-    jet.stream()
-    publish(jet, subject="s.a", Nats_Msg_Id="one")
-    publish(jet, subject="s.b", Nats_Msg_Id="two")
-    assert publish(jet, subject="s.a", **values) == {"stream": "S", "seq": 3}
-
-
-def test_a_message_without_id_resets_the_last_id(jet: Jet) -> None:
-    jet.stream()
-    publish(jet, Nats_Msg_Id="one")
-    publish(jet)
-    assert refusal(publish(jet, Nats_Expected_Last_Msg_Id="one")) == (10070, "wrong last msg ID: ")
-
-
-def test_a_failed_expectation_wins_over_a_duplicate(jet: Jet) -> None:
-    jet.stream()
-    publish(jet, Nats_Msg_Id="one")
-    assert refusal(publish(jet, Nats_Msg_Id="one", Nats_Expected_Last_Sequence="7"))[0] == 10071
-
-
-def test_size_wins_over_a_duplicate(jet: Jet) -> None:
-    jet.stream(max_msg_size=64)
-    publish(jet, Nats_Msg_Id="one")
-    assert publish(jet, b"x" * 100, Nats_Msg_Id="one")["error"]["err_code"] == 10054
-
-
-def test_size_limits_count_header_and_payload(jet: Jet) -> None:
-    jet.stream(max_msg_size=30)
-    assert publish(jet, b"x" * 30)["seq"] == 1
-    assert refusal(publish(jet, b"x" * 31)) == (10054, "message size exceeds maximum allowed")
-    assert refusal(publish(jet, b"x" * 20, X="y")) == (10054, "message size exceeds maximum allowed")
-
-
-def test_a_header_block_of_64k_is_refused(jet: Jet) -> None:
-    jet.stream()
-    assert refusal(publish(jet, X="y" * 65536))[0] == 10097
-
-
-def test_a_rollup_leaves_the_newest_message_of_the_subject(jet: Jet) -> None:
-    jet.stream(allow_rollup_hdrs=True)
-    jet.publish("1", "2", subject="s.a")
-    jet.publish("3", subject="s.b")
-    assert publish(jet, subject="s.a", Nats_Rollup="sub")["seq"] == 4
-    assert jet.api("STREAM.INFO.S", {"subjects_filter": ">"})["state"]["subjects"] == {"s.a": 1, "s.b": 1}
-    assert publish(jet, subject="s.a", Nats_Rollup="all")["seq"] == 5
-    state = jet.api("STREAM.INFO.S")["state"]
-    assert (state["messages"], state["first_seq"]) == (1, 5)
-    assert refusal(publish(jet, Nats_Rollup="some")) == (10111, 'rollup value invalid: "some"')
-
-
-def test_headers_are_stored_as_they_came(jet: Jet) -> None:
-    jet.stream(allow_direct=True)
-    header = b"NATS/1.0\r\nNats-Msg-Id: 1\r\nX:  y \r\nX: z\r\n\r\n"
-    jet.wire.publish("s.a", b"x", "", header)
-    stored = jet.machine.streams["S"].store.get(1)
-    assert stored is not None
-    assert (stored.header, stored.payload, stored.subject) == (header, b"x", b"s.a")
-
-
-def test_a_server_without_room_refuses_until_there_is_room_again() -> None:
-
-    jet = Jet(Machine(options=JetStreamOptions(max_memory=1000)))
-    jet.stream(storage="memory")
-    jet.wire.publish("s.a", b"x" * 1000)
-    assert refusal(publish(jet)) == (10023, "insufficient resources")
-    ok(jet.api("STREAM.PURGE.S"))
-    assert publish(jet)["seq"] == 2
 
 
 def test_acks_of_one_commit_reach_every_publisher_in_order(jet: Jet) -> None:

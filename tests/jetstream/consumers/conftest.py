@@ -1,0 +1,15 @@
+"""What the tests of consumers share: a client of a server in memory with the stream S."""
+
+from __future__ import annotations
+
+import pytest
+
+from natsctl.testing.jet import Jet
+
+
+@pytest.fixture
+def jet() -> Jet:
+    """Return a client of a new machine with an empty stream."""
+    jet = Jet()
+    jet.stream()
+    return jet
