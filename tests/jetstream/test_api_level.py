@@ -14,11 +14,6 @@ from natsctl.testing.jet import SECOND, Jet, ok
 SHOWN = {"_nats.level": str(API_LEVEL), "_nats.ver": SERVER_VERSION}
 
 
-def header(level: str) -> bytes:
-    """Return a request header that asks for a level."""
-    return f"NATS/1.0\r\nNats-Required-Api-Level: {level}\r\n\r\n".encode()
-
-
 @pytest.mark.parametrize(
     ("features", "level"),
     [
@@ -69,6 +64,15 @@ def test_the_level_follows_an_update(jet: Jet) -> None:
     assert jet.api("STREAM.LIST")["streams"][0]["config"]["metadata"] == {"_nats.req.level": "2"}
     ok(jet.api("STREAM.UPDATE.S", {"name": "S"}))
     assert jet.api("STREAM.LIST")["streams"][0]["config"]["metadata"] == {"_nats.req.level": "0"}
+
+
+@pytest.mark.parametrize("verb", ["CONSUMER.MSG.NEXT.S.C", "DIRECT.GET.S"])
+def test_a_level_above_ours_is_refused_with_a_status(jet: Jet, verb: str) -> None:
+    jet.stream(allow_direct=True)
+    jet.consumer()
+    sid = jet.listen("in")
+    jet.wire.publish(f"$JS.API.{verb}", b'{"seq":1}', "in", b"NATS/1.0\r\nNats-Required-Api-Level: 6\r\n\r\n")
+    assert [m.header for m in jet.heard(sid)] == [b"NATS/1.0 412 Required Api Level\r\n\r\n"]
 
 
 def test_a_level_is_a_whole_number() -> None:

@@ -57,10 +57,10 @@ def test_all_conversations_are_recorded() -> None:
 )
 def test_both_answer_the_same(names: Sequence[str], accounts: AccountServer) -> None:
     assert_all_same([SCENARIOS[name] for name in names], accounts)
-    record(TABLE, {name: lambda name=name: ours(SCENARIOS[name])[0] for name in names})
+    record(TABLE, {name: lambda name=name: ours(SCENARIOS[name])[0] for name in names}, [*SCENARIOS, *TIMED])
 
 
 @pytest.mark.reference
 def test_both_answer_the_same_while_time_passes(accounts: AccountServer) -> None:
     time_passes.assert_all_same_in_time(accounts)
-    record(TABLE, {name: lambda name=name: time_passes.ours(TIMED[name]) for name in TIMED})
+    record(TABLE, {name: lambda name=name: time_passes.ours(TIMED[name]) for name in TIMED}, [*SCENARIOS, *TIMED])

@@ -21,6 +21,7 @@ GROUPS: Final[dict[str, Callable[[], Iterable[Case]]]] = {
     for module in (consumer_config, stream_config, upstream_config)
     for group in module.GROUPS
 }
+NAMES: Final = [*GROUPS, *api.EXCHANGES]
 KNOWN: Final = {**stream_config.KNOWN, **upstream_config.KNOWN}
 
 
@@ -36,7 +37,7 @@ def test_the_engine_sends_as_recorded(name: str) -> None:
 
 
 def test_all_requests_are_recorded() -> None:
-    assert not unknown(TABLE, [*GROUPS, *api.EXCHANGES])
+    assert not unknown(TABLE, NAMES)
 
 
 @pytest.mark.reference
@@ -44,7 +45,7 @@ def test_all_requests_are_recorded() -> None:
 def test_both_answer_the_same(name: str, accounts: AccountServer) -> None:
     found = differences(accounts.url(), GROUPS[name](), KNOWN)
     assert not found, "\n".join([f"{len(found)} differences", *found])
-    record(TABLE, {name: lambda: answers(GROUPS[name]())})
+    record(TABLE, {name: lambda: answers(GROUPS[name]())}, NAMES)
 
 
 @pytest.mark.reference
@@ -59,4 +60,4 @@ def test_both_send_the_same(name: str, accounts: AccountServer, tmp_path: Path) 
     else:
         found = differing(exchange, accounts.url(), accounts.process.await_removals)
     assert not found, "\n".join(found)
-    record(TABLE, {name: exchange.heard})
+    record(TABLE, {name: exchange.heard}, NAMES)

@@ -7,6 +7,7 @@ import pytest
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.subjects import overlaps
 from natsctl.jetstream.account import StreamSubjects
+from tests.support import tiers
 
 
 def drawn(rng: random.Random) -> str:
@@ -14,7 +15,7 @@ def drawn(rng: random.Random) -> str:
     return ".".join([*tokens, ">"] if rng.random() < 0.3 else tokens)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", tiers.seeds(4, 20))
 def test_overlaps_and_sums_are_those_of_all_streams(seed: int) -> None:
     rng = random.Random(seed)
     subjects, configs = StreamSubjects(), dict[str, StreamConfig]()

@@ -362,6 +362,10 @@ class Talk:
             raise Diverged
         return answer
 
+    def info(self, name: str = "C") -> Any:
+        """Note positions and counters of a consumer."""
+        return self.ask(f"CONSUMER.INFO.S.{name}")
+
     def _differs(self, note: Any) -> bool:
         """Return whether the earlier conversation has another note at this place."""
         place = len(self.notes)

@@ -10,10 +10,10 @@ from __future__ import annotations
 import fcntl
 import functools
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from unittest import mock
 
 from natsctl.api.versions import SERVER_VERSION
@@ -50,17 +50,18 @@ def assert_as_recorded(table: str, name: str, work: Callable[[], Notes], every: 
     assert found == expected, "\n".join([hint, f"{len(found)} notes, {len(expected)} recorded", *texts])
 
 
-def record(table: str, works: Mapping[str, Callable[[], Notes]]) -> None:
-    """Record the notes of the engine, which nats-server has confirmed, if they are not those in the file."""
+def record(table: str, works: Mapping[str, Callable[[], Notes]], names: Collection[str]) -> None:
+    """Record notes of the engine that nats-server has confirmed, and forget what is not in `names` any more."""
     found = {name: "".join(map(_fingerprint, in_one_version(work))) for name, work in works.items()}
-    if found.items() <= recorded(table).items():
+    if found.items() <= recorded(table).items() and recorded(table).keys() <= set(names):
         return
     with (FOLDER / f"{table}.json").open("a+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)  # other workers write here too
         file.seek(0)
-        merged: dict[str, Any] = {**json.loads(file.read() or "{}"), **found}
+        merged: dict[str, str] = {**json.loads(file.read() or "{}"), **found}
         file.truncate(0)
-        file.write(json.dumps(merged, indent=0, sort_keys=True) + "\n")
+        kept = {name: digits for name, digits in merged.items() if name in names}
+        file.write(json.dumps(kept, indent=0, sort_keys=True) + "\n")
 
 
 def _fingerprint(note: object) -> str:

@@ -1,4 +1,4 @@
-"""Where a purge puts consumers; test_random_reference.py compares whole lives with the reference."""
+"""Where a purge puts consumers."""
 
 from __future__ import annotations
 

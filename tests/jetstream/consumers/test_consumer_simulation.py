@@ -10,6 +10,7 @@ from natsctl.api.consumer import AckPolicy
 from natsctl.testing.jet import SECOND, Jet, numbers
 from natsctl.testing.machine import Message
 from natsctl.testing.simdisk import SimDisk
+from tests.support import tiers
 
 SUBJECTS = ("s.a", "s.b", "s.c.1", "s.c.2")
 CONFIGS = (
@@ -95,7 +96,7 @@ class Life:
             assert stream.consumers[name].state.encode() == state, name
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", tiers.seeds(4, 12))
 def test_counters_are_exact_and_survive_crashes(seed: int) -> None:
     life = Life(seed)
     for index in range(120):
@@ -106,7 +107,7 @@ def test_counters_are_exact_and_survive_crashes(seed: int) -> None:
             life.crash()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", tiers.seeds(3, 6))
 def test_every_message_is_delivered_until_it_is_acked_and_never_after(seed: int) -> None:
     rng = random.Random(seed)
     jet = Jet()

@@ -1,4 +1,4 @@
-"""Priority groups as a client sees them on the wire; test_priority_reference.py compares the texts."""
+"""Priority groups as a client sees them on the wire."""
 
 from __future__ import annotations
 
@@ -44,3 +44,17 @@ def test_a_restart_forgets_the_pin(jet: Jet) -> None:
     assert pin(jet)
     again = Jet(jet.machine.restarted())
     assert pin(again) == ""
+
+
+def test_another_id_is_refused_when_its_turn_comes(jet: Jet) -> None:
+    consumer(jet, "pinned_client")
+    jet.publish("1", "2", "3")
+    ask(jet, "in.1", batch=1)
+    held = ask(jet, "in.2", batch=5, id=pin(jet))
+    assert len(jet.heard(held)) == 2
+    jet.api("CONSUMER.UNPIN.S.C", {"group": "A"})
+    jet.publish("4")
+    (end,) = jet.heard(held)
+    assert end.header == (
+        b"NATS/1.0 423 Nats-Wrong-Pin-Id\r\nNats-Pending-Messages: 3\r\nNats-Pending-Bytes: 0\r\n\r\n"
+    )

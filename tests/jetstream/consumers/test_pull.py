@@ -1,7 +1,4 @@
-"""Pull delivery as a client sees it on the wire.
-
-How the body of a pull request reads; test_pull_status_reference.py compares what becomes of each.
-"""
+"""Pull delivery as a client sees it on the wire."""
 
 from __future__ import annotations
 

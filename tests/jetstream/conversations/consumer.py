@@ -31,8 +31,8 @@ def creation_in_all_forms(t: Talk) -> None:
     t.create("M", "CREATE.S", durable_name=None, name="M")
     t.ask("CONSUMER.NAMES.S")
     t.ask("CONSUMER.LIST.S")
-    t.ask("CONSUMER.INFO.S.C")
-    t.ask("CONSUMER.INFO.S.none")
+    t.info()
+    t.info("none")
     t.ask("CONSUMER.DELETE.S.C")
     t.ask("CONSUMER.DELETE.S.C")
     t.ask("CONSUMER.NAMES.none")
@@ -113,16 +113,16 @@ def pulls_and_acks(t: Talk) -> None:
     t.jet.publish("1", "2", "3", "4", "5", "6")
     one, two, three = t.pull(b"3")
     t.jet.ack(three)
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.jet.ack(one, b"+ACK")
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.note(t.jet.double_ack(two, b"-NAK"))
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.pull({"batch": 10, "no_wait": True})
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.note(t.jet.double_ack(two))
     t.note(t.jet.double_ack(two))
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.pull({"batch": 1, "max_bytes": 10, "no_wait": True})
     t.jet.publish("7", "8")
     t.pull({"batch": 3, "max_bytes": 10, "expires": SECOND})
@@ -133,23 +133,9 @@ def pulls_and_acks(t: Talk) -> None:
     t.note(t.jet.double_ack(nine, b'+NXT {"batch":1,"no_wait":true}'))
     t.note(t.jet.double_ack(nine, b"+TERM why"))
     t.note(t.jet.double_ack(nine, b"+WPI"))
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.pull(b"nonsense")
     t.pull({"expires": SECOND, "idle_heartbeat": SECOND})
-
-
-@scenario
-def ack_all(t: Talk) -> None:
-    t.create(ack_policy="all")
-    t.jet.publish("1", "2", "3", "4", "5")
-    messages = t.pull(b"4")
-    t.jet.ack(messages[1])
-    t.ask("CONSUMER.INFO.S.C")
-    t.jet.ack(messages[0])
-    t.jet.ack(messages[2], b"-NAK")
-    t.ask("CONSUMER.INFO.S.C")
-    t.pull(b"2")
-    t.ask("CONSUMER.INFO.S.C")
 
 
 @scenario
@@ -161,9 +147,9 @@ def redelivery_and_giving_up(t: Talk) -> None:
     t.jet.ack(three, b"-NAK")
     t.jet.ack(two, b"+TERM because")
     t.jet.advance(5.5)
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.pull({"batch": 5, "no_wait": True})
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.jet.advance(5.5)
     t.pull({"batch": 5, "no_wait": True})
     t.event(heard)
@@ -190,7 +176,7 @@ def deliver_policies(t: Talk) -> None:
         name = f"C{index}"
         t.create(name, **config)
         t.pull({"batch": 10, "no_wait": True}, name)
-        t.ask(f"CONSUMER.INFO.S.{name}")
+        t.info(name)
 
 
 @scenario
@@ -201,34 +187,15 @@ def deletes_and_purges_under_a_consumer(t: Talk) -> None:
     t.pull(b"3")
     t.jet.api("STREAM.MSG.DELETE.S", {"seq": 2})
     t.jet.api("STREAM.MSG.DELETE.S", {"seq": 5})
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.jet.api("STREAM.PURGE.S", {"seq": 4})
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.jet.api("STREAM.PURGE.S")
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.jet.publish("9")
     t.pull({"batch": 3, "no_wait": True})
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.event(heard)
-
-
-@scenario
-def push_with_heartbeat(t: Talk) -> None:
-    t.create(deliver_subject="d.x", idle_heartbeat=8 * SECOND, max_ack_pending=3)
-    t.pull()
-    t.jet.publish("1", "2", "3", "4")
-    sid = t.jet.listen("d.x")
-    messages = t.jet.heard(sid)
-    t.note(messages)
-    t.ask("CONSUMER.INFO.S.C")
-    t.create(deliver_subject="d.y", idle_heartbeat=8 * SECOND, max_ack_pending=3)
-    t.jet.ack(messages[0])
-    t.note(t.jet.heard(sid))
-    t.jet.advance(8.5)
-    t.note(t.jet.heard(sid))
-    t.jet.wire.unsubscribe(sid)
-    t.jet.advance(0.3)
-    t.ask("CONSUMER.INFO.S.C")
 
 
 @scenario
@@ -237,52 +204,7 @@ def headers_only_and_filters(t: Talk) -> None:
     t.jet.publish("hello")
     t.jet.wire.publish("s.a", b"body", header=b"NATS/1.0\r\nA: b\r\n\r\n")
     t.pull(b"2")
-    t.ask("CONSUMER.INFO.S.C")
-
-
-@scenario
-def limits_of_requests(t: Talk) -> None:
-    t.create(max_batch=5, max_expires=6 * SECOND, max_bytes=1024, max_waiting=1)
-    t.pull({"batch": 6})
-    t.pull({"batch": 1, "expires": 7 * SECOND})
-    t.pull({"batch": 1, "max_bytes": 2048})
-    t.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": 600_000_000})
-    sid = t.jet.listen("in.w")
-    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b'{"batch":2,"expires":6000000000}', "in.w")
-    t.pull({"batch": 1, "expires": SECOND})
-    t.ask("CONSUMER.INFO.S.C")
-    t.jet.publish("1")
-    t.jet.advance(6.5)
-    t.note(t.jet.heard(sid))
-    t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1", "in.w")
-    t.ask("CONSUMER.DELETE.S.C")
-    t.note(t.jet.heard(sid))
-
-
-@scenario
-def pausing(t: Talk) -> None:
-    t.create()
-    t.jet.publish("1")
-    t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2099-01-01T00:00:00Z"})
-    t.pull({"batch": 1, "no_wait": True})
-    t.ask("CONSUMER.INFO.S.C")
-    t.create(description="still paused")
-    t.ask("CONSUMER.PAUSE.S.C")
-    t.pull({"batch": 1, "no_wait": True})
-    t.ask("CONSUMER.PAUSE.S.none")
-
-
-@scenario
-def sampling(t: Talk) -> None:
-    heard = t.jet.listen("$JS.EVENT.METRIC.CONSUMER.ACK.>")
-    t.create(sample_freq="100%")
-    t.jet.publish("1", "2")
-    one, two = t.pull(b"2")
-    t.jet.ack(two)
-    t.jet.ack(one, b"-NAK")
-    (again,) = t.pull()
-    t.jet.ack(again)
-    t.event(heard)
+    t.info()
 
 
 @scenario
@@ -302,7 +224,7 @@ def rare_acks(t: Talk) -> None:
     t.jet.advance(6.5)
     (again,) = t.pull({"batch": 5, "no_wait": True})
     t.jet.ack(again, b"-NAK")
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.event(naked)
 
 
@@ -314,7 +236,7 @@ def ack_none_answers_acks(t: Talk) -> None:
     t.note(t.jet.double_ack(one))
     t.note(t.jet.double_ack(one, b"-NAK"))
     t.note(t.jet.double_ack(one, b"+NXT"))
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
 
 
 @scenario
@@ -325,18 +247,18 @@ def several_requests_wait(t: Talk) -> None:
     for index, body in enumerate(bodies):
         sids.append(t.jet.listen(f"in.{index}"))
         t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", body, f"in.{index}")
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.jet.publish("1")
     t.jet.publish("2")
     t.jet.publish("3")
     t.jet.publish("4")
     t.jet.publish("5")
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.pull({"batch": 2, "no_wait": True})
     t.jet.advance(9.5)
     for sid in sids:
         t.note(t.jet.heard(sid))
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
 
 
 @scenario
@@ -347,23 +269,7 @@ def flow_control(t: Talk) -> None:
     sid = t.jet.listen("d.x")
     t.jet.advance(0.2)
     t.note(t.jet.heard(sid))
-    t.ask("CONSUMER.INFO.S.C")
-
-
-@scenario
-def reset_and_unpin(t: Talk) -> None:
-    t.create()
-    t.create("N", deliver_policy="new")
-    t.jet.publish("1", "2", "3")
-    t.jet.ack(t.pull(b"3")[0])
-    t.ask("CONSUMER.RESET.S.C")
-    t.pull({"batch": 5, "no_wait": True})
-    t.ask("CONSUMER.RESET.S.C", {"seq": 3})
-    t.pull({"batch": 5, "no_wait": True})
-    t.ask("CONSUMER.RESET.S.N", {"seq": 3})
-    t.ask("CONSUMER.RESET.S.N")
-    t.ask("CONSUMER.UNPIN.S.C")
-    t.ask("CONSUMER.UNPIN.S.none", {"group": "A"})
+    t.info()
 
 
 @scenario
@@ -374,6 +280,6 @@ def last_per_subject_with_replacement(t: Talk) -> None:
     t.create(deliver_policy="last_per_subject", filter_subject="s.>")
     t.pull()
     t.jet.publish("c3", subject="s.c")
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
     t.pull({"batch": 9, "no_wait": True})
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()

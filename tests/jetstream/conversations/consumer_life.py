@@ -10,11 +10,6 @@ from tests.support.differential import Scenarios, Talk
 scenario = Scenarios()
 
 
-def info(t: Talk, name: str = "C") -> None:
-    """Note positions and counters."""
-    t.ask(f"CONSUMER.INFO.S.{name}")
-
-
 @scenario
 def resets_of_all_policies(t: Talk) -> None:
     for number in range(1, 7):
@@ -38,13 +33,13 @@ def resets_of_all_policies(t: Talk) -> None:
         messages = t.pull({"batch": 2, "no_wait": True}, name)
         if messages and config.get("ack_policy") != "none":
             t.note(t.jet.double_ack(messages[0]))
-            info(t, name)  # the reference confirms an ack before it has carried it out
+            t.info(name)  # the reference confirms an ack before it has carried it out
         t.ask(f"CONSUMER.RESET.S.{name}")
         for seq in (1, 2, 3, 6, 7, 99):
             t.ask(f"CONSUMER.RESET.S.{name}", {"seq": seq})
         t.ask(f"CONSUMER.RESET.S.{name}", {"seq": 0})
         t.pull({"batch": 3, "no_wait": True}, name)
-        info(t, name)
+        t.info(name)
 
 
 @scenario
@@ -62,12 +57,12 @@ def a_reset_forgets_redeliveries(t: Talk) -> None:
     t.jet.ack(one, b"-NAK")
     t.jet.ack(two)
     t.pull({"batch": 1, "expires": SECOND})
-    info(t)
+    t.info()
     t.ask("CONSUMER.RESET.S.C", {"seq": 2})
-    info(t)
+    t.info()
     t.note(t.jet.double_ack(one))
     t.pull({"batch": 5, "no_wait": True})
-    info(t)
+    t.info()
 
 
 @scenario
@@ -75,18 +70,18 @@ def a_consumer_that_begins_paused(t: Talk) -> None:
     heard = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.*.S.C")
     t.jet.publish("1", "2")
     t.create(pause_until="2099-01-01T00:00:00Z")
-    info(t)
+    t.info()
     t.create(pause_until="2098-01-01T00:00:00Z")
     t.pull({"batch": 1, "no_wait": True})
     t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2097-01-01T00:00:00.5Z"})
     t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2097-01-01T00:00:00.5Z"})
     t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2001-01-01T00:00:00Z"})
-    info(t)
+    t.info()
     t.pull({"batch": 1, "no_wait": True})
     t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "0001-01-01T00:00:00Z"})
     t.ask("CONSUMER.PAUSE.S.C", b"{")
     t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "soon"})
-    info(t)
+    t.info()
     t.event(heard)
 
 
@@ -102,16 +97,16 @@ def changes_while_messages_are_pending(t: Talk) -> None:
     t.jet.wire.publish("$JS.API.CONSUMER.MSG.NEXT.S.C", b"1", "in.held")
     t.jet.ack(three)
     t.note(t.jet.heard(held))
-    info(t)
+    t.info()
     t.jet.ack(one)
-    info(t)
+    t.info()
     t.jet.ack(two)
     t.note(t.jet.heard(held))
-    info(t)
+    t.info()
     t.create(headers_only=True, max_deliver=5, sample_freq="100", description="d", metadata={"a": "b"})
     t.jet.publish("5")
     t.pull({"batch": 9, "no_wait": True})
-    info(t)
+    t.info()
 
 
 @scenario
@@ -125,7 +120,7 @@ def acks_are_sampled(t: Talk) -> None:
     t.jet.ack(messages[2], b"+TERM")
     t.create(ack_policy="all", sample_freq="0")
     t.jet.ack(messages[3])
-    info(t)
+    t.info()
     t.event(heard)
 
 
@@ -144,12 +139,12 @@ def terms_and_naks_are_told_as_they_were_named(t: Talk) -> None:
     t.jet.ack(three, b"-NAK")
     t.pull({"batch": 1, "expires": SECOND})
     t.jet.ack(three, b"-NAK")
-    info(t)
+    t.info()
     t.pull({"batch": 1, "no_wait": True})
-    info(t)
+    t.info()
     t.note(t.jet.double_ack(three._replace(reply=b"$JS.ACK.S.C.7.99.99.1.0"), b"+TERM future"))
     t.event(heard)
-    info(t)
+    t.info()
 
 
 @scenario
@@ -166,9 +161,9 @@ def a_stream_deletes_what_is_pending(t: Talk) -> None:
     for number in range(2):
         t.jet.publish(str(number))
         for name in ("C", "A", "N"):
-            info(t, name)
+            t.info(name)
     t.jet.api("STREAM.MSG.DELETE.S", {"seq": 4})
     for name in ("C", "A", "N"):
         t.pull({"batch": 5, "no_wait": True}, name)
-        info(t, name)
+        t.info(name)
     t.notes.append(sorted(m.subject for m in t.jet.heard(heard)))

@@ -38,29 +38,24 @@ def hidden(messages: list[Message]) -> list[Message]:
     return [m._replace(header=m.header.replace(pin, b"PIN")) if pin else m for m in messages]
 
 
-def info(t: Talk) -> None:
-    """Note positions and counters."""
-    t.ask("CONSUMER.INFO.S.C")
-
-
 @scenario
 def overflow_waits_for_a_backlog(t: Talk) -> None:
     t.create(priority_groups=["A"], priority_policy="overflow")
     t.jet.publish("1", "2")
     backlog = ask(t, "in.backlog", batch=10, expires=60 * SECOND, min_pending=4, **GROUP)
     unacked = ask(t, "in.unacked", batch=10, expires=60 * SECOND, min_ack_pending=3, **GROUP)
-    info(t)
+    t.info()
     t.pull({"batch": 1, "no_wait": True, **GROUP})
     t.pull({"batch": 1, "no_wait": True, "min_pending": 5, **GROUP})
     t.jet.publish("3", "4", "5", "6", "7", "8")
     t.note(t.jet.heard(backlog))
     t.note(t.jet.heard(unacked))
-    info(t)
+    t.info()
     t.pull({"batch": 2, "expires": SECOND, **GROUP})
-    info(t)
+    t.info()
     t.note(t.jet.heard(backlog))
     t.note(t.jet.heard(unacked))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -73,11 +68,11 @@ def overflow_counts_redeliveries(t: Talk) -> None:
     t.jet.ack(one, b"-NAK")
     t.note(t.jet.heard(both))
     t.jet.ack(two)
-    info(t)
+    t.info()
     last = ask(t, "in.last", batch=5, expires=60 * SECOND, min_pending=1, **GROUP)
     t.note(t.jet.heard(last))
     t.note(t.jet.heard(both))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -134,12 +129,12 @@ def lower_priorities_go_first(t: Talk) -> None:
         sids.append(ask(t, f"in.{index}", **body))
     plain = t.jet.listen("in.plain")
     t.jet.wire.publish(NEXT, b"1", "in.plain")
-    info(t)
+    t.info()
     for number in range(13):
         t.jet.publish(str(number))
         for sid in [*sids, plain]:
             t.note(t.jet.heard(sid))
-    info(t)
+    t.info()
     t.pull({"batch": 1, "no_wait": True, "priority": 3, **GROUP})
 
 

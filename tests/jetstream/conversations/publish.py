@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import re
-import time
-from typing import Any, Final
+from typing import Any
 
 from natsctl.testing.jet import ok
 from tests.support.differential import Scenarios, Talk
-
-PATIENCE_S: Final = 10.0
-"""How long the reference may take to copy messages from sources."""
 
 
 def nothing(t: Talk) -> None:
@@ -688,45 +683,6 @@ def fast_batches_end_with_their_permission(t: Talk) -> None:
     stored(t, "C")
     make(t, "N", "n.>", allow_batched=True, no_ack=True)
     Fast(t, "n", flow="1", subject="n.a").send(1, START).send(2).send(4).send(5, COMMIT)
-
-
-# Features together
-
-
-@scenario
-def counters_of_sources_add_up(t: Talk) -> None:
-    make(t, "A", "a.>", allow_msg_counter=True)
-    make(t, "B", "b.>", allow_msg_counter=True)
-    sources = [{"name": "A"}, {"name": "B", "subject_transforms": [{"src": "b.>", "dest": "a.>"}]}]
-    ok(t.jet.api("STREAM.CREATE.S", {"name": "S", "sources": sources, "allow_msg_counter": True}))
-    t.jet.advance(1)
-    steps = (("a.x", "5"), ("b.x", "10"), ("a.x", "-7"), ("b.y", "1"), ("b.x", "0"))
-    for number, (subject, increment) in enumerate(steps, 1):
-        pub(t, "", subject=subject, Nats_Incr=increment)
-        t.jet.advance(0.5)
-        arrived(t, "S", number)
-    source_headers(t, "S")
-    plain = {"name": "P", "sources": [{"name": "A"}]}
-    ok(t.jet.api("STREAM.CREATE.P", plain))
-    t.jet.advance(1)
-    arrived(t, "P", 2)
-    source_headers(t, "P")
-
-
-def arrived(t: Talk, stream: str, number: int) -> None:
-    """Wait until so many messages have come from sources, which takes the reference a while."""
-    deadline = time.monotonic() + PATIENCE_S
-    while t.jet.api(f"STREAM.INFO.{stream}")["state"]["last_seq"] < number and time.monotonic() < deadline:
-        pass
-
-
-def source_headers(t: Talk, stream: str) -> None:
-    """Note messages that came from sources without what tells the origin's identity."""
-    for seq in range(1, t.jet.api(f"STREAM.INFO.{stream}")["state"]["last_seq"] + 1):
-        message = t.jet.api(f"STREAM.MSG.GET.{stream}", {"seq": seq})["message"]
-        block = base64.b64decode(message.get("hdrs", ""))
-        block = re.sub(rb"(Nats-Stream-Source: \S+ \S+ \S+ \S+ \S+)[^\r]*", rb"\1", block)
-        t.notes.append((message["subject"], block, message.get("data")))
 
 
 @scenario

@@ -21,11 +21,6 @@ def ask(t: Talk, inbox: str, body: Any) -> bytes:
     return sid
 
 
-def info(t: Talk, name: str = "C") -> None:
-    """Note positions and counters."""
-    t.ask(f"CONSUMER.INFO.S.{name}")
-
-
 BODIES: tuple[bytes, ...] = (
     b"2", b" 3 ", b"+1", b"0", b"-3", b"1.5", b"1e3", b"1_0", b"x", b"99999999999999999999", b"\xff", b"[1]", b'"1"',
     b"{}", b'{"batch":0,"no_wait":true}', b'{"batch":-2,"max_bytes":1000,"expires":300000000}', b'{"batch":"2"}',
@@ -44,7 +39,7 @@ def bodies(t: Talk, part: int) -> None:
         t.jet.publish("a", "b", "c")
         t.pull(body)
         t.jet.advance(3.5 if b'"expires":3000000000' in body else 0.35)
-        info(t)
+        t.info()
         for message in t.jet.pull({"batch": 50, "no_wait": True}):
             if message.reply:
                 t.jet.ack(message)
@@ -82,7 +77,7 @@ def bytes_are_counted(t: Talk) -> None:
         t.pull({"batch": 3, "max_bytes": size + extra, "expires": SECOND})
         t.pull({"batch": 3, "max_bytes": 2 * size + extra, "expires": SECOND})
         t.pull({"batch": 1, "max_bytes": size + extra, "no_wait": True})
-        info(t)
+        t.info()
     t.pull({"batch": 50, "max_bytes": 100_000, "no_wait": True})
     t.jet.publish("1", "2")
     t.pull({"batch": 2, "max_bytes": 100_000, "no_wait": True})
@@ -91,7 +86,7 @@ def bytes_are_counted(t: Talk) -> None:
     t.jet.publish("1", "2", "3")
     t.note(t.jet.heard(small))
     t.note(t.jet.heard(large))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -103,22 +98,22 @@ def one_shots_in_every_state(t: Talk) -> None:
     first = ask(t, "in.1", waiting)
     second = ask(t, "in.2", {"batch": 3, "expires": 12 * SECOND})
     t.pull(oneshot)
-    info(t)
+    t.info()
     t.jet.publish("1")
     t.note(t.jet.heard(first))
     t.note(t.jet.heard(second))
-    info(t)
+    t.info()
     t.jet.publish("2", "3", "4")
     t.note(t.jet.heard(second))
-    info(t)
+    t.info()
     t.pull(oneshot)
     held = ask(t, "in.3", oneshot)
     t.note(t.jet.heard(held))
-    info(t)
+    t.info()
     t.jet.advance(12.5)
     t.note(t.jet.heard(second))
     t.note(t.jet.heard(held))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -130,12 +125,12 @@ def one_shots_of_a_paused_consumer(t: Talk) -> None:
     t.pull({"batch": 5, "no_wait": True})
     waits = ask(t, "in.w", {"batch": 5, "expires": 60 * SECOND})
     t.pull({"batch": 1, "no_wait": True})
-    info(t)
+    t.info()
     t.jet.wire.publish(NEXT, b'{"no_wait":true}', "in.nobody")
     t.ask("CONSUMER.PAUSE.S.C", {})
     t.jet.publish("3")  # resuming by the verb alone wakes nobody at the reference before its next occasion
     t.notes.append([m.payload for m in t.jet.heard(waits)])
-    info(t)
+    t.info()
 
 
 @scenario
@@ -145,12 +140,12 @@ def too_many_wait(t: Talk) -> None:
     t.pull({"batch": 1, "expires": SECOND})
     t.pull(b"1")
     t.pull({"batch": 1, "expires": SECOND, "idle_heartbeat": SECOND // 4})
-    info(t)
+    t.info()
     t.jet.publish("1", "2", "3")
     for sid in sids:
         t.note(t.jet.heard(sid))
     t.pull(b"1")
-    info(t)
+    t.info()
 
 
 @scenario
@@ -167,7 +162,7 @@ def heartbeats_of_each_request(t: Talk) -> None:
     t.jet.publish("1", "2")
     for sid in sids:
         t.note(t.jet.heard(sid))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -182,7 +177,7 @@ def limits_of_a_consumer(t: Talk) -> None:
         t.pull(body)
     t.pull(b"3")
     t.pull(b"2")
-    info(t)
+    t.info()
     t.create(max_batch=0, max_expires=60 * SECOND)
     for body in ({"batch": 9, "expires": 61 * SECOND}, {"batch": 9, "no_wait": True}):
         t.pull(body)
@@ -221,9 +216,9 @@ def next_after_an_ack(t: Talk) -> None:
         b'+NXT{"batch":1}',
     ):
         t.note(t.jet.double_ack(one, payload))
-        info(t)
+        t.info()
     t.jet.ack(one, b"+NXT")
-    info(t)
+    t.info()
 
 
 @scenario
@@ -231,11 +226,11 @@ def vanished_clients(t: Talk) -> None:
     t.create()
     gone = ask(t, "in.gone", {"batch": 5, "expires": 60 * SECOND})
     here = ask(t, "in.here", {"batch": 5, "expires": 60 * SECOND})
-    info(t)
+    t.info()
     t.jet.wire.unsubscribe(gone)
     t.jet.publish("1", "2", "3")
     t.note(t.jet.heard(here))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -248,4 +243,4 @@ def ack_subjects_of_other_forms(t: Talk) -> None:
         b"$JS.ACK.S.C.1.2.2.1.0", b"$JS.ACK.S.C.1.x.1.1.0", b"$JS.ACK.S.C.9.3.77.5.5",
     ):  # fmt: skip
         t.note(t.jet.double_ack(one._replace(reply=subject)))
-        info(t)
+        t.info()

@@ -13,7 +13,7 @@ PUSH: dict[str, Any] = {"deliver_subject": "push"}
 
 def active(t: Talk, name: str = "C") -> None:
     """Note whether delivered and ack floor have a time, and where they are."""
-    info = t.ask(f"CONSUMER.INFO.S.{name}")
+    info = t.info(name)
     t.notes.append(["last_active" in info[key] for key in ("delivered", "ack_floor")])
 
 
@@ -55,7 +55,7 @@ def a_push_consumer_refuses_to_send_more_for_an_ack(t: Talk) -> None:
     t.jet.publish("1")
     (one,) = t.jet.heard(heard)
     t.note(t.jet.double_ack(one, b"+NXT"))
-    t.ask("CONSUMER.INFO.S.C")
+    t.info()
 
 
 @scenario
@@ -66,11 +66,11 @@ def a_purge_of_nothing_moves_consumers_too(t: Talk) -> None:
     t.create("E", filter_subject="s.a")
     t.ask("STREAM.PURGE.S", {"filter": "s.b"})
     for name in ("C", "D", "E"):
-        t.ask(f"CONSUMER.INFO.S.{name}")
+        t.info(name)
     t.ask("STREAM.PURGE.S", {"keep": 5})
     t.ask("STREAM.PURGE.S", {"seq": 1})
     for name in ("C", "D", "E"):
-        t.ask(f"CONSUMER.INFO.S.{name}")
+        t.info(name)
 
 
 @scenario
@@ -163,7 +163,7 @@ def consumers_begin_where_the_last_message_was(t: Talk) -> None:
     t.ask("CONSUMER.DURABLE.CREATE.M.P", {"stream_name": "M", "config": config})
     config |= {"durable_name": "R", "filter_subject": "m.none"}
     t.ask("CONSUMER.DURABLE.CREATE.M.R", {"stream_name": "M", "config": config})
-    t.ask("CONSUMER.INFO.S.L")
+    t.info("L")
 
 
 @scenario
@@ -172,7 +172,7 @@ def a_consumer_in_memory_shows_how_far_it_looked(t: Talk) -> None:
     t.jet.listen("push")
     for name, memory in (("C", True), ("D", False)):
         t.create(name, **PUSH, filter_subject="s.b", mem_storage=memory, ack_policy="none")
-        t.ask(f"CONSUMER.INFO.S.{name}")
+        t.info(name)
 
 
 @scenario

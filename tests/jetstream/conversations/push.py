@@ -14,11 +14,6 @@ scenario = Scenarios()
 PLAIN: dict[str, Any] = {"durable_name": "C", "ack_policy": "explicit"}
 
 
-def info(t: Talk, name: str = "C") -> None:
-    """Note positions and counters."""
-    t.ask(f"CONSUMER.INFO.S.{name}")
-
-
 @scenario
 def interest_is_a_subscription_to_the_very_subject(t: Talk) -> None:
     t.create(deliver_subject="d.x")
@@ -26,16 +21,16 @@ def interest_is_a_subscription_to_the_very_subject(t: Talk) -> None:
     wild = t.jet.listen("d.*")
     all_ = t.jet.listen("d.>")
     t.note(t.jet.heard(wild))
-    info(t)
+    t.info()
     exact = t.jet.listen("d.x")
     for sid in (wild, all_, exact):
         t.note(t.jet.heard(sid))
-    info(t)
+    t.info()
     t.jet.wire.unsubscribe(exact)
-    info(t)
+    t.info()
     t.jet.publish("3")
     t.note(t.jet.heard(wild))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -44,11 +39,11 @@ def queue_members_without_a_deliver_group(t: Talk) -> None:
     t.jet.publish("1", "2")
     member = t.jet.wire.subscribe("d.x", "q")
     t.note(t.jet.heard(member))
-    info(t)
+    t.info()
     plain = t.jet.listen("d.x")
     t.note(t.jet.heard(member))
     t.note(t.jet.heard(plain))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -58,7 +53,7 @@ def queue_members_of_a_deliver_group(t: Talk) -> None:
     plain = t.jet.listen("d.x")
     other = t.jet.wire.subscribe("d.x", "r")
     wild = t.jet.wire.subscribe("d.*", "q")
-    info(t)
+    t.info()
     for sid in (plain, other, wild):
         t.note(t.jet.heard(sid))
     t.jet.wire.unsubscribe(wild)
@@ -66,11 +61,11 @@ def queue_members_of_a_deliver_group(t: Talk) -> None:
     member = t.jet.wire.subscribe("d.x", "q")
     t.note(t.jet.heard(plain))
     t.note(t.jet.heard(member))
-    info(t)
+    t.info()
     t.jet.wire.unsubscribe(member)
     t.jet.publish("3")
     t.note(t.jet.heard(plain))
-    info(t)
+    t.info()
 
 
 @scenario
@@ -88,7 +83,7 @@ def another_deliver_subject(t: Talk) -> None:
     t.jet.wire.unsubscribe(wild)
     t.jet.wire.subscribe("d.x", "q")
     t.create(deliver_subject="d.y")
-    info(t)
+    t.info()
 
 
 @scenario
@@ -102,11 +97,11 @@ def what_was_pending_goes_to_the_new_deliver_subject(t: Talk) -> None:
     new = t.jet.listen("d.y")
     t.jet.api("CONSUMER.DURABLE.CREATE.S.C", {"stream_name": "S", "config": {**PLAIN, "deliver_subject": "d.y"}})
     t.note(t.jet.heard(new))
-    info(t)
+    t.info()
     t.create(deliver_subject="s.y")
     t.create(deliver_subject="d.*")
     t.create(deliver_subject="")
-    info(t)
+    t.info()
 
 
 def heard_but_heartbeats(t: Talk, sid: bytes) -> list[Message]:
@@ -123,26 +118,26 @@ def acks_by_flow_control(t: Talk) -> None:
     sid = t.jet.listen("d.x")
     messages = heard_but_heartbeats(t, sid)
     t.note(messages)
-    info(t)
+    t.info()
     t.note(t.jet.double_ack(messages[0]))
-    info(t)
+    t.info()
     request = next(m for m in messages if b"FlowControl" in m.header)
     header = b"NATS/1.0\r\nNats-Last-Consumer: 2\r\nNats-Last-Stream: 2\r\n\r\n"
     t.jet.wire.publish(request.reply.decode(), b"", "", header)
     messages = heard_but_heartbeats(t, sid)
     t.note(messages)
-    info(t)
+    t.info()
     t.jet.wire.publish(request.reply.decode(), b"", "", header)
     t.note(heard_but_heartbeats(t, sid))
-    info(t)
+    t.info()
     request = next(m for m in messages if b"FlowControl" in m.header)
     t.jet.wire.publish(request.reply.decode())
-    info(t)
+    t.info()
     t.jet.advance(1.3)
     messages = t.jet.heard(sid)
     t.notes.append(any(map(is_heartbeat, messages)))
     t.note([m for m in messages if not is_heartbeat(m)])
-    info(t)
+    t.info()
 
 
 @scenario
@@ -152,11 +147,11 @@ def heartbeats_go_on_in_a_pause(t: Talk) -> None:
     t.jet.publish("1")
     t.jet.advance(8.5)
     t.note(t.jet.heard(sid))
-    info(t)
+    t.info()
     t.ask("CONSUMER.PAUSE.S.C", {"pause_until": "2020-01-01T00:00:00Z"})
     t.jet.publish("2")  # resuming by the verb alone wakes nobody at the reference before its next occasion
     t.notes.append([m.payload for m in t.jet.heard(sid)])
-    info(t)
+    t.info()
 
 
 @scenario
@@ -166,13 +161,13 @@ def redeliveries_of_a_push_consumer(t: Talk) -> None:
     sid = t.jet.listen("d.x")
     t.jet.publish("1", "2", "3")
     t.note(t.jet.heard(sid))
-    info(t)
+    t.info()
     t.jet.advance(8.5)
     t.note(t.jet.heard(sid))
-    info(t)
+    t.info()
     t.jet.advance(8.5)
     t.note(t.jet.heard(sid))
-    info(t)
+    t.info()
     t.event(heard)
 
 
@@ -192,7 +187,7 @@ def pushes_of_all_policies(t: Talk) -> None:
         sid = t.jet.listen(f"d.{index}")
         t.create(f"C{index}", deliver_subject=f"d.{index}", **config)
         t.note(t.jet.heard(sid))
-        info(t, f"C{index}")
+        t.info(f"C{index}")
         t.jet.publish("new", subject="s.1")
         t.note(t.jet.heard(sid))
-        info(t, f"C{index}")
+        t.info(f"C{index}")

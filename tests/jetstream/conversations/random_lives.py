@@ -45,7 +45,7 @@ def life(t: Talk, seed: int) -> None:
     unacked: list[Message] = []
     for _ in range(STEPS):
         step(t, rng, unacked, config)
-        t.ask("CONSUMER.INFO.S.C")
+        t.info()
 
 
 def step(t: Talk, rng: random.Random, unacked: list[Message], config: dict[str, Any]) -> None:

@@ -148,7 +148,7 @@ def interest_with_limits_on_top(t: Talk) -> None:
     t.create("A")
     t.jet.publish("1", "2", "3")
     left(t)
-    t.ask("CONSUMER.INFO.S.A")
+    t.info("A")
     t.pull({"batch": 5, "no_wait": True}, "A")
 
 
@@ -161,7 +161,7 @@ def limits_push_out_what_is_pending(t: Talk) -> None:
     t.pull({"batch": 1, "no_wait": True}, "A")
     t.jet.publish("4", "5")
     t.event(events)
-    t.ask("CONSUMER.INFO.S.A")
+    t.info("A")
     update(t, max_msgs=1)
     left(t)
 
@@ -175,19 +175,7 @@ def a_subject_pushes_out_what_is_pending(t: Talk) -> None:
     t.pull({"batch": 1, "no_wait": True}, "A")
     t.jet.publish("2")
     t.event(events)
-    t.ask("CONSUMER.INFO.S.A")
-
-
-@scenario
-def a_rollup_takes_what_is_pending(t: Talk) -> None:
-    t.jet.stream(allow_rollup_hdrs=True)
-    t.create("A")
-    events = t.jet.listen("$JS.EVENT.ADVISORY.CONSUMER.MSG_TERMINATED.S.A")
-    t.jet.publish("1")
-    t.pull({"batch": 1, "no_wait": True}, "A")
-    t.jet.wire.publish("s.a", b"2", header=b"NATS/1.0\r\nNats-Rollup: sub\r\n\r\n")
-    t.event(events)
-    t.ask("CONSUMER.INFO.S.A")
+    t.info("A")
 
 
 @scenario

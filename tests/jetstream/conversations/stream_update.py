@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
 from tests.support.differential import Scenarios, Talk
 
 SECOND: Final = 1_000_000_000
-PATIENCE_S: Final = 10.0
-"""How long the reference may take to copy what a mirror is to have."""
 
 scenario = Scenarios()
 
@@ -121,22 +118,6 @@ def other_subjects_are_captured_at_once(t: Talk) -> None:
     change(t, subjects=["t.>"])
     publish(t, 1, "t.b")
     state(t)
-
-
-@scenario
-def a_promoted_mirror_takes_publishes(t: Talk) -> None:
-    publish(t, 2)
-    t.jet.api("STREAM.CREATE.M", {"name": "M", "mirror": {"name": "S"}})
-    t.jet.advance(0.5)
-    deadline = time.monotonic() + PATIENCE_S
-    while t.jet.api("STREAM.INFO.M")["state"]["messages"] < 2 and time.monotonic() < deadline:
-        pass
-    t.ask("STREAM.UPDATE.M", {"name": "M", "mirror": {"name": "S"}, "subjects": ["m"]})
-    t.jet.api("STREAM.UPDATE.M", {"name": "M", "subjects": ["m"]})
-    publish(t, 1)
-    publish(t, 1, "m")
-    t.ask("STREAM.INFO.M")
-    t.ask("STREAM.UPDATE.M", {"name": "M", "subjects": ["m"], "mirror": {"name": "S"}})
 
 
 @scenario

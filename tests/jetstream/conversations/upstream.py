@@ -286,10 +286,12 @@ def counters_are_summed(t: Talk) -> None:
         make(t, name, subjects=[f"{name}.hits"], allow_msg_counter=True)
     sources = [{"name": n, "subject_transforms": [{"src": f"{n}.hits", "dest": "hits"}]} for n in ("A", "B")]
     make(t, "X", sources=sources, allow_msg_counter=True)
+    make(t, "P", sources=[{"name": "A"}])
     show(t, "X")
     for name, step in (("A", "+2"), ("B", "5"), ("A", "4"), ("B", "-1")):
         send(t, f"{name}.hits", "", f"Nats-Incr: {step}")
         show(t, "X")
+    show(t, "P")
 
 
 @scenario

@@ -9,6 +9,7 @@ import pytest
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
+from tests.support import tiers
 
 STEPS = 120
 
@@ -45,7 +46,7 @@ def everything(jet: Jet) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", tiers.seeds(4, 12))
 def test_a_restored_stream_is_the_stream_that_was_saved(seed: int, version: int) -> None:
     jet = Jet(Machine(seed=seed, options=JetStreamOptions(archive_version=version)))
     jet.stream(max_msgs=40 if seed % 3 == 0 else -1)

@@ -12,6 +12,7 @@ from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Crash, Fault, SimDisk
+from tests.support import tiers
 
 ADVISORY = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
 
@@ -191,7 +192,7 @@ def stored_places(jet: Jet) -> dict[str, list[int]]:
 
 
 @pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", tiers.seeds(4, 15))
 def test_after_a_crash_a_batch_is_there_whole_or_not_at_all(seed: int, crash: Any) -> None:
     rng = random.Random(seed)
     options = StoreOptions(segment_bytes=4096)

@@ -15,12 +15,13 @@ from tests.support import patient_client
 WITHIN_S = 20.0
 
 
+@pytest.mark.live
 @pytest.mark.both
 async def test_a_key_goes_with_its_ttl_and_a_watcher_hears_of_it(server: ServerProcess) -> None:
     client = await patient_client.connect(server.url)
     try:
         js = client.jetstream()
-        bucket = await js.create_key_value(KeyValueConfig(bucket="B", limit_marker_ttl=2.0))
+        bucket = await js.create_key_value(KeyValueConfig(bucket="B", limit_marker_ttl=1.0))
         watcher = await bucket.watchall()
         updates: Any = watcher.updates
         assert await updates(timeout=WITHIN_S) is None

@@ -15,6 +15,7 @@ import pytest
 from natsctl.api import headers
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.streams.schedule_pattern import (
+    CronError,
     first_firing,
     next_firing,
     parse_cron,
@@ -271,6 +272,11 @@ def moments(pattern: str, start: str, number: int = 3, zone: str = "UTC") -> lis
 )
 def test_the_next_moment(pattern: str, first: str) -> None:
     assert moments(pattern, "2026-01-01T00:00:00.5Z", 1) == [first + "+00:00"]
+
+
+def test_a_pattern_that_names_no_moment_is_an_error() -> None:
+    with pytest.raises(CronError, match="no moment within five years"):
+        parse_cron("0 0 0 30 2 *").next_after(parse_time("2026-01-01T00:00:00Z"))
 
 
 def test_an_hour_that_is_skipped_names_no_moment_and_one_that_is_repeated_names_two() -> None:

@@ -18,8 +18,6 @@ from natsctl.testing.simdisk import Fault, no_faults
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
 
-SOURCE = b"\r\nNats-Stream-Source: "
-
 
 def sourcing(jet: Jet, *sources: Any, name: str = "X", **config: Any) -> Any:
     """Make a stream with sources (names or configurations) and return its info."""

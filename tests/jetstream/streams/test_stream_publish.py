@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.catalogue import ApiError
+from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.jetstream.streams.pending_message import PendingMessage
 from natsctl.jetstream.streams.publish_checks import (
     AFTER_DEDUPE,
@@ -17,7 +18,7 @@ from natsctl.jetstream.streams.publish_checks import (
     MAX_RECORD_BYTES,
     check_message,
 )
-from natsctl.testing.jet import SECOND, Jet
+from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 
 
@@ -116,6 +117,15 @@ def test_ids_leave_memory_without_further_publishing(jet: Jet) -> None:
     assert len(dedupe) == 10
     jet.advance(2.1)
     assert len(dedupe) == 0
+
+
+def test_a_server_without_room_refuses_until_there_is_room_again() -> None:
+    jet = Jet(Machine(options=JetStreamOptions(max_memory=1000)))
+    jet.stream(storage="memory")
+    jet.wire.publish("s.a", b"x" * 1000)
+    assert publish(jet)["error"]["err_code"] == 10023
+    ok(jet.api("STREAM.PURGE.S"))
+    assert publish(jet)["seq"] == 2
 
 
 def test_acks_of_one_commit_reach_every_publisher_in_order(jet: Jet) -> None:

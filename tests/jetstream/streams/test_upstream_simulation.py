@@ -13,6 +13,7 @@ import pytest
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Crash, SimDisk, crash_at, no_faults
+from tests.support import tiers
 
 TARGETS = (
     {},
@@ -97,17 +98,10 @@ class Life:
             assert self.store("S").messages == 0
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_a_kill_at_any_moment_loses_and_doubles_nothing(seed: int) -> None:
-    life = Life(seed, power_loss=False)
-    for _ in range(25):
-        life.step()
-    life.settle()
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_power_loss_at_any_moment_loses_and_doubles_nothing(seed: int) -> None:
-    life = Life(seed, power_loss=True)
+@pytest.mark.parametrize("power_loss", [False, True], ids=["kill", "power_loss"])
+@pytest.mark.parametrize("seed", tiers.seeds(10, 40))
+def test_a_crash_at_any_moment_loses_and_doubles_nothing(seed: int, power_loss: bool) -> None:
+    life = Life(seed, power_loss=power_loss)
     for _ in range(25):
         life.step()
     life.settle()
