@@ -11,6 +11,7 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.retention import _wants as wants
 from natsctl.testing.jet import Jet
 from natsctl.testing.simdisk import SimDisk
+from tests.support.stored_messages import stored_rows
 
 
 @pytest.fixture
@@ -20,8 +21,7 @@ def jet() -> Jet:
 
 def left(jet: Jet) -> list[int]:
     """Return the sequences that are still there."""
-    last = jet.api("STREAM.INFO.S")["state"]["last_seq"]
-    return [seq for seq in range(1, last + 1) if "message" in jet.api("STREAM.MSG.GET.S", {"seq": seq})]
+    return [row.seq for row in stored_rows(jet)]
 
 
 def pull(jet: Jet, number: int, name: str = "C") -> Any:

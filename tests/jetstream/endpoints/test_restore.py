@@ -70,6 +70,14 @@ def filled(jet: Jet) -> None:
     jet.pull(b"1")
 
 
+def moved(jet: Jet) -> tuple[dict[str, Any], bytes]:
+    """Make such a stream, and return its backup once it is deleted."""
+    filled(jet)
+    document, archive = jet.backup()
+    ok(jet.api("STREAM.DELETE.S"))
+    return document, archive
+
+
 def test_a_transfer_syncs_at_its_end_and_leaves_little_in_memory() -> None:
     jet = Jet(Machine(store_options=StoreOptions(segment_bytes=300_000)))
     jet.stream()
@@ -155,9 +163,7 @@ def test_a_crash_on_the_way_leaves_nothing(jet: Jet, crash: Callable[[SimDisk], 
 
 
 def test_the_answer_waits_until_everything_is_durable(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     to = begin(jet, document)
     jet.wire.request(to, archive)
     inbox = jet.listen("end")
@@ -171,9 +177,7 @@ def test_the_answer_waits_until_everything_is_durable(jet: Jet) -> None:
 
 
 def test_nothing_is_visible_before_the_end(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     to = begin(jet, document)
     jet.wire.request(to, archive)
     assert jet.api("STREAM.NAMES")["streams"] is None
@@ -182,9 +186,7 @@ def test_nothing_is_visible_before_the_end(jet: Jet) -> None:
 
 
 def test_remembered_ids_are_remembered_still(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     ok(restore(jet, document, archive))
     ack = jet.wire.request("s.h", b"7", b"NATS/1.0\r\nNats-Msg-Id: seven\r\n\r\n")
     assert (ack["seq"], ack["duplicate"]) == (7, True)
@@ -211,9 +213,7 @@ def test_another_name_and_other_subjects_may_be_given(jet: Jet) -> None:
 
 
 def test_limits_of_the_new_configuration_hold_at_once(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     document["config"]["max_msgs"] = 2
     restore(jet, document, archive)
     assert jet.api("STREAM.INFO.S")["state"]["first_seq"] == 6
@@ -265,9 +265,7 @@ def test_a_stream_that_can_not_be_is_refused_before_it_begins(jet: Jet, document
 
 
 def test_an_overlap_that_came_meanwhile_is_refused_at_the_end(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     to = begin(jet, document)
     jet.stream("OTHER", "s.a")
     assert send(jet, to, archive)["error"]["err_code"] == 10065
@@ -275,9 +273,7 @@ def test_an_overlap_that_came_meanwhile_is_refused_at_the_end(jet: Jet) -> None:
 
 
 def test_a_stream_of_the_name_that_came_meanwhile_stays(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     to = begin(jet, document)
     jet.stream("S", "theirs")
     assert send(jet, to, archive)["error"]["err_code"] == 10130
@@ -355,9 +351,7 @@ def test_a_good_forgery_is_taken(jet: Jet) -> None:
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
 def test_a_truncated_archive_changes_nothing(jet: Jet, share: float) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     assert reason(restore(jet, document, archive[: int(len(archive) * share)])) == "the archive is incomplete"
     assert is_gone(jet)
     assert ok(restore(jet, document, archive))["state"]["messages"] == 6
@@ -373,9 +367,7 @@ def test_a_client_that_sends_on_after_a_fault_is_told_again(jet: Jet) -> None:
 
 
 def test_a_restore_that_stalls_is_given_up(jet: Jet) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     events = jet.listen("$JS.EVENT.ADVISORY.STREAM.RESTORE_COMPLETE.S")
     to = begin(jet, document)
     jet.advance(4.9)
@@ -410,9 +402,7 @@ def test_chunks_sent_without_waiting_are_answered_in_order(jet: Jet) -> None:
 
 
 def test_a_client_that_floods_is_refused(jet: Jet, monkeypatch: pytest.MonkeyPatch) -> None:
-    filled(jet)
-    document, archive = jet.backup()
-    ok(jet.api("STREAM.DELETE.S"))
+    document, archive = moved(jet)
     monkeypatch.setattr("natsctl.jetstream.endpoints.restore.MAX_QUEUED_BYTES", 10)
     assert "wait for their answers" in reason(restore(jet, document, archive))
     assert is_gone(jet)

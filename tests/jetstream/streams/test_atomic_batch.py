@@ -13,23 +13,19 @@ from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Crash, Fault, SimDisk
 from tests.support import tiers
+from tests.support.stored_messages import put
 
 ADVISORY = "$JS.EVENT.ADVISORY.STREAM.BATCH_ABANDONED.S"
-
-
-def header(batch: str, place: int, commit: str = "", **more: str) -> bytes:
-    lines = [f"Nats-Batch-Id: {batch}", f"Nats-Batch-Sequence: {place}"]
-    lines += [f"Nats-Batch-Commit: {commit}"] if commit else []
-    lines += [f"{key.replace('_', '-')}: {value}" for key, value in more.items()]
-    return ("NATS/1.0\r\n" + "".join(line + "\r\n" for line in lines) + "\r\n").encode()
 
 
 def send(
     jet: Jet, batch: str, place: int, commit: str = "", subject: str = "s.a", body: bytes = b"", **more: str
 ) -> Any:
     """Publish one message of a batch and return the JSON of the answer, None for the empty one."""
-    answer = jet.wire.request(subject, body or f"{batch}{place}".encode(), header(batch, place, commit, **more))
-    return None if not isinstance(answer, dict) else answer
+    more |= {"Nats_Batch_Commit": commit} if commit else {}
+    own = {"Nats_Batch_Id": batch, "Nats_Batch_Sequence": str(place)}
+    answer = put(jet, subject, body or f"{batch}{place}".encode(), **own, **more)
+    return answer if isinstance(answer, dict) else None
 
 
 def state(jet: Jet, stream: str = "S") -> tuple[int, int, int]:

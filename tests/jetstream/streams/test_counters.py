@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 
 from natsctl.jetstream.streams.counters import read_number, write_number
 from natsctl.testing.jet import Jet
+from tests.support.stored_messages import put
 
 
-def add(jet: Jet, increment: str, subject: str = "s.a", **more: str) -> Any:
+def add(jet: Jet, increment: str) -> Any:
     """Publish an increment and return the ack."""
-    lines = {"Nats-Incr": increment, **{key.replace("_", "-"): value for key, value in more.items()}}
-    block = "NATS/1.0\r\n" + "".join(f"{key}: {value}\r\n" for key, value in lines.items()) + "\r\n"
-    return jet.wire.request(subject, b"", block.encode())
+    return put(jet, "s.a", b"", Nats_Incr=increment)
 
 
 def value(jet: Jet, subject: str = "s.a", stream: str = "S") -> bytes:

@@ -16,6 +16,7 @@ from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Crash, SimDisk, crash_at, no_faults
+from tests.support import tiers
 
 PATIENCE_S = 25
 SMALL = StoreOptions(segment_bytes=4096)
@@ -139,7 +140,10 @@ def test_an_id_outlives_its_message(how: str, again: int, crash: Callable[[SimDi
             assert answer.get("duplicate") and answer["seq"] == n + 1, (n, answer)
 
 
-# Schedules
+@CRASHES
+def test_the_first_id_of_a_stream_is_known_once_its_message_is_stored(crash: Callable[[SimDisk], None]) -> None:
+    stored = [jet for jet in crashed(ids(0), lambda jet: publish(jet, "one"), crash) if last_seq(jet, "S")]
+    assert stored and all(publish(Jet(jet.machine.restarted(crash)), "one").get("duplicate") for jet in stored)
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -152,6 +156,30 @@ def test_an_id_that_a_start_read_from_a_removed_message_outlives_its_bytes(seed:
     jet.publish(*["x" * 100] * 30)  # the segment of the first message goes
     jet = Jet(jet.machine.restarted())
     assert publish(jet, "one")["duplicate"]
+
+
+# Limits and rollups
+
+
+@CRASHES
+@pytest.mark.parametrize("limit", ["max_msgs", "max_msgs_per_subject"])
+def test_a_limit_holds_wherever_the_commit_was_interrupted(limit: str, crash: Callable[[SimDisk], None]) -> None:
+    after = crashed(ids(1, **{limit: 1}), lambda jet: jet.publish("x"), crash, seeds=tiers.sized(5, 20))
+    states = [ok(jet.api("STREAM.INFO.S"))["state"] for jet in after]
+    assert {(state["messages"], state["last_seq"]) for state in states} == {(1, 1), (1, 2)}
+
+
+@CRASHES
+@pytest.mark.parametrize("rollup", ["sub", "all"])
+def test_a_rollup_is_whole_wherever_its_commit_was_interrupted(rollup: str, crash: Callable[[SimDisk], None]) -> None:
+    header = f"NATS/1.0\r\nNats-Rollup: {rollup}\r\n\r\n".encode()
+    build = ids(2, allow_rollup_hdrs=True)
+    after = crashed(build, lambda jet: jet.wire.publish("s.a", b"x", header=header), crash, seeds=tiers.sized(5, 20))
+    states = [ok(jet.api("STREAM.INFO.S"))["state"] for jet in after]
+    assert {(state["messages"], state["last_seq"]) for state in states} == {(2, 2), (1, 3)}
+
+
+# Schedules
 
 
 def two_schedules(pattern: str) -> Callable[[], Jet]:

@@ -5,7 +5,6 @@ The wheel of deadlines.
 
 from __future__ import annotations
 
-import base64
 import random
 import tracemalloc
 from collections.abc import Sequence
@@ -23,23 +22,13 @@ from natsctl.store.segment import Segment
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import SimDisk
-
-
-def put(jet: Jet, subject: str, payload: bytes = b"x", /, **wishes: str) -> Any:
-    """Publish with headers and return the ack."""
-    pairs = [(key.replace("_", "-").encode(), value.encode()) for key, value in wishes.items()]
-    return jet.wire.request(subject, payload, headers.encode(pairs) if pairs else b"")
+from tests.support import tiers
+from tests.support.stored_messages import put, stored_rows
 
 
 def left(jet: Jet, name: str = "S") -> list[tuple[int, str, bytes]]:
     """Return sequence, subject and header of what is there."""
-    found = []
-    for seq in range(1, jet.api(f"STREAM.INFO.{name}")["state"]["last_seq"] + 1):
-        answer = jet.api(f"STREAM.MSG.GET.{name}", {"seq": seq})
-        if "message" in answer:
-            message = answer["message"]
-            found.append((seq, message["subject"], base64.b64decode(message.get("hdrs", ""))))
-    return found
+    return [(row.seq, row.subject, row.header) for row in stored_rows(jet, name)]
 
 
 def seqs(jet: Jet) -> list[int]:
@@ -290,10 +279,10 @@ def test_entries_of_messages_that_are_gone_are_swept() -> None:
 
 
 def test_a_deadline_takes_few_bytes() -> None:
-    rng = random.Random(2)
+    rng, count = random.Random(2), tiers.sized(20_000, 100_000)
     for dues in (
-        [NOW + at * 10_000 for at in range(100_000)],
-        [NOW + rng.randrange(31_000_000) * SECOND for _ in range(100_000)],
+        [NOW + at * 10_000 for at in range(count)],
+        [NOW + rng.randrange(31_000_000) * SECOND for _ in range(count)],
     ):
         tracemalloc.start()
         deadlines = Deadlines()

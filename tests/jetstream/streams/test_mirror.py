@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import msgspec
@@ -13,6 +12,7 @@ from natsctl.api.headers import get as header_of
 from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine, Message
+from tests.support.stored_messages import stored_rows
 
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
@@ -32,19 +32,6 @@ def info(jet: Jet, name: str = "M") -> Any:
     return ok(jet.api(f"STREAM.INFO.{name}", {"deleted_details": True}))
 
 
-def contents(jet: Jet, name: str = "M") -> list[tuple[int, str, str, bytes, bytes]]:
-    """Return (sequence, time, subject, header, payload) of every message."""
-    found = []
-    state = info(jet, name)["state"]
-    for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1):
-        answer = jet.api(f"STREAM.MSG.GET.{name}", {"seq": seq})
-        if "error" not in answer:
-            m = answer["message"]
-            header, payload = base64.b64decode(m.get("hdrs", "")), base64.b64decode(m.get("data", ""))
-            found.append((seq, m["time"], m["subject"], header, payload))
-    return found
-
-
 @pytest.mark.parametrize(
     ("start", "expected"),
     [({"opt_start_seq": 4}, [4, 5, 6]), ({"opt_start_time": "2026-01-01T00:00:05Z"}, [5, 6])],
@@ -55,7 +42,7 @@ def test_a_mirror_begins_where_its_configuration_says(jet: Jet, start: dict[str,
         jet.advance(1)
         jet.publish(text)
     mirror(jet, **start)
-    assert [m[0] for m in contents(jet)] == expected
+    assert [m[0] for m in stored_rows(jet, "M")] == expected
     assert info(jet)["state"]["first_seq"] == expected[0]
 
 
@@ -67,7 +54,7 @@ def test_a_missing_origin_is_shown_and_tried_again(jet: Jet) -> None:
     jet.stream("S")
     jet.publish("a", "b")
     jet.advance(PATIENCE_S)
-    assert [m[4] for m in contents(jet)] == [b"a", b"b"]
+    assert [m[4] for m in stored_rows(jet, "M")] == [b"a", b"b"]
     assert "error" not in info(jet)["mirror"]
 
 
@@ -86,7 +73,7 @@ def test_an_origin_made_anew_with_lower_sequences_is_an_error_until_it_has_passe
     assert "ends at sequence 1, the mirror at 3" in told["error"]["description"]
     jet.publish("x", "x", "new")
     assert "error" not in info(jet)["mirror"]
-    assert [m[4] for m in contents(jet)] == [b"a", b"b", b"c", b"new"]
+    assert [m[4] for m in stored_rows(jet, "M")] == [b"a", b"b", b"c", b"new"]
 
 
 def test_a_mirror_keeps_its_own_limits(jet: Jet) -> None:
@@ -94,11 +81,11 @@ def test_a_mirror_keeps_its_own_limits(jet: Jet) -> None:
     mirror(jet, max_msgs=2)
     mirror(jet, "OLD", max_age=5 * SECOND)
     jet.publish("a", "b", "c")
-    assert [m[0] for m in contents(jet)] == [2, 3]
+    assert [m[0] for m in stored_rows(jet, "M")] == [2, 3]
     jet.advance(6)
-    assert contents(jet, "OLD") == []
+    assert stored_rows(jet, "OLD") == []
     jet.publish("d")
-    assert [m[0] for m in contents(jet, "OLD")] == [4]
+    assert [m[0] for m in stored_rows(jet, "OLD")] == [4]
 
 
 def test_ids_are_not_compared(jet: Jet) -> None:
@@ -107,7 +94,7 @@ def test_ids_are_not_compared(jet: Jet) -> None:
     for _ in range(2):
         jet.wire.publish("s.a", b"x", header=b"NATS/1.0\r\nNats-Msg-Id: same\r\n\r\n")
         jet.advance(2)
-    assert [m[0] for m in contents(jet)] == [1, 2]
+    assert [m[0] for m in stored_rows(jet, "M")] == [1, 2]
 
 
 def test_a_mirror_goes_on_after_a_kill(jet: Jet) -> None:
@@ -116,8 +103,8 @@ def test_a_mirror_goes_on_after_a_kill(jet: Jet) -> None:
     jet.publish("a", "b")
     again = Jet(jet.machine.restarted())
     again.publish("c")
-    assert contents(again) == contents(again, "S")
-    assert len(contents(again)) == 3
+    assert stored_rows(again, "M") == stored_rows(again, "S")
+    assert len(stored_rows(again, "M")) == 3
 
 
 def test_its_consumer_at_the_origin_is_not_shown_and_goes_with_it(jet: Jet) -> None:
@@ -140,7 +127,7 @@ def test_a_lost_delivery_is_noticed_and_taken_again(jet: Jet) -> None:
     connection.dseq += 1  # as if one more had been delivered and not arrived
     jet.advance(3)
     jet.publish("b")
-    assert [m[4] for m in contents(jet)] == [b"a", b"b"]
+    assert [m[4] for m in stored_rows(jet, "M")] == [b"a", b"b"]
 
 
 def test_flow_control_is_answered_when_the_messages_are_durable(jet: Jet) -> None:
@@ -197,7 +184,7 @@ def test_a_mirror_that_was_restored_goes_on(jet: Jet) -> None:
     jet.publish("d")
     jet.wire.request(to, archive)
     ok(jet.wire.request(to, b""))
-    assert [(m[0], m[4]) for m in contents(jet)] == [(1, b"a"), (3, b"c"), (4, b"d")]
+    assert [(m[0], m[4]) for m in stored_rows(jet, "M")] == [(1, b"a"), (3, b"c"), (4, b"d")]
 
 
 def test_a_purge_beyond_what_is_there_leaves_out_what_lies_before(jet: Jet) -> None:
@@ -206,7 +193,7 @@ def test_a_purge_beyond_what_is_there_leaves_out_what_lies_before(jet: Jet) -> N
     jet.publish("a", "b")
     ok(jet.api("STREAM.PURGE.M", {"seq": 5}))
     jet.publish("c", "d", "e")
-    assert [(m[0], m[4]) for m in contents(jet)] == [(5, b"e")]
+    assert [(m[0], m[4]) for m in stored_rows(jet, "M")] == [(5, b"e")]
 
 
 def test_a_mirror_waits_where_its_limits_or_its_account_have_no_room(jet: Jet) -> None:
@@ -214,11 +201,11 @@ def test_a_mirror_waits_where_its_limits_or_its_account_have_no_room(jet: Jet) -
     mirror(jet, max_msgs=2, discard="new", subject_transform={"src": "s.>", "dest": "m.>"})
     jet.publish("a", "b", "c", "d")
     jet.advance(PATIENCE_S)
-    assert [(m[0], m[2]) for m in contents(jet)] == [(1, "m.a"), (2, "m.a")]
+    assert [(m[0], m[2]) for m in stored_rows(jet, "M")] == [(1, "m.a"), (2, "m.a")]
     assert info(jet)["mirror"]["lag"] == 2
     ok(jet.api("STREAM.PURGE.M"))
     jet.advance(PATIENCE_S)
-    assert [m[0] for m in contents(jet)] == [3, 4]
+    assert [m[0] for m in stored_rows(jet, "M")] == [3, 4]
 
 
 def test_a_mirror_waits_where_its_account_has_no_room() -> None:
@@ -228,10 +215,10 @@ def test_a_mirror_waits_where_its_account_has_no_room() -> None:
     mirror(jet)
     jet.publish(*["x" * 100] * 5)
     jet.advance(PATIENCE_S)
-    assert [m[0] for m in contents(jet)] == [1, 2, 3]
+    assert [m[0] for m in stored_rows(jet, "M")] == [1, 2, 3]
     ok(jet.api("STREAM.PURGE.M"))
     jet.advance(PATIENCE_S)
-    assert [m[0] for m in contents(jet)] == [4, 5]
+    assert [m[0] for m in stored_rows(jet, "M")] == [4, 5]
 
 
 def test_the_account_counts_the_consumer_of_a_mirror_but_its_origin_does_not(jet: Jet) -> None:

@@ -5,14 +5,12 @@ Cron patterns and schedule patterns.
 
 from __future__ import annotations
 
-import base64
 import errno
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from natsctl.api import headers
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.streams.schedule_pattern import (
     CronError,
@@ -22,6 +20,7 @@ from natsctl.jetstream.streams.schedule_pattern import (
 )
 from natsctl.testing.jet import SECOND, Jet, ok, texts
 from natsctl.testing.simdisk import Fault, SimDisk
+from tests.support.stored_messages import header_block, put, stored_rows
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss], ids=["kill", "power_loss"])
 
@@ -33,35 +32,14 @@ def jet() -> Jet:
     return jet
 
 
-def block(**wishes: str) -> bytes:
-    """Return a header block."""
-    return headers.encode([(key.replace("_", "-").encode(), value.encode()) for key, value in wishes.items()])
-
-
-def put(jet: Jet, subject: str, payload: bytes = b"x", /, **wishes: str) -> Any:
-    """Publish with headers and return the ack."""
-    return jet.wire.request(subject, payload, block(**wishes))
-
-
 def left(jet: Jet) -> list[tuple[int, str, str]]:
     """Return sequence, subject and payload of what is there."""
-    found = []
-    for seq in range(1, jet.api("STREAM.INFO.S")["state"]["last_seq"] + 1):
-        answer = jet.api("STREAM.MSG.GET.S", {"seq": seq})
-        if "message" in answer:
-            message = answer["message"]
-            found.append((seq, message["subject"], base64.b64decode(message.get("data", "")).decode()))
-    return found
+    return [(row.seq, row.subject, row.payload.decode()) for row in stored_rows(jet)]
 
 
 def times(jet: Jet, subject: str) -> list[str]:
     """Return when the messages of a subject were stored."""
-    found = []
-    for seq in range(1, jet.api("STREAM.INFO.S")["state"]["last_seq"] + 1):
-        answer = jet.api("STREAM.MSG.GET.S", {"seq": seq})
-        if answer.get("message", {}).get("subject") == subject:
-            found.append(answer["message"]["time"].removeprefix("2026-01-01T"))
-    return found
+    return [row.time.removeprefix("2026-01-01T") for row in stored_rows(jet) if row.subject == subject]
 
 
 def test_a_schedule_fires_to_the_nanosecond_and_is_gone(jet: Jet) -> None:
@@ -179,7 +157,7 @@ def test_what_schedules_produce_calls_no_schedule_off(jet: Jet) -> None:
 
 def test_a_batch_may_hold_schedules(jet: Jet) -> None:
     wishes = {"Nats_Schedule": "@at 2026-01-01T00:00:05Z", "Nats_Schedule_Target": "s.out", "Nats_Batch_Id": "b"}
-    jet.wire.publish("s.a", b"a", header=block(**wishes, Nats_Batch_Sequence="1"))
+    jet.wire.publish("s.a", b"a", header=header_block(**wishes, Nats_Batch_Sequence="1"))
     answer = put(jet, "s.b", b"b", **wishes, Nats_Batch_Sequence="2", Nats_Batch_Commit="1")
     assert answer["count"] == 2
     jet.advance(6)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import errno
 import json
 from typing import Any
@@ -14,6 +13,7 @@ from natsctl.jetstream.engine_context import JetStreamOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Fault, no_faults
+from tests.support.stored_messages import stored_rows
 
 PATIENCE_S = 25
 """Longer than it takes to notice that an origin is gone and to try again."""
@@ -30,22 +30,9 @@ def info(jet: Jet, name: str = "X") -> Any:
     return ok(jet.api(f"STREAM.INFO.{name}", {"deleted_details": True}))
 
 
-def messages(jet: Jet, name: str = "X") -> list[tuple[str, bytes, bytes]]:
-    """Return (subject, header, payload) of every message."""
-    found = []
-    state = info(jet, name)["state"]
-    for seq in range(max(state["first_seq"], 1), state["last_seq"] + 1):
-        answer = jet.api(f"STREAM.MSG.GET.{name}", {"seq": seq})
-        if "error" not in answer:
-            m = answer["message"]
-            header, payload = base64.b64decode(m.get("hdrs", "")), base64.b64decode(m.get("data", ""))
-            found.append((m["subject"], header, payload))
-    return found
-
-
 def texts(jet: Jet, name: str = "X") -> list[str]:
     """Return the payloads of every message."""
-    return [payload.decode() for _, _, payload in messages(jet, name)]
+    return [row.payload.decode() for row in stored_rows(jet, name)]
 
 
 def identity(jet: Jet, name: str = "S") -> str:
@@ -62,12 +49,12 @@ def test_sourced_messages_tell_where_they_are_from(jet: Jet) -> None:
     jet.publish("a")
     jet.wire.publish("s.b", b"b", header=b"NATS/1.0\r\nK: v\r\n\r\n")
     sourcing(jet, "S")
-    (subject, header, payload), (_, second, _) = messages(jet)
-    assert (subject, payload) == ("s.a", b"a")
+    first, second = stored_rows(jet, "X")
+    assert (first.subject, first.payload) == ("s.a", b"a")
     ident = identity(jet)
     assert len(ident) == 8
-    assert header == b"NATS/1.0\r\nNats-Stream-Source: S 1 > > s.a %b\r\n\r\n" % ident.encode()
-    assert second == b"NATS/1.0\r\nK: v\r\nNats-Stream-Source: S 2 > > s.b %b\r\n\r\n" % ident.encode()
+    assert first.header == b"NATS/1.0\r\nNats-Stream-Source: S 1 > > s.a %b\r\n\r\n" % ident.encode()
+    assert second.header == b"NATS/1.0\r\nK: v\r\nNats-Stream-Source: S 2 > > s.b %b\r\n\r\n" % ident.encode()
 
 
 def test_the_order_of_each_source_is_kept_beside_own_subjects(jet: Jet) -> None:

@@ -20,17 +20,7 @@ from natsctl.jetstream.streams.publish_checks import (
 )
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
-
-
-def block(**values: str) -> bytes:
-    """Return a header block; `_` in a key stands for `-`."""
-    lines = "".join(f"{key.replace('_', '-')}: {value}\r\n" for key, value in values.items())
-    return f"NATS/1.0\r\n{lines}\r\n".encode()
-
-
-def publish(jet: Jet, payload: bytes = b"x", subject: str = "s.a", **values: str) -> Any:
-    """Publish with headers and return the ack."""
-    return jet.wire.request(subject, payload, block(**values) if values else b"")
+from tests.support.stored_messages import header_block, put
 
 
 def test_an_ack_has_the_reference_bytes(jet: Jet) -> None:
@@ -79,9 +69,9 @@ def test_subscribers_see_captured_messages_too(jet: Jet) -> None:
 @pytest.mark.parametrize("header", ["Nats_Msg_Id", "Msg_Id"])
 def test_a_duplicate_is_acked_with_its_first_sequence(jet: Jet, header: str) -> None:
     jet.stream()
-    assert publish(jet, **{header: "1"}) == {"stream": "S", "seq": 1}
-    publish(jet)
-    assert publish(jet, **{header: "1"}) == {"stream": "S", "seq": 1, "duplicate": True}
+    assert put(jet, "s.a", **{header: "1"}) == {"stream": "S", "seq": 1}
+    put(jet, "s.a")
+    assert put(jet, "s.a", **{header: "1"}) == {"stream": "S", "seq": 1, "duplicate": True}
     assert jet.api("STREAM.INFO.S")["state"]["last_seq"] == 2
 
 
@@ -89,8 +79,8 @@ def test_a_duplicate_of_a_message_in_flight_waits_for_its_commit(jet: Jet) -> No
     jet.stream()
     sid = jet.wire.subscribe("inbox")
     jet.machine.hold_commits = True
-    jet.wire.publish("s.a", b"x", "inbox", block(Nats_Msg_Id="1"))
-    jet.wire.publish("s.a", b"x", "inbox", block(Nats_Msg_Id="1"))
+    jet.wire.publish("s.a", b"x", "inbox", header_block(Nats_Msg_Id="1"))
+    jet.wire.publish("s.a", b"x", "inbox", header_block(Nats_Msg_Id="1"))
     assert jet.wire.take(sid) == []
     jet.machine.hold_commits = False
     jet.machine.settle()
@@ -102,17 +92,17 @@ def test_a_duplicate_of_a_message_in_flight_waits_for_its_commit(jet: Jet) -> No
 
 def test_ids_are_forgotten_after_the_window(jet: Jet) -> None:
     jet.stream(duplicate_window=SECOND)
-    publish(jet, Nats_Msg_Id="1")
+    put(jet, "s.a", Nats_Msg_Id="1")
     jet.advance(0.9)
-    assert publish(jet, Nats_Msg_Id="1").get("duplicate")
+    assert put(jet, "s.a", Nats_Msg_Id="1").get("duplicate")
     jet.advance(0.2)  # a duplicate does not refresh the id
-    assert publish(jet, Nats_Msg_Id="1") == {"stream": "S", "seq": 2}
+    assert put(jet, "s.a", Nats_Msg_Id="1") == {"stream": "S", "seq": 2}
 
 
 def test_ids_leave_memory_without_further_publishing(jet: Jet) -> None:
     jet.stream(duplicate_window=SECOND)
     for number in range(10):
-        publish(jet, Nats_Msg_Id=str(number))
+        put(jet, "s.a", Nats_Msg_Id=str(number))
     dedupe = jet.machine.streams["S"].dedupe
     assert len(dedupe) == 10
     jet.advance(2.1)
@@ -123,9 +113,9 @@ def test_a_server_without_room_refuses_until_there_is_room_again() -> None:
     jet = Jet(Machine(options=JetStreamOptions(max_memory=1000)))
     jet.stream(storage="memory")
     jet.wire.publish("s.a", b"x" * 1000)
-    assert publish(jet)["error"]["err_code"] == 10023
+    assert put(jet, "s.a")["error"]["err_code"] == 10023
     ok(jet.api("STREAM.PURGE.S"))
-    assert publish(jet)["seq"] == 2
+    assert put(jet, "s.a")["seq"] == 2
 
 
 def test_acks_of_one_commit_reach_every_publisher_in_order(jet: Jet) -> None:
@@ -214,7 +204,7 @@ def test_few_checks_judge_a_common_message_as_all_of_them(fields: dict[bytes, by
     jet = Jet()
     jet.stream(max_msg_size=200)
     jet.publish("1", "2")
-    publish(jet, Nats_Msg_Id="id")
+    put(jet, "s.a", Nats_Msg_Id="id")
     stream = jet.machine.streams["S"]
     block = b"NATS/1.0\r\n" + b"".join(b"%b: %b\r\n" % pair for pair in fields.items()) + b"\r\n"
     few, everything = PendingMessage(b"s.a", b"", block, b""), PendingMessage(b"s.a", b"", block, b"")

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-from contextlib import suppress
-from itertools import product
 from typing import Any
 
 import msgspec
@@ -12,8 +10,7 @@ import pytest
 
 from natsctl.store.stream import StreamStore
 from natsctl.testing.jet import SECOND, Jet, ok
-from natsctl.testing.machine import Machine
-from natsctl.testing.simdisk import Crash, Fault, SimDisk, no_faults
+from natsctl.testing.simdisk import Fault, SimDisk, no_faults
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
 
@@ -35,62 +32,6 @@ def test_acked_messages_and_state_come_back(jet: Jet, crash: Any) -> None:
     assert after["state"] == before["state"]
     assert (after["config"], after["created"]) == (before["config"], before["created"])
     assert publish(again)["seq"] == 7
-
-
-@CRASHES
-def test_the_first_id_of_a_stream_is_known_wherever_its_commit_was_interrupted(crash: Any) -> None:
-    stored = 0
-    for call_number in range(1, 12):
-        jet = Jet()
-        jet.stream()
-        calls = iter(range(1, 1000))
-        jet.machine.disk.plan = lambda call, path, at=call_number, calls=calls: Fault(crash=next(calls) == at)
-        with suppress(Crash):
-            publish(jet, "one")
-        jet.machine.disk.plan = no_faults
-        for _ in range(2):
-            jet = Jet(jet.machine.restarted(crash))
-        if jet.api("STREAM.INFO.S")["state"]["last_seq"]:
-            stored += 1
-            assert publish(jet, "one").get("duplicate"), call_number
-    assert stored
-
-
-@CRASHES
-@pytest.mark.parametrize("limit", ["max_msgs", "max_msgs_per_subject"])
-def test_a_limit_holds_wherever_the_commit_was_interrupted_that_keeps_it(limit: str, crash: Any) -> None:
-    found = set()
-    for seed, call_number in product(range(20), range(1, 5)):  # the seed says how much of a write gets in
-        jet = Jet(Machine(seed=seed))
-        jet.stream(**{limit: 1})
-        publish(jet)
-        calls = iter(range(1, 1000))
-        jet.machine.disk.plan = lambda call, path, at=call_number, calls=calls: Fault(crash=next(calls) == at)
-        with suppress(Crash):
-            publish(jet)
-        jet.machine.disk.plan = no_faults
-        state = Jet(jet.machine.restarted(crash)).api("STREAM.INFO.S")["state"]
-        assert state["messages"] == 1, call_number
-        found.add(state["last_seq"])
-    assert found == {1, 2}
-
-
-@CRASHES
-@pytest.mark.parametrize("rollup", ["sub", "all"])
-def test_a_rollup_is_whole_wherever_its_commit_was_interrupted(rollup: str, crash: Any) -> None:
-    found = set()
-    for seed, call_number in product(range(20), range(1, 5)):
-        jet = Jet(Machine(seed=seed))
-        jet.stream(allow_rollup_hdrs=True)
-        jet.publish("a", "b")
-        calls = iter(range(1, 1000))
-        jet.machine.disk.plan = lambda call, path, at=call_number, calls=calls: Fault(crash=next(calls) == at)
-        with suppress(Crash):
-            jet.wire.publish("s.a", b"x", header=f"NATS/1.0\r\nNats-Rollup: {rollup}\r\n\r\n".encode())
-        jet.machine.disk.plan = no_faults
-        state = Jet(jet.machine.restarted(crash)).api("STREAM.INFO.S")["state"]
-        found.add((state["last_seq"], state["messages"]))
-    assert found == {(2, 2), (3, 1)}
 
 
 @CRASHES
