@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from natsctl.api.archive import archive_v1, archive_v2, s2
@@ -18,6 +18,7 @@ from natsctl.api.stream import StreamState
 from natsctl.client.backup.archives import Summary
 from natsctl.native import lib
 from tests.api.archive.s2_elements import block_of, elements
+from tests.support import tiers
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
 
@@ -59,7 +60,7 @@ def test_a_hash(key: bytes, data: bytes) -> None:
     assert lib.highway(key, data) == HighwayHash64(key).digest(data)
 
 
-@settings(max_examples=25, deadline=None)
+@tiers.examples(100)
 @given(elements, damage, st.integers(0, 60))
 def test_the_content_of_a_frame(chosen: Any, where: tuple[int, int] | None, wrong: int) -> None:
     block, content = block_of(chosen)
@@ -109,7 +110,7 @@ def block(chosen: list[ArchivedMessage]) -> bytes:
             return bytes(end.value)
 
 
-@settings(max_examples=25, deadline=None)
+@tiers.examples(100)
 @given(messages, damage)
 def test_a_block_of_version_1(chosen: list[ArchivedMessage], where: tuple[int, int] | None) -> None:
     data = block(chosen)
@@ -183,7 +184,7 @@ def summed(items: Iterable[Any]) -> tuple[Any, ...]:
     return found, gone
 
 
-@settings(max_examples=25, deadline=None)
+@tiers.examples(100)
 @given(messages, st.booleans(), st.integers(0, 3), st.integers(1, 400))
 def test_messages_of_an_archive_are_counted(chosen: list[Any], erased: bool, first_seq: int, step: int) -> None:
     chosen = [one._replace(seq=seq) for seq, one in enumerate(chosen, 1)]

@@ -6,29 +6,13 @@ from array import array
 from itertools import accumulate
 
 import pytest
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.native import lib
 from natsctl.store import bulk, columns, subject_table
-from natsctl.store.filters import MANY_PATTERNS, Filters
-from natsctl.store.subject_table import GONE
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
-
-tokens = st.sampled_from([b"a", b"b", b"ab", b"", b"*", b">", b"*a", b"\n", b"\0", b"\xff"])
-subjects = st.lists(tokens, min_size=1, max_size=5).map(b".".join)
-patterns = subjects.map(lambda subject: subject + b".>") | subjects.map(lambda subject: b"*." + subject) | subjects
-
-
-@given(st.lists(subjects, max_size=20), st.lists(patterns, max_size=MANY_PATTERNS), st.integers(0, 20))
-@example([b"a.b", b"a.", b"a..b", b".", b"", b"a"], [b"a.>", b"*"], 0)
-@example([b"a.b", b"a.", b"a..b", b".b", b"b"], [b"a.*", b">.b", b"*.b"], 1)
-def test_numbers_of_subjects(names: list[bytes], filters: list[bytes], start: int) -> None:
-    wanted = Filters(filters)
-    if wanted.wildcards:
-        start = min(start, len(names))
-        assert wanted.numbers_of(names, start, len(names)) == wanted._numbers_of(names, start, len(names))
 
 
 def test_wrong_arguments_are_errors() -> None:
@@ -84,17 +68,8 @@ def test_close_offsets_are_packed(size: int) -> None:
     assert columns.packed(array("I", [64, 70_000])) == array("I", [64, 70_000])
 
 
-@given(st.lists(st.integers(0, 9) | st.sampled_from([1000, GONE]), max_size=60), st.integers(1, 2**63), st.booleans())
-def test_tallies(sids: list[int], base: int, sparse: bool) -> None:
-    column, seqs = array("I", sids), range(base, base + len(sids))
-    wanted = array("Q", [2 * seq - base for seq in seqs if 2 * seq < 2**64]) if sparse else seqs
-    if len(wanted) == len(sids):
-        assert subject_table._tally_in_c(column, wanted) == subject_table._tally_of(column, wanted)
-
-
 SUBJECTS = 5
 known = st.integers(0, SUBJECTS - 1)
-any_sid = known | st.sampled_from([SUBJECTS, 300, 70_000, GONE])
 
 
 def column_of(numbers: list[int]) -> array[int]:
@@ -120,31 +95,6 @@ def removals(draw: st.DrawFn) -> tuple[array[int], array[int], array[int], array
     return column_of(sids), column_of(sizes), array("I", positions), seqs, base
 
 
-@given(st.lists(any_sid, max_size=40), st.booleans(), st.none() | st.sets(known), st.data())
-def test_positions(sids: list[int], gone: bool, chosen: set[int] | None, data: st.DataObject) -> None:
-    assert lib is not None
-    marks = None if chosen is None else marked(chosen)
-    if chosen is not None:
-        ours = bytearray(SUBJECTS)
-        lib.mark(ours, array("I", chosen))
-        assert ours == marks
-    flags = data.draw(st.lists(st.integers(0, 1), min_size=len(sids), max_size=len(sids)))
-    dead = bytearray(flags) if gone else None
-    stop = data.draw(st.integers(0, len(sids)))
-    start = data.draw(st.integers(0, stop))
-    words = (column_of(sids), dead, marks, start, stop)
-    assert array("I", lib.pick(*words)) == bulk._picked(*words)
-
-
-@given(st.lists(st.integers(0, 3) | st.just(2**40), max_size=20), st.none() | st.lists(st.integers(0, 19)), st.data())
-def test_counts_above_a_limit(counts: list[int], listed: list[int] | None, data: st.DataObject) -> None:
-    assert lib is not None
-    numbers = None if listed is None else array("I", [sid for sid in listed if sid < len(counts)])
-    words = (array("Q", counts), numbers, data.draw(st.integers(0, len(counts))), data.draw(st.integers(0, 4)))
-    found, total = lib.above(*words)
-    assert (array("I", found), total) == bulk._above_in(*words)
-
-
 @given(removals(), st.booleans())
 def test_messages_are_taken_out(
     removal: tuple[array[int], array[int], array[int], array[int] | None, int], marked: bool
@@ -165,19 +115,6 @@ def test_messages_are_taken_out(
     assert ours == theirs
 
 
-@given(removals(), st.integers(0, 3))
-def test_the_surplus_of_subjects(
-    removal: tuple[array[int], array[int], array[int], array[int] | None, int], per_subject: int
-) -> None:
-    assert lib is not None
-    sids, _, positions, _, _ = removal
-    counts = array("Q", [[*sids].count(sid) for sid in range(SUBJECTS)])
-    found = array("I", lib.surplus(counts, sids, positions, per_subject))
-    before = counts[:]
-    assert found == bulk._surplus(counts, sids, positions, per_subject)
-    assert counts == before == array("Q", [[*sids].count(sid) for sid in range(SUBJECTS)])
-
-
 @given(removals(), st.sets(known), st.sets(known))
 def test_subjects_are_counted_down_and_seen(
     removal: tuple[array[int], array[int], array[int], array[int] | None, int], listed: set[int], before: set[int]
@@ -192,15 +129,6 @@ def test_subjects_are_counted_down_and_seen(
     seen, wanted_seen = (marked(before) for _ in range(2))
     assert array("I", lib.unseen(seen, sids, positions)) == bulk._last_of_each(wanted_seen, sids, positions)
     assert seen == wanted_seen
-
-
-@given(st.lists(any_sid | st.integers(0, 2**32 - 1), max_size=60), st.lists(any_sid, max_size=400))
-@example([70_000, 3, 65_536, 3, 0, 65_536, GONE], [1])
-def test_order_and_new_numbers(sids: list[int], moves: list[int]) -> None:
-    assert lib is not None
-    column = column_of(sids)
-    assert array("I", lib.order(column)) == bulk._ordered(column)
-    assert array("I", lib.renumber(column, array("I", moves))) == bulk._renumbered(column, array("I", moves))
 
 
 def test_what_lies_beyond_a_column_is_an_error() -> None:

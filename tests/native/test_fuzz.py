@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.native import lib
-from tests.support import native_fuzz, native_threads
+from tests.support import native_fuzz, native_threads, tiers
 from tests.support.native_cases import CASES, Case, FaultError, functions_of, same_as
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
@@ -23,9 +23,10 @@ def test_each_function_has_a_row() -> None:
     assert {name for name in dir(lib.CommitThreads) if not name.startswith("_")} == {"collect", "stop", "submit"}
 
 
-def test_a_block_of_inputs_of_each_function_finds_no_fault() -> None:
+def test_inputs_of_each_function_find_no_fault() -> None:
     for name, (function, case) in native_fuzz.cases_of(lib).items():
-        native_fuzz.run_block(name, function, case, "suite", 0)
+        for number in range(tiers.sized(1, 20)):
+            native_fuzz.run_block(name, function, case, "suite", number)
 
 
 def test_threads_that_write_find_no_fault() -> None:

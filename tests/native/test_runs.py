@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.broker.subscription import _message_frames
 from natsctl.native import lib
-from natsctl.store import frame
 
 pytestmark = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
 
@@ -77,19 +75,6 @@ def test_acks_of_a_run(items: list[Any], first: int) -> None:
         assert run.one_reply(start) == start + end_of(items[start:], lambda item, own=reply: item[1] == own)
     for shared in (b"_INBOX.a.", b"_INBOX.b."):
         assert run.one_inbox(1, shared) == lib.one_inbox(entries, 1, shared)
-
-
-@given(messages, st.integers(-1, 600))
-def test_messages_of_a_run(items: list[Any], room: int) -> None:
-    deliveries = [(s, r, b"", p) for s, r, p in items]
-    frames, body, done = _message_frames(deliveries, 0, b" 9 ", True, room)
-    assert run_of(items).messages(b" 9 ", room) == (b"".join(frames), body, done)
-
-
-@given(messages, st.integers(1, 2**32 - 1), st.integers(0, 2**62))
-def test_frames_of_a_run(items: list[Any], salt: int, first: int) -> None:
-    copies = [(seq, 5, s, b"", p) for seq, (s, _, p) in enumerate(items, first)]
-    assert run_of(items).frames(salt, 3, first, 5, 64) == frame._copies(salt, 3, 0, 64, copies)
 
 
 numbers = st.sampled_from([b"1", b"7", b"9999999999999999999", b"10000000000000000000", b"", b"x"])

@@ -9,11 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsctl.broker import subscription
 from natsctl.broker.publishing import one_by_one
-from natsctl.jetstream.consumers.delivery_budget import _first_deliveries
 from natsctl.native import lib
-from natsctl.store import frame
 from natsctl.store.message import StoredMessage
 from natsctl.wire import parser as parser_module
 from natsctl.wire.ops import Limits
@@ -21,41 +18,6 @@ from natsctl.wire.parser import Parser
 
 native = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
 pytestmark = native
-
-sequences = st.integers(0, 2**64 - 1)
-salts = st.integers(1, 2**32 - 1)
-blobs = st.binary(max_size=300) | st.binary(min_size=4090, max_size=4100)
-subjects = st.binary(min_size=1, max_size=40)
-offsets = st.integers(64, 2**31)
-
-
-@given(salts, sequences, sequences, sequences, st.sampled_from([0, 2, 4, 6]), subjects, blobs, blobs)
-def test_a_frame(
-    salt: int, synced: int, seq: int, ts_ns: int, flags: int, subject: bytes, header: bytes, payload: bytes
-) -> None:
-    assert lib is not None
-    words = (salt, synced, seq, ts_ns, flags, subject, header, payload)
-    assert lib.frame(*words) == frame._message(*words)
-
-
-@given(salts, sequences, st.integers(1, 2**40), sequences, offsets, subjects, st.lists(blobs, min_size=1, max_size=20))
-def test_a_run_of_frames(
-    salt: int, synced: int, seq: int, ts_ns: int, offset: int, subject: bytes, payloads: list[bytes]
-) -> None:
-    assert lib is not None
-    words = (salt, synced, seq, ts_ns, offset, subject, payloads)
-    assert lib.frame_run(*words) == frame._run(*words)
-    assert lib.frame_run(*words[:-1], tuple(payloads)) == frame._run(*words)
-
-
-copies = st.tuples(st.integers(1, 2**40), st.integers(0, 2**62), subjects, blobs, blobs)
-
-
-@given(salts, sequences, st.integers(0, 2**62), offsets, st.lists(copies, min_size=1, max_size=20))
-def test_frames_of_copies(salt: int, synced: int, last_ns: int, offset: int, messages: list[Any]) -> None:
-    assert lib is not None
-    words = (salt, synced, last_ns, offset, messages)
-    assert lib.frame_copies(*words) == frame._copies(*words)
 
 
 WORDS = [b"PUB", b"HPUB", b"SUB", b"UNSUB", b"PING", b"pub", b"PONG", b"CONNECT {}", b"a.b", b"_INBOX.x.1", b"q"]
@@ -98,62 +60,6 @@ def test_operations_of_a_chunk(text: bytes, cuts: list[int], max_line: int, max_
         assert found == _read(chunks, limits, runs=True)
         patch.setattr(parser_module, "lib", None)
         assert found == _read(chunks, limits)
-
-
-entries = st.lists(
-    st.tuples(sequences, st.sampled_from([b"", b"a"]), st.sampled_from([b"", b"_INBOX.a.1", b"_INBOX.a.2", b"x.y.z"])),
-    max_size=12,
-)
-
-
-@given(entries, st.binary(max_size=30))
-def test_frames_of_acks(stored: list[Any], opening: bytes) -> None:
-    assert lib is not None
-    bodies = [(reply, b"%b%d}" % (opening, seq)) for seq, _, reply in stored if reply]
-    frames = b"".join([b"MSG %b 7 %d\r\n%b\r\n" % (reply, len(body), body) for reply, body in bodies])
-    expected = (frames, sum(len(body) for _, body in bodies), len(bodies))
-    assert lib.ack_frames(stored, opening, b" 7 ", 0, len(stored)) == expected
-
-
-deliveries = st.tuples(
-    subjects, st.sampled_from([b"", b"_INBOX.1"]), st.sampled_from([b"", b"NATS/1.0\r\n\r\n"]), blobs
-)
-
-
-@given(st.lists(deliveries, max_size=12), st.booleans(), st.booleans(), st.integers(-5, 9000))
-def test_frames_of_messages(messages: list[Any], headers: bool, ops: bool, room: int) -> None:
-    assert lib is not None
-    given = [(0, *message) for message in messages] if ops else messages
-    frames, body, done = subscription._message_frames(given, int(ops), b" 7 ", headers, room)
-    found = lib.message_frames(given, int(ops), b" 7 ", headers, room)
-    assert found == (b"".join(frames), body, done)
-
-
-@given(salts, st.lists(copies, min_size=1, max_size=12), st.booleans(), st.data())
-def test_messages_of_frames(salt: int, messages: list[Any], checked: bool, data: st.DataObject) -> None:
-    assert lib is not None
-    written, _, places, _ = frame._copies(salt, 1, 0, 64, messages)
-    blob = bytearray(written)
-    if checked:
-        for at in data.draw(st.lists(st.integers(0, len(blob) - 1), max_size=2)):
-            blob[at] ^= 0x41
-    start = data.draw(st.integers(0, 80))
-    first = data.draw(st.integers(0, len(messages)))
-    given = (bytes(blob[start:]), 64 + start, places.tolist(), first, salt if checked else 0)
-    found: tuple[list[Any], list[Any]] = [], []
-    ends = lib.read_frames(*given, StoredMessage, found[0]), frame._read_frames(*given, StoredMessage, found[1])
-    assert ends[0] == ends[1]
-    assert found[0] == found[1]
-    assert {type(message) for message in found[0]} <= {StoredMessage}
-
-
-stored_messages = st.builds(StoredMessage, sequences, sequences, subjects, blobs, blobs)
-
-
-@given(st.lists(stored_messages, max_size=9), st.binary(max_size=700), st.integers(0, 2**60), st.integers(-20, 2**60))
-def test_first_deliveries(messages: list[Any], prefix: bytes, cseq: int, left: int) -> None:
-    assert lib is not None
-    assert lib.first_deliveries(messages, prefix, cseq, left) == _first_deliveries(messages, prefix, cseq, left)
 
 
 @pytest.mark.parametrize(
