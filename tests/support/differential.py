@@ -308,7 +308,7 @@ class Live:
 MAX_DIFFERENCES: Final = 2
 """Different answers of `*.INFO.*` after which a conversation is broken off: each has cost `PATIENCE_S`."""
 
-BESIDE: Final = 32
+BESIDE: Final = 64
 """Number of conversations with nats-server at once."""
 
 ACCOUNT: Final = "ACCOUNT"
