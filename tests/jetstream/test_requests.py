@@ -27,7 +27,7 @@ KNOWN: Final = {**stream_config.KNOWN, **upstream_config.KNOWN}
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_the_engine_answers_as_recorded(name: str) -> None:
-    every = tiers.sized(4, 1)
+    every = tiers.sized(2, 1)
     assert_as_recorded(TABLE, name, lambda: answers(GROUPS[name](), every), every)
 
 

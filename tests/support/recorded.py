@@ -7,7 +7,6 @@ fails the default tier, and either the tier `reference` fails too, or it records
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -55,6 +54,8 @@ def record(table: str, works: Mapping[str, Callable[[], Notes]], names: Collecti
     found = {name: "".join(map(_fingerprint, in_one_version(work))) for name, work in works.items()}
     if found.items() <= recorded(table).items() and recorded(table).keys() <= set(names):
         return
+    import fcntl  # only where nats-server runs: Windows has none
+
     with (FOLDER / f"{table}.json").open("a+") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)  # other workers write here too
         file.seek(0)
