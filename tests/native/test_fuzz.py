@@ -23,10 +23,10 @@ def test_each_function_has_a_row() -> None:
     assert {name for name in dir(lib.CommitThreads) if not name.startswith("_")} == {"collect", "stop", "submit"}
 
 
-def test_inputs_of_each_function_find_no_fault() -> None:
+@pytest.mark.parametrize("number", tiers.seeds(1, 20))
+def test_a_block_of_inputs_of_each_function_finds_no_fault(number: int) -> None:
     for name, (function, case) in native_fuzz.cases_of(lib).items():
-        for number in range(tiers.sized(1, 20)):
-            native_fuzz.run_block(name, function, case, "suite", number)
+        native_fuzz.run_block(name, function, case, "suite", number)
 
 
 def test_threads_that_write_find_no_fault() -> None:

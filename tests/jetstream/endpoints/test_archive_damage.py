@@ -55,12 +55,12 @@ def saved(version: int) -> tuple[dict[str, Any], bytes]:
 ARCHIVES = {"v1": saved(1), "v2": saved(2)}
 
 
+@pytest.mark.parametrize("step", [31, pytest.param(1, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("kind", ARCHIVES)
-def test_one_flipped_bit_anywhere_is_noticed(kind: str) -> None:
+def test_one_flipped_bit_anywhere_is_noticed(kind: str, step: int) -> None:
     document, archive = ARCHIVES[kind]
     jet, rng = Jet(), Random(1)
-    # By default every byte of the first frame's header and elements, and some of the rest.
-    for at in (*range(40), *range(40, len(archive), tiers.sized(31, 1))):
+    for at in (*range(40), *range(40, len(archive), step)):  # the header of the first frame in any case
         bad = bytearray(archive)
         bad[at] ^= 1 << rng.randrange(8)
         answer = send(jet, document, bytes(bad))

@@ -6,7 +6,7 @@ source's position, of an id in the duplicate window, or of a schedule that has f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 
 import pytest
@@ -16,12 +16,15 @@ from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Crash, SimDisk, crash_at, no_faults
-from tests.support import tiers
 
 PATIENCE_S = 25
 SMALL = StoreOptions(segment_bytes=4096)
 
 CRASHES = pytest.mark.parametrize("crash", [SimDisk.kill, SimDisk.power_loss])
+SEEDS = pytest.mark.parametrize(
+    "seeds", [range(5), pytest.param(range(5, 20), marks=pytest.mark.fuzz)], ids=["few", "more"]
+)
+"""They say how much of a write gets in."""
 
 
 def crashed(
@@ -29,13 +32,13 @@ def crashed(
     act: Callable[[Jet], object],
     crash: Callable[[SimDisk], None],
     again: int = 0,
-    seeds: int = 0,
+    seeds: Iterable[int] = range(2),
 ) -> Iterator[Jet]:
     """Yield what comes up after a crash at each disk call of `act`, and at once behind its last one.
 
     With `again` the machine also crashes at that disk call of its start, and comes up after that.
     """
-    for seed in range(seeds or tiers.sized(1, 2)):
+    for seed in seeds:
         call_number, done = 0, False
         while not done:
             call_number += 1
@@ -134,7 +137,7 @@ TAKING_OUT: dict[str, tuple[Callable[[], Jet], Callable[[Jet], object]]] = {
 def test_an_id_outlives_its_message(how: str, again: int, crash: Callable[[SimDisk], None]) -> None:
     build, act = TAKING_OUT[how]
     known = last_seq(build(), "S")
-    for jet in crashed(build, act, crash, again, seeds=1):
+    for jet in crashed(build, act, crash, again, seeds=[0]):
         for n in range(known):
             answer = publish(jet, f"id{n}")
             assert answer.get("duplicate") and answer["seq"] == n + 1, (n, answer)
@@ -162,19 +165,25 @@ def test_an_id_that_a_start_read_from_a_removed_message_outlives_its_bytes(seed:
 
 
 @CRASHES
+@SEEDS
 @pytest.mark.parametrize("limit", ["max_msgs", "max_msgs_per_subject"])
-def test_a_limit_holds_wherever_the_commit_was_interrupted(limit: str, crash: Callable[[SimDisk], None]) -> None:
-    after = crashed(ids(1, **{limit: 1}), lambda jet: jet.publish("x"), crash, seeds=tiers.sized(5, 20))
+def test_a_limit_holds_wherever_the_commit_was_interrupted(
+    limit: str, seeds: Iterable[int], crash: Callable[[SimDisk], None]
+) -> None:
+    after = crashed(ids(1, **{limit: 1}), lambda jet: jet.publish("x"), crash, seeds=seeds)
     states = [ok(jet.api("STREAM.INFO.S"))["state"] for jet in after]
     assert {(state["messages"], state["last_seq"]) for state in states} == {(1, 1), (1, 2)}
 
 
 @CRASHES
+@SEEDS
 @pytest.mark.parametrize("rollup", ["sub", "all"])
-def test_a_rollup_is_whole_wherever_its_commit_was_interrupted(rollup: str, crash: Callable[[SimDisk], None]) -> None:
+def test_a_rollup_is_whole_wherever_its_commit_was_interrupted(
+    rollup: str, seeds: Iterable[int], crash: Callable[[SimDisk], None]
+) -> None:
     header = f"NATS/1.0\r\nNats-Rollup: {rollup}\r\n\r\n".encode()
     build = ids(2, allow_rollup_hdrs=True)
-    after = crashed(build, lambda jet: jet.wire.publish("s.a", b"x", header=header), crash, seeds=tiers.sized(5, 20))
+    after = crashed(build, lambda jet: jet.wire.publish("s.a", b"x", header=header), crash, seeds=seeds)
     states = [ok(jet.api("STREAM.INFO.S"))["state"] for jet in after]
     assert {(state["messages"], state["last_seq"]) for state in states} == {(2, 2), (1, 3)}
 
