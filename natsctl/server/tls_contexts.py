@@ -380,7 +380,8 @@ def _context(options: TlsOptions) -> ssl.SSLContext:
     try:
         _prefer_curves(context, options.curve_preferences)
     except (ssl.SSLError, ValueError) as error:
-        raise TlsFileError(f"curve_preferences: {error}") from error
+        names = ", ".join(options.curve_preferences)
+        raise TlsFileError(f"curve_preferences: {names} cannot be required with this Python: {error}") from error
     if options.verify:
         context.verify_mode = ssl.CERT_REQUIRED
         context.num_tickets = 0  # of TLS 1.3: no session is resumed, see TlsLayer

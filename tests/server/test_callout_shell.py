@@ -16,8 +16,8 @@ from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from tests.support.callouts import ISSUER, SUBJECT, Request, claims_of
+from tests.support.tls_clients import PATIENCE_S, until
 
-PATIENCE_S = 30
 CLIENTS = 100
 
 
@@ -54,9 +54,7 @@ class Asked:
 
     async def wait_for(self, number: int) -> None:
         """Wait until so many requests have come."""
-        async with asyncio.timeout(PATIENCE_S):
-            while len(self.requests) < number:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(self.requests) >= number)
 
     def answer(self, request: Request) -> None:
         """Publish a good response."""
@@ -86,7 +84,8 @@ async def test_who_sends_much_before_the_response_is_not_read_from_and_loses_not
         body = b"x" * 100_000
         reader, writer = await connect(server, (b"PUB y 100000\r\n%b\r\n" % body) * 100 + b"PING\r\n", user="u")
         await asked.wait_for(1)
-        await asyncio.sleep(0.2)  # as much as there is to read
+        (connection,) = server._running.connections.values()
+        await until(lambda: not connection.transport.is_reading())
         (session,) = server.broker.sessions.values()
         assert session.login.pending is not None and len(session.login._held) < 2 << 20
         asked.answer(asked.requests[0])
@@ -103,9 +102,8 @@ async def test_a_connection_that_ends_leaves_no_request() -> None:
             _, writer = await connect(server, user="u")
             await writer.drain()
             writer.transport.abort()
-        async with asyncio.timeout(PATIENCE_S):
-            while server.broker.sessions or server.broker.accounts["AUTH"].subscriptions != before:
-                await asyncio.sleep(0.005)
+        auth = server.broker.accounts["AUTH"]
+        await until(lambda: not server.broker.sessions and auth.subscriptions == before)
         for request in asked.requests:
             asked.answer(request)
         assert not server.broker.accounts["FOO"].sessions

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
@@ -161,39 +159,6 @@ def fails(server: ServerProcess) -> tuple[int, str]:
     """Start a server that refuses; return its exit status and what it printed."""
     done = subprocess.run(server._command(), capture_output=True, text=True, timeout=60)
     return done.returncode, done.stdout + done.stderr
-
-
-@both
-@pytest.mark.parametrize(
-    ("block", "text"),
-    [("key: k, cipher: rot13", 'Unknown cipher type: "rot13"'), ("key: 5", "")],
-)
-def test_a_faulty_block_is_refused_with_its_line(site: Site, block: str, text: str) -> None:
-    status, log = fails(site.server(block))
-    assert status == 1 and f"{site.config}:1" in log and text in log
-
-
-@both
-async def test_a_reload_with_another_key_or_cipher_is_refused(site: Site) -> None:
-    with site.server(f"key: {KEYS[0]}") as server:
-        for block, called in (
-            (f"key: {KEYS[1]}", "JetStreamKey"),
-            (f"key: {KEYS[0]}, prev_key: {KEYS[2]}", "JetStreamOldKey"),
-            (f"key: {KEYS[0]}, cipher: aes", "JetStreamCipher"),
-        ):
-            site.server(block)
-            subprocess.run(["kill", f"-{signal.SIGHUP.value}", str(server.pid)], check=True)
-            await logged(server, f"config reload not supported for {called}: old=")
-        if site.kind == "natsctl":
-            assert "[REDACTED]" in server.log() and not any(key in server.log() for key in KEYS)
-
-
-async def logged(server: ServerProcess, text: str) -> None:
-    """Return once a text is in a server's log."""
-    deadline = time.monotonic() + 30
-    while text not in server.log():
-        assert time.monotonic() < deadline, server.log()
-        await asyncio.sleep(0.02)
 
 
 @pytest.mark.parametrize("kind", ["natsctl"])

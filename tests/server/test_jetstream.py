@@ -15,7 +15,6 @@ from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
-from natsctl.server.storage import StoreInUseError
 from natsctl.store.disk import PosixFile
 from tests.support import patient_client
 from tests.support.raw_client import RawClient
@@ -176,23 +175,6 @@ async def test_a_stop_answers_what_was_read(tmp_path: Path, disk: SlowDisk) -> N
         await stopped
         await asyncio.wait_for(client.closed.wait(), PATIENCE_S)
         assert acks.seqs == list(range(2, 502))
-
-
-async def test_a_second_server_on_the_same_store_is_refused(tmp_path: Path) -> None:
-    async with ServerInstance(options(tmp_path)):
-        with pytest.raises(StoreInUseError, match="in use"):
-            await ServerInstance(options(tmp_path)).start()
-
-
-async def test_a_memory_stream_is_acked_without_a_disk(tmp_path: Path) -> None:
-    async with ServerInstance(options(tmp_path)) as server:
-        client = await RawClient.connect(server.url)
-        await add(client, "M", storage="memory")
-        acks = Acks(client, b"m")
-        for _ in range(100):
-            acks.publish(b"M.x", b"")
-        await acks.all()
-        await client.close()
 
 
 async def test_a_slow_sync_of_one_stream_leaves_others_alone_and_pauses_its_publishers(

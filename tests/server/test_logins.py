@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import bcrypt
@@ -21,11 +22,9 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.resources import SystemClock
 from natsctl.server.shell import MAX_LINES
+from tests.support.tls_clients import PATIENCE_S, until
 
-COST = 11
-"""About 100 ms."""
 GUESSES = 6
-PATIENCE_S = 30
 
 
 async def connect(
@@ -38,77 +37,89 @@ async def connect(
     return reader, writer
 
 
+def hashed() -> str:
+    """Return a hash that no password was compared with before: those that were right are remembered."""
+    return bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
+
+
 def options(*users: User) -> ServerOptions:
     return ServerOptions(host="127.0.0.1", port=-1, users=users)
 
 
-async def test_who_guesses_bcrypt_passwords_does_not_stop_the_others() -> None:
-    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(COST)).decode()
-    async with ServerInstance(options(User("a", secret), User("b", "x"))) as server:
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowBcrypt]:
+    """Comparisons that begin wait until they may go on."""
+    found = SlowBcrypt()
+    monkeypatch.setattr(bcrypt, "checkpw", found)
+    yield found
+    found.going.set()
+
+
+class SlowBcrypt:
+    def __init__(self) -> None:
+        self.going = threading.Event()
+        self.begun: list[bytes] = []
+        self._compare = bcrypt.checkpw
+
+    def __call__(self, given: bytes, known: bytes) -> bool:
+        self.begun.append(given)
+        return self.going.wait(PATIENCE_S) and self._compare(given, known)
+
+
+async def test_who_guesses_bcrypt_passwords_does_not_stop_the_others(slow: SlowBcrypt) -> None:
+    async with ServerInstance(options(User("a", hashed()), User("b", "x"))) as server:
         reader, writer = await connect(server, "b", "x")
         guesses = [await connect(server, "a", "wrong") for _ in range(GUESSES)]
-        refused = asyncio.gather(*(reader.read() for reader, _ in guesses))
-        pongs = 0
-        while not refused.done():
+        await until(lambda: slow.begun)
+        for _ in range(20):
             writer.write(b"PING\r\n")
-            await asyncio.wait_for(reader.readuntil(b"PONG\r\n"), PATIENCE_S)
-            pongs += 1
-        assert await refused == [b"-ERR 'Authorization Violation'\r\n"] * GUESSES
-        # One comparison takes as long as hundreds of pings: had they taken turns, there were as many as guesses.
-        assert pongs > 20 * GUESSES
+            assert await asyncio.wait_for(reader.readline(), PATIENCE_S) == b"PONG\r\n"
+        slow.going.set()
+        for guess, _ in guesses:
+            assert await guess.read() == b"-ERR 'Authorization Violation'\r\n"
         for connection in (writer, *(writer for _, writer in guesses)):
             connection.close()
 
 
 async def test_what_follows_a_slow_login_is_carried_out_after_it() -> None:
-    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
-    async with ServerInstance(options(User("a", secret))) as server:
+    async with ServerInstance(options(User("a", hashed()))) as server:
         reader, writer = await connect(server, "a", "right", b"SUB x 1\r\nPUB x 1\r\n1\r\n")
         writer.write(b"PUB x 1\r\n2\r\nPING\r\n")
         assert await reader.readuntil(b"PONG\r\n") == b"MSG x 1 1\r\n1\r\nMSG x 1 1\r\n2\r\nPONG\r\n"
         writer.close()
 
 
-async def test_who_sends_much_before_it_is_in_is_not_read_from(monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
-    compare, looked = bcrypt.checkpw, threading.Event()
-    monkeypatch.setattr(bcrypt, "checkpw", lambda *given: looked.wait(PATIENCE_S) and compare(*given))
-    async with ServerInstance(options(User("a", secret))) as server:
+async def test_who_sends_much_before_it_is_in_is_not_read_from(slow: SlowBcrypt) -> None:
+    async with ServerInstance(options(User("a", hashed()))) as server:
         body = b"x" * 100_000
         reader, writer = await connect(server, "a", "right", (b"PUB y 100000\r\n%b\r\n" % body) * 100 + b"PING\r\n")
-        await asyncio.sleep(0.2)  # as much as there is to read
+        (connection,) = server._running.connections.values()
+        await until(lambda: not connection.transport.is_reading())
         (session,) = server.broker.sessions.values()
         assert session.login.pending is not None and len(session.login._held) < 2 << 20
-        looked.set()
+        slow.going.set()
         assert await asyncio.wait_for(reader.readline(), PATIENCE_S) == b"PONG\r\n"
         assert session.in_msgs == 100
         writer.close()
 
 
-async def test_a_connection_that_ends_gives_up_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(COST)).decode()
-    compare, compared = bcrypt.checkpw, list[bytes]()
-
-    def noted(given: bytes, known: bytes) -> bool:
-        compared.append(given)
-        return compare(given, known)
-
-    monkeypatch.setattr(bcrypt, "checkpw", noted)
-    async with ServerInstance(options(User("a", secret))) as server:
+async def test_a_connection_that_ends_gives_up_its_place(slow: SlowBcrypt) -> None:
+    async with ServerInstance(options(User("a", hashed()))) as server:
         for _ in range(50):
             _, writer = await connect(server, "a", "wrong")
             await writer.drain()
             writer.transport.abort()
+        await until(lambda: not server.broker.sessions)
         reader, writer = await connect(server, "a", "right", b"PING\r\n")
+        begun = len(slow.begun)
+        slow.going.set()
         assert await asyncio.wait_for(reader.readline(), PATIENCE_S) == b"PONG\r\n"
-        # As many as began before their connections ended.
-        assert len(compared) < 25 and compared[-1] == b"right"
+        assert len(slow.begun) == begun + 1 < 25
         writer.close()
 
 
 async def test_hosts_take_turns() -> None:
-    secret = bcrypt.hashpw(b"right", bcrypt.gensalt(4)).decode()
-    auth = StaticAuthenticator(users=[User("a", secret)])
+    auth = StaticAuthenticator(users=[User("a", hashed())])
     broker = Broker(SystemClock(), random.Random(1), BrokerOptions(auth=auth))
     told: list[str] = []
     done = asyncio.Event()

@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 from natsctl.server.conf.config import apply
-from natsctl.server.conf.syntax import ConfError, load_text
+from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 from natsctl.testing.process import Kind
 from tests.support import patient_client
@@ -78,25 +78,10 @@ async def test_one_that_is_named_or_that_jetstream_needs_is_there(
         await client.close()
 
 
-@both
-def test_a_reload_can_not_take_it_away(tmp_path: Path, kind: Kind) -> None:
-    with ConfServer(tmp_path, kind, "debug: false\n") as server:
-        line = server.reload("no_system: true\n")
-        assert "config reload not supported for NoSystemAccount: old=false, new=true" in line
-
-
 @pytest.mark.parametrize("key", ["no_system_account", "no_system", "no_sys_acc"])
 def test_every_name_of_the_key_is_taken(key: str) -> None:
     assert apply(load_text(f"{key}: true", {}), ServerOptions()).no_system_account
     assert not apply(load_text(f"{key}: false", {}), ServerOptions()).no_system_account
-
-
-def test_latency_that_nobody_would_publish_is_refused() -> None:
-    """nats-server refuses it too where it happens to read the keys in this order."""
-    text = "no_system: true\naccounts { A { exports: [{service: a, latency: {subject: b}}] } }\n"
-    why = 'Error adding service latency sampling for "a": system account not setup'
-    with pytest.raises(ConfError, match=why):
-        apply(load_text(text, {}), ServerOptions())
 
 
 @both

@@ -161,7 +161,6 @@ def test_accounts_are_there_after_a_restart(place: Place) -> None:
     place.process.start()
     again = login(place.process.url, place.operator.user(account))
     assert again.said == []
-    again.close()
 
 
 def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: Place) -> None:
@@ -170,7 +169,6 @@ def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: P
     (place.folder / f"{account.public}.jwt").write_text(account.jwt(place.operator.signer) + "\n")
     guest = login(place.process.url, place.operator.user(account))
     assert guest.said == []
-    guest.close()
 
 
 def test_pull_leaves_out_what_has_expired(place: Place) -> None:

@@ -172,7 +172,6 @@ def an_hour_elsewhere() -> dict[str, str]:
 def test_user_is_let_in(place: Place, case: str) -> None:
     visitor = login(place.url, GOOD[case](place.town))
     assert (visitor.said, visitor.open) == ([], True)
-    visitor.close()
 
 
 @pytest.mark.parametrize("case", REFUSED)
@@ -195,7 +194,6 @@ def test_signature_comes_with_padding_or_without(place: Place) -> None:
     user = place.town.user()
     visitor = Visitor(place.url)
     assert visitor.show(**user.connect_options(visitor.info["nonce"], padded=True)) == []
-    visitor.close()
 
 
 PROOFS: dict[str, Callable[[Town], tuple[UserLogin, dict[str, str]]]] = {
@@ -221,13 +219,11 @@ def test_proof_is_refused(place: Place, case: str) -> None:
 def test_bearer_needs_no_signature(place: Place) -> None:
     visitor = login(place.url, place.town.user(bearer_token=True), sig="")
     assert (visitor.said, visitor.open) == ([], True)
-    visitor.close()
 
 
 def test_info_asks_for_a_signature(place: Place) -> None:
     visitor = Visitor(place.url)
     assert visitor.info["auth_required"] is True and len(visitor.info["nonce"]) == 15
-    visitor.close()
 
 
 # What a user may do
@@ -245,7 +241,6 @@ def test_rules_of_a_user(place: Place) -> None:
     assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
     assert told(visitor, b"SUB s 1\r\n") == []
     assert told(visitor, b"SUB t 2\r\n") == [b"-ERR 'Permissions Violation for Subscription to \"t\"'"]
-    visitor.close()
 
 
 def spelled(town: Town, nats: str, header: str = '{"typ":"JWT","alg":"ed25519-nkey"}', top: str = "") -> UserLogin:
@@ -277,7 +272,6 @@ def test_claims_are_read_in_any_case(place: Place, case: str) -> None:
     assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
     assert told(visitor, b"SUB s 1\r\n") == []
     assert told(visitor, b"SUB t 2\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
-    visitor.close()
 
 
 @pytest.mark.parametrize("top", [f'"Exp":{ENDED},', f'"EXP":{ENDED},"ExP":null,', f'"exp":0,"Exp":{ENDED},'])
@@ -296,8 +290,6 @@ def test_leave_to_answer_takes_the_leave_to_publish(place: Place) -> None:
     visitor.say(b"PUB back 0\r\n\r\n")
     assert asker.hear(b"MSG back") == []
     assert b"-ERR 'Permissions Violation for Publish to \"back\"'" in told(visitor, b"PUB back 0\r\n\r\n")
-    visitor.close()
-    asker.close()
 
 
 def test_template_is_filled_with_who_the_user_is(place: Place) -> None:
@@ -310,7 +302,6 @@ def test_template_is_filled_with_who_the_user_is(place: Place) -> None:
         assert told(visitor, b"PUB %b 0\r\n\r\n" % subject) == [text]
     assert told(visitor, b"SUB in.alice 1\r\n") == []
     assert told(visitor, b"SUB in.red 2\r\n") == [b"-ERR 'Permissions Violation for Subscription to \"in.red\"'"]
-    visitor.close()
 
 
 def test_default_permissions_are_for_users_without_any(place: Place) -> None:
@@ -319,8 +310,6 @@ def test_default_permissions_are_for_users_without_any(place: Place) -> None:
     own = login(place.url, town.operator.user(town.defaults, pub={"allow": [">"]}))
     assert told(plain, b"PUB no.x 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"no.x\"'"]
     assert told(own, b"PUB no.x 0\r\n\r\n") == []
-    plain.close()
-    own.close()
 
 
 # Limits
@@ -339,7 +328,6 @@ def test_limits_of_a_template(place: Place) -> None:
     assert told(visitor, b"SUB _INBOX.1 1\r\nSUB _INBOX.2 2\r\nSUB _INBOX.3 3\r\n") == []
     assert told(visitor, b"SUB _INBOX.4 4\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
     assert told(visitor, b"PUB red.x 21\r\n%b\r\n" % (b"x" * 21)) == [b"-ERR 'Maximum Payload Violation'"]
-    visitor.close()
 
 
 def test_limits_of_an_account(place: Place) -> None:
@@ -351,7 +339,6 @@ def test_limits_of_an_account(place: Place) -> None:
     assert told(visitor, b"SUB a 1\r\nSUB b 2\r\n") == []
     assert told(visitor, b"SUB c 3\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
     assert told(visitor, b"PUB a 11\r\n%b\r\n" % (b"x" * 11)) == [b"-ERR 'Maximum Payload Violation'"]
-    visitor.close()
 
 
 # Accounts that import from each other
@@ -366,8 +353,6 @@ def test_imports_of_streams(place: Place) -> None:
     buyer.say(b"PUB end 0\r\n\r\n")
     heard = [line for line in buyer.said if line.startswith(b"MSG")]
     assert sorted(heard) == [b"MSG bought.x 1 0", b"MSG end 9 0", b"MSG token.x 2 0"]
-    buyer.close()
-    seller.close()
 
 
 def test_import_of_a_service(place: Place) -> None:
@@ -379,8 +364,6 @@ def test_import_of_a_service(place: Place) -> None:
     assert line.startswith(b"HMSG ask.x 1 _R_.")  # with who asks
     seller.say(b"PUB %b 2\r\nyo\r\n" % line.split(b" ")[3])
     assert buyer.hear_message() == b"MSG back 1 2"
-    buyer.close()
-    seller.close()
 
 
 # What changes while clients are connected
@@ -456,7 +439,6 @@ def test_default_permissions_change_for_who_is_connected(place: Place, changing:
     assert visitor.hear(b"-ERR") == []
     assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
     del account.nats["default_permissions"]
-    visitor.close()
 
 
 def test_jetstream_comes_and_goes_with_the_limits_of_an_account(
@@ -479,7 +461,6 @@ def test_jetstream_comes_and_goes_with_the_limits_of_an_account(
     account.nats["limits"] = before
     push(place, account)
     assert visitor.ask("$JS.API.INFO")["error"] == none
-    visitor.close()
 
 
 def test_update_of_somebody_else_is_refused(place: Place) -> None:
@@ -522,5 +503,4 @@ def test_clients_are_closed_when_their_account_expires(place: Place, changing: t
     assert close_reason(place.system, visitor.cid) == "Authentication Expired"
     again = login(place.url, place.town.operator.user(account))
     assert again.said == []  # the resolver's JWT, which has not expired, is in force again
-    again.close()
     del account.claims["exp"]

@@ -72,8 +72,6 @@ def test_reload_changes_and_takes_away_accounts(place: Place) -> None:
     assert close_reason(place.system, visitors["GOES"].cid) == "Authentication Failure"
     assert login(place.process.url, operator.user(goes)).said == [b"-ERR 'Authorization Violation'"]
     assert f'Reloaded: deleting account [removed]: "{goes.public}"' in place.process.log()
-    for visitor in visitors.values():
-        visitor.close()
 
 
 def test_account_that_a_reload_adds_is_known(place: Place) -> None:
@@ -83,7 +81,6 @@ def test_account_that_a_reload_adds_is_known(place: Place) -> None:
     place.reload()
     visitor = login(place.process.url, user)
     assert visitor.said == []
-    visitor.close()
 
 
 def test_streams_of_an_account_are_there_after_a_restart(place: Place) -> None:
@@ -93,13 +90,11 @@ def test_streams_of_an_account_are_there_after_a_restart(place: Place) -> None:
     visitor = login(place.process.url, user)
     assert visitor.ask("$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')["config"]["name"] == "S"
     assert visitor.ask("s", b"kept")["seq"] == 1
-    visitor.close()
     place.process.stop()
     place.process.start()
     again = login(place.process.url, user)
     assert again.ask("$JS.API.STREAM.INFO.S")["state"]["messages"] == 1
     assert again.ask("$JS.API.INFO")["streams"] == 1
-    again.close()
 
 
 def test_log_names_operators_and_what_is_wrong_with_accounts(place: Place) -> None:
@@ -137,5 +132,3 @@ def test_reload_reads_the_folder_of_accounts_again(kind: Kind, tmp_path: Path) -
             assert any(b"-ERR 'User Authentication Revoked'" in line for line in visitor.hear(b"PONG"))
         newcomer = login(process.url, operator.user(late))
         assert newcomer.said == []
-        newcomer.close()
-        visitor.close()

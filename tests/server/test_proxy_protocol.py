@@ -281,13 +281,6 @@ def test_other_listeners_read_no_header(tmp_path: Path, kind: Kind) -> None:
         assert server.monitor("varz")["connections"] == 0
 
 
-@both
-def test_a_reload_can_not_change_it(tmp_path: Path, kind: Kind) -> None:
-    with serving(tmp_path, kind) as server:
-        line = server.reload("debug: true\n")
-        assert "config reload not supported for ProxyProtocol: old=true, new=false" in line
-
-
 # Time limits, on a clock that the test sets
 
 

@@ -15,6 +15,9 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.reload import Reloader
 from natsctl.testing.certificates import Authority
+from tests.server.conf.faults import ISSUER
+from tests.support.conf_server import ConfServer
+from tests.support.operators import Key
 
 LISTEN = "listen: 127.0.0.1:-1\n"
 USERS = "authorization { users [ {user: a, password: a}, {user: b, password: b} ] }\n"
@@ -172,31 +175,82 @@ async def test_clients_beyond_what_their_account_may_have_are_closed(tmp_path: P
     ("text", "reason"),
     [
         ("max_subs: 3", "config reload not supported for MaxSubs: old=0, new=3"),
-        ('lame_duck_duration: "60s"', "config reload not supported for LameDuckDuration: old=2m0s, new=1m0s"),
-        ("server_name: b", "config reload not supported for ServerName: old=a, new=b"),
         ("host: 0.0.0.0", "config reload not supported for Host: old=127.0.0.1, new=0.0.0.0"),
-        ("http_port: 8222", "config reload not supported for HTTPPort: old=0, new=8222"),
-        ("system_account: X\naccounts { X {} }", "config reload not supported for SystemAccount: old=, new=X"),
-        ("websocket { port: -1, no_tls: true }", "config reload not supported for Websocket"),
-        (
-            "leafnodes { port: -1 }",
-            'config reload not supported for LeafNode: field "Host": old=, new=0.0.0.0',
-        ),
         ("prot: 1", 'unknown field "prot"'),
         ("a {", "is never closed"),
         ("tls { cert_file: /no/such, key_file: /no/such }", "no such file"),
     ],
 )
 async def test_what_a_reload_can_not_take_changes_nothing(tmp_path: Path, text: str, reason: str) -> None:
-    async with site(tmp_path, USERS + "server_name: a\n") as at:
+    async with site(tmp_path, USERS) as at:
         client = await at.client(user="a", **{"pass": "a"})
         before = at.server.options
-        text = text if "server_name" in text else f"server_name: a\n{text}"
         with pytest.raises(BadRequestError) as caught:
             at.reload(f"max_payload: 10\n{text}\n")
         assert reason in str(caught.value)
         assert at.server.options is before
         assert await client.say("PUB x 11\r\n12345678901\r\n") == ""
+
+
+PROXIED = f"proxies {{ trusted: [{{ key: {Key('user').public} }}] }}\nauthorization {{ token: t, proxy_required: %s }}"
+CALLOUT = (
+    "accounts { A { users: [{user: auth, password: p}] } }\n"
+    f"authorization {{ auth_callout {{ issuer: {ISSUER}, account: A, auth_users: [auth], allowed_accounts: %s }} }}"
+)
+REMOTE = 'leafnodes { remotes: [ { url: "nats-leaf://u:p@127.0.0.1:1"%s } ] }'
+PROXY = ', proxy { url: "http://127.0.0.1:%d" }'
+STORE = "jetstream { store_dir: FOLDER, %s }"
+FIXED = [
+    ("", "max_subs: 3", "MaxSubs: old=0, new=3"),
+    ("", 'lame_duck_duration: "60s"', "LameDuckDuration: old=2m0s, new=1m0s"),
+    ("server_name: a", "server_name: b", "ServerName: old=a, new=b"),
+    ("", "http_port: 8222", "HTTPPort: old=0, new=8222"),
+    ("", "system_account: X\naccounts { X {} }", "SystemAccount: old=, new=X"),
+    ("", "no_system: true", "NoSystemAccount: old=false, new=true"),
+    ("", "websocket { port: -1, no_tls: true }", "Websocket"),
+    ("proxy_protocol: true", "", "ProxyProtocol: old=true, new=false"),
+    ("", "write_timeout: retry", "WriteTimeout: old=, new=retry"),
+    (PROXIED % "true", PROXIED % "false", "ProxyRequired: old=true, new=false"),
+    (CALLOUT % "[]", CALLOUT % "[A]", f"AuthCallout: old=&{{{ISSUER} A [auth]  []}}, new=&{{{ISSUER} A [auth]  [A]}}"),
+    (STORE % "strict: false", STORE % "strict: true", "NoJetStreamStrict: old=true, new=false"),
+    (STORE % "key: secret", STORE % "key: secreted", "JetStreamKey: old="),
+    (STORE % "key: secret", STORE % "key: secret, prev_key: secreted", "JetStreamOldKey: old="),
+    (STORE % "key: secret", STORE % "key: secret, cipher: aes", "JetStreamCipher: old="),
+    ("", "leafnodes { port: -1 }", 'LeafNode: field "Host": old=, new=0.0.0.0'),
+    ("leafnodes { port: -1 }", "", 'LeafNode: field "Host": old=0.0.0.0, new='),
+    ("leafnodes { port: -1 }", "leafnodes { port: -1, authorization { timeout: 3 } }", '"AuthTimeout": old=2, new=3'),
+    ("leafnodes { port: -1 }", "leafnodes { port: -1, no_advertise: true }", '"NoAdvertise": old=false, new=true'),
+    ("leafnodes { port: -1 }", 'leafnodes { port: -1, reconnect: "3s" }', '"ReconnectInterval": old=1s, new=3s'),
+    ("leafnodes { port: -1 }", "leafnodes { port: -1, write_deadline: 3s }", '"WriteDeadline": old=0s, new=3s'),
+    ("leafnodes { port: -1 }", "leafnodes { port: -1, write_timeout: close }", '"WriteTimeout": old=, new=close'),
+    (
+        REMOTE % "",
+        REMOTE % ", deny_imports: [a, b]",
+        'LeafNode: remote urls=["nats-leaf://u:xxxxx@127.0.0.1:1"], account="$G": '
+        'field "DenyImports": old=[], new=[a b]',
+    ),
+    (REMOTE % PROXY % 1, REMOTE % PROXY % 2, 'field "Proxy": only the proxy TLS configuration can be changed'),
+]
+"""Text before a reload and after it, and why the reload is refused."""
+
+
+@pytest.mark.parametrize(("before", "after", "reason"), FIXED)
+async def test_what_needs_a_restart_is_refused(tmp_path: Path, before: str, after: str, reason: str) -> None:
+    before, after = (text.replace("FOLDER", f"'{tmp_path}/js'") + "\n" for text in (before, after))
+    async with site(tmp_path, before) as at:
+        with pytest.raises(BadRequestError) as caught:
+            at.reload(after)
+        said = str(caught.value)
+        assert said.startswith("config reload not supported for ") and reason in said and "secret" not in said
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("before", "after", "reason"), FIXED)
+def test_the_reference_refuses_it_too(tmp_path: Path, before: str, after: str, reason: str) -> None:
+    before, after = (text.replace("FOLDER", f"'{tmp_path}/js'") + "\n" for text in (before, after))
+    with ConfServer(tmp_path, "reference", before) as server:
+        line = server.reload(after)
+    assert "config reload not supported for " in line and reason in line
 
 
 async def test_limits_of_jetstream_grow_and_do_not_shrink(tmp_path: Path) -> None:

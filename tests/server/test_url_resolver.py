@@ -98,8 +98,6 @@ def test_an_account_is_fetched_once_with_what_it_imports_from(tmp_path: Path, ki
         publisher.say(b"PUB news.a 2\r\nhi\r\n")
         assert first.hear_message().startswith(b"MSG news.a 1")
         assert accounts.asked.count(seller.public) == 1
-        for visitor in (first, second, publisher):
-            visitor.close()
 
 
 @both
@@ -114,7 +112,6 @@ def test_an_account_that_is_not_there_is_refused_and_named(tmp_path: Path, kind:
         tokens |= operator.preload()
         visitor = login(server.url, operator.user(other))
         assert (visitor.said, visitor.open) == ([], True)
-        visitor.close()
 
 
 @both
@@ -153,7 +150,6 @@ def test_the_url_of_the_operator_is_used_without_a_resolver(tmp_path: Path, kind
         with ConfServer(tmp_path, kind, f"operator: {operator.jwt()}\n") as server:
             visitor = login(server.url, operator.user(account))
             assert (visitor.said, visitor.open) == ([], True)
-            visitor.close()
 
 
 @both
@@ -166,7 +162,6 @@ def test_the_system_account_may_come_later(tmp_path: Path, kind: Kind) -> None:
         while not (visitor := login(server.url, user)).open and time.monotonic() < end:
             time.sleep(0.05)
         assert visitor.ask("$SYS.REQ.USER.INFO")["data"]["account"] == operator.system.public
-        visitor.close()
 
 
 @both
@@ -182,7 +177,6 @@ def test_resolver_tls_says_whom_to_trust(tmp_path: Path, kind: Kind) -> None:
         with ConfServer(tmp_path / "s", kind, conf(operator, accounts.url, trusted)) as server:
             visitor = login(server.url, operator.user(account))
             assert (visitor.said, visitor.open) == ([], True)
-            visitor.close()
         with pytest.raises(RuntimeError, match="certificate"):
             ConfServer(tmp_path / "u", kind, conf(operator, accounts.url)).start()
 
@@ -207,8 +201,6 @@ def test_others_are_served_while_an_answer_is_awaited(tmp_path: Path, kind: Kind
         accounts.release.set()
         thread.join()
         assert [visitor.open for visitor in waiting] == [True]
-        for visitor in (first, second, *waiting):
-            visitor.close()
 
 
 # The bounds of one fetch

@@ -78,10 +78,3 @@ def test_a_client_that_takes_nothing_is_closed(tmp_path: Path, kind: Kind, polic
                 time.sleep(0.01)
             reasons = {one["reason"] for one in server.monitor("connz?state=closed")["connections"]}
             assert "Slow Consumer (Write Deadline)" in reasons
-
-
-@both
-def test_a_reload_can_not_change_it(tmp_path: Path, kind: Kind) -> None:
-    with ConfServer(tmp_path, kind, DEADLINE) as server:
-        line = server.reload(f"{DEADLINE}write_timeout: retry\n")
-        assert "config reload not supported for WriteTimeout: old=, new=retry" in line

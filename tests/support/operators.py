@@ -22,7 +22,7 @@ import secrets
 import socket
 import time
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import urlsplit
 
 import nkeys
@@ -215,6 +215,9 @@ QUIET: Final = {"verbose": False, "pedantic": False, "headers": True, "no_respon
 class Visitor:
     """One connection to a server in operator mode."""
 
+    opened: ClassVar[list[Visitor]] = []
+    """All of this process, which tests/server/conftest.py closes and forgets after each test."""
+
     def __init__(self, url: str) -> None:
         """Connect and read INFO."""
         parts = urlsplit(url)
@@ -223,6 +226,7 @@ class Visitor:
         self.open = True
         self.info: dict[str, Any] = json.loads(self._line().removeprefix(b"INFO "))
         self.said: list[bytes] = []
+        self.opened.append(self)
 
     @property
     def cid(self) -> int:

@@ -187,9 +187,7 @@ ADMITTED: Final[dict[str, tuple[Make, dict[str, Any]]]] = {
 RESPONSES: Final[dict[str, Make]] = {
     **{name: make for name, (make, _) in REFUSED.items()},
     **{name: make for name, (make, _) in ADMITTED.items()},
-    "silence": lambda r: None,
     "to FULL": lambda r: r.response(r.user(aud="FULL")),
     "to NARROW": lambda r: r.response(r.user(aud="NARROW")),
     "to SYS": lambda r: r.response(r.user(aud="SYS")),
-    "for a moment": lambda r: r.response(r.user(aud="FOO", exp=int(time.time()) + 2)),
 }

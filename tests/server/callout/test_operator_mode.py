@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from natsctl.api.nkey_pairs import NONCE_BYTES, CurvePair
 from natsctl.testing.process import Kind, ServerProcess
-from tests.server.callout.conftest import running
+from tests.server.callout.conftest import NEW, running
 from tests.server.callout.responses import without_keys
 from tests.server.callout.test_config_mode import VIOLATION, user_info
 from tests.support.callouts import CalloutService, Request
@@ -100,29 +101,21 @@ class Place(NamedTuple):
     town: Town
     service: CalloutService
 
-    def show(self, token: str, user: UserLogin | None = None) -> Visitor:
+    def show(self, token: str) -> Visitor:
         """Return a connection that has shown a user's JWT, and a token for the service."""
         options = {"auth_token": token} if token else {}
-        return login(self.process.url, user or self.town.client, **options)
+        return login(self.process.url, self.town.client, **options)
 
 
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
 def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     town = Town()
-    text = town.operator.conf(f"default_sentinel: {town.default.jwt}\nauthorization {{ timeout: 2 }}")
+    text = town.operator.conf(f"default_sentinel: {town.default.jwt}\nauthorization {{ timeout: 20 }}")
     with (
         running(request.param, tmp_path_factory.mktemp("operated"), text) as process,
         CalloutService(process.url, town.decide, login=town.service) as service,
     ):
         yield Place(process, town, service)
-
-
-@pytest.fixture
-def place(shared: Place) -> Place:
-    for kept in (shared.service.requests, shared.service.events):
-        while not kept.empty():
-            kept.get()
-    return shared
 
 
 def test_the_service_is_a_user_of_its_account(place: Place) -> None:
@@ -148,7 +141,6 @@ def test_the_key_of_the_response_says_the_account(place: Place, token: str, acco
     }
     scoped = {"publish": {"allow": ["$SYS.REQ.USER.INFO", "of.bob"]}, "subscribe": {"allow": ["_INBOX.>"]}}
     assert found["permissions"] == (scoped if token == "scoped" else rules[account])
-    visitor.close()
 
 
 REFUSED = {
@@ -163,8 +155,17 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("token", REFUSED)
+@pytest.mark.parametrize("token", [token for token in REFUSED if token != "web"])
 def test_a_response_that_the_account_does_not_stand_for_lets_nobody_in(place: Place, token: str) -> None:
+    nobody_comes_in(place, token)
+
+
+@pytest.mark.parametrize("shared", NEW, indirect=True)
+def test_a_response_for_another_kind_of_connection_lets_nobody_in(place: Place) -> None:
+    nobody_comes_in(place, "web")
+
+
+def nobody_comes_in(place: Place, token: str) -> None:
     visitor = place.show(token)
     assert visitor.said == [VIOLATION]
     event = place.service.event()
@@ -189,7 +190,6 @@ def test_the_request_says_with_which_jwt_the_client_came(place: Place) -> None:
     assert request.connect["jwt"] == client.jwt and request.connect["sig"]
     shown = {"user": client.key.public, "name_tag": "sentinel", "tags": ["a:b"], "nonce": visitor.info["nonce"]}
     assert request.client.items() >= shown.items()
-    visitor.close()
 
 
 def test_who_brings_no_jwt_comes_with_the_default_one(place: Place) -> None:
@@ -197,7 +197,6 @@ def test_who_brings_no_jwt_comes_with_the_default_one(place: Place) -> None:
     visitor.show(auth_token="app")
     assert user_info(visitor)["user"] == "ann"
     assert place.service.request().connect["jwt"] == place.town.default.jwt
-    visitor.close()
 
 
 def test_a_login_that_fails_is_not_delegated(place: Place) -> None:
@@ -210,8 +209,6 @@ def test_a_login_that_fails_is_not_delegated(place: Place) -> None:
 
 
 def test_connz_shows_the_user_and_the_key(place: Place) -> None:
-    import json
-
     system = login(place.process.url, place.town.system_user)
     for token, key in (("app", place.town.app.public), ("signing", place.town.signing.public)):
         visitor = place.show(token)
@@ -220,8 +217,6 @@ def test_connz_shows_the_user_and_the_key(place: Place) -> None:
         expected = ("ann" if token == "app" else "[REDACTED]", place.town.app.public, key, ["a:b"], None)
         found = tuple(shown.get(name) for name in ("authorized_user", "account", "issuer_key", "tags", "jwt"))
         assert found == expected
-        visitor.close()
-    system.close()
 
 
 # Changes of accounts, each on a server of its own
@@ -260,8 +255,6 @@ def test_a_change_of_the_account_holds_for_those_the_service_let_in(kind: Kind, 
         asked = service.asked
         free = login(process.url, town.operator.user(town.auth))
         assert user_info(free)["account"] == town.auth.public and service.asked == asked
-        for visitor in (free, signed, second, first, system):
-            visitor.close()
 
 
 def test_any_account_may_be_allowed_and_requests_sealed(kind: Kind, tmp_path: Path) -> None:
@@ -282,4 +275,3 @@ def test_any_account_may_be_allowed_and_requests_sealed(kind: Kind, tmp_path: Pa
         for token, account in (("app", town.app), ("closed", town.closed)):
             visitor = place.show(token)
             assert user_info(visitor)["account"] == account.public
-            visitor.close()

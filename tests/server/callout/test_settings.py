@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +12,7 @@ from natsctl.api.nkey_pairs import NONCE_BYTES, CurvePair
 from natsctl.testing.process import Kind
 from tests.server.callout.conftest import running
 from tests.server.callout.test_config_mode import VIOLATION, user_info
-from tests.support.callouts import ISSUER, CalloutService, Request, until
+from tests.support.callouts import ISSUER, CalloutService, Request
 from tests.support.operators import Key, Visitor, base64url
 
 ACCOUNTS = """
@@ -61,7 +59,6 @@ def test_a_user_may_have_to_come_through_a_trusted_proxy(kind: Kind, proxied: bo
         signature = base64url(proxy.sign(visitor.info["nonce"].encode()))
         said = visitor.show(user="x", **({"proxy_sig": signature} if proxied else {}))
         assert said == ([] if proxied else [VIOLATION])
-        visitor.close()
 
 
 def test_only_users_of_allowed_accounts_are_asked_about(kind: Kind, tmp_path: Path) -> None:
@@ -82,10 +79,8 @@ def test_only_users_of_allowed_accounts_are_asked_about(kind: Kind, tmp_path: Pa
             before = service.asked
             visitor = shown(process.url, **options)
             assert (name, user_info(visitor)["account"], service.asked - before) == (name, account, asked)
-            visitor.close()
         again = shown(process.url, user="foo", **{"pass": "pwd"})
         assert again.show(user="x") == [] and user_info(again)["account"] == "BAR"
-        again.close()
 
 
 def test_a_default_user_is_asked_about_like_any_other(kind: Kind, tmp_path: Path) -> None:
@@ -100,17 +95,12 @@ def test_a_default_user_is_asked_about_like_any_other(kind: Kind, tmp_path: Path
             assert (connect["user"], connect["pass"]) == ("foo", "pwd")
 
 
-def test_who_begins_without_connect_is_let_in_until_the_jwt_expires(kind: Kind, tmp_path: Path) -> None:
-    def for_a_moment(request: Request) -> bytes:
-        return request.response(request.user(aud="FOO", name="foo", exp=int(time.time()) + 2))
-
+def test_who_begins_without_connect_is_let_in(kind: Kind, tmp_path: Path) -> None:
     with (
         running(kind, tmp_path, conf("no_auth_user: foo")) as process,
-        CalloutService(process.url, for_a_moment, user="auth", password="pwd"),
+        CalloutService(process.url, into("FOO"), user="auth", password="pwd"),
     ):
-        visitor = Visitor(process.url)
-        assert visitor.say(b"SUB a 1\r\nPUB a 1\r\nx\r\n") == [b"+OK", b"+OK", b"MSG a 1 1", b"x"]
-        assert visitor.hear(b"never") == [b"-ERR 'User Authentication Expired'"] and not visitor.open
+        assert Visitor(process.url).say(b"SUB a 1\r\nPUB a 1\r\nx\r\n") == [b"+OK", b"+OK", b"MSG a 1 1", b"x"]
 
 
 def test_requests_and_responses_may_be_sealed(kind: Kind, tmp_path: Path) -> None:
@@ -146,7 +136,6 @@ def test_requests_and_responses_may_be_sealed(kind: Kind, tmp_path: Path) -> Non
             visitor = shown(process.url, user=name)
             assert user_info(visitor) == {"user": name, "account": "FOO"}
             assert service.request().server["xkey"] == visitor.info["xkey"]
-            visitor.close()
         for name, why in reasons.items():
             assert shown(process.url, user=name).said == [VIOLATION]
             expected = f'Error decrypting auth callout response on account "AUTH": {why}'
@@ -155,12 +144,10 @@ def test_requests_and_responses_may_be_sealed(kind: Kind, tmp_path: Path) -> Non
 
 def test_without_a_service_nobody_comes_in(kind: Kind, tmp_path: Path) -> None:
     with running(kind, tmp_path, conf(timeout_s=1)) as process:
-        began = time.monotonic()
         assert shown(process.url, user="x").said == [VIOLATION]
-        assert 0.9 < time.monotonic() - began < 20
+        assert 'Authorization callout response not received in time on account "AUTH"' in process.log()
         visitor = shown(process.url, user="auth", **{"pass": "pwd"})
         assert visitor.said == []
-        visitor.close()
 
 
 def test_an_account_that_is_none_lets_nobody_in(kind: Kind, tmp_path: Path) -> None:
@@ -181,21 +168,3 @@ def test_a_single_user_may_be_the_service(kind: Kind, tmp_path: Path) -> None:
         assert service.asked == 0
         assert shown(process.url, user="other", **{"pass": "pwd"}).said == [VIOLATION]
         assert service.asked == 1
-
-
-def test_a_reload_keeps_its_settings_and_refuses_others(kind: Kind, tmp_path: Path) -> None:
-    with (
-        running(kind, tmp_path, conf()) as process,
-        CalloutService(process.url, into("FOO"), user="auth", password="pwd"),
-    ):
-        file = tmp_path / "nats.conf"
-        file.write_text(conf(block="allowed_accounts: [FOO]"))
-        os.kill(process.pid, signal.SIGHUP)
-        settings = f"old=&{{{ISSUER.public} AUTH [auth]  []}}, new=&{{{ISSUER.public} AUTH [auth]  [FOO]}}"
-        until(lambda: f"config reload not supported for AuthCallout: {settings}" in process.log())
-        file.write_text(conf("max_payload: 100000"))
-        os.kill(process.pid, signal.SIGHUP)
-        until(lambda: "Reloaded: max_payload = 100000" in process.log())
-        visitor = shown(process.url, user="x")
-        assert user_info(visitor) == {"user": "x", "account": "FOO"}
-        visitor.close()

@@ -7,7 +7,7 @@ import pytest
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.conf.config import apply
-from natsctl.server.conf.syntax import ConfError, load_text
+from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 
 NKEY = "UBEAOWSZPZZBUFLOFYDZTXS4YDCTETOG47VPDTOUMJIINDWFGIK52DYE"
@@ -82,51 +82,6 @@ def test_default_permissions_are_for_those_without_their_own(key: str) -> None:
     first, second = options(text).users
     assert first.permissions == Permissions(subscribe=SubjectRules(("y",)))
     assert second.permissions == Permissions(publish=SubjectRules(("x",)))
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("authorization { user: a, password: b, token: c }", "Cannot have a user/pass and token"),
-        ("authorization { user: a, users: [] }", "Can not have a single user/pass and a users array"),
-        ("authorization { token: a, users: [{user: b}] }", "Can not have a token and a users array"),
-        ("authorization { users: [{user: a}, {user: a}] }", 'Duplicate user "a" detected'),
-        (f"authorization {{ users: [{{nkey: {NKEY}}}, {{nkey: {NKEY}}}] }}", f'Duplicate nkey "{NKEY}" detected'),
-        ("authorization { users: {user: a} }", "Expected users field to be an array"),
-        ("authorization { users: [a] }", "Expected user entry to be a map/struct"),
-        ("authorization { users: [{password: a}] }", "User entry requires a user"),
-        ("authorization { users: [{nkey: UABC}] }", "Not a valid public nkey for a user"),
-        (f"authorization {{ users: [{{nkey: A{NKEY[1:]}}}] }}", "Not a valid public nkey for a user"),
-        (f"authorization {{ users: [{{nkey: {NKEY}, user: a}}] }}", "Nkey users do not take usernames or passwords"),
-        (f"authorization {{ users: [{{nkey: {NKEY}, pass: a}}] }}", "Nkey users do not take usernames or passwords"),
-        ("authorization { users: [{user: a, usr: b}] }", 'unknown field "usr"'),
-        ("authorization { usr: a }", 'unknown field "usr"'),
-        ("authorization { users: [{user: a, clients: [X, STANDARD]}] }", 'invalid connection types ["X"]'),
-        ("authorization { users: [{user: a, permissions: x}] }", "Expected permissions to be a map/struct"),
-        ("authorization { users: [{user: a, permissions: {x: y}}] }", 'Unknown field "x" parsing permissions'),
-        ("authorization { users: [{user: a, permissions: {pub: {x: y}}}] }", 'Unknown field name "x" parsing subject'),
-        ("authorization { users: [{user: a, permissions: {pub: 1}}] }", "Expected subject permissions to be a subject"),
-        ("authorization { users: [{user: a, permissions: {pub: a..b}}] }", 'subject "a..b" is not a valid subject'),
-        ('authorization { users: [{user: a, permissions: {pub: "a q"}}] }', 'subject "a q" is not a valid subject'),
-        ('authorization { users: [{user: a, permissions: {sub: "a b c"}}] }', 'subject "a b c" is not a valid subject'),
-        ('authorization { users: [{user: a, permissions: {sub: "a b..c"}}] }', 'queue "b..c" is not a valid queue'),
-        ("authorization { users: [{user: a, permissions: {allow_responses: 1}}] }", "expected a boolean or a map"),
-        ("authorization { users: [{user: a, permissions: {allow_responses: {ttl: 1}}}] }", "not a duration string"),
-        ("authorization { users: [{user: a, permissions: {allow_responses: {ttl: x}}}] }", "error parsing expires"),
-        ("authorization { auth_callout: {} }", "Authorization callouts require an issuer to be specified"),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_place(text: str, fault: str) -> None:
-    with pytest.raises(ConfError) as error:
-        options("# a comment\n" + text)
-    assert str(error.value).startswith("nats.conf:2: ") and fault in str(error.value)
-
-
-def test_secrets_are_in_no_error() -> None:
-    for text in ("[{password: geheim}]", "[{user: a, password: geheim, x: 1}]", "{password: geheim}", "geheim"):
-        with pytest.raises(ConfError) as error:
-            options(f"authorization {{ users: {text} }}")
-        assert "geheim" not in str(error.value)
 
 
 def test_a_variable_in_the_block_is_no_unknown_field() -> None:

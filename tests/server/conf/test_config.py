@@ -86,36 +86,6 @@ def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
     assert given == options("jetstream {}")
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("port: 1\nprot: 4222", 'nats.conf:2: unknown field "prot"'),
-        ("cluster { port: -1 }", "natsctl cluster run starts a cluster of nats-servers"),
-        ("mqtt { port: -1 }", "mqtt: natsctl server has no MQTT listener"),
-        ("port: many", "nats.conf:1: expected a number"),
-        ("port: 99999", "invalid port 99999"),
-        ("jetstream: maybe", "expected enabled, disabled or a block"),
-        ("jetstream { stor_dir: x }", 'unknown field "stor_dir"'),
-        ("jetstream { max_buffered_msgs: many }", "expected a number"),
-        ('jetstream { max_mem: "1GB" }', "expected a size"),
-        ('jetstream { max_file: "12" }', "expected a size"),
-        ("listen: here", 'could not parse address string "here"'),
-        ("accounts { A { users: [{pass: x}] } }", "User entry requires a user"),
-        ("no_auth_user: nobody", 'no_auth_user: "nobody" present, but users/nkeys are not defined'),
-        (
-            "\nNo_Auth_User: nobody\nauthorization { users [{user: a}] }",
-            'nats.conf:2: no_auth_user: "nobody" not present',
-        ),
-        ("PROT: 4222", 'unknown field "PROT"'),
-        ("jetstream { sync: sometimes }", 'invalid duration "sometimes"'),
-    ],
-)
-def test_what_is_wrong_is_told_with_its_place(text: str, complaint: str) -> None:
-    with pytest.raises(ConfError) as caught:
-        options(text)
-    assert complaint in str(caught.value)
-
-
 def test_a_key_that_a_value_refers_to_need_not_be_an_option() -> None:
     assert options("FREE_PORT: -1\nport: $FREE_PORT").port == -1
 

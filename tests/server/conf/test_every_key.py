@@ -232,6 +232,7 @@ def test_a_key_that_nats_server_does_not_have_is_unknown_in_every_block() -> Non
     assert known == []
 
 
+@pytest.mark.reference
 @pytest.mark.skipif(not SOURCE.is_file(), reason=f"the sources of nats-server {SERVER_VERSION} are not here")
 def test_the_list_has_every_key_of_the_sources() -> None:
     found: dict[str, set[str]] = {}

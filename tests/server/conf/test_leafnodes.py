@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.server.conf.config import apply
-from natsctl.server.conf.syntax import ConfError, load_text
+from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions
 
 
@@ -76,41 +76,3 @@ def test_remote_keys() -> None:
     )  # fmt: skip
     assert found.no_randomize and found.ws_compression and found.disabled and found.isolate
     assert found.ignore_discovered_servers and found.request_isolation and found.first_info_timeout_s == 3.0
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("leafnodes {\n port: 70000 }", "2: invalid port"),
-        ("leafnodes {\n bogus: 1 }", '2: unknown field "bogus"'),
-        ("leafnodes {\n min_version: 2.7.0 }", "2: the minimum version should be at least 2.8.0"),
-        ("leafnodes {\n min_version: new }", "2: invalid leafnode's minimum version"),
-        ("leafnodes {\n compression: zip }", '2: unsupported compression mode "zip"'),
-        ("leafnodes { compression {\n levels: 1 } }", '2: unknown field "levels"'),
-        ("leafnodes { compression {\n rtts: [often] } }", '2: error parsing rtts: time: invalid duration "often"'),
-        ("leafnodes { authorization {\n proxy_required: 1 } }", "2: expected true or false"),
-        ("leafnodes {\n remotes: 1 }", "2: expected remotes field to be an array"),
-        ("leafnodes { remotes: [\n { bogus: 1 } ] }", '2: unknown field "bogus"'),
-        ("leafnodes { remotes: [\n { url: \"nats://\" } ] }", "2: error parsing leafnode url"),
-        ('leafnodes { remotes: [\n { urls: ["ws://a", "tls://b"] } ] }', "2: remote leaf node configuration"),
-        ('leafnodes { remotes: [ { url: "a" },\n { url: "a" } ] }', "2: duplicate remote"),
-        ('leafnodes { remotes: [\n { url: "a", nkey: "UABC" } ] }', "2: Remote leafnode nkey is not a valid seed"),
-        ('leafnodes { remotes: [\n { url: "a", deny_imports: "a..b" } ] }', '2: subject "a..b" is not a valid subject'),
-        ("leafnodes { authorization {\n user: u, users: [ { user: v } ] } }", "1: can not have a single user/pass"),
-        ("leafnodes { authorization { users: [\n { user: v }, { user: v } ] } }", 'duplicate user "v" detected'),
-        ('leafnodes { remotes: [ { url: "a", account: X } ] }', 'cannot find local account "X" specified in'),
-        ("leafnodes { port: 1, authorization { account: X } }", 'local account "X" specified in leafnode auth'),
-    ],
-)  # fmt: skip
-def test_what_is_wrong_is_told_with_its_line(text: str, fault: str) -> None:
-    with pytest.raises(ConfError) as caught:
-        apply(load_text(text, {}), ServerOptions())
-    assert fault in str(caught.value)
-    assert str(caught.value).startswith("nats.conf:")
-
-
-def test_a_faulty_seed_or_url_is_not_repeated() -> None:
-    for text in ('nkey: "SUSECRETSECRET", url: "a"', 'url: "nats://u:SECRET@[bad"'):
-        with pytest.raises(ConfError) as caught:
-            remote(text)
-        assert "SECRET" not in str(caught.value)

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import re
-import subprocess
-from pathlib import Path
-
 import pytest
 
 from natsctl.server.conf import config
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import OcspCacheOptions, OcspOptions, OcspPeerOptions, ServerOptions
-from natsctl.testing.process import reference_binary
-from tests.server.conf.agreement_files import OCSP_REFUSED
 
 
 def read(text: str) -> ServerOptions:
@@ -23,16 +17,6 @@ def fault(text: str) -> str:
     with pytest.raises(ConfError) as found:
         read(text)
     return str(found.value).split(": ", 1)[1]
-
-
-@pytest.mark.parametrize("line", OCSP_REFUSED)
-@pytest.mark.reference
-def test_faults_have_the_words_of_the_reference(line: str, tmp_path: Path) -> None:
-    path = tmp_path / "nats.conf"
-    path.write_text(line)
-    done = subprocess.run([str(reference_binary()), "-t", "-c", str(path)], capture_output=True, text=True, timeout=30)
-    said = done.stderr.strip().rpartition(f"{path}:")[2]
-    assert re.sub(r"^\d+:\d+: ", "", said) == fault(line)
 
 
 def test_short_and_long_forms_are_read() -> None:

@@ -74,37 +74,6 @@ def test_an_included_file_is_part_of_the_block(tmp_path: Path) -> None:
     assert plain(load_file(tmp_path / "main.conf", {})) == {"P": 5, "timeout": 5, "authorization": {"t": 5}}
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("a: 1\nb: {\nc: 1\n", "nats.conf:2: Parse error on line 2: 'the block that opens here is never closed"),
-        ("a: [1, 2", "nats.conf:1: Parse error on line 1: 'the array that opens here is never closed"),
-        ('\n\na: "x', "nats.conf:3: Parse error on line 3: 'the string that opens here is never closed"),
-        ("a:\nb: 1", "nats.conf:1: Parse error on line 1: ''a' has no value'"),
-        ("a: 1\n}\nb: 1", "nats.conf:3: Parse error on line 3: 'expected a top-level value to end"),
-        ("a: [x y]", "expected an item to end with a new line or a comma, not 'y'"),
-        ("a { b: 1 c: 2 }", "expected a value to end"),
-        ("a: 1.5s", "expected a top-level value to end"),
-        ("a: 12-ab", "quote other texts"),
-        ("a: .5", "a number begins with a digit"),
-        ("a: -x", "expected a digit"),
-        ("a: 1kbb", "unknown unit"),
-        ("a: 99999999999999999999", "is out of the range"),
-        ("a: $X", "variable reference for 'X' can not be found"),
-        ("a: 1\0", "a zero byte is no text"),
-        ("a: 2026-13-01T00:00:00Z", "expected Zulu formatted DateTime"),
-        (r'a: "\q"', r"unknown escape \q"),
-        ("include 'none.conf'", "nats.conf:1: error parsing include file 'none.conf'"),
-        ("a " + "{ a " * 100, "too many blocks within blocks"),
-        ("a: " + "[" * 100, "too many blocks within blocks"),
-    ],
-)
-def test_what_can_not_be_read_is_told_with_file_and_line(text: str, complaint: str) -> None:
-    with pytest.raises(ConfError) as caught:
-        read(text)
-    assert complaint in str(caught.value)
-
-
 @given(st.text(alphabet="ab1:={}[]()\"'\\#/$, \n", max_size=60))
 def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
     try:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 import ssl
-import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,15 +13,14 @@ from pathlib import Path
 import pytest
 
 from natsctl.server.conf.config import apply
-from natsctl.server.conf.syntax import ConfError, load_text
+from natsctl.server.conf.syntax import load_text
 from natsctl.server.options import ServerOptions
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, reference_binary
+from natsctl.testing.process import Kind
 from tests.support import patient_client
 from tests.support.conf_server import PATIENCE_S, ConfServer
 from tests.support.servers import quiet_ports
 
-REFERENCE = reference_binary()
 both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 REFUSED = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
 
@@ -192,41 +190,6 @@ async def test_a_silent_proxy_has_its_time(tmp_path: Path, kind: Kind) -> None:
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()
-
-
-@both
-def test_a_reload_can_not_change_it(tmp_path: Path, kind: Kind) -> None:
-    text = leaf("ws://127.0.0.1:1", 'url: "http://127.0.0.1:2"')
-    with ConfServer(tmp_path, kind, text) as server:
-        line = server.reload(text.replace(":2", ":3"))
-        assert 'field "Proxy": only the proxy TLS configuration can be changed' in line
-
-
-FAULTS = {
-    "proxy: 1": "Expected proxy to be a map, got",
-    "proxy { bogus: 1 }": 'unknown field "bogus"',
-    "proxy { username: u }": "proxy URL must be specified when other proxy options are set",
-    'proxy { url: "ftp://a" }': "proxy URL scheme must be http or https, got: ftp",
-    'proxy { url: "http://" }': "proxy URL must specify a host",
-    'proxy { url: "http://a", username: u }': "proxy username and password must both be specified or both be empty",
-    'proxy { url: "http://a", timeout: "-1s" }': "proxy timeout must be >= 0",
-    'proxy { url: "http://a", tls { insecure: true } }': "proxy TLS configuration requires an https proxy URL",
-    'proxy { url: "https://a", tls { verify: true } }': '"verify" is not supported for proxy TLS',
-    'url: "wss://hub", proxy { url: "http://a" }': "requires TLS and no TLS configuration is provided",
-}
-
-
-@pytest.mark.parametrize("text", FAULTS)
-def test_faults_have_the_references_text(tmp_path: Path, text: str) -> None:
-    whole = f"leafnodes {{\n remotes: [\n {{ {text} }}\n ]\n}}\n"
-    with pytest.raises(ConfError) as fault:
-        apply(load_text(whole, {}), ServerOptions())
-    assert FAULTS[text] in str(fault.value)
-    if REFERENCE is not None:
-        (tmp_path / "x.conf").write_text(whole)
-        command = [REFERENCE, "-t", "-c", str(tmp_path / "x.conf")]
-        said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert FAULTS[text] in said.stdout + said.stderr
 
 
 def test_an_empty_block_is_no_proxy_and_no_password_is_shown() -> None:

@@ -76,19 +76,6 @@ def run(*flags: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*COMMAND, *flags], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
-def test_the_version_line_begins_as_clients_parse_it() -> None:
-    for flag in ("-v", "--version"):
-        done = run(flag)
-        assert done.returncode == 0
-        assert re.match(r"nats-server: v2\.\d+\.\d+ \(natsctl [0-9.]+\)\n$", done.stdout)
-
-
-def test_help_goes_to_stdout() -> None:
-    done = run("-h")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "--store_dir" in done.stdout
-
-
 @pytest.mark.parametrize("flags", [["--nonsense"], ["--profile", "8222"], ["--cluster", "nats://x:1"], ["-p"]])
 def test_a_wrong_command_line_is_a_usage_error(flags: list[str]) -> None:
     done = run(*flags)
@@ -135,64 +122,6 @@ def test_a_ports_file_that_cannot_be_written_is_an_error_and_a_pid_file_fatal(
     refused = run("-p", "-1", "-a", "127.0.0.1", "-P", str(tmp_path / "none" / "pid"))
     assert refused.returncode == 1
     assert f"[FTL] Could not write pidfile: open {tmp_path}/none/pid: no such file or directory" in refused.stderr
-
-
-def test_a_port_in_use_is_a_fatal_line_and_status_1(tmp_path: Path, running: list[Running]) -> None:
-    server = Running(tmp_path)
-    running.append(server)
-    done = run("-a", "127.0.0.1", "-p", str(server.port))
-    assert done.returncode == 1
-    assert re.search(rf"\[FTL\] .*127\.0\.0\.1:{server.port}.*address already in use", done.stderr)
-
-
-@pytest.mark.parametrize(
-    ("block", "text"),
-    (
-        ("leafnodes {{ {listen} }}", "Error listening on leafnode port: {port} - "),
-        ("websocket {{ {listen}, no_tls: true }}", "Unable to listen for websocket connections: "),
-    ),
-)
-def test_a_fatal_line_names_the_listener_that_has_no_port(tmp_path: Path, block: str, text: str) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        config = tmp_path / "nats.conf"
-        listen = f"listen: '127.0.0.1:{port}'"
-        config.write_text(f"listen: '127.0.0.1:-1'\n{block.format(listen=listen)}\n")
-        done = run("-c", str(config))
-    assert done.returncode == 1
-    wanted = f"[FTL] {text.format(port=port)}listen tcp 127.0.0.1:{port}: bind: address already in use"
-    assert wanted in done.stderr
-
-
-@pytest.mark.parametrize(
-    ("config", "text"),
-    [
-        (
-            "http: 127.0.0.1:%d",
-            "Can't start monitoring: can't listen to the monitor port: listen tcp 127.0.0.1:%d: bind: ",
-        ),
-        (
-            "websocket { listen: 127.0.0.1:%d, no_tls: true }",
-            "listen for websocket connections: listen tcp 127.0.0.1:%d: ",
-        ),
-    ],
-)
-def test_any_port_in_use_is_named(tmp_path: Path, config: str, text: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        (tmp_path / "x.conf").write_text("listen: 127.0.0.1:-1\n" + config % port)
-        done = run("-c", str(tmp_path / "x.conf"))
-    assert done.returncode == 1
-    assert text % port in done.stderr
-
-
-def test_a_store_folder_that_is_a_file_is_a_fatal_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    done = run("-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path / "file"))
-    assert done.returncode == 1
-    assert "[FTL] storage directory is not a directory" in done.stderr
 
 
 def test_a_log_file_takes_the_lines_and_is_opened_anew_on_usr1(tmp_path: Path, running: list[Running]) -> None:
