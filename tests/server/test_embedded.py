@@ -157,7 +157,7 @@ def test_an_owner_that_ends_hands_over_to_its_guests(
 ) -> None:
     for name in ("PORT_WAIT_S", "START_WAIT_S"):
         monkeypatch.setattr(embedded, name, PATIENCE_S)  # a busy machine takes its time
-    others.append(OtherCommand(tmp_path))
+    others.append(OtherCommand(tmp_path, guest_wait_s=0.1))
     guests = [EmbeddedServer(tmp_path) for _ in range(3)]
     for guest in guests:
         guest.start()

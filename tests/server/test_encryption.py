@@ -17,6 +17,7 @@ from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 
 SECRETS = (b"payload-in-clear", b"subject-in-clear", b"Header-In-Clear", b"described-in-clear", b"value-in-clear")
+MESSAGES = 42
 KEYS = ("first-key", "second-key", "third-key")
 both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 
@@ -54,12 +55,12 @@ async def fill(server: ServerProcess) -> None:
     client = await patient_client.connect(server.url)
     js = client.jetstream()
     await js.add_stream(name="S", subjects=["subject-in-clear.*"], description="described-in-clear", compression="s2")
-    for number in range(300):
+    for number in range(MESSAGES):
         headers = {"Header-In-Clear": "1"} if number % 3 == 0 else None
         await js.publish(f"subject-in-clear.{number % 7}", b"payload-in-clear %d" % number, headers=headers)
     await js.delete_msg("S", 5)
     pulled = await js.pull_subscribe("subject-in-clear.1", "C", "S")
-    for message in await pulled.fetch(10, timeout=patient_client.PATIENCE_S):
+    for message in await pulled.fetch(3, timeout=patient_client.PATIENCE_S):
         await message.ack_sync()
     bucket = await js.create_key_value(bucket="B", history=3)
     for number in range(5):
@@ -74,7 +75,7 @@ async def seen(server: ServerProcess, consumers: bool = True) -> dict[str, Any]:
     js = client.jetstream()
     state = (await js.stream_info("S")).state
     found = await js.consumer_info("S", "C") if consumers else None
-    messages = [await js.get_msg("S", seq) for seq in (1, 2, 299)]
+    messages = [await js.get_msg("S", seq) for seq in (1, 2, MESSAGES - 1)]
     bucket = await js.key_value("B")
     entry = await bucket.get("subject-in-clear")
     await client.close()
@@ -87,7 +88,7 @@ async def seen(server: ServerProcess, consumers: bool = True) -> dict[str, Any]:
 
 
 @both
-@pytest.mark.parametrize("cipher", ["", "cipher: chachapoly", "cipher: AES"])
+@pytest.mark.parametrize("cipher", ["", "cipher: AES"])
 async def test_an_encrypted_store_serves_what_it_holds_and_nothing_stands_in_clear(
     site: Site, kind: Kind, cipher: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,7 +99,7 @@ async def test_an_encrypted_store_serves_what_it_holds_and_nothing_stands_in_cle
         before = await seen(server)
         if kind == "natsctl":  # nats-server would lose what was double-acked in the last moments
             server.kill()
-    assert before["state"][0] < 300 and not site.in_clear()
+    assert before["state"][0] < MESSAGES and not site.in_clear()
     with server:
         assert await seen(server) == before
         ports = json.loads((site.folder / f"nats-server_{server.pid}.ports").read_text())
@@ -120,10 +121,8 @@ async def test_a_plain_store_is_encrypted_and_keys_and_ciphers_change_at_a_start
     assert SECRETS[1] in site.in_clear()
     for block in (
         f"encryption_key: {first}",
-        f"ek: {first}, cipher: aes",
-        f"key: {second}, prev_key: {first}, cipher: aes",
-        f"key: {first}, prev_ek: {second}",
-        f"key: {first}",
+        f"ek: {second}, prev_ek: {first}, cipher: aes",
+        f"key: {first}, prev_key: {second}, cipher: chachapoly",
     ):
         with site.server(block) as server:
             assert await seen(server, ours) == before, block

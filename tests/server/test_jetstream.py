@@ -18,8 +18,7 @@ from natsctl.server.process.log import Log
 from natsctl.store.disk import PosixFile
 from tests.support import patient_client
 from tests.support.raw_client import RawClient
-
-PATIENCE_S = 60.0
+from tests.support.tls_clients import PATIENCE_S, until
 
 
 def options(folder: Path) -> ServerOptions:
@@ -209,7 +208,10 @@ async def test_a_slow_sync_of_one_stream_leaves_others_alone_and_pauses_its_publ
             await client.close()
 
 
-async def test_large_messages_are_bounded_by_their_bytes(tmp_path: Path, disk: SlowDisk) -> None:
+async def test_large_messages_are_bounded_by_their_bytes(
+    tmp_path: Path, disk: SlowDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shell, "WAITING_BYTES", 1 << 20)
     async with ServerInstance(options(tmp_path)) as server:
         client = await RawClient.connect(server.url)
         await add(client, "S")
@@ -217,12 +219,13 @@ async def test_large_messages_are_bounded_by_their_bytes(tmp_path: Path, disk: S
         disk.held = {log_file(server, "S")}
         disk.open.clear()
         acks = Acks(client, b"s")
-        for _ in range(100):
-            acks.publish(b"S.x", b"x" * 1_000_000)
-        await asyncio.sleep(0.5)
+        for _ in range(200):
+            acks.publish(b"S.x", b"x" * 100_000)
+        (connection,) = server._running.connections.values()
+        await until(lambda: not connection.transport.is_reading())
         stream = server.store.streams["$G/S"] if server.store else None
         assert stream is not None
-        assert stream.last_seq < 60
+        assert stream.last_seq < 100
         disk.open.set()
         await acks.all()
         await client.close()

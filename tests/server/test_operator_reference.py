@@ -486,6 +486,7 @@ def test_update_of_an_account_that_sleeps_is_skipped(place: Place) -> None:
     assert push(place, account) == {"account": account.public, "code": 200, "message": "jwt update skipped"}
 
 
+@pytest.mark.live
 def test_user_is_closed_when_its_jwt_expires(place: Place) -> None:
     visitor = login(place.url, place.town.user({"exp": int(time.time()) + ENDS_IN_S}))
     assert visitor.said == []
@@ -493,6 +494,7 @@ def test_user_is_closed_when_its_jwt_expires(place: Place) -> None:
     assert close_reason(place.system, visitor.cid) == "Authentication Expired"
 
 
+@pytest.mark.live
 def test_clients_are_closed_when_their_account_expires(place: Place, changing: tuple[OperatorAccount, Key]) -> None:
     account, _ = changing
     visitor = login(place.url, place.town.operator.user(account))

@@ -168,7 +168,7 @@ def connection(server: ConfServer, cid: int) -> dict[str, Any]:
 @both
 def test_the_address_of_the_header_is_the_clients(tmp_path: Path, kind: Kind) -> None:
     with serving(tmp_path, kind) as server:
-        assert "[INF] PROXY protocol enabled for client connections" in server.lines()
+        server.await_line(r"\[INF\] PROXY protocol enabled for client connections")
         for data, source in GOOD.values():
             with Wire(server.port, data) as wire:
                 info = wire.info()
@@ -273,7 +273,8 @@ def test_the_header_comes_before_the_handshake(tmp_path: Path, kind: Kind, mode:
 @both
 def test_other_listeners_read_no_header(tmp_path: Path, kind: Kind) -> None:
     leaf, websocket = quiet_ports(2)
-    text = f"{PROXY}leafnodes {{ port: {leaf} }}\nwebsocket {{ port: {websocket}, no_tls: true }}\n"
+    text = f"{PROXY}leafnodes {{ port: {leaf} }}\n"
+    text += f'websocket {{ port: {websocket}, no_tls: true, handshake_timeout: "200ms" }}\n'
     with serving(tmp_path, kind, text) as server:
         for port in (leaf, websocket):
             with Wire(port, GOOD["line"][0]) as wire:

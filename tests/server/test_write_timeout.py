@@ -14,8 +14,8 @@ both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 SIZE, COUNT = 1_000_000, 50
 READ = 400_000
 """Bytes that a slow client takes at a time."""
-DEADLINE = 'write_deadline: "2s"\nmax_pending: 256MB\n'
-MISSED = r"Slow Consumer Detected: WriteDeadline of 2s exceeded with \d+ chunks of \d+ total bytes\."
+DEADLINE = 'write_deadline: "300ms"\nmax_pending: 256MB\n'
+MISSED = r"Slow Consumer Detected: WriteDeadline of 300ms exceeded with \d+ chunks of \d+ total bytes\."
 
 
 def subscribed(server: ConfServer) -> Wire:
@@ -52,6 +52,7 @@ def read_slowly(wire: Wire, server: ConfServer) -> int:
     return total
 
 
+@pytest.mark.live
 @both
 def test_a_client_that_takes_something_is_kept_and_loses_nothing(tmp_path: Path, kind: Kind) -> None:
     with ConfServer(tmp_path, kind, f"{DEADLINE}write_timeout: retry\n", monitoring=True) as server:

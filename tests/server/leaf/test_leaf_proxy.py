@@ -83,7 +83,7 @@ async def running(proxy: Proxy, context: ssl.SSLContext | None = None) -> AsyncI
 
 def leaf(url: str, proxy: str, more: str = "") -> str:
     remote = f"{{ url: {json.dumps(url)}, {more} proxy {{ {proxy} }} }}"
-    return f"leafnodes {{ reconnect: 1, remotes: [{remote}] }}\nconnect_error_reports: 1\n"
+    return f"leafnodes {{ reconnect: '100ms', remotes: [{remote}] }}\nconnect_error_reports: 1\n"
 
 
 async def crosses(hub: ConfServer, spoke: ConfServer) -> None:
@@ -101,8 +101,7 @@ async def crosses(hub: ConfServer, spoke: ConfServer) -> None:
 
 
 @both
-@pytest.mark.parametrize("scheme", ["ws", "nats-leaf"])
-@pytest.mark.parametrize("login", ["", 'username: "u", password: "p:w"'])
+@pytest.mark.parametrize(("scheme", "login"), [("ws", ""), ("nats-leaf", 'username: "u", password: "p:w"')])
 async def test_a_tunnel_carries_a_leaf_node(tmp_path: Path, kind: Kind, scheme: str, login: str) -> None:
     websocket, plain = quiet_ports(2)
     hub_text = f"leafnodes {{ listen: '127.0.0.1:{plain}' }}\n"

@@ -202,6 +202,7 @@ class Comings:
             time.sleep(0.01)
 
 
+@pytest.mark.live
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_certificate_that_expired_since_the_session_began_is_refused(

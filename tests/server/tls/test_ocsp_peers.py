@@ -36,7 +36,7 @@ from natsctl.server.resources import SystemClock
 from natsctl.server.tls_certificates import public_key_sha256
 from tests.server.websocket.upgrades import request
 from tests.support.ocsp import Answers, Certified, World, world
-from tests.support.tls_clients import HELLO, ListLog, serving, talking, until
+from tests.support.tls_clients import HELLO, PATIENCE_S, ListLog, serving, talking, until
 
 PEER = OcspPeerOptions(verify=True)
 
@@ -112,18 +112,16 @@ async def test_nothing_that_a_client_sends_counts_before_it_was_checked(library:
         made.responder._going = type(made.responder._going)()
 
 
-async def test_a_responder_that_hangs_costs_its_time_limit_and_nobody_else(made: World) -> None:
-    log = ListLog()
+async def test_a_responder_that_hangs_delays_nobody_whose_status_is_known(made: World) -> None:
     known = made.issue("known")
-    async with checking(made, log, replace(PEER, timeout_s=5.0)) as server:
+    async with checking(made, peer=replace(PEER, timeout_s=PATIENCE_S)) as server:
         assert await visited(made, server, known) == "PONG"
         made.answers.hang = True
         crowd = [asyncio.ensure_future(visited(made, server, made.client)) for _ in range(20)]
         await until(lambda: made.client.serial in {serial for _, serial in made.responder.asked})
         assert await visited(made, server, known) == "PONG"
-        assert not crowd[-1].done()
-        assert set(await asyncio.gather(*crowd)) == {"closed"}
-    assert log.said("context deadline exceeded (Client.Timeout exceeded)")
+        assert not [visit for visit in crowd if visit.done()]
+    await asyncio.gather(*crowd)
 
 
 async def test_more_requests_than_places_wait_within_their_time(made: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +130,7 @@ async def test_more_requests_than_places_wait_within_their_time(made: World, mon
     responders = responders_module.Responders()
     wanted = request_for(made.client.certificate, made.pki.intermediate.certificate)
     url = f"{made.responder.url}/{quote_plus(base64.b64encode(wanted))}"
-    asked = [responders.get(url, 1.0, lambda status: "") for _ in range(6)]
+    asked = [responders.get(url, 0.3, lambda status: "") for _ in range(6)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert all("context deadline exceeded" in str(outcome) for outcome in outcomes)
     assert len(made.responder.asked) <= 4

@@ -97,31 +97,31 @@ async def test_a_client_that_talks_in_clear_is_closed_and_counted_as_a_failed_ha
 
 async def test_a_handshake_that_does_not_come_ends_in_time_and_holds_nobody_up(files: Files) -> None:
     log = ListLog()
-    async with serving(log, tls=files.tls(timeout_s=2.0)) as server, talking(server.port) as idle:
-        async with talking(server.port) as half:
+    async with serving(log, tls=files.tls()) as server, talking(server.port) as good:
+        await good.line()
+        await good.secure(files.client())
+        assert await good.ask() == b"PONG\r\n"
+        server.listener_tls["clients"].replace(files.tls(timeout_s=0.2))
+        async with talking(server.port) as idle, talking(server.port) as half:
             half.writer.write(b"\x16\x03\x01\x02\x00\x01\x00")
-            async with talking(server.port) as good:
-                await good.line()
-                await good.secure(files.client())
-                assert await good.ask() == b"PONG\r\n"
-                assert info(await idle.line()) and await idle.rest() == b""
-                assert info(await half.line()) and await half.rest() == b""
-                assert await good.ask(b"PING\r\n") == b"PONG\r\n"
+            assert info(await idle.line()) and await idle.rest() == b""
+            assert info(await half.line()) and await half.rest() == b""
+            assert await good.ask(b"PING\r\n") == b"PONG\r\n"
         assert log.said("i/o timeout") and log.said("TLS handshake timeout")
 
 
 async def test_a_crowd_of_half_open_connections_leaves_the_others_served(files: Files) -> None:
-    async with serving(tls=files.tls(timeout_s=3)) as server:
-        crowd = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(200)]
+    async with serving(tls=files.tls(timeout_s=PATIENCE_S)) as server:
+        crowd = [await asyncio.open_connection("127.0.0.1", server.port) for _ in range(50)]
         for number, (_, writer) in enumerate(crowd):
             writer.write(b"\x16\x03\x01\x02\x00\x01\x00"[: number % 8])
         async with talking(server.port) as good:
             await good.line()
             await good.secure(files.client())
             assert await good.ask() == b"PONG\r\n"
-        await until(lambda: not server.broker.sessions)
         for _, writer in crowd:
             writer.transport.abort()
+        await until(lambda: not server.broker.sessions)
 
 
 async def test_a_handshake_that_comes_byte_by_byte_is_taken(files: Files) -> None:
@@ -151,14 +151,15 @@ async def test_a_handshake_that_comes_byte_by_byte_is_taken(files: Files) -> Non
 
 
 async def test_with_handshake_first_nothing_is_said_in_clear(files: Files) -> None:
-    async with serving(tls=files.tls(handshake_first=True, timeout_s=2.0), allow_non_tls=True) as server:
-        async with talking(server.port) as clear:
-            assert await clear.rest() == b""
+    async with serving(tls=files.tls(handshake_first=True), allow_non_tls=True) as server:
         async with talking(server.port, files.client()) as talk:
             assert info(await talk.line())["tls_required"]
             assert await talk.ask() == b"PONG\r\n"
             facts = next(iter(server.broker.sessions.values())).tls
             assert facts is not None and facts.first
+        server.listener_tls["clients"].replace(files.tls(handshake_first=True, timeout_s=0.1), allow_non_tls=True)
+        async with talking(server.port) as clear:
+            assert await clear.rest() == b""
 
 
 async def test_with_a_fallback_info_comes_in_clear_where_no_handshake_does(files: Files) -> None:

@@ -125,7 +125,8 @@ async def test_one_who_does_not_read_is_cut_off() -> None:
 
 
 async def test_pings_of_the_listener_come_in_their_own_time() -> None:
-    async with serving(websocket=replace(CLEAR, ping_interval_s=1.0)) as server, upgraded(port(server)) as client:
+    options = replace(CLEAR, ping_interval_s=0.1)
+    async with serving(websocket=options, ping_max=1000) as server, upgraded(port(server)) as client:
         await introduced(client)
         for session in server.broker.sessions.values():
             session.rtt_ns = 1

@@ -119,14 +119,16 @@ async def test_an_allowed_origin_comes_in(log: ListLog) -> None:
 
 
 async def test_a_request_that_does_not_end_is_cut_off_in_time() -> None:
-    async with serving(websocket=replace(CLEAR, handshake_timeout_s=1.2)) as server:
-        port = server.port_of("websocket")
-        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(100)]
-        for _, writer in crowd[:50]:
-            writer.write(request()[:-2])
+    async with serving(websocket=CLEAR) as server:
+        port, upgrader = server.port_of("websocket"), server.upgrader
+        assert upgrader is not None
         async with upgraded(port) as good:
             good.send(said(b'CONNECT {"verbose":false}\r\nPING\r\n'))
             assert (await good.next())[1] == b"PONG\r\n"
+            upgrader.replace(replace(CLEAR, handshake_timeout_s=0.2))
+            crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(20)]
+            for _, writer in crowd[:10]:
+                writer.write(request()[:-2])
             for reader, writer in crowd:
                 with contextlib.suppress(ConnectionError):
                     assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
