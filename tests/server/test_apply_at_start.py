@@ -43,7 +43,6 @@ SECRET = "$2a$04$4iGe9CyUJK2Efx4GmXO1Quyq/UADyfXoZhwUzaK7ymUu0Y4mwVG7q"
 
 
 def options(folder: Path, config: str = "") -> ServerOptions:
-    """Options of a server on a folder, with what a configuration says besides."""
     base = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=folder / "store", sync="never")
     if not config:
         return base
@@ -61,7 +60,6 @@ async def started(opts: ServerOptions, *paths: str, account: str = "", prune: bo
 
 
 async def names(server: ServerInstance, **login: object) -> dict[str, list[str]]:
-    """The consumers by stream that a client sees."""
     client: Client = await patient_client.connect(server.url, **login)
     js = client.jetstream()
     found = {
@@ -123,7 +121,6 @@ async def test_users_and_tls_of_the_configuration_are_not_in_the_way(tmp_path: P
     opts = replace(options(tmp_path, ACCOUNTS.format(secret=SECRET, more="")), tls=TlsOptions(issued.cert, issued.key))
     server = await started(opts, ORDERS)
     engine = server.engine
-    assert engine is not None
     assert list(engine.accounts["SHOP"].streams) == ["ORDERS"]
     assert server.broker.options.listener_auth == {}, "the door is closed again"
     await server.stop()
@@ -283,7 +280,6 @@ def test_the_command_tells_what_it_did_before_it_is_ready(tmp_path: Path) -> Non
         [sys.executable, "-m", "natsctl", "server", "run", *words, "--apply", ORDERS],
         stderr=subprocess.PIPE, text=True, env=dict(os.environ),
     )  # fmt: skip
-    assert process.stderr is not None
     said = []
     for line in process.stderr:
         said.append(line)

@@ -14,10 +14,7 @@ import pytest
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.tls_clients import PATIENCE_S
 
-KINDS: Final = [
-    "natsctl",
-    "reference",
-]
+KINDS: Final = ["natsctl", "reference"]
 HELLO: Final = b'CONNECT {"verbose":false,"user":"a","pass":"b"}\r\nPING\r\n'
 STRANGER: Final = b'CONNECT {"user":"a","pass":"wrong"}\r\n'
 TOO_MUCH: Final = b"-ERR 'Maximum Payload Violation'\r\n"
@@ -39,7 +36,6 @@ CASES: Final = {
 
 
 def ended(port: int, hello: bytes, sent: bytes) -> tuple[bytes, str]:
-    """Return the last line that a client reads, and how its connection ends."""
     heard = b""
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as sock:
         sock.sendall(hello)

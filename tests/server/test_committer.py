@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -108,8 +109,23 @@ class Rig:
                 self.committer.start_commits()
 
 
-async def test_what_gathers_during_a_sync_is_covered_by_the_next_one() -> None:
-    rig = Rig()
+@pytest.fixture
+async def rig() -> AsyncIterator[Rig]:
+    found = Rig()
+    yield found
+    found.committer.stop()
+
+
+@pytest.fixture
+async def native_rig() -> AsyncIterator[Rig]:
+    if lib is None:
+        pytest.skip("the native module is not built, or NATSCTL_PURE is set")
+    found = Rig(native=True)
+    yield found
+    found.committer.stop()
+
+
+async def test_what_gathers_during_a_sync_is_covered_by_the_next_one(rig: Rig) -> None:
     stream = FakeStream(rig.store, opened=False)
     stream.append()
     rig.committer.start_commits()
@@ -121,11 +137,9 @@ async def test_what_gathers_during_a_sync_is_covered_by_the_next_one() -> None:
     await rig.until(stream, 101)
     assert len(stream.runs) == 2
     assert rig.committer.idle
-    rig.committer.stop()
 
 
-async def test_a_slow_sync_of_one_stream_does_not_delay_another() -> None:
-    rig = Rig()
+async def test_a_slow_sync_of_one_stream_does_not_delay_another(rig: Rig) -> None:
     slow, quick = FakeStream(rig.store, opened=False), FakeStream(rig.store)
     slow.append()
     quick.append()
@@ -135,11 +149,9 @@ async def test_a_slow_sync_of_one_stream_does_not_delay_another() -> None:
     assert not rig.committer.idle
     slow.gate.set()
     await rig.until(slow, 1)
-    rig.committer.stop()
 
 
-async def test_one_commit_after_the_other_goes_to_the_worker_that_is_awake() -> None:
-    rig = Rig()
+async def test_one_commit_after_the_other_goes_to_the_worker_that_is_awake(rig: Rig) -> None:
     stream = FakeStream(rig.store)
     for seq in range(1, 31):
         stream.append()
@@ -147,11 +159,9 @@ async def test_one_commit_after_the_other_goes_to_the_worker_that_is_awake() -> 
         await rig.until(stream, seq)
     assert len(stream.runs) == 30
     assert len(set(stream.runs)) == 1
-    rig.committer.stop()
 
 
-async def test_commits_beyond_the_number_of_workers_wait_for_one() -> None:
-    rig = Rig()
+async def test_commits_beyond_the_number_of_workers_wait_for_one(rig: Rig) -> None:
     slow = [FakeStream(rig.store, opened=False) for _ in range(WORKERS)]
     for stream in slow:
         stream.append()
@@ -168,11 +178,9 @@ async def test_commits_beyond_the_number_of_workers_wait_for_one() -> None:
         stream.gate.set()
         await rig.until(stream, 1)
     assert rig.committer.idle
-    rig.committer.stop()
 
 
-async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not() -> None:
-    rig = Rig()
+async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not(rig: Rig) -> None:
     disk, memory = FakeStream(rig.store), FakeStream(rig.store, io=False)
     disk.append()
     memory.append()
@@ -181,35 +189,9 @@ async def test_disk_work_leaves_the_loop_thread_and_memory_work_does_not() -> No
     await rig.until(disk, 1)
     assert disk.runs[0].startswith("natsctl-commit")
     assert memory.runs == [threading.current_thread().name]
-    rig.committer.stop()
 
 
-async def test_a_failed_sync_is_told_to_its_stream_once() -> None:
-    rig = Rig()
-    stream = FakeStream(rig.store, error=StoreError("Input/output error"))
-    stream.append()
-    rig.committer.start_commits()
-    await rig.until(stream, 1)
-    assert [type(error) for error in stream.errors] == [StoreError]
-    rig.committer.stop()
-
-
-async def test_many_streams_finish_whatever_the_workers_race_does() -> None:
-    rig = Rig()
-    streams = [FakeStream(rig.store) for _ in range(200)]
-    for round_number in range(1, 6):
-        for stream in streams:
-            stream.append()
-        rig.committer.start_commits()
-        for stream in streams:
-            await rig.until(stream, round_number)
-    assert rig.committer.syncs == 1000
-    assert rig.committer.idle
-    rig.committer.stop()
-
-
-async def test_a_fault_in_a_commit_fails_its_stream_and_leaves_the_worker_alive() -> None:
-    rig = Rig()
+async def test_a_fault_in_a_commit_fails_its_stream_and_leaves_the_worker_alive(rig: Rig) -> None:
     stream, other = FakeStream(rig.store, error=cast(Any, ValueError("a bug"))), FakeStream(rig.store)
     for _ in range(8):
         stream.append()
@@ -219,13 +201,12 @@ async def test_a_fault_in_a_commit_fails_its_stream_and_leaves_the_worker_alive(
     rig.committer.start_commits()
     await rig.until(other, 1)
     assert all("a bug" in str(error) for error in stream.errors)
-    rig.committer.stop()
 
 
-async def test_a_fault_at_the_end_of_one_commit_leaves_the_others_their_ends() -> None:
-    rig = Rig()
+@pytest.mark.parametrize("step", ["begin_commit", "finish_commit"])
+async def test_a_fault_at_one_end_of_a_commit_leaves_the_others_theirs(rig: Rig, step: str) -> None:
     broken, whole = FakeStream(rig.store), FakeStream(rig.store)
-    broken.finish_commit = cast(Any, lambda commit, error: 1 // 0)
+    setattr(broken, step, lambda *_: 1 // 0)
     for stream in (broken, whole):
         stream.append()
     rig.committer.start_commits()
@@ -233,19 +214,6 @@ async def test_a_fault_at_the_end_of_one_commit_leaves_the_others_their_ends() -
     while not rig.committer.idle:
         await asyncio.sleep(0)
     assert [type(fault) for fault in rig.faults] == [ZeroDivisionError]
-    rig.committer.stop()
-
-
-async def test_a_fault_at_the_beginning_of_one_commit_keeps_no_other_from_the_disk() -> None:
-    rig = Rig()
-    broken, whole = FakeStream(rig.store), FakeStream(rig.store)
-    broken.begin_commit = cast(Any, lambda: 1 // 0)
-    for stream in (broken, whole):
-        stream.append()
-    rig.committer.start_commits()
-    await rig.until(whole, 1)
-    assert rig.committer.idle and len(rig.faults) == 1
-    rig.committer.stop()
 
 
 def small(rig: Rig, takes_s: float) -> FakeStream:
@@ -258,8 +226,7 @@ def in_place(stream: FakeStream) -> bool:
     return stream.runs[-1] == threading.current_thread().name
 
 
-async def test_small_commits_of_a_quick_disk_run_on_the_loop_thread() -> None:
-    rig = Rig()
+async def test_small_commits_of_a_quick_disk_run_on_the_loop_thread(rig: Rig) -> None:
     stream = small(rig, IN_PLACE_S / 4)
     await rig.commit(stream)
     assert not in_place(stream)  # nothing is known of the disk
@@ -268,11 +235,9 @@ async def test_small_commits_of_a_quick_disk_run_on_the_loop_thread() -> None:
     stream.append()
     assert rig.committer.start_commits()
     assert stream.durable_seq == stream.last_seq and rig.committer.syncs == WEIGHT + 2
-    rig.committer.stop()
 
 
-async def test_a_slow_disk_sends_the_next_commits_to_the_workers_until_it_is_quick_again() -> None:
-    rig = Rig()
+async def test_a_slow_disk_sends_the_next_commits_to_the_workers_until_it_is_quick_again(rig: Rig) -> None:
     stream = small(rig, IN_PLACE_S / 4)
     await rig.commit(stream, 4 * WEIGHT)
     stream.takes_s = 100 * IN_PLACE_S
@@ -287,19 +252,15 @@ async def test_a_slow_disk_sends_the_next_commits_to_the_workers_until_it_is_qui
     stream.takes_s = IN_PLACE_S / 4
     await rig.commit(stream, 4 * WEIGHT)
     assert in_place(stream)
-    rig.committer.stop()
 
 
-async def test_a_disk_that_is_never_quick_is_left_to_the_workers() -> None:
-    rig = Rig()
+async def test_a_disk_that_is_never_quick_is_left_to_the_workers(rig: Rig) -> None:
     stream = small(rig, IN_PLACE_S * 1.1)
     await rig.commit(stream, 10 * WEIGHT)
     assert threading.current_thread().name not in stream.runs
-    rig.committer.stop()
 
 
-async def test_large_commits_and_those_of_several_streams_go_to_the_workers() -> None:
-    rig = Rig()
+async def test_large_commits_and_those_of_several_streams_go_to_the_workers(rig: Rig) -> None:
     stream, other = small(rig, 0), small(rig, 0)
     await rig.commit(stream, 2 * WEIGHT)
     stream.small = False
@@ -318,26 +279,18 @@ async def test_large_commits_and_those_of_several_streams_go_to_the_workers() ->
     assert not in_place(stream)  # the disk is busy
     other.gate.set()
     await rig.until(other, 2)
-    rig.committer.stop()
 
 
-async def test_an_error_of_a_commit_on_the_loop_thread_reaches_its_stream() -> None:
-    rig = Rig()
+async def test_an_error_of_a_commit_on_the_loop_thread_reaches_its_stream(rig: Rig) -> None:
     stream = small(rig, 0)
     await rig.commit(stream, 2 * WEIGHT)
     stream.error = StoreError("Input/output error")
     await rig.commit(stream)
     assert in_place(stream) and isinstance(stream.errors[-1], StoreError)
-    rig.committer.stop()
 
 
-native = pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
-
-
-@native
-async def test_appends_are_written_and_synced_by_native_threads(tmp_path: Path) -> None:
-    rig = Rig(native=True)
-    streams, expected = [FakeStream(rig.store) for _ in range(3 * WORKERS)], dict[int, bytes]()
+async def test_appends_are_written_and_synced_by_native_threads(native_rig: Rig, tmp_path: Path) -> None:
+    streams, expected = [FakeStream(native_rig.store) for _ in range(3 * WORKERS)], dict[int, bytes]()
     files = [(tmp_path / str(number)).open("wb") for number in range(2 * len(streams))]
     for round_number in range(20):
         for stream, log, journal in zip(streams, files[::2], files[1::2], strict=True):
@@ -347,75 +300,62 @@ async def test_appends_are_written_and_synced_by_native_threads(tmp_path: Path) 
             expected[journal.fileno()] = expected.get(journal.fileno(), b"") + line
             stream.appends = (log.fileno(), line, place, True), (journal.fileno(), line, place, False)
             stream.append()
-        rig.committer.start_commits()
+        native_rig.committer.start_commits()
         for stream in streams:
-            await rig.until(stream, round_number + 1)
-    assert rig.committer.idle and rig.committer.syncs == 20 * len(streams)
+            await native_rig.until(stream, round_number + 1)
+    assert native_rig.committer.idle and native_rig.committer.syncs == 20 * len(streams)
     assert all(stream.runs == [] for stream in streams)
-    rig.committer.stop()
+    native_rig.committer.stop()
     for file in files:
         file.close()
         assert Path(file.name).read_bytes() in expected.values()
     assert {Path(file.name).read_bytes() for file in files} == set(expected.values())
 
 
-@native
-async def test_a_write_that_fails_in_a_native_thread_is_done_again_in_python() -> None:
-    rig = Rig(native=True)
-    stream = FakeStream(rig.store)
+async def test_a_write_that_fails_in_a_native_thread_is_done_again_in_python(native_rig: Rig) -> None:
+    stream = FakeStream(native_rig.store)
     full = os.open("/dev/full", os.O_RDWR)
     stream.appends = ((full, b"data", 0, True),)
-    await rig.commit(stream)
+    await native_rig.commit(stream)
     assert len(stream.runs) == 1 and stream.errors == [None]
     os.close(full)
-    rig.committer.stop()
 
 
-@native
-async def test_a_write_for_which_there_is_no_descriptor_left_is_done_again_in_python() -> None:
-    rig = Rig(native=True)
+async def test_a_write_for_which_there_is_no_descriptor_left_is_done_again_in_python(native_rig: Rig) -> None:
     for data in (b"data", b""):  # none where bytes of before are to be synced
-        stream = FakeStream(rig.store)
+        stream = FakeStream(native_rig.store)
         stream.appends = ((-1, data, 0, True),)
-        await rig.commit(stream)
+        await native_rig.commit(stream)
         assert len(stream.runs) == 1 and stream.errors == [None]
-    rig.committer.stop()
 
 
-@native
-async def test_a_sync_that_fails_in_a_native_thread_is_final(tmp_path: Path) -> None:
-    rig = Rig(native=True)
-    stream = FakeStream(rig.store)
+async def test_a_sync_that_fails_in_a_native_thread_is_final(native_rig: Rig, tmp_path: Path) -> None:
+    stream = FakeStream(native_rig.store)
     with (tmp_path / "file").open("wb") as removed:
         (tmp_path / "file").unlink()
         stream.appends = ((removed.fileno(), b"data", 0, True), (-1, b"never", 0, True))
-        await rig.commit(stream)
+        await native_rig.commit(stream)
     assert stream.runs == []
     (error,) = stream.errors
     assert isinstance(error, OSError) and error.errno == errno.EIO and "sync failed" in str(error)
-    rig.committer.stop()
 
 
-@native
-async def test_a_committer_that_stops_ends_the_jobs_of_its_native_threads(tmp_path: Path) -> None:
-    rig = Rig(native=True)
-    streams = [FakeStream(rig.store) for _ in range(3 * WORKERS)]
+async def test_a_committer_that_stops_ends_the_jobs_of_its_native_threads(native_rig: Rig, tmp_path: Path) -> None:
+    streams = [FakeStream(native_rig.store) for _ in range(3 * WORKERS)]
     for number, stream in enumerate(streams):
         fd = os.open(tmp_path / str(number), os.O_RDWR | os.O_CREAT)
         stream.appends = ((fd, b"data", 0, True),)
         stream.append()
-    rig.committer.start_commits()
-    rig.committer.stop()  # commits in flight: their threads are left behind, and do all the same what they have
+    native_rig.committer.start_commits()
+    native_rig.committer.stop()  # commits in flight: their threads are left behind, and do all the same what they have
     for number, stream in enumerate(streams):
         while (tmp_path / str(number)).read_bytes() != b"data":
             await asyncio.sleep(0.001)
         os.close(stream.appends[0][0])
 
 
-@native
-async def test_a_thread_that_is_left_behind_writes_to_no_other_file(tmp_path: Path) -> None:
-    rig = Rig(native=True)
-    streams, pipes = [FakeStream(rig.store) for _ in range(WORKERS + 1)], [os.pipe() for _ in range(WORKERS)]
+async def test_a_thread_that_is_left_behind_writes_to_no_other_file(native_rig: Rig, tmp_path: Path) -> None:
+    streams, pipes = [FakeStream(native_rig.store) for _ in range(WORKERS + 1)], [os.pipe() for _ in range(WORKERS)]
     path = tmp_path / "log"
     log = os.open(path, os.O_RDWR | os.O_CREAT)
     for stream, (_, full) in zip(streams, pipes, strict=False):
@@ -423,8 +363,8 @@ async def test_a_thread_that_is_left_behind_writes_to_no_other_file(tmp_path: Pa
     streams[-1].appends = ((log, b"data", 0, True),)
     for stream in streams:
         stream.append()
-    rig.committer.start_commits()
-    rig.committer.stop()
+    native_rig.committer.start_commits()
+    native_rig.committer.stop()
     os.close(log)
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
     assert other == log

@@ -1,4 +1,6 @@
-"""The embedded server, with other processes as guests and owners."""
+"""The embedded server: owners, guests, and its configuration."""
+
+from __future__ import annotations
 
 import asyncio
 import json
@@ -17,10 +19,22 @@ import pytest
 
 from natsctl.api.errors import StorageError
 from natsctl.server import embedded
-from natsctl.server.embedded import EmbeddedServer, SharedServer, default_data_dir, load_shared, save_shared
+from natsctl.server.conf.syntax import ConfError
+from natsctl.server.embedded import (
+    EmbeddedServer,
+    SharedServer,
+    default_data_dir,
+    embedded_options,
+    load_shared,
+    save_shared,
+)
 from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
 from natsctl.server.storage import make_durable_folder
+from tests.server.leaf.crossing import across
+from tests.support import patient_client
+from tests.support.leaf_servers import leaf_port, linked
+from tests.support.leaf_servers import server as configured
 from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0
@@ -40,14 +54,11 @@ print("stopped", flush=True)
 
 
 class OtherCommand:
-    """Another process that uses the embedded server of a folder until it is told to end."""
-
     def __init__(self, data_dir: Path, guest_wait_s: float = embedded.GUEST_WAIT_S) -> None:
         self.process = subprocess.Popen(
             [sys.executable, "-c", OTHER_COMMAND, str(data_dir), str(guest_wait_s)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
-        assert self.process.stdout is not None
         self.role, self.url = self.process.stdout.readline().split()
 
     def end(self) -> str:
@@ -56,14 +67,12 @@ class OtherCommand:
         return out
 
     def kill(self) -> None:
-        """kill -9."""
         self.process.send_signal(signal.SIGKILL)
         self.process.communicate()
 
 
 @pytest.fixture
 def others(tmp_path: Path) -> Iterator[list[OtherCommand]]:
-    """A list that ends, at the end of the test, every command put into it."""
     commands: list[OtherCommand] = []
     yield commands
     for command in commands:
@@ -75,8 +84,7 @@ async def api(url: str, verb: str, body: object = None) -> dict[str, object]:
     client = await RawClient.connect(url)
     try:
         _, answer = await client.request(f"$JS.API.{verb}".encode(), json.dumps(body).encode() if body else b"")
-        value: dict[str, object] = json.loads(answer)
-        return value
+        return json.loads(answer)
     finally:
         await client.close()
 
@@ -178,8 +186,6 @@ def test_an_owner_waits_for_a_guest_that_ends_soon(tmp_path: Path, others: list[
     guest = EmbeddedServer(tmp_path)
     guest.start()
     with others[0].process as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write("\n")
         process.stdin.flush()
         assert "waiting" in process.stdout.readline()
@@ -238,3 +244,59 @@ def test_a_folder_that_another_command_makes_meanwhile_is_used(tmp_path: Path, m
     (tmp_path / "file").touch()
     with pytest.raises(StorageError, match="not a directory"):
         make_durable_folder(tmp_path / "file" / "jetstream")
+
+
+def test_without_a_file_it_is_as_ever(tmp_path: Path) -> None:
+    options = embedded_options(tmp_path, {})
+    assert (options.host, options.server_name, options.jetstream) == ("127.0.0.1", "natsctl-embedded", True)
+    assert (options.store_dir, options.leafnodes) == (tmp_path, None)
+
+
+def test_the_file_in_the_data_folder_or_of_the_variable_makes_it_a_leaf_node(tmp_path: Path) -> None:
+    text = 'server_name: mine\njetstream { domain: laptop }\nleafnodes { remotes: [ { url: "nats-leaf://hub" } ] }\n'
+    (tmp_path / "nats.conf").write_text(text)
+    other = tmp_path / "other.conf"
+    other.write_text(text.replace("mine", "other"))
+    for options, name in (
+        (embedded_options(tmp_path, {}), "mine"),
+        (embedded_options(tmp_path, {"NATSCTL_SERVER_CONFIG": str(other)}), "other"),
+    ):
+        assert (options.server_name, options.domain) == (name, "laptop")
+        assert options.leafnodes is not None
+        assert [url.address for url in options.leafnodes.remotes[0].urls] == ["hub:7422"]
+
+
+def test_what_is_not_for_a_file_to_say_is_an_error_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "nats.conf").write_text("server_name: x\nport: 4222\n")
+    with pytest.raises(ConfError, match=r"nats.conf:2: port: not for the embedded server"):
+        embedded_options(tmp_path, {})
+
+
+def test_a_variable_that_names_no_file_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="gone"):
+        embedded_options(tmp_path, {"NATSCTL_SERVER_CONFIG": str(tmp_path / "gone.conf")})
+
+
+async def test_an_embedded_server_serves_its_streams_through_a_hub(tmp_path: Path) -> None:
+    hub_config = 'jetstream { domain: hub }\nleafnodes { listen: "127.0.0.1:-1" }\n'
+    with configured(tmp_path / "hub", "natsctl", "HUB", hub_config) as hub:
+        data = tmp_path / "data"
+        data.mkdir()
+        (data / "nats.conf").write_text(
+            "jetstream { domain: laptop }\n"
+            f'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{leaf_port(hub)}" }} ] }}\n'
+        )
+        embedded = EmbeddedServer(data)
+        await asyncio.to_thread(embedded.start)
+        try:
+            await asyncio.to_thread(linked, hub)
+            async with (
+                await patient_client.connect(hub.url) as client,
+                await patient_client.connect(embedded.url) as laptop,
+            ):
+                await across(client, laptop)
+                js = client.jetstream(domain="laptop")
+                await js.add_stream(name="NOTES", subjects=["notes"])
+                assert (await js.publish("notes", b"x")).domain == "laptop"
+        finally:
+            await asyncio.to_thread(embedded.stop)

@@ -23,25 +23,20 @@ both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 
 
 class Site:
-    """The store of one server, which is started with one configuration after the other."""
-
     def __init__(self, folder: Path, kind: Kind) -> None:
         self.kind: Kind = kind
         self.folder = folder / "server"
         self.config = folder / "nats.conf"
 
     def server(self, block: str, rest: str = "") -> ServerProcess:
-        """Return the server, yet to be started, with a block `jetstream`."""
         self.config.write_text(f"jetstream {{ {block} }}\n{rest}\n")
         return ServerProcess(self.folder, self.kind, "-c", str(self.config))
 
     def in_clear(self) -> set[bytes]:
-        """Return which of the secrets stand in some file of the store."""
         contents = [path.read_bytes() for path in (self.folder / "jetstream").rglob("*") if path.is_file()]
         return {secret for secret in SECRETS for content in contents if secret in content}
 
     def image(self) -> dict[Path, bytes]:
-        """Return the content of every file of the store."""
         return {path: path.read_bytes() for path in (self.folder / "jetstream").rglob("*") if path.is_file()}
 
 
@@ -51,7 +46,6 @@ def site(tmp_path: Path, kind: Kind) -> Site:
 
 
 async def fill(server: ServerProcess) -> None:
-    """Make a stream, a consumer in the middle of its work, and a bucket."""
     client = await patient_client.connect(server.url)
     js = client.jetstream()
     await js.add_stream(name="S", subjects=["subject-in-clear.*"], description="described-in-clear", compression="s2")

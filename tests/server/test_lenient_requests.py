@@ -43,8 +43,7 @@ async def asked(server: ConfServer) -> AsyncIterator[Client]:
 
 
 async def answer(client: Client, verb: str, body: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((await client.request(f"$JS.API.{verb}", body.encode())).data)
-    return found
+    return json.loads((await client.request(f"$JS.API.{verb}", body.encode())).data)
 
 
 @both

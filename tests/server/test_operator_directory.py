@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.process import ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
+from tests.support.conf_server import ConfServer
 from tests.support.operators import Key, Operator, OperatorAccount, Visitor, encode_jwt, login, make_jwt
 
 pytestmark = pytest.mark.both
 
 
 class Place(NamedTuple):
-    """A running server with a folder of JWTs, and somebody in its system account."""
-
     process: ServerProcess
     operator: Operator
     system: Visitor
@@ -136,39 +135,17 @@ def test_deletion_is_the_operators_alone(place: Place, said: dict[str, Any], tex
     assert answer["error"] == {"code": 500, "description": described}
 
 
-def test_strict_operator_does_not_push_with_its_own_key(tmp_path: Path) -> None:
-    for kind in ("natsctl", "reference"):
-        if kind == "reference" and reference_binary() is None:
-            continue
-        operator, signing = Operator(strict_signing_key_usage=True), Key("account")
-        operator.system.nats["signing_keys"] = [signing.public]
-        file = tmp_path / f"{kind}.conf"
-        preload = f"resolver_preload {{ {operator.system.public}: {operator.system.jwt(operator.signing_key)} }}"
-        file.write_text(conf(operator, tmp_path / f"{kind}.d", "full") + preload)
-        with ServerProcess(tmp_path / kind, kind, "-c", str(file)) as process:
-            system = login(process.url, operator.user(operator.system, signer=signing))
-            account = operator.account("A")
-            answer = system.ask("$SYS.REQ.CLAIMS.UPDATE", account.jwt(operator.key).encode())
-            text = "jwt update resulted in error - operator requires issuer to be a signing key"
-            assert answer["error"] == {"account": account.public, "code": 500, "description": text}
-            system.close()
-
-
-def test_accounts_are_there_after_a_restart(place: Place) -> None:
-    account = place.operator.account("A")
-    push(place, account)
-    place.process.stop()
-    place.process.start()
-    again = login(place.process.url, place.operator.user(account))
-    assert again.said == []
-
-
-def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: Place) -> None:
-    account = place.operator.account("A")
-    place.folder.mkdir(exist_ok=True)
-    (place.folder / f"{account.public}.jwt").write_text(account.jwt(place.operator.signer) + "\n")
-    guest = login(place.process.url, place.operator.user(account))
-    assert guest.said == []
+@pytest.mark.parametrize("kind", ["natsctl", "reference"])
+def test_strict_operator_does_not_push_with_its_own_key(tmp_path: Path, kind: Kind) -> None:
+    operator, signing = Operator(strict_signing_key_usage=True), Key("account")
+    operator.system.nats["signing_keys"] = [signing.public]
+    preload = f"resolver_preload {{ {operator.system.public}: {operator.system.jwt(operator.signing_key)} }}"
+    with ConfServer(tmp_path, kind, conf(operator, tmp_path / "jwt", "full") + preload) as process:
+        system = login(process.url, operator.user(operator.system, signer=signing))
+        account = operator.account("A")
+        answer = system.ask("$SYS.REQ.CLAIMS.UPDATE", account.jwt(operator.key).encode())
+        text = "jwt update resulted in error - operator requires issuer to be a signing key"
+        assert answer["error"] == {"account": account.public, "code": 500, "description": text}
 
 
 def test_pull_leaves_out_what_has_expired(place: Place) -> None:
@@ -177,3 +154,10 @@ def test_pull_leaves_out_what_has_expired(place: Place) -> None:
     answer = place.system.ask("$SYS.REQ.CLAIMS.UPDATE", token.encode())
     assert answer["data"] == done(account)
     assert place.system.request("$SYS.REQ.CLAIMS.PACK") == b""
+
+
+def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: Place) -> None:
+    account = place.operator.account("A")
+    place.folder.mkdir(exist_ok=True)
+    (place.folder / f"{account.public}.jwt").write_text(account.jwt(place.operator.signer) + "\n")
+    assert login(place.process.url, place.operator.user(account)).said == []

@@ -93,8 +93,6 @@ class Town:
 
 
 class Place(NamedTuple):
-    """A running server, its operator's accounts, and somebody in the system account."""
-
     url: str
     town: Town
     system: Visitor
@@ -163,7 +161,6 @@ REFUSED: dict[str, Callable[[Town], UserLogin]] = {
 
 
 def an_hour_elsewhere() -> dict[str, str]:
-    """Return a range of hours of UTC that is not now."""
     hour = (time.gmtime().tm_hour + 12) % 23
     return {"start": f"{hour:02}:00:00", "end": f"{hour:02}:30:00"}
 
@@ -370,8 +367,6 @@ def test_import_of_a_service(place: Place) -> None:
 
 
 class Change(NamedTuple):
-    """A change of an account, and what its clients are told."""
-
     nats: dict[str, Any]
     said: list[bytes]
     reason: str

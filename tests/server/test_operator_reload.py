@@ -22,20 +22,16 @@ PATIENT = "authorization { timeout: 30 }"
 
 
 class Place(NamedTuple):
-    """A running server and the file that it reads."""
-
     process: ServerProcess
     operator: Operator
     file: Path
     system: Visitor
 
     def reload(self) -> None:
-        """Write the configuration as the operator is now, and have it read."""
         self.file.write_text(self.operator.conf(PATIENT))
         self.signal()
 
     def signal(self) -> None:
-        """Have the file read as it is."""
         before = self.process.log().count("Reloaded server configuration")
         os.kill(self.process.pid, signal.SIGHUP)
         deadline = time.monotonic() + WITHIN_S

@@ -14,16 +14,13 @@ from tests.support.permission_table.document import document
 CASES = [case for cases in TABLE.values() for case in cases]
 SHARED = [case for case in CASES if case.users]
 OWN = [case for case in CASES if not case.users]
-KINDS = [
-    "natsctl",
-    "reference",
-]
+KINDS = ["natsctl", "reference"]
 
 
 def run(cases: list[Case], config: str, folder: Path, kind: Kind) -> list[str]:
     folder.mkdir()
     path = folder / "server.conf"
-    path.write_text(config)
+    path.write_text(config or "debug: false")
     with ServerProcess(folder / "store", kind, "-c", str(path)) as process:
         found = [fault for case in cases for fault in differences(case, process.url)]
     log = process.log()

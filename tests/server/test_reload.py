@@ -24,8 +24,6 @@ USERS = "authorization { users [ {user: a, password: a}, {user: b, password: b} 
 
 
 class Client:
-    """A client of bare lines."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
 
@@ -46,8 +44,6 @@ class Client:
 
 
 class Site:
-    """A server with its configuration file."""
-
     def __init__(self, folder: Path, text: str) -> None:
         self.path = folder / "x.conf"
         self.path.write_text(LISTEN + text)
@@ -257,7 +253,6 @@ async def test_limits_of_jetstream_grow_and_do_not_shrink(tmp_path: Path) -> Non
     text = f"jetstream {{ store_dir: '{tmp_path}/js', max_mem: 1GB, max_file: 1GB }}\n"
     async with site(tmp_path, text) as at:
         at.reload(text.replace("max_file: 1GB", "max_file: 2GB"))
-        assert at.server.engine is not None
         assert [usage.limit for usage in at.server.engine.usage.values()] == [1 << 30, 2 << 30]
         with pytest.raises(BadRequestError, match="decreasing jetstream max memory and store"):
             at.reload(text)
@@ -269,7 +264,6 @@ async def test_limits_of_an_accounts_jetstream_change(tmp_path: Path) -> None:
     text = f"jetstream {{ store_dir: '{tmp_path}/js' }}\naccounts {{ A {{ jetstream {{ max_streams: 1 }} }} }}\n"
     async with site(tmp_path, text) as at:
         at.reload(text.replace("max_streams: 1", "max_streams: 5"))
-        assert at.server.engine is not None
         assert at.server.engine.accounts["A"].quota.limits.max_streams == 5
 
 

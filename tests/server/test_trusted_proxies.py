@@ -45,8 +45,7 @@ def shown(wire: Wire, key: Key | None, **options: Any) -> tuple[dict[str, Any], 
 
 
 def entry(server: ConfServer, cid: int) -> dict[str, Any]:
-    found: dict[str, Any] = server.monitor(f"connz?cid={cid}&state=any")["connections"][0]
-    return found
+    return server.monitor(f"connz?cid={cid}&state=any")["connections"][0]
 
 
 @both

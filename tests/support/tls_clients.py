@@ -110,6 +110,24 @@ async def talking(port: int, context: ssl.SSLContext | None = None, name: str = 
         writer.transport.abort()
 
 
+async def answered(port: int, context: ssl.SSLContext, name: str = "localhost", *, alerts: bool = False) -> bytes:
+    """Return the answer to HELLO under TLS, after INFO in clear; nothing where the server hangs up.
+
+    With `alerts`, an alert raises ssl.SSLError.
+    """
+    async with talking(port) as talk:
+        await talk.line()
+        try:
+            await talk.secure(context, name)
+            return await talk.ask()
+        except ssl.SSLError:
+            if alerts:
+                raise
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+    return b""
+
+
 @dataclass
 class Visit:
     """One connection of a client that may have come with the session of an earlier one."""

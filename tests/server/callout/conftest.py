@@ -43,11 +43,9 @@ class Place(NamedTuple):
 
     @property
     def url(self) -> str:
-        """The address for clients."""
         return self.process.url
 
     def show(self, user: str, password: str = "x", **more: object) -> Visitor:
-        """Return a connection that has shown a user."""
         visitor = Visitor(self.url)
         visitor.show(user=user, **{"pass": password}, **more)
         return visitor
@@ -62,7 +60,6 @@ def decide(request: Request) -> bytes | None:
 
 
 def running(kind: Kind, folder: Path, conf: str = CONF) -> ServerProcess:
-    """Return a server of a kind that is yet to start."""
     file = folder / "nats.conf"
     file.write_text(conf)
     return ServerProcess(folder / "server", kind, "-D", "-c", str(file))
@@ -82,7 +79,6 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def drain(service: CalloutService) -> None:
-    """Forget requests and events of earlier tests."""
     for kept in (service.requests, service.events):
         while not kept.empty():
             kept.get()
@@ -94,13 +90,10 @@ NEW: list[object] = ["natsctl", pytest.param("reference", marks=pytest.mark.exac
 
 @pytest.fixture
 def place(shared: Place) -> Place:
-    """The shared server, without requests and events of earlier tests."""
     drain(shared.service)
     return shared
 
 
 @pytest.fixture(params=["natsctl", "reference"])
 def kind(request: pytest.FixtureRequest) -> Kind:
-    """Each kind of server, for tests that start one of their own."""
-    found: Kind = request.param
-    return found
+    return request.param

@@ -21,12 +21,10 @@ Make = Callable[[Request], bytes | None]
 
 
 def without_keys(text: str) -> str:
-    """Return a text with `KEY` in place of public keys."""
     return re.sub(r"\b[AUN][A-Z2-7]{55}\b", "KEY", text)
 
 
 def user_with(**nats: Any) -> Make:
-    """Return a response that lets a user with such rules into FOO."""
     return lambda r: r.response(r.user(aud="FOO", nats=nats))
 
 

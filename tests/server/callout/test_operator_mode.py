@@ -51,7 +51,6 @@ class Town:
         self.default = operator.user(self.auth, {"name": "default"}, bearer_token=True, **DENY_ALL)
 
     def decide(self, request: Request) -> bytes:
-        """Return the response that a token asks for."""
         app, own = self.app, self.auth.key
         of_app = {"issuer_account": app.public}
         bare = {"subs": 0, "data": 0, "payload": 0, **of_app}
@@ -95,14 +94,11 @@ def _scope(key: Key, template: dict[str, object]) -> dict[str, object]:
 
 
 class Place(NamedTuple):
-    """A running server, its operator's accounts, and the service."""
-
     process: ServerProcess
     town: Town
     service: CalloutService
 
     def show(self, token: str) -> Visitor:
-        """Return a connection that has shown a user's JWT, and a token for the service."""
         options = {"auth_token": token} if token else {}
         return login(self.process.url, self.town.client, **options)
 

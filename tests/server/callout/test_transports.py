@@ -30,15 +30,12 @@ class Certificates:
         self.client = self.authority.issue("client", dns=["client.example"])
 
     def block(self, *, verify: bool = True) -> str:
-        """Return the server's block."""
         return f"tls {{ {self.files(self.server)}, verify: {str(verify).lower()} }}"
 
     def files(self, issued: Issued) -> str:
-        """Return the files of a certificate, and of the authority."""
         return f'cert_file: "{issued.cert}", key_file: "{issued.key}", ca_file: "{self.authority.cert}"'
 
     def context(self) -> ssl.SSLContext:
-        """Return the client's side."""
         context = ssl.create_default_context(cafile=self.authority.cert)
         context.load_cert_chain(self.client.cert, self.client.key)
         return context

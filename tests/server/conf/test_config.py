@@ -1,3 +1,4 @@
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from natsctl.server.conf.config import apply, config_digest
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.flags import parse_command_line
+from natsctl.testing.process import reference_binary
+from tests.server.test_example_configs import EXAMPLES, FromFile, certificates
 
 
 def options(text: str) -> ServerOptions:
@@ -90,50 +93,6 @@ def test_a_key_that_a_value_refers_to_need_not_be_an_option() -> None:
     assert options("FREE_PORT: -1\nport: $FREE_PORT").port == -1
 
 
-def test_the_examples_of_the_specification_work_as_they_stand() -> None:
-    server = options("""
-        jetstream {
-            // jetstream data will be in /data/nats-server/jetstream
-            store_dir: "/data/nats-server"
-
-            // 1GB
-            max_memory_store: 1073741824
-
-            // 10GB
-            max_file_store: 10737418240
-        }
-    """)
-    assert server.jetstream
-    assert server.store_path == Path("/data/nats-server/jetstream")
-    assert (server.max_memory, server.max_storage) == (1 << 30, 10 << 30)
-    limited = options("""
-        jetstream {
-            store_dir: /data/jetstream
-            max_mem: 1G
-            max_file: 100G
-        }
-
-        accounts {
-            HR: {
-                jetstream {
-                    max_mem: 512M
-                    max_file: 1G
-                    max_streams: 10
-                    max_consumers: 100
-                }
-            }
-            SALES: {
-                jetstream: enabled
-            }
-        }
-    """)
-    hr, sales = (account.jetstream for account in limited.accounts)
-    assert hr is not None
-    assert sales is not None
-    assert (hr.max_memory, hr.max_storage, hr.max_streams, hr.max_consumers) == (512_000_000, 10**9, 10, 100)
-    assert (sales.max_memory, sales.max_streams) == (-1, -1)
-
-
 def test_a_folder_of_the_command_line_and_one_of_the_file_are_one_too_many(tmp_path: Path) -> None:
     (tmp_path / "x.conf").write_text("jetstream { store_dir: /a }\n")
     with pytest.raises(ConfError, match="Duplicate 'store_dir' configuration"):
@@ -150,3 +109,18 @@ def test_a_configuration_has_the_digest_that_nats_server_gives_it() -> None:
     assert config_digest(same) == config_digest(block)
     other = load_text("a: [1.0, 1.5, 2026-01-31T00:00:00Z, <&>, true]", {})
     assert config_digest(other).startswith("sha256:")
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.conf")))
+def test_every_example_is_accepted(name: str, tmp_path: Path) -> None:
+    server = FromFile(tmp_path, "natsctl", name, {})
+    certificates(tmp_path / "etc")
+    assert parse_command_line(["-t", "-c", str(server.config)]).action == "check"
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.conf")))
+def test_nats_server_accepts_every_example(name: str, tmp_path: Path) -> None:
+    server = FromFile(tmp_path, "reference", name, {})
+    certificates(tmp_path / "etc")
+    subprocess.run([str(reference_binary()), "-t", "-c", str(server.config)], capture_output=True, check=True)

@@ -25,7 +25,6 @@ def issued(tmp_path_factory: pytest.TempPathFactory) -> Issued:
 
 
 def spelled(text: str, issued: Issued) -> str:
-    """Put the files of a certificate into a text."""
     return text.replace("%CERT%", f'"{issued.cert}"').replace("%KEY%", f'"{issued.key}"')
 
 
@@ -37,7 +36,6 @@ def fault_of(text: str) -> str:
 
 
 def said_by_reference(folder: Path, text: str) -> tuple[int, str]:
-    """Return the status of a check by nats-server, and what it printed."""
     (folder / "nats.conf").write_text(text)
     command = [str(reference_binary()), "-t", "-c", str(folder / "nats.conf")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -30,9 +30,7 @@ def options(text: str) -> ServerOptions:
 
 
 def operator(text: str) -> OperatorOptions:
-    found = options(text).operator
-    assert found is not None
-    return found
+    return options(text).operator
 
 
 def test_operator_is_read_from_the_text_or_from_a_file(tmp_path: Path) -> None:

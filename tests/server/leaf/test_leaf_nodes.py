@@ -1,4 +1,4 @@
-"""Leaf nodes of a running server: slow passwords beside the loop, what is counted, and what a reload does."""
+"""Leaf nodes of a running server, and the remotes that it asks."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ import asyncio
 import json
 import threading
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import bcrypt
 import pytest
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.instance import ServerInstance
+from natsctl.server.leaf_remote import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
 from natsctl.server.monitor.varz import varz
-from natsctl.server.options import LeafNodesOptions, ServerOptions
+from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, LeafUrl, ServerOptions
 from natsctl.server.system_answers import statsz
 from tests.server.test_reload import site
 from tests.support.tls_clients import PATIENCE_S, talking, until
@@ -59,7 +62,6 @@ async def test_leaf_nodes_that_do_not_read_or_are_silent_are_counted_apart() -> 
     async with ServerInstance(options()) as server:
         _, writer = await link(server, "")
         await until(lambda: server.broker.leafs)
-        assert server.leafs is not None
         (found,) = server.leafs.leafs.registered()
         server.broker.slow_consumers = server.broker.stale_connections = 2
         found.cut_slow_consumer()
@@ -103,3 +105,54 @@ async def test_users_of_the_block_that_a_reload_takes_out_lose_their_links(tmp_p
         at.reload(block.format("{user: b, password: b}"))
         assert b"-ERR 'Authorization Violation'" in await gone.read()
         gone_writer.close()
+
+
+A, B = LeafUrl("nats-leaf", "a", 1), LeafUrl("nats-leaf", "b", 2)
+
+
+def remote(**options: Any) -> LeafRemote:
+    shell = SimpleNamespace(log=None, loop=None, leafs=None)
+    given = LeafRemoteOptions(urls=(A, B), no_randomize=True, **options)
+    return LeafRemote(cast(Any, shell), given, 1.0, 1.0, lambda first, attempt: True)
+
+
+def lost(**seen: Any) -> Any:
+    given = {"reconnect_delay_ns": 0, "was_registered": True, "leafnode_urls": [], "ws_urls": [], **seen}
+    return SimpleNamespace(**given)
+
+
+def test_urls_take_turns() -> None:
+    one = remote()
+    assert [one._next_url() for _ in range(3)] == [A, B, A]
+
+
+def test_what_a_hub_offers_comes_first_and_what_is_configured_stays() -> None:
+    one = remote()
+    one._take_offers(lost(leafnode_urls=["c:3", "a:1", "[::1]:4", "nonsense", "x:y"]))
+    assert [url.address for url in one._urls] == ["c:3", "[::1]:4", "a:1", "b:2"]
+    one._take_offers(lost(leafnode_urls=["d:5"]))
+    assert [url.address for url in one._urls] == ["d:5", "a:1", "b:2"]
+
+
+def test_offers_are_bounded_and_can_be_ignored() -> None:
+    one, deaf = remote(), remote(ignore_discovered_servers=True)
+    many = [f"h{number}:1" for number in range(1000)]
+    for each in (one, deaf):
+        each._take_offers(lost(leafnode_urls=many))
+    assert (len(one._urls), len(deaf._urls)) == (MAX_OFFERED_URLS + 2, 2)
+
+
+def test_a_lost_link_is_made_again_soon_and_a_refused_one_later_and_later() -> None:
+    one = remote()
+    assert [one._pause_s(lost()) for _ in range(3)] == [1.0, 1.0, 1.0]
+    assert [one._pause_s(lost(was_registered=False)) for _ in range(7)] == [1, 2, 4, 8, 16, 30, REFUSED_MAX_S]
+    assert one._pause_s(lost()) == 1.0
+    assert one._pause_s(lost(reconnect_delay_ns=30_000_000_000)) == 30.0
+
+
+async def test_a_disabled_remote_never_connects() -> None:
+    one = remote(disabled=True)
+    one.start()
+    assert one._task is None
+    await asyncio.sleep(0)
+    one.stop()

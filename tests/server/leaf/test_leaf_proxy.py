@@ -36,7 +36,6 @@ class Proxy:
         self._writers: list[asyncio.StreamWriter] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a request, and pass bytes on in both directions."""
         self._writers.append(writer)
         request = await reader.readuntil(b"\r\n\r\n")
         self.requests.append(request)
@@ -53,7 +52,6 @@ class Proxy:
             self._tasks.append(asyncio.create_task(_pass_on(one, other)))
 
     async def stop(self) -> None:
-        """End every tunnel."""
         for writer in self._writers:
             writer.close()
             with suppress(OSError, ssl.SSLError):
@@ -87,7 +85,6 @@ def leaf(url: str, proxy: str, more: str = "") -> str:
 
 
 async def crosses(hub: ConfServer, spoke: ConfServer) -> None:
-    """Wait until a message goes from the hub to the spoke."""
     here, there = await patient_client.connect(hub.url), await patient_client.connect(spoke.url)
     heard = await there.subscribe("news")
     await there.flush()
@@ -194,7 +191,6 @@ async def test_a_silent_proxy_has_its_time(tmp_path: Path, kind: Kind) -> None:
 def test_an_empty_block_is_no_proxy_and_no_password_is_shown() -> None:
     def remote(text: str) -> object:
         leafnodes = apply(load_text(f"leafnodes {{ remotes: [{{ {text} }}] }}", {}), ServerOptions()).leafnodes
-        assert leafnodes is not None
         return leafnodes.remotes[0].proxy
 
     assert remote('url: "ws://a", proxy {}') is None

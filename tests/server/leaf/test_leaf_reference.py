@@ -36,7 +36,6 @@ SPOKE = (
 
 @pytest.fixture(scope="module", params=PAIRS)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
-    """A hub and a spoke with a JetStream domain each."""
     hub, spoke = request.param
     with joined(tmp_path_factory.mktemp("leaf"), hub, spoke, HUB, SPOKE) as found:
         yield found
@@ -44,7 +43,6 @@ def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @asynccontextmanager
 async def clients(pair: Pair) -> AsyncIterator[tuple[Client, Client]]:
-    """A client of the hub and one of the spoke."""
     async with await connected(pair[0]) as hub, await connected(pair[1]) as spoke:
         yield hub, spoke
 
@@ -161,35 +159,6 @@ async def grown(js: Any, stream: str, count: int) -> int:
             break
         await asyncio.sleep(0.05)
     return have
-
-
-async def nobody_hears(client: Client, subject: str) -> None:
-    """Wait until the server says so at once; before it has noticed, a request is lost in silence."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.request(subject, b"during", timeout=1)
-            except nats.errors.NoRespondersError:
-                return
-            except nats.errors.TimeoutError:
-                continue
-
-
-async def test_a_cut_ends_interest_and_healing_brings_it_back(pair: Pair) -> None:
-    _, spoke_process, cable = pair
-    async with clients(pair) as (hub, spoke):
-        sub = await spoke.subscribe("alive")
-        await across(hub, spoke)
-        await hub.publish("alive", b"before")
-        assert (await sub.next_msg(10)).data == b"before"
-        before = spoke_process.log().count("JetStream using domains")
-        cable.cut()
-        await nobody_hears(hub, "alive")
-        cable.heal()
-        linked(spoke_process, before + 1)
-        await across(hub, spoke)
-        await hub.publish("alive", b"after")
-        assert (await sub.next_msg(10)).data == b"after"
 
 
 @pytest.mark.parametrize("kinds", PAIRS)

@@ -29,14 +29,11 @@ DOMAINS = ("jetstream { domain: hub }\n", "jetstream { domain: leaf }\n")
 
 @pytest.fixture(params=PAIRS)
 def kinds(request: pytest.FixtureRequest) -> tuple[Kind, Kind]:
-    """Hub and spoke; the id says what natsctl is."""
-    found: tuple[Kind, Kind] = request.param
-    return found
+    return request.param
 
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """An authority that has issued `hub` and `spoke`."""
     return Authority(tmp_path_factory.mktemp("certs"))
 
 
@@ -50,7 +47,6 @@ async def connected(process: ServerProcess, **options: Any) -> AsyncIterator[Cli
 
 
 async def crosses(hub: ServerProcess, spoke: ServerProcess, **hub_options: Any) -> None:
-    """Send a message each way."""
     async with connected(hub, **hub_options) as far, connected(spoke) as near:
         for here, there in ((far, near), (near, far)):
             sub = await there.subscribe("crosses")

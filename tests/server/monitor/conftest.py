@@ -31,19 +31,16 @@ class Tab:
         self.events: list[dict[str, Any]] = []
 
     async def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Return the result of a command; what happens meanwhile goes into `events`."""
         self._number += 1
         await self._socket.send(json.dumps({"id": self._number, "method": method, "params": params}))
         while True:
             message = json.loads(await asyncio.wait_for(self._socket.recv(), WITHIN_S))
             if message.get("id") == self._number:
                 assert "error" not in message, message
-                result: dict[str, Any] = message["result"]
-                return result
+                return message["result"]
             self.events.append(message)
 
     async def value(self, expression: str) -> Any:
-        """Return what an expression evaluates to in the page."""
         result = await self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         return result["result"].get("value")
 
@@ -101,8 +98,6 @@ def _devtools_port(process: subprocess.Popen[bytes], told: Path) -> int:
 
 @pytest.fixture
 def open_tab(chromium: int) -> Callable[[], AbstractAsyncContextManager[Tab]]:
-    """What opens a new page, as an async context manager."""
-
     @asynccontextmanager
     async def opened() -> AsyncIterator[Tab]:
         from websockets.asyncio.client import connect

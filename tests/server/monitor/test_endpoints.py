@@ -17,7 +17,6 @@ OPTIONS = ServerOptions(host="127.0.0.1", port=-1, http_host="127.0.0.1", http_p
 
 
 def ask(port: int, *requests: tuple[str, str]) -> list[tuple[int, bytes]]:
-    """Return status and body of each request, all on one connection."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     answers = []
     for method, path in requests:
@@ -65,15 +64,6 @@ async def test_unknown_pages_are_404_and_every_method_is_answered() -> None:
         )
         assert [status for status, _ in answers] == [404, 200, 200]
         assert answers[2][1] == b""
-
-
-async def test_a_request_that_is_no_http_ends_its_connection_alone() -> None:
-    async with ServerInstance(OPTIONS) as server:
-        reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("monitoring"))
-        writer.write(b"\x16\x03\x01" + b"x" * 40_000 + b"\r\n\r\n")
-        assert (await asyncio.wait_for(reader.read(), 30)).startswith(b"HTTP/1.1 400 Bad Request\r\n")
-        writer.close()
-        assert (await asyncio.to_thread(ask, server.port_of("monitoring"), ("GET", "/healthz")))[0][0] == 200
 
 
 @pytest.mark.parametrize(("age_s", "text"), [(0, "0s"), (61, "1m1s"), (3600, "1h0m0s"), (90061, "1d1h1m1s")])

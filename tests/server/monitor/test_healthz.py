@@ -28,7 +28,6 @@ from tests.support import patient_client
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
-    """A server with one stream that is well."""
     options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
     async with ServerInstance(options) as running:
         client = await patient_client.connect(running.url)
@@ -38,13 +37,10 @@ async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
 
 
 def asked(server: ServerInstance, **options: object) -> dict[str, Any]:
-    """Return the state of health, asked with the keys of the system account's requests."""
     return healthz(server, msgspec.convert(options, HealthzOptions))
 
 
 def break_stream(server: ServerInstance, key: str) -> None:
-    """Have one more stream that is stored and can not be served."""
-    assert server.engine is not None
     server.engine._leave_offline(key, "made by a newer version")
 
 
@@ -60,7 +56,6 @@ async def test_a_stream_that_is_not_served_makes_the_server_unavailable(server: 
 
 
 async def test_details_list_everything_that_is_wrong(server: ServerInstance) -> None:
-    assert server.engine is not None
     break_stream(server, "$G/BAD")
     server.engine.accounts["$G"].streams["GOOD"].store.fault = "no space left on device"
     found = asked(server, details=True)
@@ -79,7 +74,6 @@ async def test_details_list_everything_that_is_wrong(server: ServerInstance) -> 
 
 
 async def test_a_fault_of_the_store_that_is_no_stream_s_is_told(server: ServerInstance) -> None:
-    assert server.store is not None
     server.store.report_fault("the journal cannot be written")
     assert asked(server)["error"] == "the journal cannot be written"
 
@@ -110,7 +104,6 @@ async def checked(server: ServerInstance, stream: str) -> list[str]:
 
 
 async def test_a_check_reports_a_stream_that_is_not_written_to_or_not_served(server: ServerInstance) -> None:
-    assert server.engine is not None
     assert await checked(server, "GOOD") == []
     store = server.engine.accounts["$G"].streams["GOOD"].store
     with patch.object(store, "fault", "the disk failed"):
@@ -125,13 +118,11 @@ async def test_a_check_reports_a_stream_that_is_not_written_to_or_not_served(ser
 
 
 def full_disk(file: File, data: bytes, offset: int) -> None:
-    """Write nothing for lack of room."""
     if data:
         raise OSError(errno.ENOSPC, "full")
 
 
 async def test_a_full_disk_is_unhealthy_until_there_is_room(server: ServerInstance) -> None:
-    assert server.engine is not None
     store = server.engine.store
     stream = server.engine.accounts["$G"].streams["GOOD"].store
     with patch.object(PosixDisk, "free_bytes", return_value=1000):
@@ -154,7 +145,6 @@ async def test_a_full_disk_is_unhealthy_until_there_is_room(server: ServerInstan
 
 async def test_a_loop_that_stood_still_is_unhealthy_for_a_minute(server: ServerInstance) -> None:
     shell = server._shell
-    assert shell is not None
     ticker, now = shell._ticker, shell.loop.time()
     with patch.object(shell, "_ticker", SimpleNamespace(when=lambda: now - 11)):
         shell._note_lag()

@@ -15,7 +15,6 @@ PATIENCE_S = 30.0
 
 
 def answer(request: Request) -> Page:
-    """Answer some paths in some way."""
     if request.target == "/raise":
         raise RuntimeError("no page")
     if request.target == "/break":
@@ -28,14 +27,12 @@ def answer(request: Request) -> Page:
 
 
 def broken() -> Iterator[bytes]:
-    """Yield more than a chunk, and fail."""
     yield b"x" * http.CHUNK_BYTES
     raise RuntimeError("half a page")
 
 
 @asynccontextmanager
 async def serving(faults: list[str] | None = None) -> AsyncIterator[int]:
-    """Run a server and yield its port."""
     told = faults if faults is not None else []
     server = HttpServer("127.0.0.1", -1, answer, lambda where, error: told.append(f"{where}: {error}"))
     await server.start()
@@ -46,7 +43,6 @@ async def serving(faults: list[str] | None = None) -> AsyncIterator[int]:
 
 
 async def talk(port: int, data: bytes, most_s: float = PATIENCE_S) -> bytes:
-    """Return all that a connection gets which sends `data` and nothing more."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(data)
     try:
@@ -56,7 +52,6 @@ async def talk(port: int, data: bytes, most_s: float = PATIENCE_S) -> bytes:
 
 
 def get(path: str, *more: str, method: str = "GET") -> bytes:
-    """Return a request."""
     return "\r\n".join([f"{method} {path} HTTP/1.1", "Host: here", *more, "", ""]).encode()
 
 

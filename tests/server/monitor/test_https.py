@@ -15,7 +15,7 @@ import pytest
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 from tests.support.differential import as_released
 
@@ -36,7 +36,6 @@ tls {{ cert_file: "{server}.pem", key_file: "{server}-key.pem", ca_file: "{autho
 
 
 def ask(port: int, path: str) -> tuple[int, str]:
-    """Return status and body, asked without a certificate."""
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=30, context=context)
@@ -49,9 +48,6 @@ def ask(port: int, path: str) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[str, tuple[int, str]]]]:
-    """What both servers answer, by kind and path."""
-    if reference_binary() is None:
-        pytest.skip("nats-server is not on PATH")
     folder = tmp_path_factory.mktemp("https")
     authority = Authority(folder)
     server = authority.issue("server", dns=["localhost"], addresses=["127.0.0.1"])
@@ -81,6 +77,7 @@ def answers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict
 PATHS = ("/mon/varz", "/mon/connz", "/mon/connz?auth=1", "/mon/jsz", "/mon/healthz", "/varz", "/mon/", "/", "/mon")
 
 
+@pytest.mark.reference
 @pytest.mark.parametrize("path", PATHS[:-1])
 def test_keys_and_values_are_those_of_the_reference(path: str, answers: dict[str, dict[str, tuple[int, str]]]) -> None:
     (status, ours), (expected, theirs) = answers["natsctl"][path], answers["reference"][path]
@@ -95,6 +92,7 @@ def test_keys_and_values_are_those_of_the_reference(path: str, answers: dict[str
 CHANGING = PASSING | {"jetstream", "config", "tls_cipher_suite", "tls_peer_certs"}
 
 
+@pytest.mark.reference
 def test_the_page_is_at_the_base_path_alone_and_the_token_nowhere(
     answers: dict[str, dict[str, tuple[int, str]]],
 ) -> None:

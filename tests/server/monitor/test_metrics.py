@@ -35,14 +35,12 @@ def parsed(text: str) -> dict[str, Metric]:
 
 
 async def page(server: ServerInstance) -> dict[str, Metric]:
-    """Return what `/metrics` tells."""
     ((status, body),) = await asyncio.to_thread(ask, server.port_of("monitoring"), ("GET", "/metrics"))
     assert status == 200
     return parsed(body.decode())
 
 
 def options(folder: Path) -> ServerOptions:
-    """Return a server with JetStream and monitoring."""
     return ServerOptions(
         host="127.0.0.1",
         port=-1,

@@ -28,7 +28,6 @@ from tests.support import patient_client
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
-    """A server with JetStream, on a disk that has room."""
     options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
     with disk(free=60):
         async with ServerInstance(options) as running:
@@ -43,7 +42,6 @@ async def client(server: ServerInstance) -> AsyncIterator[Client]:
 
 
 def disk(free: int) -> Any:
-    """Have a disk of 100 GiB, of which so many are free."""
     usage = type("usage", (), {"total": 100 << 30, "used": 100 - free << 30, "free": free << 30})
     return patch("natsctl.server.monitor.problemz.shutil.disk_usage", return_value=usage)
 
@@ -51,18 +49,15 @@ def disk(free: int) -> Any:
 def listed(server: ServerInstance, query: str = "") -> dict[str, Any]:
     answer = Monitor(server).answer(Request("GET", f"/problemz?{query}"))
     assert answer.status == 200 and not isinstance(answer.body, bytes)
-    found: dict[str, Any] = json.loads(b"".join(answer.body))
-    return found
+    return json.loads(b"".join(answer.body))
 
 
 def problems(server: ServerInstance, query: str = "") -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = listed(server, query)["problems"]
-    return found
+    return listed(server, query)["problems"]
 
 
 def aged(server: ServerInstance, stream: str, name: str, minutes: int) -> Consumer:
     """Return a consumer after moving its creation, deliveries and acks into the past."""
-    assert server.engine is not None
     consumer = server.engine.accounts["$G"].streams[stream].consumers[name]
     past_ns, state = minutes * MINUTE, consumer.state
     consumer.created_ns -= past_ns
@@ -87,7 +82,6 @@ async def test_a_server_that_is_well_has_none(server: ServerInstance, client: Cl
 
 
 async def test_a_stream_that_is_not_served_comes_first_with_its_reason(server: ServerInstance, client: Client) -> None:
-    assert server.engine is not None
     await with_messages(client, 10, max_msgs=10, discard=DiscardPolicy.NEW)
     server.engine._leave_offline("$G/BAD", "made by a newer version")
     first, second = problems(server)
@@ -110,7 +104,6 @@ async def test_a_stream_that_refuses_messages_at_its_limit_is_listed_before_it_d
 
 
 async def test_bytes_count_as_messages_do(server: ServerInstance, client: Client) -> None:
-    assert server.engine is not None
     await with_messages(client, 5, max_bytes=10_000, discard=DiscardPolicy.NEW)
     stream = server.engine.accounts["$G"].streams["S"]
     stream.config = replace(stream.config, max_bytes=stream.store.bytes)
@@ -182,7 +175,6 @@ async def test_many_redeliveries_are_listed(server: ServerInstance, client: Clie
 
 
 async def test_a_mirror_whose_origin_does_not_answer_is_an_error(server: ServerInstance, client: Client) -> None:
-    assert server.engine is not None
     await client.jetstream().add_stream(name="COPY", mirror=StreamSource(name="NOWHERE"))
     await client.jetstream().add_stream(name="SUM", sources=[StreamSource(name="NOWHERE")])
     for stream in server.engine.accounts["$G"].streams.values():
@@ -195,7 +187,6 @@ async def test_a_mirror_whose_origin_does_not_answer_is_an_error(server: ServerI
 
 
 async def test_storage_and_disk_are_listed_before_they_are_full(server: ServerInstance, client: Client) -> None:
-    assert server.engine is not None
     usage = server.engine.usage[Storage.FILE]
     usage.limit, usage.used = 1000, 849
     assert problems(server) == []
@@ -215,7 +206,6 @@ async def test_storage_and_disk_are_listed_before_they_are_full(server: ServerIn
 
 
 async def test_limits_of_an_account_are_listed(server: ServerInstance, client: Client) -> None:
-    assert server.engine is not None
     await with_messages(client, 3)
     account = server.engine.accounts["$G"]
     account.quota.limits = replace(account.quota.limits, max_streams=1)

@@ -43,7 +43,6 @@ Answer = tuple[int, dict[str, str], str]
 
 
 def monitoring_port(process: ServerProcess) -> int:
-    """Return where a server's monitoring listens, as its ports file says."""
     ports = json.loads((process.store_dir / f"nats-server_{process.pid}.ports").read_text())
     return int(ports["monitoring"][0].rsplit(":", 1)[1])
 
@@ -105,7 +104,6 @@ def settled(port: int) -> None:
 
 @contextmanager
 def started(kind: Kind, folder: Path) -> Iterator[ServerProcess]:
-    """Run one server on the configuration."""
     folder.mkdir()
     config = folder / "nats.conf"
     config.write_text(CONFIG)
@@ -119,7 +117,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[st
     answers: dict[str, dict[str, Answer]] = {}
     for kind in ("natsctl", "reference"):
         folder = tmp_path_factory.mktemp("monitor") / kind
-        with started(kind, folder) as process:  # type: ignore[arg-type]  # a Literal in a loop
+        with started(kind, folder) as process:
 
             async def talk(process: ServerProcess = process) -> dict[str, Answer]:
                 port = monitoring_port(process)
@@ -190,7 +188,6 @@ def test_errors_and_health_are_the_reference_s_to_the_byte(path: str, pair: dict
 
 
 def drop(value: Any, keys: set[str]) -> Any:
-    """Return a value without some keys at any depth."""
     if isinstance(value, dict):
         return {name: drop(item, keys) for name, item in value.items() if name not in keys}
     return [drop(item, keys) for item in value] if isinstance(value, list) else value

@@ -22,7 +22,6 @@ MESSAGES = {"ALPHA": 3, "beta": 9, "GAMMA": 1, "delta": 0}
 
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
-    """A server with four streams, of which two have consumers."""
     options = ServerOptions(host="127.0.0.1", port=-1, jetstream=True, store_dir=tmp_path)
     async with ServerInstance(options) as running:
         client = await patient_client.connect(running.url)
@@ -154,7 +153,7 @@ class _Any:
     def __eq__(self, other: object) -> bool:
         return True
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
 
 ANY = _Any()

@@ -1,9 +1,17 @@
+"""Flags of the command line, and signals to running servers."""
+
+from __future__ import annotations
+
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
 from natsctl.server.options import ServerOptions, TlsOptions
-from natsctl.server.process.flags import USAGE, FlagError, parse_command_line
+from natsctl.server.process import process
+from natsctl.server.process.flags import USAGE, FlagError, FlagSpec, parse_command_line, parse_flags
+from natsctl.server.process.process import pause_and_batch
 
 
 def options(*argv: str) -> ServerOptions:
@@ -116,3 +124,134 @@ def test_a_configuration_file_can_be_checked_alone(tmp_path: Path) -> None:
     file = tmp_path / "nats.conf"
     file.write_text("port: 4300\n")
     assert parse_command_line(["-t", "-c", str(file)]).action == "check"
+
+
+SPECS = {
+    "p": FlagSpec("port", "int"),
+    "port": FlagSpec("port", "int"),
+    "js": FlagSpec("jetstream", "bool"),
+    "T": FlagSpec("log_time", "bool"),
+    "sd": FlagSpec("store_dir", "text"),
+}
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["-p", "-1"], ["--p", "-1"], ["-p=-1"], ["--port=-1"], ["--port", "-1"], ["-p", "4222", "-port", "-1"]],
+)
+def test_one_or_two_dashes_and_blank_or_equals_sign_mean_the_same(argv: list[str]) -> None:
+    assert parse_flags(argv, SPECS).values == {"port": -1}
+
+
+def test_a_boolean_takes_its_value_only_after_an_equals_sign() -> None:
+    given = parse_flags(["-js", "-T=false", "true"], SPECS)
+    assert given.values == {"jetstream": True, "log_time": False}
+    assert given.rest == ["true"]
+
+
+def test_the_value_of_a_text_flag_may_look_like_a_flag() -> None:
+    assert parse_flags(["-sd", "-js"], SPECS).values == {"store_dir": "-js"}
+
+
+def test_a_value_keeps_its_further_equals_signs() -> None:
+    assert parse_flags(["-sd=a=b"], SPECS).values == {"store_dir": "a=b"}
+
+
+@pytest.mark.parametrize("argv", [["-js", "--", "-p", "1"], ["-js", "-", "-p", "1"], ["-js", "x", "-p", "1"]])
+def test_flags_end_at_two_dashes_or_at_the_first_argument(argv: list[str]) -> None:
+    given = parse_flags(argv, SPECS)
+    assert given.values == {"jetstream": True}
+    assert given.rest[-2:] == ["-p", "1"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "text"),
+    [
+        (["-x"], "flag provided but not defined: -x"),
+        (["-p"], "flag needs an argument: -p"),
+        (["-p", "4k"], 'invalid value "4k" for flag -p: parse error'),
+        (["-js=maybe"], 'invalid boolean value "maybe" for -js: parse error'),
+        (["---p", "1"], "bad flag syntax: ---p"),
+        (["-=1"], "bad flag syntax: -=1"),
+    ],
+)
+def test_what_cannot_be_understood_is_named(argv: list[str], text: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        parse_flags(argv, SPECS)
+    assert str(caught.value) == text
+
+
+def test_the_spelling_used_is_kept_for_messages() -> None:
+    assert parse_flags(["--port=1"], SPECS).spelled == {"port": "--port"}
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: found.append((pid, number)))
+    monkeypatch.setattr(process, "_running", lambda: iter((120, 121, 999)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("reload=5", [(5, signal.SIGHUP)]),
+        ("stop=5", [(5, signal.SIGKILL)]),
+        ("quit=5", [(5, signal.SIGINT)]),
+        ("term=5", [(5, signal.SIGTERM)]),
+        ("reopen=5", [(5, signal.SIGUSR1)]),
+        ("ldm=5", [(5, signal.SIGUSR2)]),
+        ("ldm=12*", [(120, signal.SIGUSR2), (121, signal.SIGUSR2)]),
+        ("reload=*", [(120, signal.SIGHUP), (121, signal.SIGHUP), (999, signal.SIGHUP)]),
+    ],
+)
+def test_each_command_is_a_signal(sent: list[tuple[int, int]], text: str, expected: list[tuple[int, int]]) -> None:
+    process.send_signal(text)
+    assert sent == expected
+
+
+def test_a_pid_file_names_the_process(sent: list[tuple[int, int]], tmp_path: Path) -> None:
+    (tmp_path / "pid").write_text("77\n")
+    process.send_signal(f"reload={tmp_path / 'pid'}")
+    assert sent == [(77, signal.SIGHUP)]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("wake=5", 'unknown signal "wake"'),
+        ("reload=/no/such/file", "invalid pid: /no/such/file"),
+        ("reload=7*", "no natsctl server processes running"),
+        ("reload", "multiple natsctl server processes running:\n120\n121\n999"),
+    ],
+)
+def test_what_can_not_be_told_is_an_error(sent: list[tuple[int, int]], text: str, reason: str) -> None:
+    with pytest.raises(FlagError) as caught:
+        process.send_signal(text)
+    assert str(caught.value) == reason
+    assert sent == []
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("/venv/bin/python /venv/bin/natsctl server run -js", True),
+        ("natsctl server run", True),
+        ("python -m natsctl.server -p 4222", True),
+        ("natsctl server run --signal reload", False),
+        ("natsctl stream ls", False),
+        ("vim natsctl", False),
+        ("nats-server -js", False),
+    ],
+)
+def test_servers_are_known_by_their_command_line(line: str, found: bool) -> None:
+    assert process.is_server([word.encode() for word in line.split(" ")]) is found
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "clients", "pause_s", "batch"),
+    [(110.0, 10, 1.0, 1), (110.0, 1100, 0.1, 1), (110.0, 0, 1.0, 1), (0.0, 4, 0.25, 1), (1.0, 10_000, 0.001, 10)],
+)
+def test_clients_are_spread_over_the_duration(duration_s: float, clients: int, pause_s: float, batch: int) -> None:
+    assert pause_and_batch(duration_s, clients) == (pytest.approx(pause_s), batch)

@@ -66,7 +66,6 @@ class Running:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[list[Running]]:
-    """A list that ends, at the end of the test, every server put into it."""
     servers: list[Running] = []
     yield servers
     for server in servers:
@@ -297,7 +296,6 @@ def test_files_are_made_with_the_modes_of_nats_server(tmp_path: Path, umask: int
 
 
 async def store_one(url: str) -> None:
-    """Have a server write the files of a stream."""
     client = await RawClient.connect(url)
     await client.request(b"$JS.API.STREAM.CREATE.S", b'{"name":"S","subjects":["s"]}')
     await client.request(b"s", b"x")
@@ -305,7 +303,6 @@ async def store_one(url: str) -> None:
 
 
 def mode_of(path: Path) -> str:
-    """Return the permission bits of a file."""
     return oct(stat.S_IMODE(path.stat().st_mode))
 
 
@@ -329,7 +326,6 @@ SERVER_RUN = [sys.executable, "-X", "importtime", "-m", "natsctl", "server", "ru
 
 
 def loaded_at_start(folder: Path, running: list[Running], *flags: str) -> set[str]:
-    """Return the modules that a server has imported when it says that it is ready."""
     server = Running(folder, *flags, command=SERVER_RUN)
     running.append(server)
     server.wait_for("Server is ready")

@@ -17,8 +17,6 @@ PATIENCE_S = 60.0
 
 
 class Receiver:
-    """The service manager's end of the socket."""
-
     def __init__(self, path: Path) -> None:
         self.path = path
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -26,11 +24,9 @@ class Receiver:
         self._socket.settimeout(PATIENCE_S)
 
     def next(self) -> dict[str, str]:
-        """Return the next notice."""
         return dict(line.split("=", 1) for line in self._socket.recv(4096).decode().split("\n"))
 
     def next_of(self, key: str) -> dict[str, str]:
-        """Return the next notice that has `key`."""
         while key not in (notice := self.next()):
             pass
         return notice

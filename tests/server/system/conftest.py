@@ -17,8 +17,6 @@ SECOND = 1_000_000_000
 
 
 class Net:
-    """A machine whose system account answers and tells."""
-
     def __init__(self) -> None:
         self.machine = Machine()
         self.broker = self.machine.broker
@@ -45,13 +43,11 @@ class Net:
         return wire
 
     def wait(self, seconds: float) -> None:
-        """Let time pass; everybody looks at the clock at its end."""
         self.machine.advance(int(seconds * SECOND))
         self.broker.tick()
         self.machine.settle()
 
     def ask(self, subject: str, body: object = b"", header: bytes = b"", asker: Wire | None = None) -> Message | None:
-        """Send a request and return its answer, None where there is none."""
         wire = asker or self.operator
         sid = wire.subscribe("_INBOX.ask")
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
@@ -64,15 +60,12 @@ class Net:
         return answers[0] if answers else None
 
     def answer(self, subject: str, body: object = b"", asker: Wire | None = None) -> Any:
-        """Return the JSON that a request is answered."""
         message = self.ask(subject, body, asker=asker)
         assert message is not None, f"no answer to {subject}"
         return message.json()
 
 
 class Later:
-    """An event_listener for clients that are not where they belong yet."""
-
     def connected(self, session: object) -> None:
         """Wait."""
 

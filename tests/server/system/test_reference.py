@@ -125,7 +125,6 @@ class Conversation:
                 await asyncio.sleep(0.01)
 
     async def _ended(self) -> int:
-        """Return how many connections have ended."""
         answer = await self.system.request("$SYS.REQ.SERVER.PING.CONNZ", b'{"state":1}')
         return len(json.loads(answer.data)["data"]["connections"])
 
@@ -137,7 +136,6 @@ class Conversation:
         own: bool = False,
         within_s: float = WITHIN_S,
     ) -> Msg | None:
-        """Return the answer to a request, None where nobody answers."""
         payload = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         name = "$SYS.REQ." + subject.replace("SERVER.ID", f"SERVER.{self.id}")
         connection = self.client if own else self.system
@@ -286,7 +284,6 @@ async def test_events_are_told_alike(both: list[Conversation]) -> None:
 
 
 async def heard_of(heard: list[tuple[str, Any]], what: str) -> None:
-    """Wait until an event that says `what` has arrived."""
     async with asyncio.timeout(WITHIN_S):
         while what not in str(heard):
             await asyncio.sleep(0.01)

@@ -107,7 +107,6 @@ PATIENCE_S: Final = 30
 
 
 def admitted(url: str, context: ssl.SSLContext) -> str:
-    """Return who a client with a certificate is let in as, or what it hears."""
     parts = urlsplit(url)
     raw = socket.create_connection((parts.hostname or "", parts.port or 0), PATIENCE_S)
     while b"\r\n" not in raw.recv(65536, socket.MSG_PEEK):
@@ -149,10 +148,7 @@ def test_certificates_name_the_same_users(tmp_path: Path) -> None:
     assert ours["email"] == "derek@nats.io" and ours["nobody"] == "refused"
 
 
-KINDS: Final = [
-    "natsctl",
-    "reference",
-]
+KINDS: Final = ["natsctl", "reference"]
 VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
@@ -170,7 +166,6 @@ class Comings:
         self.process = ServerProcess(folder / "store", kind, "-c", str(self._conf))
 
     def begin(self, life_s: float = 86400) -> None:
-        """Come as somebody new, whose certificate ends soon."""
         client = self.files.authority.issue("client", emails=["ann@nats.io"], days=life_s / 86400)
         self._context, self._session = self.files.client(client), None
         self._context.minimum_version = self._context.maximum_version = self._version
@@ -185,7 +180,6 @@ class Comings:
         self._conf.write_text(f"tls {{ {files}, {verify}, timeout: {PATIENCE_S} {more} }}\n{users}")
 
     def trust(self, authority: Authority) -> None:
-        """Put an authority into the file of those that are trusted."""
         (self.files.folder / "trusted.pem").write_bytes(authority.cert.read_bytes())
 
     def come(self) -> Visit:

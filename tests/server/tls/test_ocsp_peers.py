@@ -36,7 +36,7 @@ from natsctl.server.resources import SystemClock
 from natsctl.server.tls_certificates import public_key_sha256
 from tests.server.websocket.upgrades import request
 from tests.support.ocsp import Answers, Certified, World, world
-from tests.support.tls_clients import HELLO, PATIENCE_S, ListLog, serving, talking, until
+from tests.support.tls_clients import HELLO, PATIENCE_S, ListLog, answered, serving, talking, until
 
 PEER = OcspPeerOptions(verify=True)
 
@@ -71,16 +71,10 @@ async def checking(
 
 
 async def visited(made: World, server: ServerInstance, client: Certified, **more: Any) -> str:
-    """Return what a client meets."""
-    async with talking(server.port) as talk:
-        await talk.line()
-        try:
-            await talk.secure(made.pki.client(client, **more))
-            return (await talk.ask()).decode().strip() or "closed"
-        except ssl.SSLError as error:
-            return str(error.reason)
-        except ConnectionError:
-            return "closed"
+    try:
+        return (await answered(server.port, made.pki.client(client, **more), alerts=True)).decode().strip() or "closed"
+    except ssl.SSLError as error:
+        return str(error.reason)
 
 
 @pytest.mark.parametrize("tls12", [False, True])
@@ -200,7 +194,6 @@ async def test_responses_are_asked_for_once_while_they_are_current(made: World) 
             assert await visited(made, server, made.client) == "PONG"
         assert len(made.responder.asked) == 2
         ocsp = server.ocsp
-        assert ocsp is not None
         assert (ocsp.cache.stats.hits, ocsp.cache.stats.misses) == (4, 2)
         clock = ocsp.peers._clock
         now_ns = clock.now_ns()
@@ -282,7 +275,7 @@ def test_a_full_cache_forgets_the_oldest_and_a_folder_that_cannot_be_written_is_
 def test_a_response_that_was_cut_or_changed_anywhere_is_refused(made: World) -> None:
     client, issuer = made.client.certificate, made.pki.intermediate.certificate
     for signer in ("authority", "delegate"):
-        made.answers.signer = signer  # type: ignore[assignment]
+        made.answers.signer = signer
         der = made.responder.response(made.client.serial)
         assert parse_response(der, client, issuer).status == "good"
         for at in range(0, len(der), 7):

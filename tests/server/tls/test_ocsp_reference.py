@@ -19,7 +19,7 @@ from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 from tests.support.leaf_servers import leaf_port
 from tests.support.ocsp import Answers, Certified, World, world
-from tests.support.tls_clients import talking, until
+from tests.support.tls_clients import answered, until
 
 pytestmark = pytest.mark.reference
 
@@ -83,16 +83,11 @@ def port_of(server: ServerProcess) -> int:
 
 
 async def visited(found: World, server: ServerProcess, client: Certified, *, tls12: bool = False) -> str:
-    """Return what a client meets."""
-    async with talking(port_of(server)) as talk:
-        await talk.line()
-        try:
-            await talk.secure(found.pki.client(client, tls12=tls12))
-            return "served" if await talk.ask() == b"PONG\r\n" else "refused"
-        except ssl.SSLError as error:
-            return str(error.reason) if tls12 else "refused"
-        except (ConnectionError, asyncio.IncompleteReadError):
-            return "refused"
+    try:
+        answer = await answered(port_of(server), found.pki.client(client, tls12=tls12), alerts=tls12)
+    except ssl.SSLError as error:
+        return str(error.reason)
+    return "served" if answer == b"PONG\r\n" else "refused"
 
 
 def lines(server: ServerProcess, since: int = 0) -> list[str]:
@@ -114,10 +109,23 @@ def lines(server: ServerProcess, since: int = 0) -> list[str]:
 
 @pytest.mark.parametrize("options", OPTIONS)
 async def test_clients_are_judged_and_logged_as_by_the_reference(options: str, made: World, tmp_path: Path) -> None:
+    answers = {name: one for name, one in ANSWERS.items() if name != "about another"}
+    assert await judged(options, answers, made, tmp_path) == {"served", "refused"} or options == "warn only"
+
+
+@pytest.mark.exact  # nats-server 2.15.1 takes a response about another certificate for one about the client's
+@pytest.mark.parametrize("options", ["usual", "warn only"])
+async def test_a_response_about_another_certificate_says_nothing(options: str, made: World, tmp_path: Path) -> None:
+    outcome = await judged(options, {"about another": ANSWERS["about another"]}, made, tmp_path)
+    assert outcome == {"served" if options == "warn only" else "refused"}
+
+
+async def judged(options: str, wanted: dict[str, dict[str, Any]], made: World, tmp_path: Path) -> set[str]:
+    """Compare what clients meet and what is logged; return the outcomes."""
     seen = {}
     for kind in KINDS:
         with started(tmp_path, kind, block(made, OPTIONS[options], "ocsp_cache: false")) as server:
-            for name, answers in ANSWERS.items():
+            for name, answers in wanted.items():
                 for status in ("good", "revoked", "unknown") if name == "good" else ("good",):
                     made.responder.answers = Answers(made.answers.statuses, **answers)
                     made.says(status)
@@ -130,7 +138,7 @@ async def test_clients_are_judged_and_logged_as_by_the_reference(options: str, m
     made.says("good")
     for kind, name, status in seen:
         assert seen[kind, name, status] == seen["reference", name, status], (name, status)
-    assert {found[0] for found in seen.values()} == {"served", "refused"} or options == "warn only"
+    return {found[0] for found in seen.values()}
 
 
 CONF_OF_SYSTEM = "accounts { SYS { users: [{user: s, password: p}] }, A { users: [{user: a, password: p}] } }\n"

@@ -90,7 +90,7 @@ async def test_a_flood_of_pings_that_nobody_reads_the_answers_of_takes_no_memory
     async with serving(websocket=CLEAR) as server, upgraded(port(server)) as client:
         await introduced(client)
         connection = next(iter(server._running.connections.values()))
-        client.talk.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a reading transport
+        client.talk.writer.transport.pause_reading()
         client.talk.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
         for _ in range(30):
@@ -114,7 +114,7 @@ async def test_a_frame_of_gigabytes_is_read_as_it_comes_and_ends_with_its_first_
 async def test_one_who_does_not_read_is_cut_off() -> None:
     async with serving(websocket=CLEAR, max_pending=4 << 20) as server, upgraded(port(server)) as slow:
         (await introduced(slow)).send(said(b"SUB a 1\r\n"))
-        slow.talk.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a reading transport
+        slow.talk.writer.transport.pause_reading()
         async with upgraded(port(server)) as fast:
             await introduced(fast)
             block = said(b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\nPING\r\n")

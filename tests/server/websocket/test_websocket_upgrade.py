@@ -59,7 +59,6 @@ REQUESTS = {
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Kind, int]]:
-    """The port of the WebSocket listener of each kind of server."""
     folder = tmp_path_factory.mktemp("upgrades")
     conf = folder / "nats.conf"
     conf.write_text(
@@ -121,7 +120,6 @@ async def test_an_allowed_origin_comes_in(log: ListLog) -> None:
 async def test_a_request_that_does_not_end_is_cut_off_in_time() -> None:
     async with serving(websocket=CLEAR) as server:
         port, upgrader = server.port_of("websocket"), server.upgrader
-        assert upgrader is not None
         async with upgraded(port) as good:
             good.send(said(b'CONNECT {"verbose":false}\r\nPING\r\n'))
             assert (await good.next())[1] == b"PONG\r\n"
@@ -172,7 +170,6 @@ async def test_a_certificate_names_the_user_over_websocket(tmp_path: Path) -> No
 
 
 async def told(client: Frames, connect: dict[str, object] | None = None) -> bytes:
-    """Return the first answer to CONNECT and PING."""
     body = json.dumps({"verbose": False, **(connect or {})}).encode()
     client.send(said(b"CONNECT " + body + b"\r\nPING\r\n"))
     return (await client.next())[1]
@@ -231,10 +228,7 @@ CASES: dict[str, bool] = {
 
 @pytest.mark.parametrize(
     "kind",
-    [
-        "natsctl",
-        "reference",
-    ],
+    ["natsctl", "reference"],
 )
 async def test_cookies_are_read_as_nats_server_reads_them(kind: Kind, tmp_path: Path) -> None:
     conf = tmp_path / "nats.conf"
@@ -302,7 +296,6 @@ async def test_a_proxy_names_its_client_in_the_log(log: ListLog) -> None:
 async def test_other_options_are_for_the_next_request() -> None:
     async with serving(websocket=CLEAR) as server:
         upgrader = server.upgrader
-        assert upgrader is not None
         with pytest.raises(ValueError, match="unable to parse allowed origin"):
             upgrader.replace(replace(CLEAR, allowed_origins=("nonsense",)))
         port = server.port_of("websocket")

@@ -36,7 +36,6 @@ def request(line: str = "GET / HTTP/1.1", **changes: str | None) -> bytes:
 
 
 def masked(head: int, payload: bytes) -> bytes:
-    """Return a client's frame."""
     plain = frame(head, payload)
     start = plain[: len(plain) - len(payload)]
     repeated = MASK * (len(payload) // 4 + 1)
@@ -45,7 +44,6 @@ def masked(head: int, payload: bytes) -> bytes:
 
 
 def said(payload: bytes) -> bytes:
-    """Return a message of a client."""
     return masked(BINARY, payload)
 
 
@@ -77,8 +75,6 @@ def comparable(data: bytes) -> bytes:
 
 
 class Frames:
-    """A WebSocket client that was let in."""
-
     def __init__(self, talk: Talk) -> None:
         self.talk = talk
         self.info = b""
@@ -87,7 +83,6 @@ class Frames:
         self.talk.writer.write(b"".join(frames))
 
     async def next(self) -> tuple[int, bytes]:
-        """Return first byte and payload of the next frame."""
         async with asyncio.timeout(PATIENCE_S):
             head, size = await self.talk.reader.readexactly(2)
             if size >= 126:
