@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -27,6 +23,7 @@ from natsctl.server.process.log import Log
 from natsctl.server.process.process import main
 from natsctl.server.process.provision import Documents, InProcessAddress, NotProvisionedError, provision
 from natsctl.testing.certificates import Authority
+from tests.server.process.test_process import Running
 from tests.support import patient_client
 from tests.support.operators import Visitor
 
@@ -81,7 +78,8 @@ async def test_a_start_makes_what_documents_say_and_a_restart_changes_nothing(tm
     for said in ("4 created", "4 unchanged"):
         server = ServerInstance(options(tmp_path))
         await server.start(partial(provision, documents, provisioner(documents), log=Kept(quiet=True)))
-        assert {name: sorted(found) for name, found in (await names(server)).items()} == {
+        found = await names(server)
+        assert {name: sorted(consumers) for name, consumers in found.items()} == {
             "ORDERS": ["DISPATCH", "MONITOR", "NEW"]
         }
         await server.stop()
@@ -174,7 +172,7 @@ async def test_a_refused_change_ends_the_start_with_its_code_and_leaves_all_as_i
     await server.stop()
 
 
-async def test_a_failed_change_ends_the_start_with_its_code(tmp_path: Path) -> None:
+async def test_a_failed_change_ends_the_start_with_another_code(tmp_path: Path) -> None:
     config = 'jetstream { max_file: 1M }\nlisten: "127.0.0.1:-1"\n'
     big = tmp_path / "big.yaml"
     big.write_text("streams: {BIG: {subjects: [b], max_bytes: 1GiB}}\n")
@@ -235,10 +233,7 @@ def test_flags_that_can_not_be_meant_are_usage_errors(
 ) -> None:
     assert main(["-p", "-1", *words], provisioner) == 2
     assert told in capsys.readouterr().err
-
-
-def test_a_server_without_documents_knows_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["-js", "--apply", ORDERS]) == 2
+    assert main(["-js", "--apply", ORDERS]) == 2  # without what can carry documents out
     assert "natsctl server run" in capsys.readouterr().err
 
 
@@ -256,39 +251,20 @@ sys.exit(main(sys.argv[1:], provisioner))
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_a_start_that_takes_long_and_nothing_listened(tmp_path: Path, number: signal.Signals) -> None:
-    log = tmp_path / "log"
-    flags = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path / "store"), "-P", str(tmp_path / "pid")]
-    with log.open("wb") as file:
-        words = [*flags, "--ports_file_dir", str(tmp_path), "--apply", "x"]
-        process = subprocess.Popen([sys.executable, "-c", HANGING, *words], stderr=file)
-    deadline = time.monotonic() + 60
-    while "begun" not in log.read_text() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    flags = ["-js", "-sd", str(tmp_path / "store"), "-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path)]
+    server = Running(tmp_path, *flags, "--apply", "x", command=[sys.executable, "-c", HANGING])
+    server.wait_for("begun")
     assert not list(tmp_path.glob("*.ports"))
-    process.send_signal(number)
-    assert process.wait(60) == 0
-    said = log.read_text()
-    assert "Server Exiting.." in said
-    assert "Listening" not in said
-    assert "Traceback" not in said
+    assert server.end(number) == 0
+    assert "Server Exiting.." in server.log
+    assert "Listening" not in server.log and "Traceback" not in server.log
     assert not (tmp_path / "pid").exists()
 
 
 def test_the_command_tells_what_it_did_before_it_is_ready(tmp_path: Path) -> None:
-    words = ["-a", "127.0.0.1", "-p", "-1", "-js", "-sd", str(tmp_path), "--ports_file_dir", str(tmp_path)]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", "server", "run", *words, "--apply", ORDERS],
-        stderr=subprocess.PIPE, text=True, env=dict(os.environ),
-    )  # fmt: skip
-    said = []
-    for line in process.stderr:
-        said.append(line)
-        if "Server is ready" in line:
-            break
-    ports = json.loads(next(tmp_path.glob("*.ports")).read_text())
-    process.terminate()
-    assert process.wait(60) == 0
-    process.stderr.close()
-    order = [next(n for n, line in enumerate(said) if text in line) for text in ("4 created", "Listening", "ready")]
+    command = [sys.executable, "-m", "natsctl", "server", "run"]
+    server = Running(tmp_path, "-js", "-sd", str(tmp_path), "--apply", ORDERS, command=command)
+    server.wait_for("Server is ready")
+    assert server.end(signal.SIGTERM) == 0
+    order = [server.log.index(text) for text in ("4 created", "Listening", "Server is ready")]
     assert order == sorted(order)
-    assert ports["nats"][0].startswith("nats://127.0.0.1:")

@@ -124,26 +124,9 @@ def test_the_first_command_owns_the_server_and_publishes_it_to_its_user_only(tmp
     assert not published.exists()
 
 
-def test_what_one_command_stored_the_next_one_finds(tmp_path: Path) -> None:
-    with EmbeddedServer(tmp_path) as server:
-        call(server.url, "STREAM.CREATE.S", STREAM)
-    with EmbeddedServer(tmp_path) as server:
-        assert call(server.url, "STREAM.INFO.S")["config"]
-
-
 def test_without_the_token_nobody_is_let_in(tmp_path: Path) -> None:
     with EmbeddedServer(tmp_path) as server, pytest.raises(ConnectionError):
         call(server.url.replace(server.url.split("//")[1].split("@")[0], "guess"), "INFO")
-
-
-def test_a_second_command_uses_the_first_ones_server(tmp_path: Path, others: list[OtherCommand]) -> None:
-    others.append(OtherCommand(tmp_path))
-    assert others[0].role == "owner"
-    with EmbeddedServer(tmp_path) as server:
-        assert not server.owner
-        assert server.url == others[0].url
-        assert call(server.url, "STREAM.CREATE.S", STREAM)["config"]
-    assert others[0].end() == "stopped\n"
 
 
 def test_a_guest_takes_over_at_the_same_address_when_the_owner_is_killed(

@@ -8,21 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import shutil
-import socket
 import ssl
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.errors import NoRespondersError, TimeoutError
+from nats.errors import TimeoutError
 from nats.js.api import ConsumerConfig
 from nats.js.errors import ServiceUnavailableError
 from websockets.asyncio.client import connect as websocket_connect
@@ -34,7 +31,6 @@ from natsctl.testing.process import Kind, ServerProcess, reference_binary
 from tests.support import patient_client
 from tests.support.example_keys import example_files
 from tests.support.leaf_servers import eventually, leaf_port, linked
-from tests.support.ocsp import Certified, world
 from tests.support.operators import Visitor
 from tests.support.patient_client import PATIENCE_S
 
@@ -188,24 +184,6 @@ async def test_verbs_of_jetstream_are_open_to_those_who_may_use_them(start: Star
     await everything.jetstream().purge_stream("ORDERS")
 
 
-async def test_who_answers_may_answer_once_and_in_its_queue_group(start: Start, clients: Clients) -> None:
-    server = start("permissions.conf")
-    quotes, guest = await clients(server, "quotes", 5), await clients(server, "guest", 6)
-
-    async def answer(message: Msg) -> None:
-        await message.respond(b"1")
-        await message.respond(b"2")
-
-    await quotes.subscribe("quotes.get", "quote-servers", cb=answer)
-    await quotes.flush()
-    assert (await guest.request("quotes.get", b"")).data == b"1"
-    await clients.told('permissions violation for publish to "_inbox.')  # the second answer
-    await clients.refused(quotes, "quotes.get")
-    await clients.refused(guest, "$JS.API.INFO")
-    await quotes.subscribe("quotes.get")
-    await clients.told('permissions violation for subscription to "quotes.get"')
-
-
 async def test_accounts_are_apart_and_have_their_limits(start: Start, clients: Clients) -> None:
     server = start("accounts.conf")
     hr, sales, web = await clients(server, "hr", 1), await clients(server, "sales", 2), await clients(server)
@@ -230,37 +208,6 @@ async def test_accounts_are_apart_and_have_their_limits(start: Start, clients: C
     system = await clients(server, "system", 4)
     pong = json.loads((await system.request("$SYS.REQ.SERVER.PING.IDZ", b"")).data)
     assert pong.get("server", pong)
-
-
-async def test_exports_reach_those_who_import_them(start: Start, clients: Clients) -> None:
-    server = start("exports.conf")
-    store, shop, audit = [await clients(server, user, n) for n, user in enumerate(("store", "shop", "audit"), 1)]
-    theirs, plain = await shop.subscribe("store.prices.>"), await audit.subscribe("prices.>")
-    await asyncio.gather(shop.flush(), audit.flush())
-    await store.publish("prices.apple", b"3")
-    assert (await theirs.next_msg(PATIENCE_S)).subject == "store.prices.apple"
-    assert (await plain.next_msg(PATIENCE_S)).data == b"3"
-
-    async def answer(message: Msg) -> None:
-        await message.respond(b"12 left")
-
-    await store.subscribe("stock.check", cb=answer)
-    await store.flush()
-    assert (await shop.request("stock", b"apple")).data == b"12 left"
-    with pytest.raises(NoRespondersError):
-        await audit.request("stock.check", b"apple")
-
-
-async def test_keys_sign_what_the_server_asks(start: Start, clients: Clients) -> None:
-    server = start("nkeys.conf")
-    admin = await clients(server, nkeys_seed=str(EXAMPLES / "nkeys-admin.seed"))
-    sensor = await clients(server, nkeys_seed=str(EXAMPLES / "nkeys-sensor.seed"))
-    heard = await admin.subscribe(">")
-    await admin.flush()
-    await sensor.publish("sensors.1", b"20")
-    assert (await heard.next_msg(PATIENCE_S)).subject == "sensors.1"
-    await clients.refused(sensor, "doors.open")
-    assert Visitor(server.url).show(user="app", **{"pass": "x"}) == [b"-ERR 'Authorization Violation'"]
 
 
 async def test_jwts_of_an_operator_say_who_may_what(start: Start, clients: Clients) -> None:
@@ -304,62 +251,6 @@ async def test_a_service_says_who_a_client_is(start: Start, clients: Clients) ->
     finally:
         service.kill()
         await service.wait()
-
-
-async def test_certificates_say_who_a_client_is(start: Start, clients: Clients, tmp_path: Path) -> None:
-    authority = certificates(tmp_path / "tls" / "etc")
-    server = start("tls.conf")
-    people = {
-        "ops": authority.issue("ops", emails=["ops@example.com"]),
-        "sensor": authority.issue("sensor", attributes=[("O", "Example"), ("OU", "sensors"), ("CN", "sensor-1")]),
-    }
-    joined: dict[str, Client] = {}
-    for name, issued in people.items():
-        context = trusting(authority)
-        context.load_cert_chain(issued.cert, issued.key)
-        joined[name] = await clients(server, tls=context)
-    heard = await joined["ops"].subscribe("sensors.>")
-    await joined["ops"].flush()
-    await joined["sensor"].publish("sensors.1.heat", b"20")
-    assert (await heard.next_msg(PATIENCE_S)).data == b"20"
-    await clients.refused(joined["sensor"], "sensors.2.heat")
-    assert not await asyncio.to_thread(answered, server, trusting(authority))
-
-
-async def test_clients_that_are_revoked_are_refused(start: Start, tmp_path: Path) -> None:
-    with world(tmp_path / "made") as made:
-        files = made.server.files
-        etc = tmp_path / "ocsp" / "etc"
-        etc.mkdir(parents=True)
-        for path, name in ((files.cert, "server-cert"), (files.key, "server-key"), (made.pki.root.files.cert, "ca")):
-            shutil.copy(path, etc / f"{name}.pem")
-        server = start("ocsp.conf")
-        revoked, newer = made.issue("revoked"), made.issue("newer")
-        made.says("revoked", revoked)
-
-        async def served(client: Certified) -> bool:
-            return await asyncio.to_thread(answered, server, made.pki.client(client))
-
-        assert await served(made.client) and not await served(revoked)
-        assert "Found OCSP status for Client certificate at" in server.log()
-        made.responder.answers.http_status = 500
-        assert await served(newer) and not await served(revoked)
-        server.stop()
-    stored = tmp_path / "ocsp" / "data"
-    assert len(list((stored / "ocsp").iterdir())) == 1
-    assert '"revoked"' in (stored / "ocsp-peers" / "cache.json").read_text()
-
-
-def answered(server: ServerProcess, context: ssl.SSLContext) -> bool:
-    place = urlsplit(server.url)
-    with socket.create_connection((place.hostname, place.port), 30) as plain:
-        assert plain.recv(4096).startswith(b"INFO ")
-        try:
-            with context.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
-                secure.sendall(b"CONNECT {}\r\nPING\r\n")
-                return secure.recv(4096).startswith((b"+OK", b"PONG"))
-        except OSError:
-            return False
 
 
 async def test_pages_of_our_own_come_by_websocket(start: Start, clients: Clients, tmp_path: Path) -> None:

@@ -97,17 +97,6 @@ def test_digest_says_what_is_kept_in_any_order(folder: Path) -> None:
     assert one.digest() == two.digest()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_folder_that_can_not_be_written_refuses_and_keeps_what_is_there(folder: Path) -> None:
-    store = JwtDirectory(DirectoryOptions(folder))
-    store.save(ONE, "jwt")
-    folder.chmod(0o500)
-    with pytest.raises(AccountStoreError):
-        store.save(ONE, "newer")
-    folder.chmod(0o700)
-    assert store.fetch(ONE) == "jwt"
-
-
 def test_disk_that_is_full_refuses_and_keeps_what_is_there(folder: Path) -> None:
     store = JwtDirectory(DirectoryOptions(folder))
     store.save(ONE, "jwt")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -90,63 +91,41 @@ def test_without_trusted_proxies_a_signature_means_nothing(tmp_path: Path, kind:
             assert wire.connect(user="bound", **{"pass": "p"}) == VIOLATION
 
 
-LOGINS: dict[str, tuple[str, dict[str, Any]]] = {
-    "a single user": ("user: a, password: p", {"user": "a", "pass": "p"}),
-    "a token": ("token: t", {"auth_token": "t"}),
+USER, OPERATOR = Key("user"), Operator()
+WITH_JWT = OPERATOR.user(OPERATOR.account("A"), proxy_required=True)
+LOGINS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "a single user": (
+        "authorization { user: a, password: p, proxy_required: true }",
+        lambda _: {"user": "a", "pass": "p"},
+    ),
+    "a token": ("authorization { token: t, proxy_required: true }", lambda _: {"auth_token": "t"}),
+    "an nkey": (
+        f"authorization {{ users: [{{ nkey: {USER.public}, proxy_required: true }}] }}",
+        lambda nonce: {"nkey": USER.public, "sig": base64url(USER.sign(nonce.encode()))},
+    ),
+    "a silent client": (
+        "no_auth_user: a\nauthorization { users: [{ user: a, password: p, proxy_required: on }] }",
+        lambda _: {},
+    ),
+    "a user with a JWT": (OPERATOR.conf(), WITH_JWT.connect_options),
 }
 
 
 @both
 @pytest.mark.parametrize("login", LOGINS)
-def test_a_single_login_may_need_a_proxy(tmp_path: Path, kind: Kind, login: str) -> None:
-    block, options = LOGINS[login]
-    text = f"{proxies(FIRST)}authorization {{ {block}, proxy_required: true }}\n"
-    with ConfServer(tmp_path, kind, text, monitoring=True) as server:
-        with Wire(server.port) as wire:
-            assert shown(wire, FIRST, **options)[1] == b"PONG"
-        with Wire(server.port) as wire:
-            info, answer = shown(wire, None, **options)
-            assert answer == VIOLATION
-            assert server.reason(info["client_id"]) == "Proxy Required"
-
-
-@both
-def test_an_nkey_and_a_silent_client_may_need_a_proxy(tmp_path: Path, kind: Kind) -> None:
-    user = Key("user")
-    text = f"""{proxies(FIRST)}no_auth_user: a
-authorization {{ users: [
-  {{ nkey: {user.public}, proxy_required: true }}
-  {{ user: a, password: p, proxy_required: on }}
-] }}
-"""
-    with ConfServer(tmp_path, kind, text, monitoring=True) as server:
-        for key, answer in ((FIRST, b"PONG"), (None, VIOLATION)):
-            with Wire(server.port) as wire:
-                nonce = wire.info()["nonce"].encode()
-                options = {"nkey": user.public, "sig": base64url(user.sign(nonce))}
-                options |= {"proxy_sig": base64url(key.sign(nonce))} if key else {}
-                assert wire.connect(**options) == answer
-            with Wire(server.port) as wire:
-                assert shown(wire, key)[1] == answer
-        with Wire(server.port, b"PING\r\n") as wire:
-            wire.info()
-            assert wire.line() == VIOLATION
-
-
-@both
-def test_a_user_with_a_jwt_may_need_a_proxy(tmp_path: Path, kind: Kind) -> None:
-    operator = Operator()
-    account = operator.account("A")
-    user = operator.user(account, proxy_required=True)
-    with ConfServer(tmp_path, kind, operator.conf(proxies(FIRST)), monitoring=True) as server:
+def test_every_login_may_need_a_proxy(tmp_path: Path, kind: Kind, login: str) -> None:
+    text, options = LOGINS[login]
+    with ConfServer(tmp_path, kind, f"{proxies(FIRST)}{text}\n", monitoring=True) as server:
         for key, reason in ((FIRST, ""), (None, "Proxy Required"), (OTHER, "Proxy Not Trusted")):
             with Wire(server.port) as wire:
                 info = wire.info()
-                options = user.connect_options(info["nonce"])
-                options |= {"proxy_sig": base64url(key.sign(info["nonce"].encode()))} if key else {}
-                assert wire.connect(**options) == (VIOLATION if reason else b"PONG")
-                if reason:
-                    assert server.reason(info["client_id"]) == reason
+                signed = {"proxy_sig": base64url(key.sign(info["nonce"].encode()))} if key else {}
+                assert wire.connect(**options(info["nonce"]), **signed) == (VIOLATION if reason else b"PONG")
+                assert not reason or server.reason(info["client_id"]) == reason
+        if login == "a silent client":
+            with Wire(server.port, b"PING\r\n") as wire:
+                wire.info()
+                assert wire.line() == VIOLATION
 
 
 @both

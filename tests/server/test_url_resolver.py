@@ -115,18 +115,6 @@ def test_an_account_that_is_not_there_is_refused_and_named(tmp_path: Path, kind:
 
 
 @both
-def test_a_jwt_of_another_account_or_operator_is_refused(tmp_path: Path, kind: Kind) -> None:
-    operator, stranger = Operator(), Operator()
-    here, there = operator.account("A"), stranger.account("B")
-    tokens = operator.preload()
-    tokens |= {there.public: there.jwt(stranger.key), here.public: operator.system.jwt(operator.key)}
-    with serving(tokens) as accounts, ConfServer(tmp_path, kind, conf(operator, accounts.url)) as server:
-        for user in (operator.user(here), stranger.user(there)):
-            visitor = login(server.url, user)
-            assert (visitor.said, visitor.open) == (VIOLATION, False)
-
-
-@both
 def test_the_server_does_not_start_where_nobody_answers(tmp_path: Path, kind: Kind) -> None:
     operator = Operator()
     with pytest.raises(RuntimeError, match=r'could not fetch <"http://127\.0\.0\.1:1/">: .*onnection refused'):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess
 from tests.server.callout.responses import RESPONSES
-from tests.support.callouts import ISSUER, CalloutService, Request
+from tests.support.callouts import ISSUER, CalloutService, Decide, Request
 from tests.support.operators import Key, Visitor
 
 NKEY = Key("user")
@@ -82,6 +83,18 @@ def drain(service: CalloutService) -> None:
     for kept in (service.requests, service.events):
         while not kept.empty():
             kept.get()
+
+
+@contextmanager
+def delegating(
+    kind: Kind, folder: Path, conf: str, decide: Decide, **options: Any
+) -> Iterator[tuple[ServerProcess, CalloutService]]:
+    """Run a server with the service of its user `auth`."""
+    with (
+        running(kind, folder, conf) as process,
+        CalloutService(process.url, decide, user="auth", password="pwd", **options) as service,
+    ):
+        yield process, service
 
 
 NEW: list[object] = ["natsctl", pytest.param("reference", marks=pytest.mark.exact)]

@@ -10,9 +10,9 @@ import pytest
 
 from natsctl.api.nkey_pairs import NONCE_BYTES, CurvePair
 from natsctl.testing.process import Kind
-from tests.server.callout.conftest import running
+from tests.server.callout.conftest import delegating, running
 from tests.server.callout.test_config_mode import VIOLATION, user_info
-from tests.support.callouts import ISSUER, CalloutService, Request
+from tests.support.callouts import ISSUER, Request
 from tests.support.operators import Key, Visitor, base64url
 
 ACCOUNTS = """
@@ -51,10 +51,7 @@ def refuse(request: Request) -> bytes:
 def test_a_user_may_have_to_come_through_a_trusted_proxy(kind: Kind, proxied: bool, tmp_path: Path) -> None:
     proxy, decide = Key("user"), into("BAR", nats={"proxy_required": True})
     text = conf(f"proxies {{ trusted: [{{ key: {proxy.public} }}] }}")
-    with (
-        running(kind, tmp_path, text) as process,
-        CalloutService(process.url, decide, user="auth", password="pwd"),
-    ):
+    with delegating(kind, tmp_path, text, decide) as (process, _):
         visitor = Visitor(process.url)
         signature = base64url(proxy.sign(visitor.info["nonce"].encode()))
         said = visitor.show(user="x", **({"proxy_sig": signature} if proxied else {}))
@@ -63,10 +60,7 @@ def test_a_user_may_have_to_come_through_a_trusted_proxy(kind: Kind, proxied: bo
 
 def test_only_users_of_allowed_accounts_are_asked_about(kind: Kind, tmp_path: Path) -> None:
     text = conf("no_auth_user: foo", "allowed_accounts: [BAR]")
-    with (
-        running(kind, tmp_path, text) as process,
-        CalloutService(process.url, into("BAR"), user="auth", password="pwd") as service,
-    ):
+    with delegating(kind, tmp_path, text, into("BAR")) as (process, service):
         cases = {
             "foo": ({"user": "foo", "pass": "pwd"}, "FOO", 0),
             "the default user": ({}, "FOO", 0),
@@ -84,10 +78,7 @@ def test_only_users_of_allowed_accounts_are_asked_about(kind: Kind, tmp_path: Pa
 
 
 def test_a_default_user_is_asked_about_like_any_other(kind: Kind, tmp_path: Path) -> None:
-    with (
-        running(kind, tmp_path, conf("no_auth_user: foo")) as process,
-        CalloutService(process.url, refuse, user="auth", password="pwd") as service,
-    ):
+    with delegating(kind, tmp_path, conf("no_auth_user: foo"), refuse) as (process, service):
         for send in (b"", b"CONNECT {}\r\n"):
             visitor = Visitor(process.url)
             assert visitor.say(send) == [VIOLATION]
@@ -96,10 +87,7 @@ def test_a_default_user_is_asked_about_like_any_other(kind: Kind, tmp_path: Path
 
 
 def test_who_begins_without_connect_is_let_in(kind: Kind, tmp_path: Path) -> None:
-    with (
-        running(kind, tmp_path, conf("no_auth_user: foo")) as process,
-        CalloutService(process.url, into("FOO"), user="auth", password="pwd"),
-    ):
+    with delegating(kind, tmp_path, conf("no_auth_user: foo"), into("FOO")) as (process, _):
         assert Visitor(process.url).say(b"SUB a 1\r\nPUB a 1\r\nx\r\n") == [b"+OK", b"+OK", b"MSG a 1 1", b"x"]
 
 
@@ -128,9 +116,9 @@ def test_requests_and_responses_may_be_sealed(kind: Kind, tmp_path: Path) -> Non
         "cut": "nkeys: encrypted input is not valid",
         "of another version": "nkeys: encrypted input wrong version",
     }
-    with (
-        running(kind, tmp_path, conf(block=f"xkey: {service_key.public}")) as process,
-        CalloutService(process.url, decide, service_key, user="auth", password="pwd") as service,
+    with delegating(kind, tmp_path, conf(block=f"xkey: {service_key.public}"), decide, curve=service_key) as (
+        process,
+        service,
     ):
         for name in ("clear", "sealed"):
             visitor = shown(process.url, user=name)
@@ -160,10 +148,7 @@ def test_an_account_that_is_none_lets_nobody_in(kind: Kind, tmp_path: Path) -> N
 def test_a_single_user_may_be_the_service(kind: Kind, tmp_path: Path) -> None:
     block = f"auth_callout {{ issuer: {ISSUER.public}, auth_users: [auth] }}"
     text = f"authorization {{ user: auth, password: pwd, timeout: 20, {block} }}"
-    with (
-        running(kind, tmp_path, text) as process,
-        CalloutService(process.url, refuse, user="auth", password="pwd") as service,
-    ):
+    with delegating(kind, tmp_path, text, refuse) as (process, service):
         assert shown(process.url, user="auth", **{"pass": "x"}).said == [VIOLATION]
         assert service.asked == 0
         assert shown(process.url, user="other", **{"pass": "pwd"}).said == [VIOLATION]

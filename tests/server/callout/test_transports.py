@@ -12,7 +12,7 @@ from websockets.sync.client import connect as websocket_connect
 
 from natsctl.testing.certificates import Authority, Issued
 from natsctl.testing.process import Kind, ServerProcess
-from tests.server.callout.conftest import running
+from tests.server.callout.conftest import delegating, running
 from tests.server.callout.test_config_mode import VIOLATION
 from tests.support.callouts import ISSUER, WITHIN_S, CalloutService, Request, until
 from tests.support.leaf_servers import leaf_port
@@ -106,10 +106,7 @@ def websocket_url(process: ServerProcess, scheme: str) -> str:
 
 def test_clients_over_websocket_are_asked_about(kind: Kind, tmp_path: Path, certificates: Certificates) -> None:
     block = f"websocket {{ listen: '127.0.0.1:-1', {certificates.block()} }}"
-    with (
-        running(kind, tmp_path, conf(block)) as process,
-        CalloutService(process.url, into_foo, user="auth", password="pwd") as service,
-    ):
+    with delegating(kind, tmp_path, conf(block), into_foo) as (process, service):
         url = websocket_url(process, "wss")
         for user, answer in (("good", b"PONG"), ("bad", VIOLATION)):
             with websocket_connect(url, ssl=certificates.context(), open_timeout=WITHIN_S) as socket:
@@ -151,10 +148,7 @@ def spoke_conf(port: int, login: str, more: str = "") -> str:
 
 @pytest.mark.parametrize("login", ["leaf:pwd", "token"])
 def test_leaf_nodes_are_asked_about(kind: Kind, tmp_path: Path, login: str) -> None:
-    with (
-        running(kind, tmp_path, conf(LEAF)) as hub,
-        CalloutService(hub.url, into_foo, user="auth", password="pwd") as service,
-    ):
+    with delegating(kind, tmp_path, conf(LEAF), into_foo) as (hub, service):
         hub_port = leaf_port(hub)
         folder = tmp_path / "spoke"
         folder.mkdir()
@@ -171,10 +165,7 @@ def test_leaf_nodes_are_asked_about(kind: Kind, tmp_path: Path, login: str) -> N
 
 
 def test_a_leaf_node_that_the_service_refuses_stays_out(kind: Kind, tmp_path: Path) -> None:
-    with (
-        running(kind, tmp_path, conf(LEAF)) as hub,
-        CalloutService(hub.url, into_foo, user="auth", password="pwd") as service,
-    ):
+    with delegating(kind, tmp_path, conf(LEAF), into_foo) as (hub, service):
         folder = tmp_path / "spoke"
         folder.mkdir()
         with running("natsctl", folder, spoke_conf(leaf_port(hub), "bad:pwd")) as spoke:

@@ -75,14 +75,6 @@ def test_text_that_is_no_utf8_is_taken() -> None:
     assert read(masked(FINAL | Opcode.TEXT, b"\xff")) == [(Opcode.TEXT, b"\xff")]
 
 
-def test_a_huge_frame_is_handed_on_as_it_arrives_and_nothing_is_kept() -> None:
-    frames = reader()
-    head = bytes([BINARY, 0xFF]) + (1 << 62).to_bytes(8, "big") + b"\0\0\0\0"
-    assert list(frames.feed(head)) == []
-    for _ in range(100):
-        assert sum(len(event.payload) for event in frames.feed(b"x" * 65536)) == 65536
-
-
 @given(
     messages=st.lists(st.tuples(st.binary(max_size=300), st.booleans()), max_size=5),
     size=st.integers(1, 40),

@@ -111,19 +111,6 @@ async def test_a_frame_of_gigabytes_is_read_as_it_comes_and_ends_with_its_first_
         assert (await closing(client))[0] == 1002
 
 
-async def test_one_who_does_not_read_is_cut_off() -> None:
-    async with serving(websocket=CLEAR, max_pending=4 << 20) as server, upgraded(port(server)) as slow:
-        (await introduced(slow)).send(said(b"SUB a 1\r\n"))
-        slow.talk.writer.transport.pause_reading()
-        async with upgraded(port(server)) as fast:
-            await introduced(fast)
-            block = said(b"PUB a 500000\r\n" + b"x" * 500_000 + b"\r\nPING\r\n")
-            for _ in range(60):
-                fast.send(block)
-                assert (await fast.next())[1] == b"PONG\r\n"
-            await until(lambda: server.broker.slow_consumers == 1)
-
-
 async def test_pings_of_the_listener_come_in_their_own_time() -> None:
     options = replace(CLEAR, ping_interval_s=0.1)
     async with serving(websocket=options, ping_max=1000) as server, upgraded(port(server)) as client:
