@@ -11,7 +11,7 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -27,11 +27,6 @@ pytestmark = [
     pytest.mark.skipif(not (HERE / "node_modules").is_dir(), reason="npm install was not run in tests/js"),
 ]
 
-KINDS = [
-    "natsctl",
-    "reference",
-]
-
 ATTEMPTS = 5
 
 EXPECTED = {
@@ -44,13 +39,12 @@ EXPECTED = {
 }
 
 
-class Logins:
+class Logins(NamedTuple):
     """The configuration of one kind of login, what its client is told, and what a stranger is."""
 
-    def __init__(self, conf: str, right: dict[str, str], wrong: dict[str, str]) -> None:
-        self.conf = conf
-        self.right = right
-        self.wrong = wrong
+    conf: str
+    right: dict[str, str]
+    wrong: dict[str, str]
 
 
 def logins(kind: str) -> Logins:
@@ -127,7 +121,7 @@ def urls(server: ServerProcess) -> tuple[str, str]:
     return f"localhost:{client}", f"localhost:{websocket}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["natsctl", "reference"])
 @pytest.mark.parametrize("login", ["token", "user", "nkey", "creds"])
 @pytest.mark.parametrize("secure", [True, False], ids=["tls", "clear"])
 def test_programs_find_all_they_need(kind: Kind, login: str, secure: bool, programs: Programs, tmp_path: Path) -> None:

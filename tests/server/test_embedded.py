@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -33,6 +32,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.storage import make_durable_folder
 from tests.server.leaf.crossing import across
 from tests.support import patient_client
+from tests.support.callouts import until
 from tests.support.leaf_servers import leaf_port, linked
 from tests.support.leaf_servers import server as configured
 from tests.support.raw_client import RawClient
@@ -94,14 +94,6 @@ def call(url: str, verb: str, body: object = None) -> dict[str, object]:
 
 
 STREAM = {"name": "S", "subjects": ["s.>"]}
-
-
-def until(condition: object, seconds: float = PATIENCE_S) -> None:
-    assert callable(condition)
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.01)
 
 
 def test_the_data_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:

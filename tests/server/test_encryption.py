@@ -12,7 +12,6 @@ from urllib.request import urlopen
 
 import pytest
 
-from natsctl.server.embedded import EmbeddedServer
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
 
@@ -175,19 +174,3 @@ async def test_a_backup_is_plain_and_is_restored_into_any_server(site: Site, tmp
                 await asyncio.to_thread(natsctl, server, "stream", "restore", str(tmp_path / name))
             assert await seen(server) == before
         assert bool(other.in_clear()) is not bool(block)
-
-
-async def test_the_embedded_server_encrypts_with_the_key_of_its_configuration(tmp_path: Path) -> None:
-    (tmp_path / "nats.conf").write_text("jetstream { key: secret }\n")
-    embedded = EmbeddedServer(tmp_path)
-    await asyncio.to_thread(embedded.start)
-    try:
-        client = await patient_client.connect(embedded.url)
-        js = client.jetstream()
-        await js.add_stream(name="S", subjects=["subject-in-clear.*"])
-        await js.publish("subject-in-clear.1", b"payload-in-clear")
-        await client.close()
-    finally:
-        await asyncio.to_thread(embedded.stop)
-    files = [path for path in (tmp_path / "jetstream").rglob("*") if path.is_file()]
-    assert len(files) > 4 and not [path for path in files if b"in-clear" in path.read_bytes()]

@@ -33,6 +33,7 @@ from tests.support.example_keys import example_files
 from tests.support.leaf_servers import eventually, leaf_port, linked
 from tests.support.operators import Visitor
 from tests.support.patient_client import PATIENCE_S
+from tests.support.tls_clients import until
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "configs"
 FOLDERS = {"/data/jetstream": "data", "/var/log/nats": "log", "/var/run/nats": "run", "/etc/nats": "etc"}
@@ -109,9 +110,7 @@ class Clients:
         await self.told(f'permissions violation for publish to "{subject.lower()}"')
 
     async def told(self, text: str) -> None:
-        async with asyncio.timeout(30):
-            while not any(text in error.lower() for error in self.errors):
-                await asyncio.sleep(0.01)
+        await until(lambda: any(text in error.lower() for error in self.errors))
 
 
 @pytest.fixture

@@ -151,8 +151,7 @@ async def test_who_is_accepted_while_the_server_stops_does_not_keep_it(monkeypat
 
     async with asyncio.timeout(30), ServerInstance(ANY) as server:
         _, writer = await asyncio.open_connection("127.0.0.1", server.port)
-        while not server.broker.sessions:
-            await asyncio.sleep(0.005)
+        await until(lambda: server.broker.sessions)
         monkeypatch.setattr(ClientConnection, "close", close_and_accept)
         await server.stop()
         assert late and late[0].closing
@@ -212,8 +211,7 @@ async def test_a_disk_that_does_not_answer_leaves_the_store_locked_and_no_clean_
     client.publish(b"a", b"late")
     await client.flush()
     committer = server.committer
-    while not committer.in_flight:
-        await asyncio.sleep(0.001)
+    await until(lambda: committer.in_flight)
     await server.stop()
     assert "The disk does not answer" in capsys.readouterr().err
     with pytest.raises(StoreInUseError):

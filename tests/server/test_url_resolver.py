@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from natsctl.server import url_resolver
 from natsctl.server.url_resolver import FetchError, UrlResolver
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind
+from tests.support.callouts import until
 from tests.support.conf_server import PATIENCE_S, ConfServer
 from tests.support.operators import Operator, Visitor, login
 
@@ -146,9 +146,8 @@ def test_the_system_account_may_come_later(tmp_path: Path, kind: Kind) -> None:
     user = operator.user(operator.system)
     with serving({}) as accounts, ConfServer(tmp_path, kind, conf(operator, accounts.url)) as server:
         accounts.tokens |= operator.preload()
-        end = time.monotonic() + PATIENCE_S
-        while not (visitor := login(server.url, user)).open and time.monotonic() < end:
-            time.sleep(0.05)
+        until(lambda: login(server.url, user).open)
+        visitor = login(server.url, user)
         assert visitor.ask("$SYS.REQ.USER.INFO")["data"]["account"] == operator.system.public
 
 
@@ -180,8 +179,7 @@ def test_others_are_served_while_an_answer_is_awaited(tmp_path: Path, kind: Kind
         user = operator.user(slow)
         thread = threading.Thread(target=lambda: waiting.append(login(server.url, user)))
         thread.start()
-        while slow.public not in accounts.asked:
-            time.sleep(0.005)
+        until(lambda: slow.public in accounts.asked)
         second = login(server.url, operator.user(known))
         assert (second.said, second.open) == ([], True)
         assert first.say(b"PUB a 0\r\n\r\n") == []

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.testing.process import Kind
+from tests.support.callouts import until
 from tests.support.conf_server import PATIENCE_S, ConfServer, Wire
 
 both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
@@ -74,8 +75,6 @@ def test_a_client_that_takes_nothing_is_closed(tmp_path: Path, kind: Kind, polic
         with subscribed(server):
             flood(server)
             server.await_line(MISSED)
-            end = time.monotonic() + PATIENCE_S
-            while server.monitor("connz")["connections"] and time.monotonic() < end:
-                time.sleep(0.01)
+            until(lambda: not server.monitor("connz")["connections"])
             reasons = {one["reason"] for one in server.monitor("connz?state=closed")["connections"]}
             assert "Slow Consumer (Write Deadline)" in reasons

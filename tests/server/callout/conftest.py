@@ -61,6 +61,7 @@ def decide(request: Request) -> bytes | None:
 
 
 def running(kind: Kind, folder: Path, conf: str = CONF) -> ServerProcess:
+    folder.mkdir(parents=True, exist_ok=True)
     file = folder / "nats.conf"
     file.write_text(conf)
     return ServerProcess(folder / "server", kind, "-D", "-c", str(file))

@@ -55,38 +55,24 @@ class Town:
         of_app = {"issuer_account": app.public}
         bare = {"subs": 0, "data": 0, "payload": 0, **of_app}
         asked = request.connect.get("auth_token", "")
-        match asked:
-            case "app":
-                user = request.user(app.key, name="ann")
-            case "signing":
-                user = request.user(self.signing, nats=of_app)
-            case "scoped":
-                user = request.user(self.scoped, name="bob", nats=bare)
-            case "scoped with rules":
-                user = request.user(self.scoped, nats=of_app)
-            case "web":
-                user = request.user(self.web, nats=bare)
-            case "proxied":
-                user = request.user(self.proxied, nats=bare)
-            case "stranger":
-                user = request.user(Key("account"), nats=of_app)
-            case "closed":
-                user = request.user(self.closed.key)
-            case "ended":
-                user = request.user(self.ended.key)
-            case "own":
-                user = request.user(own)
-            case "signed":
-                said = {"issuer_account": self.auth.public}
-                return request.response(request.user(own), self.own_signing, nats=said)
-            case "forged":
-                said = {"issuer_account": self.auth.public}
-                return request.response(request.user(own), Key("account"), nats=said)
-            case "of another account":
-                return request.response(request.user(own), own, nats={"issuer_account": app.public})
-            case _:
-                return request.response("", own, error="not today")
-        return request.response(user, own)
+        signers = {"signed": self.own_signing, "forged": Key("account")}
+        if asked in signers:
+            return request.response(request.user(own), signers[asked], nats={"issuer_account": self.auth.public})
+        if asked == "of another account":
+            return request.response(request.user(own), own, nats=of_app)
+        users = {
+            "app": request.user(app.key, name="ann"),
+            "signing": request.user(self.signing, nats=of_app),
+            "scoped": request.user(self.scoped, name="bob", nats=bare),
+            "scoped with rules": request.user(self.scoped, nats=of_app),
+            "web": request.user(self.web, nats=bare),
+            "proxied": request.user(self.proxied, nats=bare),
+            "stranger": request.user(Key("account"), nats=of_app),
+            "closed": request.user(self.closed.key),
+            "ended": request.user(self.ended.key),
+            "own": request.user(own),
+        }
+        return request.response(users.get(asked, ""), own, error="" if asked in users else "not today")
 
 
 def _scope(key: Key, template: dict[str, object]) -> dict[str, object]:

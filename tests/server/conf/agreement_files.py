@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
+NUMBERS = (
+    "http", "max_control_line", "max_connections", "max_subscriptions", "max_sub_tokens", "max_traced_msg_len",
+    "max_closed_clients",
+)  # fmt: skip
+SWITCHES = (
+    "trace_verbose", "no_system_account", "proxy_protocol", "no_header_support", "disable_sublist_cache",
+    "no_fast_producer_stall",
+)  # fmt: skip
+NO_NUMBERS = (
+    "host", "server_name", "client_advertise", "log_file", "lame_duck_duration", "no_header_support", "cluster",
+    "jetstream", "authorization", "websocket", "leafnodes", "tls", "no_auth_user", "system_account",
+)  # fmt: skip
+
 ACCEPTED = [
-    *(
-        f"{key}: 16"
-        for key in [
-            "http",
-            "max_control_line",
-            "max_connections",
-            "max_subscriptions",
-            "max_sub_tokens",
-            "max_traced_msg_len",
-            "max_closed_clients",
-        ]
-    ),
-    *(
-        f"{key}: true"
-        for key in [
-            "trace_verbose",
-            "no_system_account",
-            "proxy_protocol",
-            "no_header_support",
-            "disable_sublist_cache",
-            "no_fast_producer_stall",
-        ]
-    ),
+    *(f"{key}: 16" for key in NUMBERS),
+    *(f"{key}: true" for key in SWITCHES),
     "tls {}",
     "ocsp: true",
     "ocsp: false",
@@ -132,25 +124,7 @@ ACCEPTED = [
 ]
 
 REFUSED = [
-    *(
-        f"{key}: 5"
-        for key in [
-            "host",
-            "server_name",
-            "client_advertise",
-            "log_file",
-            "lame_duck_duration",
-            "no_header_support",
-            "cluster",
-            "jetstream",
-            "authorization",
-            "websocket",
-            "leafnodes",
-            "tls",
-            "no_auth_user",
-            "system_account",
-        ]
-    ),
+    *(f"{key}: 5" for key in NO_NUMBERS),
     *(f"jetstream {{ {key}: 5 }}" for key in ["key", "prev_key", "store_dir", "domain", "strict", "limits"]),
     "port",
     "port: true",

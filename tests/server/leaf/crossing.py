@@ -5,10 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError, TimeoutError
 
 WITHIN_S = 60.0
+PAIRS = [
+    pytest.param(("natsctl", "natsctl"), id="both"),
+    pytest.param(("reference", "natsctl"), id="spoke"),
+    pytest.param(("natsctl", "reference"), id="hub"),
+]
+"""Kinds of hub and spoke; the id says what natsctl is."""
 
 
 async def across(here: Client, there: Client) -> None:

@@ -8,24 +8,17 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
 from nats.aio.client import Client
 from nats.js.api import ExternalStream, StreamSource
 
 from natsctl.testing.process import Kind, ServerProcess
-from tests.server.leaf.crossing import across
+from tests.server.leaf.crossing import PAIRS, across
 from tests.support import patient_client
 from tests.support.leaf_servers import TcpLink, eventually, joined, leaf_port, linked, server
 from tests.support.patient_client import PATIENCE_S
 
 Pair = tuple[ServerProcess, ServerProcess, TcpLink]
-PAIRS = [
-    pytest.param(("natsctl", "natsctl"), id="both"),
-    pytest.param(("reference", "natsctl"), id="spoke"),
-    pytest.param(("natsctl", "reference"), id="hub"),
-]
-"""Kinds of hub and spoke; the id says what natsctl is."""
 ACCOUNT = "accounts { A { jetstream: enabled, users: [{user: a, password: a}] } }\n"
 HUB = 'leafnodes { listen: "127.0.0.1:-1", no_advertise: true }\njetstream { domain: hub }\n' + ACCOUNT
 SPOKE = (
@@ -64,22 +57,6 @@ async def test_messages_cross_once_with_headers_however_many_want_them(pair: Pai
             assert exact.pending_msgs == wide.pending_msgs == 0
             await exact.unsubscribe()
             await wide.unsubscribe()
-
-
-async def test_requests_are_answered_across_and_nobody_is_told_of_at_once(pair: Pair) -> None:
-    async with clients(pair) as both:
-        for here, there in (both, both[::-1]):
-
-            async def answer(message: Any) -> None:
-                await message.respond(b"re: " + message.data)
-
-            sub = await there.subscribe("service", "workers", cb=answer)
-            await across(here, there)
-            assert (await here.request("service", b"q", timeout=10)).data == b"re: q"
-            await sub.unsubscribe()
-            await across(here, there)
-            with pytest.raises(nats.errors.NoRespondersError):
-                await here.request("service", b"q", timeout=10)
 
 
 async def test_one_member_of_a_group_gets_each_message_and_members_near_by_come_first(pair: Pair) -> None:
@@ -159,20 +136,6 @@ async def grown(js: Any, stream: str, count: int) -> int:
             break
         await asyncio.sleep(0.05)
     return have
-
-
-@pytest.mark.parametrize("kinds", PAIRS)
-async def test_a_wrong_password_is_logged_on_both_sides_and_tried_again(
-    kinds: tuple[Kind, Kind], tmp_path: Path
-) -> None:
-    hub = 'leafnodes { listen: "127.0.0.1:-1", authorization { user: u, password: the-right-word } }\n'
-    spoke = 'leafnodes { reconnect: "100ms", remotes: [ { url: "nats-leaf://u:a-wrong-word@127.0.0.1:%PORT%" } ] }\n'
-    with joined(tmp_path, *kinds, hub, spoke, wait=False) as (hub_process, spoke_process, _):
-        eventually(lambda: hub_process.log().count('authentication error - User "u"') >= 2, "no second attempt")
-        eventually(lambda: "Leafnode Error 'Authorization Violation'" in spoke_process.log(), "the spoke says nothing")
-        assert "Leafnode connection closed: Authentication Failure" in hub_process.log()
-        for log in (hub_process.log(), spoke_process.log()):
-            assert "wrong-word" not in log and "right-word" not in log
 
 
 @pytest.mark.parametrize("kinds", PAIRS)

@@ -13,17 +13,12 @@ from nats.aio.client import Client
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
-from tests.server.leaf.crossing import across
+from tests.server.leaf.crossing import PAIRS, across
 from tests.support import patient_client
 from tests.support.leaf_servers import eventually, joined, linked, server
 from tests.support.operators import Key, Operator
 from tests.support.patient_client import PATIENCE_S
 
-PAIRS = [
-    pytest.param(("natsctl", "natsctl"), id="both"),
-    pytest.param(("reference", "natsctl"), id="spoke"),
-    pytest.param(("natsctl", "reference"), id="hub"),
-]
 DOMAINS = ("jetstream { domain: hub }\n", "jetstream { domain: leaf }\n")
 
 

@@ -19,6 +19,7 @@ import pytest
 from natsctl.native import absent
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support.callouts import until
 from tests.support.raw_client import RawClient
 
 COMMAND = [sys.executable, "-m", "natsctl.server"]
@@ -149,13 +150,10 @@ def test_a_log_file_takes_the_lines_and_is_opened_anew_on_usr1(tmp_path: Path, r
     path = tmp_path / "log"
     server = Running(tmp_path, "-l", str(path))
     running.append(server)
-    deadline = time.monotonic() + PATIENCE_S
-    while "Server is ready" not in (path.read_text() if path.exists() else "") and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: path.exists() and "Server is ready" in path.read_text())
     path.rename(tmp_path / "old")
     os.kill(server.process.pid, signal.SIGUSR1)
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(path.exists)
     assert server.end(signal.SIGTERM) == 0
     assert "Server Exiting" in path.read_text()
     assert server.log == ""

@@ -34,7 +34,7 @@ class Net:
 
     def client(self, name: str = "test", account: str = "$G", user: str = "", **options: Any) -> Wire:
         """Return a client of an account, let in when it says CONNECT."""
-        event_listener, self.broker.event_listener = self.broker.event_listener, Later()
+        event_listener, self.broker.event_listener = self.broker.event_listener, LATER
         wire = self.machine.connect(name, **options)
         self.broker.event_listener = event_listener
         wire.session.login.admit(Grant(user, account))
@@ -65,15 +65,8 @@ class Net:
         return message.json()
 
 
-class Later:
-    def connected(self, session: object) -> None:
-        """Wait."""
-
-    def refused(self, session: object, refusal: object) -> None:
-        """Wait."""
-
-    def disconnected(self, session: object) -> None:
-        """Wait."""
+LATER = SimpleNamespace(**dict.fromkeys(("connected", "refused", "disconnected"), lambda *_: None))
+"""An event_listener for clients that are not where they belong yet."""
 
 
 @pytest.fixture

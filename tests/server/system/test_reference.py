@@ -19,6 +19,7 @@ from nats.errors import NoRespondersError, TimeoutError
 
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
+from tests.support.tls_clients import until
 
 pytestmark = pytest.mark.reference
 
@@ -284,9 +285,7 @@ async def test_events_are_told_alike(both: list[Conversation]) -> None:
 
 
 async def heard_of(heard: list[tuple[str, Any]], what: str) -> None:
-    async with asyncio.timeout(WITHIN_S):
-        while what not in str(heard):
-            await asyncio.sleep(0.01)
+    await until(lambda: what in str(heard))
 
 
 @asynccontextmanager

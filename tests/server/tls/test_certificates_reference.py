@@ -16,6 +16,7 @@ import pytest
 
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support.callouts import until
 from tests.support.tls_clients import Files, Visit, visit
 
 USERS: Final = (
@@ -188,12 +189,9 @@ class Comings:
         return seen
 
     def reload(self) -> None:
-        deadline = time.monotonic() + PATIENCE_S
         before = self.process.log().count("Reloaded server configuration")
         os.kill(self.process.pid, signal.SIGHUP)
-        while self.process.log().count("Reloaded server configuration") == before:
-            assert "Failed to reload" not in self.process.log() and time.monotonic() < deadline, self.process.log()
-            time.sleep(0.01)
+        until(lambda: self.process.log().count("Reloaded server configuration") > before)
 
 
 @pytest.mark.live

@@ -348,16 +348,6 @@ async def test_more_handshakes_than_the_rate_allows_are_refused_in_clear(
         assert reasons.count(CloseReason.MAX_CONNECTIONS_EXCEEDED) == 6
 
 
-async def test_messages_larger_than_a_record_go_through_both_ways(files: Files) -> None:
-    async with serving(tls=files.tls()) as server, talking(server.port) as talk:
-        await talk.line()
-        await talk.secure(files.client())
-        await talk.ask()
-        talk.writer.write(b"SUB a 1\r\nPUB a 900000\r\n" + b"x" * 900_000 + b"\r\n")
-        assert await talk.line() == b"MSG a 1 900000\r\n"
-        assert await asyncio.wait_for(talk.reader.readexactly(900_002), PATIENCE_S) == b"x" * 900_000 + b"\r\n"
-
-
 async def test_a_client_that_does_not_read_is_cut_off_under_tls_too(files: Files) -> None:
     async with (
         serving(tls=files.tls(), max_pending=4 << 20) as server,
@@ -375,22 +365,6 @@ async def test_a_client_that_does_not_read_is_cut_off_under_tls_too(files: Files
             fast.writer.write(block)
             assert await fast.ask(b"PING\r\n") == b"PONG\r\n"
         await until(lambda: server.broker.slow_consumers == 1)
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"cert_file": Path("/missing.pem")}, "open /missing.pem: no such file or directory"),
-        ({"key_file": None}, "missing 'key_file' in TLS configuration"),
-        ({"cert_file": None}, "missing 'cert_file' in TLS configuration"),
-        ({"ca_file": Path("/missing.pem")}, "open /missing.pem: no such file or directory"),
-    ],
-)
-async def test_what_can_not_be_used_is_an_error_at_the_start(files: Files, change: dict[str, Path], told: str) -> None:
-    from msgspec.structs import replace
-
-    with pytest.raises(OSError, match=told):
-        await ServerInstance(ServerOptions(host="127.0.0.1", port=-1, tls=replace(files.tls(), **change))).start()
 
 
 def test_a_key_of_another_certificate_is_refused(files: Files) -> None:

@@ -15,7 +15,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket_protocol import UpgradeError, Upgrader
 from natsctl.testing.process import Kind, ServerProcess
-from tests.support.tls_clients import PATIENCE_S, Files, ListLog, serving, talking, until
+from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until
 
 from .upgrades import Frames, answer, comparable, request, said, upgraded
 
@@ -140,33 +140,6 @@ async def test_the_listener_has_its_own_info() -> None:
         info = json.loads(client.info[5:])
         assert (info["host"], info["port"]) == ("127.0.0.1", server.port_of("websocket"))
         assert not {"tls_required", "tls_available", "connect_urls", "ws_connect_urls"} & info.keys()
-
-
-async def test_over_tls_everything_goes_as_in_clear(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    options = WebSocketOptions(-1, "127.0.0.1", tls=files.tls())
-    async with serving(websocket=options) as server:
-        port = server.port_of("websocket")
-        async with upgraded(port, files.client()) as client:
-            info = json.loads(client.info[5:])
-            assert info["tls_required"] and info["tls_available"]
-            client.send(said(b'CONNECT {"verbose":false}\r\nSUB a 1\r\nPUB a 200000\r\n' + b"x" * 200_000 + b"\r\n"))
-            assert len((await client.next())[1]) == len(b"MSG a 1 200000\r\n") + 200_002
-            facts = next(iter(server.broker.sessions.values())).tls
-            assert facts is not None and facts.version == "1.3"
-        assert b"HTTP" not in await answer(port, request())
-
-
-async def test_a_certificate_names_the_user_over_websocket(tmp_path: Path) -> None:
-    files = Files(tmp_path)
-    known = files.authority.issue("known", emails=["ann@nats.io"])
-    options = WebSocketOptions(-1, "127.0.0.1", tls=files.tls(verify=True, verify_and_map=True))
-    async with (
-        serving(websocket=options, users=(User("ann@nats.io", ""),)) as server,
-        upgraded(server.port_of("websocket"), files.client(known)) as client,
-    ):
-        assert await told(client) == b"PONG\r\n"
-        assert [s.user for s in server.broker.sessions.values()] == ["ann@nats.io"]
 
 
 async def told(client: Frames, connect: dict[str, object] | None = None) -> bytes:
