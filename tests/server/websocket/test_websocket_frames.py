@@ -18,14 +18,7 @@ from natsctl.server.websocket_protocol import (
     frame,
 )
 
-MASK = b"\x01\x02\x03\x04"
-
-
-def masked(head: int, payload: bytes) -> bytes:
-    plain = frame(head, b"\0" * len(payload))
-    start = plain[: len(plain) - len(payload)]
-    coded = bytes(byte ^ MASK[at % 4] for at, byte in enumerate(payload))
-    return start[:1] + bytes([start[1] | 0x80]) + start[2:] + MASK + coded
+from .upgrades import BINARY, MASK, masked
 
 
 def deflated(data: bytes) -> bytes:
@@ -39,9 +32,6 @@ def reader(*, compressed: bool = True, limit: int = 1 << 20) -> FrameReader:
 
 def read(data: bytes, **options: Any) -> list[tuple[Opcode, bytes]]:
     return [(event.opcode, event.payload) for event in reader(**options).feed(data)]
-
-
-BINARY = FINAL | Opcode.BINARY
 
 
 @pytest.mark.parametrize(
