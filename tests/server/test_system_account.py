@@ -11,7 +11,7 @@ from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
 from natsctl.server.conf.config import apply
-from natsctl.server.conf.syntax import load_text
+from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support import patient_client
@@ -125,3 +125,10 @@ def test_a_leaf_node_may_not_bind_to_the_account_that_is_not_there(tmp_path: Pat
     text = 'leafnodes { listen: "127.0.0.1:-1", authorization { account: "$SYS" } }\n'
     with pytest.raises(RuntimeError, match='cannot find local account "\\$SYS" specified in leafnode authorization'):
         ConfServer(tmp_path, kind, NONE + text).start()
+
+
+def test_latency_that_nobody_would_publish_is_refused() -> None:
+    """nats-server refuses it too where it happens to read the keys in this order."""
+    text = "no_system: true\naccounts { A { exports: [{service: a, latency: {subject: b}}] } }\n"
+    with pytest.raises(ConfError, match='Error adding service latency sampling for "a": system account not setup'):
+        apply(load_text(text, {}), ServerOptions())

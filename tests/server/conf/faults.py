@@ -125,6 +125,7 @@ IN_WORDS_OF_BOTH = {
     "proxies { trusted: [{ public_key: X }] }": 'invalid proxy key "X"',
     "proxies { other: 1 }": 'unknown field "other"',
     "proxies { trusted: [{ other: 1 }] }": 'unknown field "other"',
+    "jetstream { key: k, cipher: rot13 }": 'Unknown cipher type: "rot13"',
     # tls; %CERT% and %KEY% are files of the test
     "tls { cert_file: 1 }": "error parsing tls config, expected 'cert_file' to be filename",
     "tls { verify: 1 }": "error parsing tls config, expected 'verify' to be a boolean",

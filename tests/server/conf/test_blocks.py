@@ -35,6 +35,7 @@ from natsctl.server.options import (
 )
 from natsctl.testing.certificates import Authority, Issued
 from tests.server.conf.faults import ISSUER, NKEY
+from tests.server.conf.test_faults import said_by_reference
 from tests.support.conf_server import ConfServer
 from tests.support.operators import Operator
 
@@ -239,6 +240,12 @@ GOOD = {
 def test_good_blocks_are_taken(text: str) -> None:
     assert options(callout(text)).auth_callout == GOOD[text]
     assert options(callout(text).replace("auth_callout", "auth_hook")).auth_callout == GOOD[text]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("text", GOOD)
+def test_nats_server_takes_the_same_callouts(tmp_path: Path, text: str) -> None:
+    assert said_by_reference(tmp_path, callout(text))[0] == 0
 
 
 def test_accounts_and_users_that_are_none_are_reported_and_do_not_keep_the_server() -> None:

@@ -71,6 +71,11 @@ def test_accounts_have_users_and_limits_of_their_own() -> None:
     assert second.jetstream.max_streams == -1
 
 
+def test_accounts_have_the_domain_of_another_servers_jetstream() -> None:
+    given = options('accounts { A {}, B {} }\ndefault_js_domain { A: hub, B: "" }\n')
+    assert given.default_js_domain == (("A", "hub"), ("B", ""))
+
+
 @pytest.mark.parametrize("key", ["store", "store_dir", "storedir"])
 def test_the_folder_of_jetstream_has_three_names(key: str) -> None:
     assert options(f"jetstream {{ {key}: /s }}").store_dir == Path("/s")

@@ -82,6 +82,14 @@ async def test_goodbye_is_answered_and_what_was_asked_before_is_not_lost() -> No
         assert server.broker.closed[0].close_reason is CloseReason.CLIENT_CLOSED
 
 
+async def test_operations_may_be_split_over_messages_and_pings_of_frames_are_answered() -> None:
+    async with serving(websocket=CLEAR) as server, upgraded(port(server)) as client:
+        (await introduced(client)).send(said(b"SUB a 1\r"), said(b"\nPUB a 5\r\nhel"), masked(PING, b"here?"))
+        assert await client.next() == (FINAL | Opcode.PONG, b"here?")
+        client.send(said(b"lo\r\n"))
+        assert await client.next() == (BINARY, b"MSG a 1 5\r\nhello\r\n")
+
+
 async def test_a_flood_of_pings_that_nobody_reads_the_answers_of_takes_no_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
