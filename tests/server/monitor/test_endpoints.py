@@ -28,10 +28,7 @@ def ask(port: int, *requests: tuple[str, str]) -> list[tuple[int, bytes]]:
 
 
 async def test_varz_healthz_and_jsz_of_a_server_with_jetstream(tmp_path: Path) -> None:
-    options = ServerOptions(
-        host="127.0.0.1", port=-1, http_host="127.0.0.1", http_port=-1, jetstream=True, store_dir=tmp_path, domain="hub"
-    )
-    async with ServerInstance(options) as server:
+    async with ServerInstance(replace(OPTIONS, jetstream=True, store_dir=tmp_path, domain="hub")) as server:
         answers = await asyncio.to_thread(
             ask, server.port_of("monitoring"), ("GET", "/varz"), ("GET", "/healthz"), ("GET", "/jsz"), ("GET", "/")
         )

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 from unittest.mock import patch
 
+from msgspec.structs import replace
 from nats.js.api import ConsumerConfig
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -14,7 +15,7 @@ from natsctl.server.monitor.metrics import family, labels
 from natsctl.server.options import ServerOptions
 from tests.support import patient_client
 
-from .test_endpoints import ask
+from .test_endpoints import OPTIONS, ask
 
 
 def parsed(text: str) -> dict[str, Metric]:
@@ -41,15 +42,7 @@ async def page(server: ServerInstance) -> dict[str, Metric]:
 
 
 def options(folder: Path) -> ServerOptions:
-    return ServerOptions(
-        host="127.0.0.1",
-        port=-1,
-        http_host="127.0.0.1",
-        http_port=-1,
-        jetstream=True,
-        store_dir=folder,
-        server_name="hub",
-    )
+    return replace(OPTIONS, jetstream=True, store_dir=folder, server_name="hub")
 
 
 async def test_server_accounts_streams_consumers_and_process_are_told(tmp_path: Path) -> None:
@@ -77,8 +70,7 @@ async def test_server_accounts_streams_consumers_and_process_are_told(tmp_path: 
 
 
 async def test_without_jetstream_the_page_says_so(tmp_path: Path) -> None:
-    plain = ServerOptions(host="127.0.0.1", port=-1, http_host="127.0.0.1", http_port=-1)
-    async with ServerInstance(plain) as server:
+    async with ServerInstance(OPTIONS) as server:
         told = await page(server)
     assert told["jetstream_server_jetstream_disabled"].samples[0].value == 1
     assert "jetstream_stream_total_messages" not in told

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import nats
 import pytest
+from msgspec.structs import replace
 from nats.js.api import ConsumerConfig, StorageType
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions
 from tests.support import patient_client
 from tests.support.servers import quiet_ports
+
+from .test_endpoints import OPTIONS
 
 if TYPE_CHECKING:
     from .conftest import Tab
@@ -26,10 +29,8 @@ MARKUP = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>'
 
 
 def options(folder: Path, http_port: int = -1, base: str = "") -> ServerOptions:
-    return ServerOptions(
-        host="127.0.0.1", port=-1, http_host="127.0.0.1", http_port=http_port, http_base_path=base, jetstream=True,
-        store_dir=folder, server_name="hub",
-    )  # fmt: skip
+    more = {"http_port": http_port, "http_base_path": base, "store_dir": folder, "server_name": "hub"}
+    return replace(OPTIONS, jetstream=True, **more)
 
 
 @asynccontextmanager
@@ -76,8 +77,7 @@ async def test_the_page_goes_on_after_the_server_was_started_again(tmp_path: Pat
 
 
 async def test_a_server_without_jetstream_shows_no_streams(tmp_path: Path, open_tab: Opened) -> None:
-    plain = ServerOptions(host="127.0.0.1", port=-1, http_host="127.0.0.1", http_port=-1)
-    async with ServerInstance(plain) as server, open_tab() as tab:
+    async with ServerInstance(OPTIONS) as server, open_tab() as tab:
         await tab.call("Page.navigate", url=f"http://127.0.0.1:{server.port_of('monitoring')}/")
         await tab.until("document.querySelector('#health.ok')")
         assert await tab.value("[...document.querySelectorAll('.jetstream')].every((one) => one.hidden)")

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 from nats.js.api import ConsumerConfig, StorageType
@@ -147,16 +148,6 @@ async def test_limits_of_a_page_hold(server: ServerInstance) -> None:
     await client.close()
     row = page(server, "/streamz?search=WIDE")["streams"][0]
     assert (len(row["subjects"]), row["more_subjects"]) == (MAX_SUBJECTS, 5)
-
-
-class _Any:
-    def __eq__(self, other: object) -> bool:
-        return True
-
-    __hash__ = None
-
-
-ANY = _Any()
 
 
 async def test_without_jetstream_the_lists_are_empty() -> None:

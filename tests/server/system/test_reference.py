@@ -171,25 +171,19 @@ SYNTAX = re.compile("^(syntax error|invalid character|unexpected end of JSON).*"
 """Reasons for what is no JSON, which natsctl words in its own way."""
 
 
+WHOLE = frozenset(
+    ["description", "error", "code", "account", "acc", "reason", "type", "kind", "client_type", "user", "status"]
+)
+"""Keys whose values are compared, not their types alone."""
+
+
 def shape(value: Any, key: str = "") -> Any:
     """Return the keys of an answer in their order, with the texts of errors and the types of everything else."""
     if isinstance(value, dict):
         return [(name, shape(one, name)) for name, one in value.items() if name not in NOT_COMPARED]
     if isinstance(value, list):
         return sorted({json.dumps(shape(one)) for one in value})
-    if key in (
-        "description",
-        "error",
-        "code",
-        "account",
-        "acc",
-        "reason",
-        "type",
-        "kind",
-        "client_type",
-        "user",
-        "status",
-    ):
+    if key in WHOLE:
         return SYNTAX.sub("syntax error", value) if isinstance(value, str) else value
     return "number" if isinstance(value, int | float) and not isinstance(value, bool) else type(value).__name__
 
