@@ -397,7 +397,7 @@ class Connection:
     @property
     def tls(self) -> bool:
         """Return whether the connection is encrypted."""
-        return bool(self.info.get("tls_required")) or self.url.startswith("wss://")
+        return self.transport_fact("ssl_object") is not None or self.url.startswith("wss://")
 
     def transport_fact(self, name: str) -> Any:
         """Return the transport's value of asyncio's `name`, such as `peername` or `ssl_object`; None over WebSocket."""

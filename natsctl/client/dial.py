@@ -11,6 +11,7 @@ from natsctl.client.connection import Connection, Tracer
 from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target
 from natsctl.client.settings import login_options, tls_context, without_login
+from natsctl.wire.client import TlsNotOfferedError
 
 _REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
 
@@ -52,11 +53,6 @@ async def _open(connection: Connection, options: dict[str, Any]) -> None:
         except (NatsctlError, failure_class(), OSError, ValueError) as reason:
             failure = explained(reason, url, target)
             continue
-        if "tls" in options and not connection.tls:
-            await connection.close()
-            raise UnreachableError(
-                f"{without_login(url)} does not offer TLS", hint="drop tls:// and the TLS flags, or use another server"
-            )
         return
     raise failure or UnreachableError(f"no server in {target.origin}")
 
@@ -73,6 +69,9 @@ def explained(reason: Exception, url: str, target: Target) -> NatsctlError:
             f"{where}{named} refused the login: {text}",
             hint="give --user and --password, --token, --creds or --nkey, or a --context that has them",
         )
+    if isinstance(reason, TlsNotOfferedError):
+        hint = "drop tls:// and the TLS flags, or use another server"
+        return UnreachableError(f"{where}{named} does not offer TLS", hint=hint)
     if isinstance(reason, ssl.SSLError):
         return UnreachableError(f"no TLS with {where}{named}: {text}", hint="check --tlsca, --tlscert and --tlskey")
     if isinstance(reason, ConnectionRefusedError):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nats.aio.client import Client
 from nats.errors import FlushTimeoutError
 
+from natsctl.wire.client import TlsNotOfferedError, starts_tls
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, FrameBuffer, frames
 
 if TYPE_CHECKING:
@@ -86,6 +87,26 @@ class ShortClient(Client):
     def error_line(self) -> str:
         """Return the last -ERR of the server, as it came."""
         return str(self._quick.error_line.decode(errors="replace"))
+
+    async def _connect_to_server(self, s: Any) -> None:
+        """Open a connection; a WebSocket in clear, which is never upgraded, only if TLS is not wanted."""
+        if s.uri.scheme == "ws":
+            starts_tls({}, wanted="tls" in self.options)
+        await super()._connect_to_server(s)
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        """Decide on TLS when the first INFO of a connection is read; nats-py upgrades if INFO requires it."""
+        server: Any = self._current_server
+        transport: Any = self._transport
+        if initial_connection and server.uri.scheme != "ws":
+            secured = self.options["tls_handshake_first"] or server.uri.scheme == "wss"
+            try:
+                if starts_tls(info, wanted="tls" in self.options, secured=secured):
+                    info["tls_required"] = True
+            except TlsNotOfferedError:
+                transport.close()
+                raise
+        await super()._process_info(info, initial_connection)
 
     async def listen(self, subject: str, queue: str, handler: MessageHandler, limit: int = 0) -> Subscription:
         """Subscribe, and call `handler` with each message; after `limit` of them, if above 0, the server ends it."""

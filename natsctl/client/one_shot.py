@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.message import Message, encode_headers, to_message
 from natsctl.client.settings import login_options, tls_context, wants_tls
+from natsctl.wire.client import read_info, starts_tls
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -98,8 +99,9 @@ class OneShotClient:
         context = tls_context(settings, self.target.urls)
         if context and settings.tls_first:
             self._socket = context.wrap_socket(self._socket, server_hostname=parts.hostname)
-        info = self._info = dict(json.loads(self._line().partition(b" ")[2]))
-        if (context or info.get("tls_required")) and not settings.tls_first:
+        info = self._info = read_info(self._line())
+        if starts_tls(info, wanted=context is not None, secured=settings.tls_first):
+            self._buffer = b""
             self._encrypt(context, parts.hostname)
         connect = {
             "verbose": False,

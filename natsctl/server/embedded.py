@@ -39,6 +39,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.announcement import write_atomically
 from natsctl.server.resources import SWITCH_INTERVAL_S
 from natsctl.server.storage import StoreInUseError
+from natsctl.wire.client import read_info, starts_tls
 
 FILE_NAME: Final = "server.json"
 
@@ -125,7 +126,7 @@ def join(shared: SharedServer) -> GuestConnection | None:
         if _greet(sock, shared):
             sock.settimeout(None)
             return GuestConnection(sock)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError):
         pass
     sock.close()
     return None
@@ -133,8 +134,8 @@ def join(shared: SharedServer) -> GuestConnection | None:
 
 def _greet(sock: socket.socket, shared: SharedServer) -> bool:
     """Return whether the server is the one named and accepts the token."""
-    verb, _, body = _read_line(sock).partition(b" ")
-    if verb != b"INFO" or msgspec.json.decode(body, type=dict[str, object]).get("server_id") != shared.server_id:
+    info = read_info(_read_line(sock))
+    if info.get("server_id") != shared.server_id or starts_tls(info, wanted=False):
         return False
     connect = {
         "verbose": False,

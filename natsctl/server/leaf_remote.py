@@ -208,7 +208,7 @@ class RemoteConnection(ClientConnection):
         if self.link is None or self.closing:
             return
         super().data_received(clear)
-        if self.link.wants_tls and self._layer is None:
+        if self.link.wants_tls and self._layer is None and self.link.close_reason is None:
             self._begin_handshake()
 
     def eof_received(self) -> bool:
@@ -423,6 +423,7 @@ class LeafRemote:
             isolate=options.isolate,
             request_isolation=options.request_isolation,
             first_info_ns=round(options.first_info_timeout_s * SECOND),
+            tls=options.tls is not None or any(known.scheme == "tls" for known in options.urls),
             signer=signer_of(options, url),
         )
 

@@ -71,6 +71,7 @@ class PeerInfo(msgspec.Struct, kw_only=True):
     proto: int = 0
     headers: bool = False
     tls_required: bool = False
+    tls_available: bool = False
     client_id: int = 0
     nonce: str = ""
     cluster: str = ""
@@ -213,4 +214,6 @@ class RemoteOptions(msgspec.Struct, frozen=True):
     isolate: bool = False
     request_isolation: bool = False
     first_info_ns: int = FIRST_INFO_NS
+    tls: bool = False
+    """Whether the hub must be reached under TLS; one that asks for it is in any case."""
     signer: Signer = msgspec.field(default=anonymous)

@@ -24,9 +24,12 @@ from natsctl.broker.leaf.handshake import (
 )
 from natsctl.broker.leaf.link import DELAY_NS, LeafLink
 from natsctl.broker.refusals import CloseReason
+from natsctl.wire.client import TlsNotOfferedError, starts_tls
+from natsctl.wire.leaf import LeafParser, leaf_limits
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.leaf_nodes import LeafLinks
+    from natsctl.wire.ops import Op
 
 ANSWER_NS: Final = 2 * SECOND
 """Time within which the other side must answer CONNECT. Source: nats-server, connectProcessTimeout."""
@@ -103,15 +106,29 @@ class SolicitedLink(LeafLink):
         self.remote_domain, self.remote_cluster = info.domain, info.cluster
         self.name = self.remote_server
         self.login.nonce = info.nonce.encode()
-        if info.tls_required and not self._secured:
-            self.wants_tls = True
-        else:
+        try:
+            offer = {"tls_required": info.tls_required, "tls_available": info.tls_available}
+            self.wants_tls = starts_tls(offer, wanted=self._remote.tls, secured=self._secured)
+        except TlsNotOfferedError as fault:
+            self._leafs.log.error(f"{self.label} - TLS leafnode handshake error: {fault}")
+            self.close(CloseReason.TLS_HANDSHAKE_ERROR)
+            return
+        if not self.wants_tls:
             self._connect(info)
+
+    def _operate(self, op: Op) -> None:
+        """Carry out an operation; one that came in clear, behind the INFO that asks for TLS, ends the connection."""
+        if self.wants_tls:
+            self._leafs.log.error(f"{self.label} - TLS leafnode handshake error: data in clear after INFO")
+            self.close(CloseReason.TLS_HANDSHAKE_ERROR)
+            return
+        super()._operate(op)
 
     def secured(self) -> None:
         """Send CONNECT, which INFO began, now that TLS is established."""
         self.wants_tls = False
         self._secured = True
+        self._reader = LeafParser(leaf_limits(self.broker.options.limits))  # without what came in clear
         self._connect(PeerInfo(info_on_connect=True))
 
     def _connect(self, info: PeerInfo) -> None:

@@ -40,7 +40,11 @@ if TYPE_CHECKING:
 
 _NATSCTL = Path(__file__).parents[2]
 _FOLDER = _NATSCTL / "spark" / "source"
-_FILES = _NATSCTL / "api" / "archive" / "s2_rewrite.py", _NATSCTL / "wire" / "server_frames.py"
+_FILES = (
+    _NATSCTL / "api" / "archive" / "s2_rewrite.py",
+    _NATSCTL / "wire" / "client.py",
+    _NATSCTL / "wire" / "server_frames.py",
+)
 
 
 def source_code() -> str:

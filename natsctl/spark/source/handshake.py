@@ -22,6 +22,7 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from natsctl.spark.source.errors import NotAuthorisedError, OptionError, ServerUnreachableError
+from natsctl.wire.client import TlsNotOfferedError, read_info, starts_tls
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,8 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
     """
     parts = server_url(url)
     where = f"{parts.hostname}:{parts.port or DEFAULT_PORT}"
-    encryption = Encryption(settings, known_as or parts.hostname or "", wanted=parts.scheme == "tls")
+    wanted = any(server_url(each).scheme == "tls" for each in (url, *settings.urls))
+    encryption = Encryption(settings, known_as or parts.hostname or "", wanted=wanted)
     try:
         wire = socket.create_connection((parts.hostname or "", parts.port or DEFAULT_PORT), timeout=settings.timeout_s)
     except OSError as failure:
@@ -254,9 +256,7 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
             wire = encryption.of(wire)
         line, rest = _line(wire, b"")
         info = _info(line, where)
-        if not settings.tls_first and (encryption.asked or info.get("tls_required")):
-            if not (info.get("tls_required") or info.get("tls_available")):
-                raise ServerUnreachableError(f"{where}: TLS is asked for, which this server does not offer")
+        if starts_tls(info, wanted=encryption.asked, secured=settings.tls_first):
             wire, rest = encryption.of(wire), b""
         about = {**ABOUT, **_login(parts, settings, info), "tls_required": isinstance(wire, ssl.SSLSocket)}
         wire.sendall(b"CONNECT " + json.dumps(about).encode() + b"\r\nPING\r\n")
@@ -266,6 +266,8 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
         if isinstance(failure, ssl.SSLCertVerificationError):
             text = f"{where}: the server's certificate is not accepted: {failure.verify_message}"
             raise NotAuthorisedError(text) from failure
+        if isinstance(failure, TlsNotOfferedError):
+            raise ServerUnreachableError(f"{where}: TLS is asked for, which this server does not offer") from None
         if isinstance(failure, OSError):
             text = f"{where}: the server hung up before the login was done: {failure}"
             raise ServerUnreachableError(text) from failure
@@ -274,11 +276,11 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
 
 def _info(line: bytes, where: str) -> dict[str, Any]:
     """Return a server's INFO; raises ServerUnreachableError where no NATS server talks."""
-    if not line.startswith(b"INFO "):
+    try:
+        return read_info(line)
+    except ValueError as failure:
         hint = "" if line else " (it may want TLS at once: tlsFirst)"
-        raise ServerUnreachableError(f"{where}: what answers does not speak the NATS protocol{hint}")
-    info: dict[str, Any] = json.loads(line[5:])
-    return info
+        raise ServerUnreachableError(f"{where}: what answers does not speak the NATS protocol{hint}") from failure
 
 
 def _welcomed(wire: socket.socket, rest: bytes, host: str) -> bytes:
