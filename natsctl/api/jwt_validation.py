@@ -10,7 +10,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterator, Sequence
-from datetime import datetime, time, timedelta, tzinfo
+from datetime import datetime, time, timedelta
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -35,6 +35,7 @@ from natsctl.api.jwt_claims import decode as decode_claims
 from natsctl.api.jwt_token import JwtError, is_public
 from natsctl.api.subject_transform import TransformError, check_mapping
 from natsctl.api.subjects import is_valid_subject
+from natsctl.api.times import time_zone
 from natsctl.api.units import SECOND
 
 _REFERENCE: Final = re.compile(r"\$(-?\d+)\Z")
@@ -130,16 +131,6 @@ def clock_time(text: str) -> time | None:
         return None
 
 
-def zone(name: str) -> tzinfo | None:
-    """Return the time zone of that name, None if this machine does not know it."""
-    from zoneinfo import ZoneInfo
-
-    try:
-        return ZoneInfo(name)
-    except (KeyError, ValueError, OSError):  # OSError: names of folders
-        return None
-
-
 def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> int | None:
     """Return the nanoseconds for which a user may stay connected: 0 for ever, None if it may not connect now.
 
@@ -148,7 +139,7 @@ def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> in
     """
     if not times:
         return 0
-    place = zone(location) if location else None
+    place = time_zone(location) if location else None
     now = datetime.fromtimestamp(now_ns // SECOND, place).astimezone(place)
     now += timedelta(microseconds=now_ns % SECOND // 1000)
     longest: timedelta | None = None
@@ -243,7 +234,7 @@ def user_faults(claims: UserClaims) -> Iterator[str]:
                 yield f"time ranges {name} must contain {'a start' if name == 'start' else 'an end'}"
             elif clock_time(text) is None:
                 yield f'{name} in time range is invalid "{text}"'
-    if body.times_location and zone(body.times_location) is None:
+    if body.times_location and time_zone(body.times_location) is None:
         yield f"could not parse iana time zone by name: unknown time zone {body.times_location}"
     if body.issuer_account and not is_public(body.issuer_account, "account"):
         yield "account_id is not an account public key"

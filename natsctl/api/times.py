@@ -6,7 +6,7 @@ Models carry times as wire text; here they become ns since the epoch and back.
 from __future__ import annotations
 
 import re
-from datetime import date
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -74,6 +74,36 @@ def canonical_time(text: str) -> str:
 def is_zero(text: str | None) -> bool:
     """Return whether `text` is absent or the zero time."""
     return not text or text == ZERO_TIME
+
+
+class _LocalZone(tzinfo):
+    """The time zone of this machine."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return None if moment is None else moment.replace(tzinfo=None).astimezone().tzname()
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return None
+
+    def fromutc(self, moment: datetime) -> datetime:
+        known = moment.replace(tzinfo=UTC).astimezone()
+        found = known.replace(tzinfo=self)
+        return found if found.utcoffset() == known.utcoffset() else found.replace(fold=1)
+
+
+def time_zone(name: str) -> tzinfo | None:
+    """Return the time zone of that name, None if this machine does not know it. Source: Go, time.LoadLocation."""
+    from zoneinfo import ZoneInfo
+
+    if name in ("UTC", "Local"):
+        return UTC if name == "UTC" else _LocalZone()
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: names of folders
+        return None
 
 
 class Clock(Protocol):

@@ -50,6 +50,7 @@ from natsctl.broker.subscription import Subscription, delivery_filter_of
 from natsctl.broker.timers import Timers
 from natsctl.wire.ops import (
     CONNECT,
+    HPUB,
     OK_LINE,
     PING,
     PONG,
@@ -441,7 +442,7 @@ class Session:
         clock, until = self.broker.clock, slice_end_ns(self)
         rest = iter(ops)
         for op in rest:
-            if op[0] != PUB:
+            if op[0] != PUB and (op[0] != HPUB or not self.headers):
                 if op[0] == SUB and self.login.authenticated:
                     subscribe(self, op[1], op[2], op[3])
                     subscribed += 1
@@ -506,12 +507,13 @@ class Session:
             self._answer_ping()
         elif kind == PONG:
             self.timers.answered()
+        elif kind == HPUB:
+            self._refuse_headers()
 
     def _may_publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> bool:
         """Return whether a message is accepted; the error for a refused one has been written."""
         if header and not self.headers:
-            self.notice("message headers not supported")
-            self.close(CloseReason.PROTOCOL_VIOLATION)
+            self._refuse_headers()
             return False
         if self.pedantic and (has_wildcard(subject) or not has_valid_tokens(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like nats-server
@@ -525,6 +527,10 @@ class Session:
         if header:
             self.broker.report_refusal(self, subject, to, header, payload, refusal)
         return False
+
+    def _refuse_headers(self) -> None:
+        self.notice("message headers not supported")
+        self.close(CloseReason.PROTOCOL_VIOLATION)
 
     def publisher(self) -> Callable[[bytes, bytes, bytes, bytes, Session | None], int]:
         """Return the account's method to publish with; after a permission check, mappings are not applied again."""

@@ -643,7 +643,7 @@ static const char *read_publish(Reading *reading, const Word *words, int count, 
     if (count != fixed && count != fixed + 1)
         return NULL;
     Py_ssize_t size = number_of(words[count - 1]), header_size = headed ? number_of(words[count - 2]) : 0;
-    if (size < 0 || header_size < 0 || header_size > size || size > reading->max_payload)
+    if (size < 0 || header_size < headed || header_size > size || size > reading->max_payload)
         return NULL;
     if (reading->end - body < size + 2 || body[size] != '\r' || body[size + 1] != '\n')
         return NULL;

@@ -139,7 +139,8 @@ class WebSocketRemoteConnection(RemoteConnection):
         make_link: LinkMaker,
     ) -> None:
         super().__init__(leaf_shell, remote, url, context, make_link)
-        self._first = url.scheme == "wss" or remote.tls is not None
+        # One wss:// counts for all urls. Source: nats-server, newLeafNodeCfg.
+        self._first = remote.tls is not None or any(known.scheme == "wss" for known in (url, *remote.urls))
         extensions: list[Extension] = []
         if remote.ws_compression:
             extensions.append(PerMessageDeflate(client_no_context_takeover=True, server_no_context_takeover=True))

@@ -295,7 +295,9 @@ class WebSocketConnection(ClientConnection):
         except UpgradeError as error:
             self._refuse(request, rest, error)
             return
-        if rest:
+        if rest or any(
+            name == b"transfer-encoding" for name, _ in request.headers
+        ):  # even an empty body came too early
             self._too_early()
             return
         self.transport.write(upgrade.answer)

@@ -546,5 +546,6 @@ def refusal(status: HTTPStatus, date: str, *, old: bool, head: bool, closing: bo
 def nonsense(status: int, text: str) -> bytes:
     """Return the answer to malformed HTTP."""
     phrase = HTTPStatus(status).phrase
-    body = f"{status} {phrase}{text}"
-    return f"HTTP/1.1 {body}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{body}".encode()
+    line = f"{status} {phrase}{text}"
+    body = "Unsupported transfer encoding" if status == HTTPStatus.NOT_IMPLEMENTED else line
+    return f"HTTP/1.1 {line}\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n{body}".encode()

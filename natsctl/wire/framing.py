@@ -21,6 +21,7 @@ from natsctl.wire.ops import FaultKind, Limits, Op, ProtocolViolationError
 CRLF = b"\r\n"
 BLANKS = b" \t"
 _BLANKS_ALIKE = bytes.maketrans(b"\t\r", b"  ")
+CR = ord("\r")
 VT = ord("\v")
 FF = ord("\f")
 MAX_SIZE_DIGITS = 9
@@ -39,11 +40,19 @@ def fast_sizes(most: int) -> dict[bytes, int]:
 
 
 def words_of(args: bytes) -> list[bytes]:
-    """Return the arguments of a line: blanks, tabs and CRs part them; VT and FF do not, which `bytes.split` takes too.
-
-    A subject of a PUB may have a CR inside on nats-server, where a SUB's may not.
-    """
+    """Return the arguments of a line: blanks, tabs and CRs part them, VT and FF do not, unlike in `bytes.split`."""
     return [word for word in args.translate(_BLANKS_ALIKE).split(b" ") if word]
+
+
+def publish_words(args: bytes) -> list[bytes]:
+    """Return the arguments of a message; raises ProtocolViolationError for a CR in them.
+
+    nats-server refuses a CR in a size. A subject with one it delivers to clients, which cannot read it, and to hubs of
+    leaf nodes, which read what follows as the reply: so a user who must not publish `secret` does.
+    """
+    if CR in args:
+        raise ProtocolViolationError(FaultKind.MALFORMED, "a CR in the arguments")
+    return words_of(args)
 
 
 def has_odd_blanks(text: bytes) -> bool:

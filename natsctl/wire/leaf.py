@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from natsctl.wire.framing import Framing, has_odd_blanks, parse_size, words_of
+from natsctl.wire.framing import CR, Framing, has_odd_blanks, parse_size, publish_words, words_of
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, FaultKind, Limits, Op, ProtocolViolationError
 
 LEAF_SUB: Final = 20
@@ -47,7 +47,6 @@ def encode_leaf_msg(subject: bytes, reply: bytes, queues: Sequence[bytes], heade
 
 
 NO_BODY: Final = -1
-CR: Final = ord("\r")
 LINE_FACTOR: Final = 16
 """Control lines between servers may be longer by this factor. Source: nats-server, overMaxControlLineLimit."""
 
@@ -66,7 +65,7 @@ class LeafParser(Framing):
         b"LMSG", b"HMSG", b"LS+", b"LS-", b"PING", b"PONG", b"INFO", b"CONNECT", b"+OK", b"-ERR",
     )  # fmt: skip
     LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
-    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO", b"-ERR"})
+    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO"})
 
     def feed(self, chunk: bytes) -> list[Op]:
         """Return the operations that `chunk` completes; a fault is left in `fault` after the operations before it."""
@@ -92,7 +91,7 @@ class LeafParser(Framing):
         append, index = ops.append, 0
         while index + 1 < last:
             line = pieces[index]
-            if line[:5] == b"LMSG " and not has_odd_blanks(line):
+            if line[:5] == b"LMSG " and not has_odd_blanks(line) and line.find(CR) == len(line) - 1:
                 fields = line.split()
                 count, body = len(fields), pieces[index + 1]
                 plain = 3 <= count <= 4 and len(line) <= most_line
@@ -105,7 +104,7 @@ class LeafParser(Framing):
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"LMSG" or verb == b"HMSG":
-            return self._deliver(words_of(args), 2 if verb == b"HMSG" else 1)
+            return self._deliver(publish_words(args), 2 if verb == b"HMSG" else 1)
         if verb == b"LS+":
             return _interest(words_of(args)), NO_BODY, 0
         if verb == b"LS-":

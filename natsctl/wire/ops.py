@@ -5,12 +5,14 @@ An operation is a plain tuple that begins with its kind.
 | tuple | from |
 | --- | --- |
 | `(PUB, subject, reply, header, payload)` | client, for PUB and HPUB |
+| `(HPUB, subject, reply, b"", payload)` | client, for HPUB with an empty header: refused without header support |
 | `(RUN, run)` | client, for neighbouring PUBs: a `PublishRun` of the native module, where the reader asked for them |
 | `(SUB, subject, queue, sid)` | client |
 | `(UNSUB, sid, max)` | client; `max` 0 means now |
 | `(CONNECT, json)` | client |
 | `(MSG, subject, sid, reply, header, payload)` | server, for MSG and HMSG |
-| `(INFO, json)`, `(OK,)`, `(ERR, text)` | server |
+| `(INFO, json)`, `(OK,)` | both; from a client they mean nothing |
+| `(ERR, text)` | server |
 | `(PING,)`, `(PONG,)` | both |
 
 All values are bytes; `header` is the whole block (`NATS/1.0…` to the blank line) or empty, `reply` and `queue` are
@@ -37,6 +39,7 @@ INFO: Final = 7
 OK: Final = 8
 ERR: Final = 9
 RUN: Final = 10
+HPUB: Final = 11
 
 
 class FaultKind(Enum):

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
+import msgspec
+
 from natsctl.native import lib
-from natsctl.wire.framing import CRLF, Framing, gather_body, has_odd_blanks, parse_size, words_of
+from natsctl.wire.framing import (
+    CR,
+    CRLF,
+    Framing,
+    gather_body,
+    has_odd_blanks,
+    parse_size,
+    publish_words,
+    words_of,
+)
 from natsctl.wire.ops import (
     CONNECT,
     ERR,
+    HPUB,
     INFO,
     MSG,
     OK,
@@ -25,7 +37,6 @@ from natsctl.wire.ops import (
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
 
 NO_BODY: Final = -1
-CR: Final = ord("\r")
 PING_OP: Final[Op] = (PING,)
 
 
@@ -38,7 +49,7 @@ class Parser(Framing):
         b"PUB", b"HPUB", b"SUB", b"UNSUB", b"PING", b"PONG", b"CONNECT", b"INFO", b"+OK", b"-ERR",
     )  # fmt: skip
     LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
-    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO", b"-ERR"})
+    GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO"})
 
     def __init__(self, limits: Limits | None = None, *, runs: bool = False) -> None:
         """Hold the client to `limits`; with `runs`, the native module may return operations of the kind RUN."""
@@ -86,7 +97,8 @@ class Parser(Framing):
                 count = len(fields)
                 if 3 <= count <= 4 and line[:4] == b"PUB ":
                     body = pieces[index + 1]
-                    if size_of(fields[-1]) == len(body) - 1 and body[-1] == CR and len(line) <= most_line:
+                    fits = size_of(fields[-1]) == len(body) - 1 and body[-1] == CR and len(line) <= most_line
+                    if fits and line.find(CR) == len(line) - 1:
                         append((PUB, fields[1], fields[2] if count == 4 else b"", b"", body[:-1]))
                         index += 2
                         continue
@@ -138,9 +150,13 @@ class Parser(Framing):
                 return at
             header_size, size = size_of(header_text, -1), size_of(text, -1)
             end = header_at + size
-            if chunk[at : at + 5] != b"HPUB " or not 0 <= header_size <= size or chunk[end : end + 2] != CRLF:
+            if chunk[at : at + 5] != b"HPUB " or not 0 < header_size <= size or chunk[end : end + 2] != CRLF:
                 return at
-            if header_at - at - 1 > most_line or (odd and has_odd_blanks(chunk[at:header_at])):
+            if (
+                header_at - at - 1 > most_line
+                or find(b"\r", at) != header_at - 2
+                or (odd and has_odd_blanks(chunk[at:header_at]))
+            ):
                 return at
             payload_at = header_at + header_size
             append((PUB, subject, reply, chunk[header_at:payload_at], chunk[payload_at:end]))
@@ -150,7 +166,13 @@ class Parser(Framing):
         """Read a PUB (`sizes` 1) or HPUB (2) that is complete, and return the index after it; 0: look closer."""
         size = self._sizes.get(fields[-1], -1)
         header_size = self._sizes.get(fields[-2], -1) if sizes == 2 else 0
-        if not 0 <= header_size <= size or len(pieces[index]) > self.limits.max_control_line:
+        if (
+            not 0 <= header_size <= size
+            or (sizes == 2 and not header_size)
+            or len(pieces[index]) > self.limits.max_control_line
+        ):
+            return 0
+        if pieces[index].find(CR) != len(pieces[index]) - 1:
             return 0
         end, body = gather_body(pieces, index + 1, size)
         if len(body) != size + 1 or body[-1] != CR or end == len(pieces) - 1:
@@ -161,7 +183,7 @@ class Parser(Framing):
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"PUB" or verb == b"HPUB":
-            return self._publish(words_of(args), with_header=verb == b"HPUB")
+            return self._publish(publish_words(args), with_header=verb == b"HPUB")
         if verb == b"PING":
             return (PING,), NO_BODY, 0
         if verb == b"PONG":
@@ -174,7 +196,10 @@ class Parser(Framing):
             return (CONNECT, args), NO_BODY, 0
         if verb == b"-ERR":
             raise ProtocolViolationError(FaultKind.MALFORMED, "an error from a client")
-        return None, NO_BODY, 0  # INFO and +OK mean nothing from a client
+        if verb == b"INFO":
+            _check_info(args)
+            return (INFO, args), NO_BODY, 0
+        return (OK,), NO_BODY, 0
 
     def _publish(self, fields: list[bytes], with_header: bool) -> tuple[Op, int, int]:
         sizes = 2 if with_header else 1
@@ -189,7 +214,15 @@ class Parser(Framing):
         if size > self.limits.max_payload:
             raise ProtocolViolationError(FaultKind.MAX_PAYLOAD, f"{size} vs {self.limits.max_payload}")
         reply = fields[1] if len(fields) == 2 + sizes else b""
-        return (PUB, fields[0], reply), size, header_size
+        return (HPUB if with_header and not header_size else PUB, fields[0], reply), size, header_size
+
+
+def _check_info(args: bytes) -> None:
+    """Raise ProtocolViolationError unless INFO holds a JSON object or null."""
+    try:
+        msgspec.json.decode(args.decode("utf-8", "replace"), type=dict[str, object] | None)
+    except (msgspec.DecodeError, RecursionError):
+        raise ProtocolViolationError(FaultKind.MALFORMED, "INFO without a JSON object") from None
 
 
 def _subscribe(fields: list[bytes]) -> Op:

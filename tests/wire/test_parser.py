@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from natsctl.wire.ops import CONNECT, PING, PONG, PUB, SUB, UNSUB, FaultKind, Limits, Op
+from natsctl.wire.ops import CONNECT, HPUB, INFO, OK, PING, PONG, PUB, SUB, UNSUB, FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
 
 A4094 = b"a" * 4094
@@ -33,7 +33,7 @@ def parse(data: bytes, limits: Limits | None = None) -> tuple[list[Op], FaultKin
         (b"HPUB a 12 14\r\nNATS/1.0\r\n\r\nhi\r\n", [(PUB, b"a", b"", b"NATS/1.0\r\n\r\n", b"hi")]),
         (b"HPUB a r 12 12\r\nNATS/1.0\r\n\r\n\r\n", [(PUB, b"a", b"r", b"NATS/1.0\r\n\r\n", b"")]),
         (b"HPUB a 4 6\r\njunkhi\r\n", [(PUB, b"a", b"", b"junk", b"hi")]),
-        (b"HPUB a 0 2\r\nhi\r\n", [(PUB, b"a", b"", b"", b"hi")]),
+        (b"HPUB a 0 2\r\nhi\r\n", [(HPUB, b"a", b"", b"", b"hi")]),
         (b"SUB a 1\r\n", [(SUB, b"a", b"", b"1")]),
         (b"SUB a q s#1\r\n", [(SUB, b"a", b"q", b"s#1")]),
         (b"SUB " + b" " * 5000 + b"a 1\r\n", [(SUB, b"a", b"", b"1")]),
@@ -45,7 +45,7 @@ def parse(data: bytes, limits: Limits | None = None) -> tuple[list[Op], FaultKin
         (b"PING\nPONG\n", [(PING,), (PONG,)]),
         (b"Ping of life\r\nPONGzzz\r\n", [(PING,), (PONG,)]),
         (b"PING" + b"a" * 9000 + b"\r\n", [(PING,)]),
-        (b'+OK\r\nINFO {"a":1}\r\nPING\r\n', [(PING,)]),
+        (b'+OK\r\nINFO {"a":1}\r\nPING\r\n', [(OK,), (INFO, b'{"a":1}'), (PING,)]),
         (b"SUB foo 1\r2\r\n", [(SUB, b"foo", b"1", b"2")]),
         (b"PUB a\vb\f 2\r\nhi\r\nPING\r\n", [(PUB, b"a\vb\f", b"", b"", b"hi"), (PING,)]),
         (b"PUB a \vr\f 2\r\nhi\r\nPING\r\n", [(PUB, b"a", b"\vr\f", b"", b"hi"), (PING,)]),

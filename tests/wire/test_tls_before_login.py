@@ -25,7 +25,7 @@ from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, LeafUrl,
 from natsctl.spark.source.errors import JetStreamSourceError
 from natsctl.spark.source.handshake import ServerSettings, greet
 from natsctl.wire.client import TlsNotOfferedError
-from tests.support.handshake_recorder import PATIENCE_S, HandshakeRecorder, recording
+from tests.support.handshake_recorder import CLIENT_HELLO, PATIENCE_S, HandshakeRecorder, recording
 
 OFFERS: Final = {
     "nothing": {},
@@ -248,6 +248,12 @@ def test_a_leaf_remote_keeps_its_login_where_its_url_asks_for_tls(refusing: Hand
     remote = LeafRemoteOptions((LeafUrl("tls", "127.0.0.1", refusing.port, "ann", SECRET),))
     assert not link(refusing, remote)
     assert [each.clear for each in refusing.recorded()] == [b""]
+
+
+def test_a_leaf_remote_wants_tls_on_all_urls_where_one_is_wss(refusing: HandshakeRecorder) -> None:
+    urls = tuple(LeafUrl(scheme, "127.0.0.1", refusing.port, "ann", SECRET) for scheme in ("ws", "wss"))
+    assert not link(refusing, LeafRemoteOptions(urls, no_randomize=True))
+    assert [each.clear[:1] for each in refusing.recorded()[:1]] == [CLIENT_HELLO]
 
 
 @pytest.mark.parametrize(

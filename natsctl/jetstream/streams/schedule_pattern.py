@@ -18,7 +18,7 @@ from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.errors import ErrCode
 from natsctl.api.subjects import is_literal, is_valid_subject, matches
-from natsctl.api.times import ZERO_NS, format_time, parse_time
+from natsctl.api.times import ZERO_NS, format_time, parse_time, time_zone
 from natsctl.api.units import SECOND, parse_go_duration, parse_ttl
 
 if TYPE_CHECKING:
@@ -206,16 +206,10 @@ def zone_of(header: bytes) -> tzinfo | None:
     name = headers.get(header, headers.SCHEDULE_TIME_ZONE)
     if name is None:
         return None
-    from zoneinfo import ZoneInfo  # few schedules name a zone
-
-    try:
-        return ZoneInfo(name.decode()) if name else _no_zone()
-    except (ValueError, OSError, KeyError) as fault:
-        raise TimeZoneError(f"no time zone {name!r}") from fault
-
-
-def _no_zone() -> tzinfo:
-    raise TimeZoneError("an empty time zone")
+    zone = time_zone(name.decode("utf-8", "replace")) if name else None
+    if zone is None:
+        raise TimeZoneError(f"no time zone {name!r}")
+    return zone
 
 
 def first_firing(header: bytes, ts_ns: int) -> Firing | None:

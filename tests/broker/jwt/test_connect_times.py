@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from natsctl.api.jwt_claims import TimeRange
-from natsctl.api.jwt_validation import clock_time, is_inside, may_connect_for_ns, zone
+from natsctl.api.jwt_validation import clock_time, is_inside, may_connect_for_ns
+from natsctl.api.times import time_zone
 
 SECOND_NS = 1_000_000_000
 HOUR_S = 3600
@@ -65,9 +66,9 @@ def test_hours_that_are_none_let_nobody_in() -> None:
 
 
 def test_zones_are_names_of_zones() -> None:
-    assert zone("Europe/Berlin") is not None
+    assert time_zone("Europe/Berlin") is not None
     for name in ("Nowhere/X", "../etc/passwd", "/etc/passwd", "America", "x\0y"):
-        assert zone(name) is None, name
+        assert time_zone(name) is None, name
 
 
 def test_networks() -> None:

@@ -52,6 +52,9 @@ REQUESTS = {
     "not http": b"CONNECT {}\r\nPING\r\n\r\n",
     "early frames": request() + said(b"PING\r\n"),
     "body": request(Content_Length="3") + b"abc",
+    "empty chunked body": request(Transfer_Encoding="chunked") + b"0\r\n\r\n",
+    "chunked body": request(Transfer_Encoding="chunked") + b"3\r\nabc\r\n0\r\n\r\n",
+    "other transfer encoding": request(Transfer_Encoding="identity"),
     "lines end in newlines": request().replace(b"\r\n", b"\n"),
     "head too long": request(Cookie="x" * 2_000_000),
 }
@@ -108,6 +111,14 @@ async def test_why_a_request_was_refused_is_in_the_log(log: ListLog) -> None:
         ]:
             await answer(port, sent, 0.05)
             assert log.said(f"websocket handshake error: {reason}")
+
+
+@pytest.mark.parametrize("body", [b"0\r\n\r\n", b"3\r\nabc\r\n0\r\n\r\n"], ids=["empty", "some"])
+async def test_a_body_came_too_early(log: ListLog, body: bytes) -> None:
+    async with serving(log, websocket=CLEAR) as server:
+        said = await answer(server.port_of("websocket"), request(Transfer_Encoding="chunked") + body)
+    assert said == b"<end>"
+    assert log.said("client sent data before handshake is complete")
 
 
 async def test_an_allowed_origin_comes_in(log: ListLog) -> None:
