@@ -156,7 +156,7 @@ def test_an_expired_grant_ends_at_once(new_harness: NewHarness) -> None:
 
 @pytest.mark.parametrize(
     ("grant", "limits", "ours", "least"),
-    [(3, -1, 0, 3), (-1, 2, 0, 2), (-1, -1, 4, 4), (5, 4, 3, 3), (0, -1, 9, 0)],
+    [(3, -1, 0, 3), (-1, 2, 0, 2), (-1, -1, 4, 4), (5, 4, 3, 3)],
 )
 def test_the_least_limit_of_subscriptions_counts(
     new_harness: NewHarness, grant: int, limits: int, ours: int, least: int
@@ -166,6 +166,13 @@ def test_the_least_limit_of_subscriptions_counts(
     client = harness.client(hello())
     heard = client.say(b"".join(b"SUB a %d\r\n" % number for number in range(7)))
     assert heard == b"-ERR 'maximum subscriptions exceeded'\r\n" * (7 - least)
+
+
+@pytest.mark.parametrize("limit", [0, -2])
+def test_a_user_that_may_have_no_subscription_is_closed_at_its_login(new_harness: NewHarness, limit: int) -> None:
+    client = new_harness(BrokerOptions(auth=Door(Grant("a", "A", max_subscriptions=limit)))).client(b"")
+    assert client.say(hello()) == b"-ERR 'maximum subscriptions exceeded'\r\n"
+    assert client.session.close_reason is CloseReason.MAX_SUBSCRIPTIONS_EXCEEDED
 
 
 def test_the_least_limit_of_payloads_counts_from_the_first_message_on(new_harness: NewHarness) -> None:
