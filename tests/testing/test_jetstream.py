@@ -101,9 +101,10 @@ def test_what_can_not_be_made_is_told_and_leaves_nothing(tmp_path: Path, monkeyp
     assert list((tmp_path / "temp").iterdir()) == []
 
 
+@pytest.mark.docs
 def test_the_examples_run() -> None:
     environment = {**os.environ, "PYTEST_ADDOPTS": ""}
-    words = ["-q", "-n", "0", "-p", "no:cacheprovider", "examples/pytest"]
+    words = ["-q", "-o", "addopts=", "-p", "no:cacheprovider", "examples/pytest"]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *words], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
     )

@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.conf import config
-from natsctl.server.conf.syntax import ConfError, load_text
-from natsctl.server.options import ServerOptions
 from natsctl.server.process.flags import parse_command_line
-from tests.support.server_page import REFUSING, WRITTEN_OUT, refusal, renewed
+from tests.support.server_page import REFUSING, refusal, renewed
 
+pytestmark = pytest.mark.docs
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "server.md"
 
@@ -23,26 +21,9 @@ def test_the_page_is_what_would_be_made_now() -> None:
     assert PAGE.read_text() == renewed(PAGE.read_text()), "python -m tests.support.server_page docs/server.md"
 
 
-def test_a_page_without_its_marks_is_not_renewed() -> None:
-    with pytest.raises(ValueError, match="0 places for keys"):
-        renewed(PAGE.read_text().replace("<!-- keys -->", ""))
-
-
 @pytest.mark.parametrize("key", REFUSING)
 def test_what_is_refused_says_who_refuses_it(key: str) -> None:
     assert re.search("natsctl server|this server|refused here|closed here", refusal(key))
-
-
-@pytest.mark.parametrize(("block", "key"), [(block, key) for block, (_, keys) in WRITTEN_OUT.items() for key in keys])
-def test_keys_that_are_read_without_a_table_are_known(block: str, key: str) -> None:
-    def fault(name: str) -> str:
-        try:
-            config.apply(load_text(WRITTEN_OUT[block][0].format(key=name), {}), ServerOptions())
-        except ConfError as error:
-            return str(error)
-        return ""
-
-    assert "nknown field" not in fault(key)
 
 
 def test_command_lines_of_the_server_are_understood(tmp_path: Path) -> None:
