@@ -57,35 +57,8 @@ class Case:
         return not any(step.hears.endswith(CLOSED) for step in self.steps if step.who == self.offender)
 
 
-def publish(subject: str, reply: str = "") -> bytes:
-    """Return a message of one byte."""
-    return f"PUB {subject} {reply and reply + ' '}1\r\nx\r\n".encode()
-
-
-def message(subject: str, sid: int, reply: str = "") -> bytes:
-    """Return how a client hears that message."""
-    return f"MSG {subject} {sid} {reply and reply + ' '}1\r\nx\r\n".encode()
-
-
 def no_publish(subject: str) -> bytes:
-    """Return what a client hears whose message may not go to `subject`."""
     return f"-ERR 'Permissions Violation for Publish to \"{subject}\"'\r\n".encode()
-
-
-def no_reply(subject: str) -> bytes:
-    """Return what a client hears whose message may not ask for answers on `subject`."""
-    return f"-ERR 'Permissions Violation for Publish with Reply of \"{subject}\"'\r\n".encode()
-
-
-def no_subscription(subject: str, queue: str = "") -> bytes:
-    """Return what a client hears that may not subscribe to `subject`."""
-    group = f' using queue "{queue}"' if queue else ""
-    return f"-ERR 'Permissions Violation for Subscription to \"{subject}\"{group}'\r\n".encode()
-
-
-def error(text: str, *, closed: bool = False) -> bytes:
-    """Return what a client hears of an error."""
-    return f"-ERR '{text}'\r\n".encode() + (CLOSED if closed else b"")
 
 
 PATIENCE_S: Final = 20.0
