@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 from unittest import mock
 
@@ -22,7 +22,7 @@ from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import SegmentFile
 from natsctl.testing.simdisk import SimDisk, no_faults
 from tests.support.store_model import Report, Violation
-from tests.support.store_mutations import NOTICED, Patch, detected_at, do_nothing
+from tests.support.store_mutations import NOTICED, Mutations, Patch, do_nothing
 from tests.support.store_simulation import SUBJECTS, Session, look_for
 
 WORDS: Final = (*(subject for subject in SUBJECTS if len(subject) > 4), b"natsctl\0", b'"key": ', b"K: v\r\n", b"$G/S")
@@ -156,14 +156,26 @@ def simulate_encrypted(seed: int) -> Report:
         raise Violation(f"seed {seed}: {violation}") from violation
 
 
-def _range_not_begun() -> Patch:
+MUTATIONS: Final = Mutations(
+    simulate_encrypted,
+    1000,
+    (*NOTICED, OSError),
+    writer_of_a_replaced_segment_kept=(SegmentFile, "close", do_nothing),
+    erasure_in_a_copy_skipped=(FileCommit, "_erase_in_copy", do_nothing),
+    old_key_dropped_before_its_files=(EncryptedDisk, "_convert_folder", lambda self, folder: 0),
+)
+
+
+@MUTATIONS.planted()
+def range_not_begun() -> Patch:
     def begin_range(self: Log, start: int, nonce: bytes) -> None:
         self.end = start
 
     return mock.patch.object(Log, "begin_range", begin_range)
 
 
-def _header_of_a_range_not_written() -> Patch:
+@MUTATIONS.planted()
+def header_of_a_range_not_written() -> Patch:
     write_header = Log.write_header
 
     def written(self: Log, file: File, before: tuple[Range, ...]) -> None:
@@ -174,7 +186,8 @@ def _header_of_a_range_not_written() -> Patch:
     return mock.patch.object(Log, "write_header", written)
 
 
-def _range_kept_whose_header_found_no_room() -> Patch:
+@MUTATIONS.planted(158)
+def range_kept_whose_header_found_no_room() -> Patch:
     write_header = Log.write_header
 
     def written(self: Log, file: File, before: tuple[Range, ...]) -> None:
@@ -188,7 +201,8 @@ def _range_kept_whose_header_found_no_room() -> Patch:
     return mock.patch.object(Log, "write_header", written)
 
 
-def _continued_where_the_last_run_ended() -> Patch:
+@MUTATIONS.planted(22)
+def continued_where_the_last_run_ended() -> Patch:
     parse = Log.parse
 
     def parsed(self: Log, header: bytes) -> None:
@@ -198,26 +212,16 @@ def _continued_where_the_last_run_ended() -> Patch:
     return mock.patch.object(Log, "parse", parsed)
 
 
-def _appended_in_clear() -> Patch:
+@MUTATIONS.planted()
+def appended_in_clear() -> Patch:
     def put(self: LogFile, data: bytes | memoryview, offset: int) -> int:
         return self._file.pwrite(data, 4096 + offset)
 
     return mock.patch.object(LogFile, "_put", put)
 
 
-def _erased_in_place() -> Patch:
-    return mock.patch.object(EncryptedDisk, "encrypted", False)
-
-
-def _writer_of_a_replaced_segment_kept() -> Patch:
-    return mock.patch.object(SegmentFile, "close", do_nothing)
-
-
-def _erasure_in_a_copy_skipped() -> Patch:
-    return mock.patch.object(FileCommit, "_erase_in_copy", do_nothing)
-
-
-def _conversion_done_before_its_files() -> Patch:
+@MUTATIONS.planted(10)
+def conversion_done_before_its_files() -> Patch:
     open_keys = KeyFile.open
 
     def opened(self: KeyFile, is_encrypted: bool, is_new: bool) -> Keyring:
@@ -229,36 +233,3 @@ def _conversion_done_before_its_files() -> Patch:
         return ring
 
     return mock.patch.object(KeyFile, "open", opened)
-
-
-def _old_key_dropped_before_its_files() -> Patch:
-    return mock.patch.object(EncryptedDisk, "_convert_folder", lambda self, folder: 0)
-
-
-MUTATIONS: Final[dict[str, Callable[[], Patch]]] = {
-    mutation.__name__.removeprefix("_"): mutation
-    for mutation in (
-        _range_not_begun,
-        _header_of_a_range_not_written,
-        _range_kept_whose_header_found_no_room,
-        _continued_where_the_last_run_ended,
-        _appended_in_clear,
-        _writer_of_a_replaced_segment_kept,
-        _erasure_in_a_copy_skipped,
-        _conversion_done_before_its_files,
-        _old_key_dropped_before_its_files,
-    )
-}
-
-
-_SEEDS: Final = {
-    "continued_where_the_last_run_ended": 22,
-    "conversion_done_before_its_files": 10,
-    "range_kept_whose_header_found_no_room": 158,
-}
-"""The first seed that detects a rarely detected mutation: tried first."""
-
-
-def caught_at(name: str, seeds: int = 1000) -> int | None:
-    """Return a seed at which the simulation detects the mutation, None where it never does."""
-    return detected_at(MUTATIONS[name], simulate_encrypted, seeds, (*NOTICED, OSError), _SEEDS.get(name, 0))

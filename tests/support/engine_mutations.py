@@ -29,7 +29,7 @@ from natsctl.store.steps import Steps
 from natsctl.store.stream import StreamStore
 from tests.support.engine_simulation import simulate_engine
 from tests.support.store_model import Violation
-from tests.support.store_mutations import Patch, detected_at, do_nothing
+from tests.support.store_mutations import Mutations, Patch, do_nothing
 
 SEEDS_MAX: Final = 150
 
@@ -37,11 +37,31 @@ NOTICED = (Violation, AssertionError, LookupError, ValueError)
 """Errors of a simulation; an engine that breaks down counts as well."""
 
 
-def _ids_not_looked_up_after_a_restart() -> Patch:
-    return mock.patch.object(Dedupe, "recover", do_nothing)
+MUTATIONS: Final = Mutations(
+    simulate_engine,
+    SEEDS_MAX,
+    NOTICED,
+    ids_not_looked_up_after_a_restart=(Dedupe, "recover", do_nothing),
+    counter_adds_to_what_is_durable=(counters.FreshTotals, "stored", do_nothing, 5),
+    interest_removed_before_every_ack=(
+        retention,
+        "_wants",
+        lambda consumer, seq: seq > consumer.state.delivered_sseq,
+        1,
+    ),
+    acked_messages_stay=(retention.Retention, "acked", do_nothing),
+    acks_not_journaled=(ConsumerSet, "changed", do_nothing, 2),
+    no_delete_markers=(DeleteMarkers, "_leave", lambda self, subject: True, 1),
+    ttl_forgotten_at_start=(TimedMessages, "recover", do_nothing),
+    rest_of_a_job_forgotten_at_the_start=(Limits, "recovered", do_nothing, 22),
+    source_positions_forgotten=(SourceSet, "_read_headers", do_nothing, 11),
+    blocks_hold_removed_messages=(file_log, "live_span", lambda segment, start, stop, most: range(start, stop)[:most]),
+    ids_read_from_removed_messages_not_written_down=(Dedupe, "_keep_gone", do_nothing, 48),
+)
 
 
-def _ids_of_removed_messages_forgotten() -> Patch:
+@MUTATIONS.planted()
+def ids_of_removed_messages_forgotten() -> Patch:
     recover = Dedupe.recover
 
     def of_what_is_there(self: Dedupe, journal: Iterable[tuple[int, bytes]]) -> None:
@@ -52,7 +72,8 @@ def _ids_of_removed_messages_forgotten() -> Patch:
     return mock.patch.object(Dedupe, "recover", of_what_is_there)
 
 
-def _batch_stored_one_by_one() -> Patch:
+@MUTATIONS.planted(91)
+def batch_stored_one_by_one() -> Patch:
     def append_batch(self: StreamStore, messages: Sequence[tuple[bytes, bytes, bytes, bool]], ts_ns: int) -> int:
         for subject, header, body, timed in messages:
             last_seq = self.append(subject, header, body, ts_ns, timed)
@@ -61,15 +82,13 @@ def _batch_stored_one_by_one() -> Patch:
     return mock.patch.object(StreamStore, "append_batch", append_batch)
 
 
-def _counter_adds_to_what_is_durable() -> Patch:
-    return mock.patch.object(counters.FreshTotals, "stored", do_nothing)
-
-
-def _schedule_fires_again_after_a_crash() -> Patch:
+@MUTATIONS.planted(1)
+def schedule_fires_again_after_a_crash() -> Patch:
     return mock.patch.multiple(Schedules, _last_step=lambda *_: b"", _settled=do_nothing)
 
 
-def _schedule_ends_before_its_message_is_durable() -> Patch:
+@MUTATIONS.planted(1)
+def schedule_ends_before_its_message_is_durable() -> Patch:
     fire = Schedules._fire
 
     def ending(self: Schedules, seq: int, due_ns: int, now_ns: int) -> None:
@@ -79,26 +98,16 @@ def _schedule_ends_before_its_message_is_durable() -> Patch:
     return mock.patch.object(Schedules, "_fire", ending)
 
 
-def _interest_removed_before_every_ack() -> Patch:
-    return mock.patch.object(retention, "_wants", lambda consumer, seq: seq > consumer.state.delivered_sseq)
-
-
-def _acked_messages_stay() -> Patch:
-    return mock.patch.object(retention.Retention, "acked", do_nothing)
-
-
-def _acks_not_journaled() -> Patch:
-    return mock.patch.object(ConsumerSet, "changed", do_nothing)
-
-
-def _acks_confirmed_before_they_are_durable() -> Patch:
+@MUTATIONS.planted(20)
+def acks_confirmed_before_they_are_durable() -> Patch:
     def durable(self: ConsumerSet, consumer: Consumer, callback: Callable[[StoreError | None], None]) -> None:
         callback(None)
 
     return mock.patch.object(ConsumerSet, "durable", durable)
 
 
-def _publisher_told_before_the_commit() -> Patch:
+@MUTATIONS.planted(1)
+def publisher_told_before_the_commit() -> Patch:
     place = PublishPipeline.store_checked
 
     def hasty(self: PublishPipeline, message: PendingMessage) -> Any:
@@ -109,15 +118,8 @@ def _publisher_told_before_the_commit() -> Patch:
     return mock.patch.object(PublishPipeline, "store_checked", hasty)
 
 
-def _no_delete_markers() -> Patch:
-    return mock.patch.object(DeleteMarkers, "_leave", lambda self, subject: True)
-
-
-def _ttl_forgotten_at_start() -> Patch:
-    return mock.patch.object(TimedMessages, "recover", do_nothing)
-
-
-def _age_counted_in_other_units() -> Patch:
+@MUTATIONS.planted(3)
+def age_counted_in_other_units() -> Patch:
     def first_kept(self: Expiry) -> int:
         oldest_ns = self._stream.engine.clock.now_ns() - self._max_age_ns // 2
         return self._stream.store.first_seq_at(oldest_ns + 1)
@@ -125,7 +127,8 @@ def _age_counted_in_other_units() -> Patch:
     return mock.patch.object(Expiry, "_first_kept", first_kept)
 
 
-def _one_message_too_many_dropped() -> Patch:
+@MUTATIONS.planted(1)
+def one_message_too_many_dropped() -> Patch:
     trim = Limits._trim_subject
 
     def eager(self: Limits, subject: bytes, most: int = 0) -> int:
@@ -138,11 +141,8 @@ def _one_message_too_many_dropped() -> Patch:
     return mock.patch.object(Limits, "_trim_subject", eager)
 
 
-def _rest_of_a_job_forgotten_at_the_start() -> Patch:
-    return mock.patch.object(Limits, "recovered", do_nothing)
-
-
-def _job_ends_after_a_slice() -> Patch:
+@MUTATIONS.planted(29)
+def job_ends_after_a_slice() -> Patch:
     enforcing = Limits.enforcing
 
     def first_slice(self: Limits) -> Steps[None]:
@@ -153,11 +153,8 @@ def _job_ends_after_a_slice() -> Patch:
     return mock.patch.object(Limits, "enforcing", first_slice)
 
 
-def _source_positions_forgotten() -> Patch:
-    return mock.patch.object(SourceSet, "_read_headers", do_nothing)
-
-
-def _mirror_counts_for_itself() -> Patch:
+@MUTATIONS.planted(4)
+def mirror_counts_for_itself() -> Patch:
     store_mirrored = PublishPipeline.store_mirrored
 
     def counted(self: PublishPipeline, seq: int, ts_ns: int, *message: Any, **named: Any) -> None:
@@ -166,79 +163,17 @@ def _mirror_counts_for_itself() -> Patch:
     return mock.patch.object(PublishPipeline, "store_mirrored", counted)
 
 
-def _pending_not_counted_again_after_a_purge() -> Patch:
+@MUTATIONS.planted()
+def pending_not_counted_again_after_a_purge() -> Patch:
     def purged(self: Consumer, filters: Filters | None = None) -> Steps[None]:
         yield from ()
 
     return mock.patch.object(Consumer, "purged", purged)
 
 
-def _index_file_removed_twice() -> Patch:
+@MUTATIONS.planted(19)
+def index_file_removed_twice() -> Patch:
     def give_up_index(self: SegmentFile) -> list[str]:
         return [self.index_path] if self.indexed else []
 
     return mock.patch.object(SegmentFile, "give_up_index", give_up_index)
-
-
-def _blocks_hold_removed_messages() -> Patch:
-    return mock.patch.object(file_log, "live_span", lambda segment, start, stop, most: range(start, stop)[:most])
-
-
-def _ids_read_from_removed_messages_not_written_down() -> Patch:
-    return mock.patch.object(Dedupe, "_keep_gone", do_nothing)
-
-
-MUTATIONS: dict[str, Callable[[], Patch]] = {
-    mutation.__name__.removeprefix("_"): mutation
-    for mutation in (
-        _ids_not_looked_up_after_a_restart,
-        _ids_of_removed_messages_forgotten,
-        _batch_stored_one_by_one,
-        _counter_adds_to_what_is_durable,
-        _schedule_fires_again_after_a_crash,
-        _schedule_ends_before_its_message_is_durable,
-        _interest_removed_before_every_ack,
-        _acked_messages_stay,
-        _acks_not_journaled,
-        _acks_confirmed_before_they_are_durable,
-        _publisher_told_before_the_commit,
-        _no_delete_markers,
-        _ttl_forgotten_at_start,
-        _age_counted_in_other_units,
-        _one_message_too_many_dropped,
-        _rest_of_a_job_forgotten_at_the_start,
-        _job_ends_after_a_slice,
-        _source_positions_forgotten,
-        _mirror_counts_for_itself,
-        _pending_not_counted_again_after_a_purge,
-        _index_file_removed_twice,
-        _ids_read_from_removed_messages_not_written_down,
-        _blocks_hold_removed_messages,
-    )
-}
-
-_SEEDS: Final = {
-    "acks_confirmed_before_they_are_durable": 20,
-    "acks_not_journaled": 2,
-    "age_counted_in_other_units": 3,
-    "batch_stored_one_by_one": 91,
-    "counter_adds_to_what_is_durable": 5,
-    "ids_read_from_removed_messages_not_written_down": 48,
-    "index_file_removed_twice": 19,
-    "interest_removed_before_every_ack": 1,
-    "job_ends_after_a_slice": 29,
-    "mirror_counts_for_itself": 4,
-    "no_delete_markers": 1,
-    "one_message_too_many_dropped": 1,
-    "publisher_told_before_the_commit": 1,
-    "rest_of_a_job_forgotten_at_the_start": 22,
-    "schedule_ends_before_its_message_is_durable": 1,
-    "schedule_fires_again_after_a_crash": 1,
-    "source_positions_forgotten": 11,
-}
-"""The first seed that detects a rarely detected mutation: tried first."""
-
-
-def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """Return a seed at which the simulation detects the mutation, None where it never does."""
-    return detected_at(MUTATIONS[name], simulate_engine, seeds, NOTICED, _SEEDS.get(name, 0))

@@ -6,7 +6,7 @@ A mutation replaces one function while it is active, and breaks one promise. A s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 from unittest import mock
 
@@ -22,7 +22,7 @@ from natsctl.store.file_commit import Commit
 from natsctl.store.stream import StreamStore
 from tests.support.leaf_simulation import simulate_leaf
 from tests.support.store_model import Violation
-from tests.support.store_mutations import Patch, detected_at, do_nothing
+from tests.support.store_mutations import Mutations, Patch, do_nothing
 
 SEEDS_MAX: Final = 60
 
@@ -30,7 +30,19 @@ NOTICED = (Violation, StoreError, AssertionError, LookupError, ValueError)
 """Errors of a simulation; servers that break down count as well."""
 
 
-def _delivered_ahead_of_the_commit() -> Patch:
+MUTATIONS: Final = Mutations(
+    simulate_leaf,
+    SEEDS_MAX,
+    NOTICED,
+    source_begins_anew_after_a_crash=(SourceSet, "_read_headers", do_nothing, 1),
+    silence_not_noticed=(Upstream, "_look", do_nothing, 3),
+    ids_forgotten_at_start=(Dedupe, "recover", do_nothing, 1),
+    deliveries_numbered_as_before_a_crash=(consumer_set, "UNSURE_DELIVERIES", 0, 5),
+)
+
+
+@MUTATIONS.planted()
+def delivered_ahead_of_the_commit() -> Patch:
     finish = StreamStore.finish_commit
 
     def eager(self: StreamStore, commit: Commit, error: StoreError | None = None) -> None:
@@ -40,7 +52,8 @@ def _delivered_ahead_of_the_commit() -> Patch:
     return mock.patch.object(StreamStore, "finish_commit", eager)
 
 
-def _flow_answered_before_it_is_durable() -> Patch:
+@MUTATIONS.planted(6)
+def flow_answered_before_it_is_durable() -> Patch:
     def on_control(self: Upstream, reply: bytes, header: bytes) -> None:
         if not reply:
             control(self, reply, header)
@@ -52,7 +65,8 @@ def _flow_answered_before_it_is_durable() -> Patch:
     return mock.patch.object(Upstream, "_on_control", on_control)
 
 
-def _lost_deliveries_not_noticed() -> Patch:
+@MUTATIONS.planted(6)
+def lost_deliveries_not_noticed() -> Patch:
     def take(self: Upstream, deliveries: Sequence[Delivery]) -> None:
         for delivery in deliveries:
             number = delivery[1].rsplit(b".", 3)[1]
@@ -64,7 +78,8 @@ def _lost_deliveries_not_noticed() -> Patch:
     return mock.patch.object(Upstream, "_take", take)
 
 
-def _mirror_begins_one_too_late() -> Patch:
+@MUTATIONS.planted()
+def mirror_begins_one_too_late() -> Patch:
     def request(self: Mirror) -> object:
         config = found(self)
         if config.opt_start_seq:
@@ -75,57 +90,11 @@ def _mirror_begins_one_too_late() -> Patch:
     return mock.patch.object(Mirror, "request", request)
 
 
-def _source_begins_anew_after_a_crash() -> Patch:
-    return mock.patch.object(SourceSet, "_read_headers", do_nothing)
-
-
-def _silence_not_noticed() -> Patch:
-    return mock.patch.object(Upstream, "_look", do_nothing)
-
-
-def _interest_of_before_the_link_not_announced() -> Patch:
+@MUTATIONS.planted()
+def interest_of_before_the_link_not_announced() -> Patch:
     start = LocalInterest.start
 
     def nothing_yet(self: LocalInterest, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
         start(self, (), subjects)
 
     return mock.patch.object(LocalInterest, "start", nothing_yet)
-
-
-def _ids_forgotten_at_start() -> Patch:
-    return mock.patch.object(Dedupe, "recover", do_nothing)
-
-
-def _deliveries_numbered_as_before_a_crash() -> Patch:
-    return mock.patch.object(consumer_set, "UNSURE_DELIVERIES", 0)
-
-
-MUTATIONS: Final[dict[str, Callable[[], Patch]]] = {
-    mutation.__name__.removeprefix("_"): mutation
-    for mutation in (
-        _delivered_ahead_of_the_commit,
-        _flow_answered_before_it_is_durable,
-        _lost_deliveries_not_noticed,
-        _mirror_begins_one_too_late,
-        _source_begins_anew_after_a_crash,
-        _silence_not_noticed,
-        _interest_of_before_the_link_not_announced,
-        _ids_forgotten_at_start,
-        _deliveries_numbered_as_before_a_crash,
-    )
-}
-
-_SEEDS: Final = {
-    "deliveries_numbered_as_before_a_crash": 5,
-    "flow_answered_before_it_is_durable": 6,
-    "ids_forgotten_at_start": 1,
-    "lost_deliveries_not_noticed": 6,
-    "silence_not_noticed": 3,
-    "source_begins_anew_after_a_crash": 1,
-}
-"""The first seed that detects a rarely detected mutation: tried first."""
-
-
-def caught_at(name: str, seeds: int = SEEDS_MAX) -> int | None:
-    """Return a seed at which the simulation detects the mutation, None where it never does."""
-    return detected_at(MUTATIONS[name], simulate_leaf, seeds, NOTICED, _SEEDS.get(name, 0))

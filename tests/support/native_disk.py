@@ -178,12 +178,16 @@ class NativeDisk:
         os.write(self._arrived, b"x")
         return call.wait()
 
+    def take(self) -> Call:
+        """Return the next call, which may be about to arrive."""
+        os.read(self._arrivals, 1)
+        return self.calls.pop(0)
+
     def next_event(self) -> Call | tuple[Any, int, int]:
         """Return the next call, or the token, outcome and errno of a job that has ended. Raises FaultError."""
         ready = select.select([self._arrivals, self.native.out], [], [], PATIENCE_S)[0]
         if self._arrivals in ready:
-            os.read(self._arrivals, 1)
-            return self.calls.pop(0)
+            return self.take()
         if not ready:
             raise FaultError("a native thread does not go on")
         ((token, outcome, number, _),) = self.native.collect()

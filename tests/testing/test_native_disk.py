@@ -39,6 +39,7 @@ from tests.support.native_disk import (
 from tests.support.store_model import Violation
 
 SEEDS = 12
+pytestmark = pytest.mark.fuzz
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -50,7 +51,6 @@ def built() -> NativeDisk:
         pytest.skip(f"the native module cannot be built: {failure}")
 
 
-@pytest.mark.timeout(300)
 def test_no_promise_is_broken_by_native_threads() -> None:
     total = Counter[str]()
     for seed in range(SEEDS):
@@ -61,7 +61,6 @@ def test_no_promise_is_broken_by_native_threads() -> None:
     assert all(total[name] > SEEDS for name in ("short", "synced", "interrupted", "abandoned", "again")), total
 
 
-@pytest.mark.timeout(300)
 def test_no_promise_is_broken_by_native_threads_on_a_disk_that_encrypts() -> None:
     total = Counter[str]()
     for seed in range(SEEDS):
@@ -80,7 +79,6 @@ def gives_plain_bytes(log: LogFile, data: bytes, offset: int) -> tuple[int, byte
 placed = LogFile.placed
 
 
-@pytest.mark.timeout(300)
 def test_plain_bytes_for_native_threads_are_noticed() -> None:
     with mock.patch.object(LogFile, "placed", gives_plain_bytes), pytest.raises((Violation, StoreError, LookupError)):
         for seed in range(100):
@@ -117,7 +115,6 @@ def overlooks_failed_writes(self: NativeSession, flight: Any, outcome: int, numb
     return None if outcome == WRITE_FAILED else error_of(self, flight, outcome, number)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("name", "planted", "seed"),
     [
@@ -188,7 +185,7 @@ class Rig:
     async def calls(self, count: int) -> list[Call]:
         """Return so many calls, as soon as threads have made them."""
         await self.until(lambda: len(self.native.calls) >= count)
-        found, self.native.calls[:] = self.native.calls[:], []
+        found = [self.native.take() for _ in range(len(self.native.calls))]
         for call in found:
             if call.kind == WRITE:
                 self._keys[call.number] = next(key for key in self.store.streams if key.encode() in call.data)

@@ -1,7 +1,7 @@
 """Power failures rebuilt from the writes of a block device, and the store on a real file system that meets them."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from unittest import mock
 
@@ -14,7 +14,11 @@ from tests.support.power_failures import Write, able, fail_disk, fail_power, ima
 from tests.support.store_model import Violation
 from tests.support.store_mutations import MUTATIONS
 
-real = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
+
+def real(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test of a real file system."""
+    skip = pytest.mark.skipif(not able("ext4"), reason="needs root, /dev/fuse, loop devices and mkfs.ext4")
+    return pytest.mark.fuzz(skip(test))
 
 
 def images(folder: Path, writes: list[Write], cut: int) -> set[bytes]:
@@ -39,13 +43,11 @@ def test_what_was_flushed_is_there_and_what_was_not_may_be(tmp_path: Path) -> No
 
 
 @real
-@pytest.mark.timeout(120)
 def test_no_promise_is_broken_on_ext4(tmp_path: Path) -> None:
     assert fail_power("ext4", 1, 8, tmp_path) > 100
 
 
 @real
-@pytest.mark.timeout(120)
 def test_a_missing_sync_is_noticed_on_ext4(tmp_path: Path) -> None:
     in_python = mock.patch("tests.support.power_failures.lib", None)
     with MUTATIONS["ack_before_sync"](), in_python, pytest.raises(Violation):
@@ -53,7 +55,6 @@ def test_a_missing_sync_is_noticed_on_ext4(tmp_path: Path) -> None:
 
 
 @real
-@pytest.mark.timeout(120)
 @pytest.mark.skipif(lib is None, reason="the native module is not built, or NATSCTL_PURE is set")
 def test_a_sync_that_native_threads_leave_out_is_noticed_on_ext4(tmp_path: Path) -> None:
     submit = NativeThreads.submit
@@ -66,13 +67,11 @@ def test_a_sync_that_native_threads_leave_out_is_noticed_on_ext4(tmp_path: Path)
 
 
 @real
-@pytest.mark.timeout(120)
 def test_what_was_confirmed_outlives_a_device_that_answers_errors(tmp_path: Path) -> None:
     assert fail_disk("ext4", 1, tmp_path) > 0
 
 
 @real
-@pytest.mark.timeout(120)
 def test_a_sync_that_is_tried_again_is_noticed_on_ext4(tmp_path: Path) -> None:
     in_python = mock.patch("tests.support.power_failures.lib", None)
     with MUTATIONS["sync_retried"](), in_python, pytest.raises(Violation):
