@@ -69,19 +69,11 @@ class Journal:
         self.flush()
         os.close(self._file)
 
-    def load(self) -> tuple[dict[int, tuple[int, int]], set[int]]:
-        """Return acks and confirmations as the file has them."""
+    def load(self) -> dict[int, tuple[int, int]]:
+        """Return the acks as the file has them."""
         self.flush()
-        acks: dict[int, tuple[int, int]] = {}
-        confirmed: set[int] = set()
-        for line in self.path.read_bytes().splitlines():
-            kind, *numbers = line.split()
-            if kind == b"A":
-                publisher, number, seq = map(int, numbers)
-                acks[seq] = (publisher, number)
-            else:
-                confirmed.add(int(numbers[0]))
-        return acks, confirmed
+        lines = [line.split() for line in self.path.read_bytes().splitlines()]
+        return {int(line[3]): (int(line[1]), int(line[2])) for line in lines if line[0] == b"A"}
 
     def _line(self, line: bytes) -> None:
         if not self._lines:
@@ -89,8 +81,6 @@ class Journal:
         self._lines.append(line)
 
 
-STREAM: Final = b"KILL"
-WORKER: Final = b"WORK"
 WINDOW: Final = 32
 """Unacked messages of one publisher."""
 
@@ -104,11 +94,9 @@ REPEAT_WITHIN_NS: Final = 3_600_000_000_000
 class Publisher:
     """A publisher of numbered messages over one connection after another, with a journal of their acks."""
 
-    def __init__(self, number: int, journal: Journal, subject: bytes = b"", repeats: bool | None = None) -> None:
-        """Prepare publisher `number`; the odd ones send with message ids and repeat what was not acked."""
-        self.number = number
-        self.subject = subject or b"%s.%d" % (STREAM, number)
-        self.repeats = number % 2 == 1 if repeats is None else repeats
+    def __init__(self, number: int, journal: Journal, subject: bytes, repeats: bool) -> None:
+        """Prepare publisher `number`; with `repeats` it sends ids, and sends again what was not acked."""
+        self.number, self.subject, self.repeats = number, subject, repeats
         self.next_number = 0
         self.errors: list[bytes] = []
         self._journal = journal
@@ -161,7 +149,7 @@ class Publisher:
 class Worker:
     """A reader of a durable pull consumer that double-acks each message, and records confirmed ones that return."""
 
-    def __init__(self, journal: Journal, stream: bytes = STREAM, consumer: bytes = WORKER) -> None:
+    def __init__(self, journal: Journal, stream: bytes, consumer: bytes) -> None:
         """Prepare; `returned` gathers confirmed sequences that were delivered again."""
         self.returned: list[int] = []
         self.delivered: dict[int, bytes] = {}

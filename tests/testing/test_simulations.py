@@ -34,11 +34,11 @@ SESSIONS: dict[str, tuple[Simulate, int, int, dict[float, str]]] = {
     ),
     "leaf": (
         simulate_leaf, 1, 6,
-        {0.5: "cuts stalls crashes crashed_starts", 1: "breaks power_losses", 5: "acks_over_the_link drained deliveries",
-         20: "acks copied"},
+        {0.5: "cuts stalls crashes crashed_starts", 1: "breaks power_losses",
+         5: "acks_over_the_link drained deliveries", 20: "acks copied"},
     ),
 }  # fmt: skip
-"""How to run a session, how many by default and at full size, and how often which things happen in one on average, at least."""
+"""How to run a session, how many by default and at full size, and what happens in one how often at least."""
 
 MUTATIONS = {
     "store": store_mutations.MUTATIONS,
