@@ -25,7 +25,7 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -275,18 +275,21 @@ async def missing(client: RawClient, stream: bytes) -> set[int]:
     return {*range(1, first), *state.get("deleted", ())}
 
 
-async def read(client: RawClient, stream: bytes, from_seq: int, last_seq: int) -> list[Stored]:
-    """Return the messages of a stream in [from_seq, last_seq]."""
-    if from_seq > last_seq:
-        return []
-    found: list[Stored] = []
+async def read_into(
+    client: RawClient, stream: bytes, from_seq: int, last_seq: int, take: Callable[[Stored], object]
+) -> None:
+    """Hand the messages of a stream in [from_seq, last_seq] to `take`."""
+    last, count = from_seq - 1, 0
     answered = asyncio.Event()
 
     def on_delivery(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        nonlocal last, count
         numbers = reply.split(b".")
         if reply:
-            found.append(Stored(int(numbers[5]), int(numbers[7]), subject, header, payload))
-        if not reply or len(found) % READ_BATCH == 0 or numbers[8] == b"0" or found[-1].seq >= last_seq:
+            last, count = int(numbers[5]), count + 1
+            if last <= last_seq:
+                take(Stored(last, int(numbers[7]), subject, header, payload))
+        if not reply or count % READ_BATCH == 0 or numbers[8] == b"0" or last >= last_seq:
             answered.set()
 
     inbox = b"_INBOX.read.%b.%d" % (stream, from_seq)
@@ -294,17 +297,24 @@ async def read(client: RawClient, stream: bytes, from_seq: int, last_seq: int) -
     config = {"deliver_policy": "by_start_sequence", "opt_start_seq": from_seq, "ack_policy": "none"}
     created = await api(client, b"CONSUMER.CREATE." + stream, {"stream_name": stream.decode(), "config": config})
     name = created["name"].encode()
-    async with asyncio.timeout(120):
-        count = -1
-        while count < len(found) and not (found and found[-1].seq >= last_seq):
-            count = len(found)
-            answered.clear()
-            body = orjson.dumps({"batch": READ_BATCH, "expires": 5_000_000_000})
-            client.publish(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, name), body, inbox)
+    before = -1
+    while before < last < last_seq:
+        before = last
+        answered.clear()
+        body = orjson.dumps({"batch": READ_BATCH, "expires": 5_000_000_000})
+        client.publish(b"$JS.API.CONSUMER.MSG.NEXT.%b.%b" % (stream, name), body, inbox)
+        async with asyncio.timeout(120):
             await answered.wait()
     await api(client, b"CONSUMER.DELETE.%b.%b" % (stream, name))
     client.unsubscribe(sid)
-    return [message for message in found if message.seq <= last_seq]
+
+
+async def read(client: RawClient, stream: bytes, from_seq: int, last_seq: int) -> list[Stored]:
+    """Return the messages of a stream in [from_seq, last_seq]."""
+    found: list[Stored] = []
+    if from_seq <= last_seq:
+        await read_into(client, stream, from_seq, last_seq, found.append)
+    return found
 
 
 def main(argv: Sequence[str] | None = None) -> int:

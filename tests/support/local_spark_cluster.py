@@ -111,7 +111,7 @@ class LocalCluster:
             daemon.end(signal.SIGTERM)
         for pid in below:  # an executor whose worker has gone ends by itself, but not always soon
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                if _EXECUTOR in _command_line(pid):
+                if _EXECUTOR in command_line(pid):
                     os.kill(pid, signal.SIGKILL)
         self._daemons.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
@@ -167,7 +167,7 @@ class _Daemon:
 
     def children(self, word: bytes) -> list[int]:
         """Return the processes that this one started and that have a word in their command line."""
-        return [pid for pid in _children(self.process.pid) if word in _command_line(pid)]
+        return [pid for pid in children_of(self.process.pid) if word in command_line(pid)]
 
     def end(self, number: signal.Signals) -> None:
         """Signal the process and wait for its end; one that does not end is killed."""
@@ -180,26 +180,17 @@ class _Daemon:
             self.process.wait()
 
 
-def _children(parent: int) -> list[int]:
-    """Return the processes below another one, by /proc, else by ps."""
-    if not Path("/proc/self/stat").exists():
-        told = subprocess.run(["ps", "-axo", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-        pairs = [line.split() for line in told.splitlines()]
-        return [int(pid) for pid, above in pairs if int(above) == parent]
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
+def children_of(parent: int) -> list[int]:
+    """Return the processes directly below another one (Linux)."""
+    found: list[int] = []
+    for path in Path(f"/proc/{parent}/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == parent:
-                found.append(int(stat.parent.name))
+            found += [int(pid) for pid in path.read_text().split()]
     return found
 
 
-def _command_line(pid: int) -> bytes:
+def command_line(pid: int) -> bytes:
     """Return the command line of a process, empty for one that has ended."""
-    path = Path(f"/proc/{pid}/cmdline")
-    if path.exists():
-        with contextlib.suppress(OSError):
-            return path.read_bytes()
-    if Path("/proc/self/stat").exists():
-        return b""
-    return subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True).stdout
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""

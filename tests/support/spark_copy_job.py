@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.spark.session import SparkOptions, open_session
-from natsctl.spark.session.connect import register_by_value
 from tests.support.spark_kills import ALIKE, ALIKE_VALUES, SINK, SOURCE
 
 if TYPE_CHECKING:
@@ -83,21 +82,16 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--write-id", default="", help="run as a batch job of this name")
     parser.add_argument("--per-batch", type=int, required=True, help="messages of a batch; of a task with --write-id")
     parser.add_argument("--partitions", type=int, default=2, help="tasks that write")
-    parser.add_argument("--by-value", action="store_true", help="for Pythons in which natsctl is not installed")
     parser.add_argument("--window", type=int, default=4000)
     parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")
     parser.add_argument("--consumer", default="", help="read through this durable consumer, with acknowledgements")
-    parser.add_argument("--conf", action="append", default=[])
     return parser.parse_args(words)
 
 
 def main() -> int:
     """Run the job."""
     options = parsed()
-    conf = tuple((key, value) for key, _, value in (pair.partition("=") for pair in options.conf))
-    with open_session(SparkOptions(master=options.master, java=options.java, conf=conf)) as spark:
-        if options.by_value:
-            register_by_value(spark)
+    with open_session(SparkOptions(master=options.master, java=options.java)) as spark:
         try:
             (copy_batch if options.write_id else copy)(spark, options)
         except Exception as failure:  # of whatever kind; its text is Java's, which ends with the session

@@ -2,14 +2,10 @@
 
 `python -m tests.support.spark_kills --messages 1000000` fills a stream, has Spark read it, transform each message and
 write it into another stream (spark_copy_job.py), and kills with signal 9, each when a certain part is written: an
-executor (with local[N], the Python process of a task), the driver with its Java, which goes on from its checkpoint, and
-the NATS server, which goes on from its store. A driver that is started again may have other cores, and then cuts the
-work in another way (`--cores 1,2,4`). On a cluster no Python that Spark starts can import natsctl. At the end
-the sink is read without Spark and compared message by message: count, sums, distinctness, content, and order per
-subject. Exit status 1 when anything differs.
-
-With `--batch` nothing is killed: a batch job of one name runs once for each number of `--cores`, each time in a process
-of its own, and has to store what it stored the first time.
+executor (the Python process of a task), the driver with its Java, which goes on from its checkpoint, and the NATS
+server, which goes on from its store. A driver that is started again may have other cores, and then cuts the work in
+another way (`--cores 1,2,4`). At the end the sink is read without Spark and compared message by message: count, sums,
+distinctness, content, and order per subject. Exit status 1 when anything differs.
 
 With `--acked` the source is a work queue that Spark drains through a durable consumer, at least once: every message has
 to be in the sink and none may be left in the queue; those that are there again, and how often the consumer delivered a
@@ -36,9 +32,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from natsctl.spark.session.spark_options import QUICK
 from natsctl.testing.process import Kind, ServerProcess
-from tests.support.local_spark_cluster import LocalCluster
+from tests.support.crash_checker import Stored
+from tests.support.kill_loop import api, last_of, read_into, state_of
+from tests.support.local_spark_cluster import children_of, command_line
 from tests.support.raw_client import RawClient
 from tests.support.servers import quiet_ports
 
@@ -53,7 +50,6 @@ ALIKE_VALUES: Final = 7
 """How many values the rows of the second sink have among them all."""
 SUBJECTS: Final = 16
 PUBLISHED_AT_ONCE: Final = 5000
-READ_AT_ONCE: Final = 10_000
 EXAMPLES: Final = 5
 _TEXT: Final = b"the quick brown fox jumps over the lazy dog and then goes home to sleep until the next morning comes"
 _LOUD: Final = _TEXT.upper()
@@ -142,22 +138,13 @@ class SinkChecker:
             self.examples.append(f"{kind}: {example}")
 
 
-async def request(client: RawClient, verb: str, body: object = None) -> dict[str, object]:
-    """The answer of the JetStream API; raises RuntimeError when it is an error."""
-    _, answer = await client.request(f"$JS.API.{verb}".encode(), json.dumps(body).encode() if body else b"", WAIT_S)
-    said: dict[str, object] = json.loads(answer)
-    if "error" in said:
-        raise RuntimeError(f"{verb}: {said['error']}")
-    return said
-
-
 async def prepare(client: RawClient, messages: int, retention: str = "limits") -> None:
     """Make both streams and fill the source, which keeps its messages as `retention` says."""
     day_ns = 86_400_000_000_000
     for name, subject, window_ns in ((SOURCE, "in.>", 120_000_000_000), (SINK, "out.>", day_ns)):
         config = {"name": name, "subjects": [subject], "storage": "file", "num_replicas": 1}
         config["retention"] = retention if name == SOURCE else "limits"
-        await request(client, f"STREAM.CREATE.{name}", config | {"max_age": 0, "duplicate_window": window_ns})
+        await api(client, b"STREAM.CREATE." + name.encode(), config | {"max_age": 0, "duplicate_window": window_ns})
     for first in range(1, messages + 1, PUBLISHED_AT_ONCE):
         last = min(first + PUBLISHED_AT_ONCE - 1, messages)
         for number in range(first, last):
@@ -167,36 +154,12 @@ async def prepare(client: RawClient, messages: int, retention: str = "limits") -
 
 async def stored(client: RawClient, stream: str) -> int:
     """Return the number of messages of a stream."""
-    state = (await request(client, f"STREAM.INFO.{stream}"))["state"]
-    assert isinstance(state, dict)
-    return int(state["messages"])
+    return int((await state_of(client, stream.encode()))["messages"])
 
 
-async def read_all(client: RawClient, stream: str, take: Callable[[bytes, bytes, bytes], None]) -> None:
-    """Hand every message to `take(subject, header, payload)`, in the order of the stream."""
-
-    left = await stored(client, stream)
-    made = await request(client, f"CONSUMER.CREATE.{stream}", {"stream_name": stream, "config": {"ack_policy": "none"}})
-    arrived = asyncio.Event()
-    waiting = 0
-
-    def on_delivery(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
-        nonlocal left, waiting
-        if reply:
-            take(subject, header, payload)
-            left -= 1
-            waiting -= 1
-        if not reply or waiting == 0:
-            arrived.set()
-
-    client.subscribe(b"_INBOX.sparkread", on_delivery)
-    while left:
-        waiting = min(READ_AT_ONCE, left)
-        arrived.clear()
-        body = json.dumps({"batch": waiting, "expires": int(WAIT_S * 1e9)}).encode()
-        client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{made['name']}".encode(), body, b"_INBOX.sparkread")
-        async with asyncio.timeout(WAIT_S):
-            await arrived.wait()
+async def read_all(client: RawClient, stream: str, take: Callable[[Stored], object]) -> None:
+    """Hand every message to `take`, in the order of the stream."""
+    await read_into(client, stream.encode(), 1, await last_of(client, stream.encode()), take)
 
 
 KINDS: Final = ("executor", "driver", "server")
@@ -253,7 +216,6 @@ class KillRun:
         self._folder = folder
         self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
         self._kills = [((at + 1) / (len(options.kills) + 1), name) for at, name in enumerate(options.kills)]
-        self._cluster: LocalCluster | None = None
         self._driver: subprocess.Popen[bytes] | None = None
         self._log = folder / "driver.log"
         self._java = options.java
@@ -267,8 +229,6 @@ class KillRun:
         with contextlib.ExitStack() as stack:
             stack.callback(self._server.kill)
             await asyncio.to_thread(self._server.start)
-            if self.summary.master == "cluster":
-                self._cluster = stack.enter_context(LocalCluster(java=self._java))
             stack.callback(self._kill_driver)
             await self._fill()
             await self._copy()
@@ -317,7 +277,7 @@ class KillRun:
     async def _judge(self) -> None:
         judge = SinkChecker(self.summary.messages, explicit=self.summary.idempotence == "explicit")
         client = await RawClient.connect(self._server.url)
-        await read_all(client, SINK, judge.take)
+        await read_all(client, SINK, lambda each: judge.take(each.subject, each.header, each.payload))
         await client.close()
         judge.finish()
         self.summary.broken = judge.broken
@@ -337,19 +297,14 @@ class KillRun:
 
     def _start_driver(self) -> None:
         local = _LOCAL.fullmatch(self.summary.master)
-        master = self._cluster.url if self._cluster else self.summary.master
         cores = self._cores[min(self.summary.drivers, len(self._cores) - 1)] if self._cores else 0
-        words = ["--master", f"local[{cores or local[1]},4]" if local else master, "--java", self._java]
+        words = ["--master", f"local[{cores or local[1]},4]" if local else self.summary.master, "--java", self._java]
         words += ["--partitions", str(cores)] if cores else []
         words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
         words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
         words += ["--idempotence", self.summary.idempotence]
         words += ["--consumer", CONSUMER] if self._acked else []
         words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
-        if self._cluster:
-            words += ["--by-value", "--conf", f"spark.pyspark.python={_bare_python(self._folder)}"]
-            words += ["--conf", "spark.executor.memory=600m", "--conf", "spark.sql.shuffle.partitions=2"]
-            words += ["--conf", f"spark.executor.extraJavaOptions={' '.join(QUICK)}"]
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "tests.support.spark_copy_job", *words]
             self._driver = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -362,11 +317,10 @@ class KillRun:
         return self._log.read_text(errors="replace")[-6000:]
 
     def _executor_dies(self) -> bool:
-        """Kill an executor; with local[N] a Python process that runs a task, if one does just now."""
-        if self._cluster:
-            self._cluster.kill_executor()
-            return True
-        tasks = [child for daemon in self._below(_WORKER) for child in _children(daemon) if _WORKER in _words(child)]
+        """Kill a Python process that runs a task, if one does just now."""
+        tasks = [
+            child for daemon in self._below(_WORKER) for child in children_of(daemon) if _WORKER in command_line(child)
+        ]
         if not tasks:
             return False
         os.kill(max(tasks), signal.SIGKILL)
@@ -400,8 +354,8 @@ class KillRun:
         while todo:
             pid = todo.pop()
             found.append(pid)
-            todo += _children(pid)
-        return [pid for pid in found[1:] if word in _words(pid)]
+            todo += children_of(pid)
+        return [pid for pid in found[1:] if word in command_line(pid)]
 
 
 class BatchRuns:
@@ -448,48 +402,22 @@ class BatchRuns:
         client = await RawClient.connect(url)
         await prepare(client, self._messages)
         config = {"name": ALIKE, "subjects": [ALIKE], "storage": "file", "duplicate_window": 86_400_000_000_000}
-        await request(client, f"STREAM.CREATE.{ALIKE}", config)
+        await api(client, b"STREAM.CREATE." + ALIKE.encode(), config)
         await client.close()
 
     async def _judged(self, url: str) -> dict[str, Any]:
         """Return what the judge found among the copies, and the number of rows by value among those that are alike."""
         judge, alike = SinkChecker(self._messages, explicit=False), Counter[str]()
         client = await RawClient.connect(url)
-        await read_all(client, SINK, judge.take)
+        await read_all(client, SINK, lambda each: judge.take(each.subject, each.header, each.payload))
         await client.close()
         client = await RawClient.connect(url)
-        await read_all(client, ALIKE, lambda subject, header, payload: alike.update([payload.decode()]))
+        await read_all(client, ALIKE, lambda each: alike.update([each.payload.decode()]))
         await client.close()
         judge.finish()
         expected = Counter(str(number % ALIKE_VALUES) for number in range(1, self._messages + 1))
         found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
         return {**found, "alike": sum(alike.values()), "broken": judge.broken or alike != expected}
-
-
-def _bare_python(folder: Path) -> Path:
-    """A Python in which natsctl cannot be imported, as on executors elsewhere: code has to come by value."""
-    hidden = folder / "hidden"
-    hidden.mkdir(exist_ok=True)
-    (hidden / "natsctl.py").write_text('raise ImportError("natsctl is not installed here")\n')
-    script = folder / "python3"
-    script.write_text(f'#!/bin/sh\nPYTHONPATH="{hidden}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
-    script.chmod(0o755)
-    return script
-
-
-def _children(parent: int) -> list[int]:
-    """The processes directly below another one (Linux)."""
-    found: list[int] = []
-    for path in Path(f"/proc/{parent}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            found += [int(pid) for pid in path.read_text().split()]
-    return found
-
-
-def _words(pid: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
 
 
 def _kinds(text: str) -> list[str]:
@@ -507,7 +435,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run from the command line; return 1 when the sink is not what it has to be."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.spark_kills", description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
-    parser.add_argument("--master", default="local[2]", help="local[N], cluster (made here), or a master's URL")
+    parser.add_argument("--master", default="local[2]", help="local[N], or a master's URL")
     parser.add_argument("--server", choices=("natsctl", "reference"), default="natsctl")
     parser.add_argument("--kills", type=_kinds, default=list(KINDS), help="by commas, in this order")
     parser.add_argument(
@@ -517,15 +445,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="explicit: ids of stream and sequence; none plants the fault that must be found",
     )
     parser.add_argument("--acked", action="store_true", help="drain a work queue with acknowledgements")
-    parser.add_argument("--batch", action="store_true", help="run a batch job of one name on each of --cores")
     parser.add_argument("--cores", type=_numbers, default=[], help="of the drivers in turn, by commas, with local[N]")
     parser.add_argument("--java", default="", help="a Java in place of the one that is found")
     parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")
     parser.add_argument("-j", "--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="natsctl-spark-kills-") as temporary:
-        if options.batch:
-            return _batch(options, Path(temporary))
         run = KillRun(options.keep or Path(temporary), options)
         try:
             summary = asyncio.run(run.run())
@@ -534,14 +459,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             summary.failure = str(failure)
     print(json.dumps(asdict(summary), indent=None if options.json else 2))
     return 1 if summary.broken else 0
-
-
-def _batch(options: argparse.Namespace, folder: Path) -> int:
-    """Run the batch job and print what is stored; return 1 when that is not what has to be."""
-    with ServerProcess(folder / "server", options.server) as server:
-        (found,) = BatchRuns(folder, options.messages, options.cores or (1, 2, 4), options.java).stored(server.url)
-    print(json.dumps(found, indent=None if options.json else 2))
-    return int(found["broken"])
 
 
 if __name__ == "__main__":
