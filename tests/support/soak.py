@@ -14,15 +14,13 @@ import argparse
 import asyncio
 import random
 import resource
-import socket
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -32,6 +30,7 @@ import orjson
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.kill_clients import Eraser
 from tests.support.raw_client import RawClient
+from tests.support.servers import quiet_ports
 from tests.support.soak_offences import CONFIG, EDGES, HELLO, Operator
 
 
@@ -99,7 +98,7 @@ OPENING: Final = 50
 """Connections opened at the same time."""
 LOG_CHARS: Final = 4000
 """Characters shown of the first internal fault in the server's log."""
-WRONGS: Final = tuple((listener, offence) for listener, offences in EDGES.items() for offence in offences)
+WRONGS: Final = tuple((listener, *row) for listener, offences in EDGES.items() for row in offences.items())
 
 
 @dataclass(slots=True)
@@ -127,7 +126,7 @@ class Soak:
         for start in range(0, good, OPENING):
             batch = [GoodClient(number, self.latencies) for number in range(start, min(start + OPENING, good))]
             port = self.ports["clients"]
-            await asyncio.gather(*(loop.create_connection(partial(_given, one), self.host, port) for one in batch))
+            await asyncio.gather(*(loop.create_connection(lambda one=one: one, self.host, port) for one in batch))
             self.clients += batch
         keeper = await RawClient.connect(f"nats://{self.host}:{self.ports['clients']}")
         await keeper.request(b"$JS.API.STREAM.CREATE.ERASE", orjson.dumps(Eraser.CONFIG))
@@ -155,14 +154,14 @@ class Soak:
     async def _misbehave(self, number: int, end: float) -> None:
         chance = random.Random(self.seed * 10_007 + number)
         while time.monotonic() < end:
-            listener, offence = chance.choice(WRONGS)
+            listener, name, offence = chance.choice(WRONGS)
             with suppress(OSError, asyncio.IncompleteReadError):
                 reader, writer = await asyncio.open_connection(self.host, self.ports[listener])
                 try:
                     await offence(reader, writer, chance)
                 finally:
                     writer.transport.abort()
-            self.offences[offence.__name__] += 1
+            self.offences[name] += 1
             await asyncio.sleep(chance.random() * 4)
 
     async def _weigh(self, end: float) -> None:
@@ -210,19 +209,6 @@ class Soak:
         return not self.faults and flat
 
 
-def free_ports(listeners: list[str]) -> dict[str, int]:
-    """Return a free port for each listener."""
-    with ExitStack() as stack:
-        socks = [stack.enter_context(socket.socket()) for _ in listeners]
-        for sock in socks:
-            sock.bind(("127.0.0.1", 0))
-        return {listener: sock.getsockname()[1] for listener, sock in zip(listeners, socks, strict=True)}
-
-
-def _given(client: GoodClient) -> GoodClient:
-    return client
-
-
 def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
@@ -241,7 +227,8 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     kind: Kind = options.server
     with tempfile.TemporaryDirectory() as folder:
-        ports = free_ports([listener for listener in EDGES if listener != "clients"])
+        others = [listener for listener in EDGES if listener != "clients"]
+        ports = dict(zip(others, quiet_ports(len(others)), strict=True))
         config = Path(folder) / "soak.conf"
         config.write_text(CONFIG % ports)
         return _run(ServerProcess(Path(folder), kind, "-c", str(config)), ports, config, options)

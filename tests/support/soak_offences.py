@@ -1,8 +1,9 @@
 """Offences of clients in the soak test: conversations after which a server ends the connection, and reloads.
 
 An offence gets a reader and a writer of a fresh connection, does its harm, and returns; its caller closes the
-connection. None of them may cost the server memory that stays, or other clients their service. Some are at the server's
-other edges: logins, permissions, monitoring, WebSocket, leaf nodes.
+connection. None of them may cost the server memory that stays, or other clients their service. Most only send something
+and listen for a while: `SENT`. Some are at the server's other edges: logins, permissions, monitoring, WebSocket, leaf
+nodes.
 
 `CONFIG` has what they need; both servers read it. Good clients come without credentials.
 """
@@ -17,12 +18,11 @@ import signal
 import socket
 import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Final, TypeAlias
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":false,"headers":true,"no_responders":true,"protocol":1}\r\n'
-
 
 Offence: TypeAlias = Callable[[asyncio.StreamReader, asyncio.StreamWriter, random.Random], Awaitable[None]]
 
@@ -30,159 +30,6 @@ READ_S: Final = 3.0
 """Time that an offender waits for the server's output."""
 MAX_S: Final = 10.0
 """Longest time that an offender listens."""
-
-
-async def read_until_silent(reader: asyncio.StreamReader, wait_s: float = READ_S) -> bytes:
-    """Return the end of what the server says until it closes, is quiet for `wait_s`, or has talked long enough."""
-    heard, end = b"", asyncio.get_running_loop().time() + MAX_S
-    try:
-        while asyncio.get_running_loop().time() < end and (chunk := await asyncio.wait_for(reader.read(65536), wait_s)):
-            heard = (heard + chunk)[-4096:]
-    except (TimeoutError, ConnectionError):
-        pass
-    return heard
-
-
-async def garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Send random bytes."""
-    writer.write(chance.randbytes(chance.randrange(1, 4096)))
-    await read_until_silent(reader)
-
-
-async def endless_line(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Send a control line that does not end."""
-    writer.write(HELLO + b"SUB " + b"a" * 100_000)
-    await read_until_silent(reader)
-
-
-async def oversized_payload(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Announce more than max_payload."""
-    writer.write(HELLO + b"PUB a %d\r\n" % ((1 << 20) + 1 + chance.randrange(9)) + b"x" * 1000)
-    await read_until_silent(reader)
-
-
-async def wrong_sizes(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Announce sizes that are none."""
-    writer.write(HELLO + chance.choice([
-        b"PUB a -1\r\n\r\n", b"PUB a 99999999999999999999\r\n", b"HPUB a 10 5\r\nhello\r\n", b"HPUB a 12\r\n",
-        b"PUB a 3\r\nhello\r\n", b"PUB\r\n", b"PUB a b c d 5\r\nhello\r\n", b"UNSUB\r\n", b"SUB a\r\n",
-    ]))  # fmt: skip
-    await read_until_silent(reader)
-
-
-async def half_a_message(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Announce a large message and send half of it, then wait."""
-    writer.write(HELLO + b"PUB a 1000000\r\n" + b"x" * 500_000)
-    await read_until_silent(reader, 1.0 + chance.random() * 5)
-
-
-async def vanish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Reset the connection in the middle of a message."""
-    writer.write(HELLO + b"SUB a 1\r\nPUB a 100\r\nxx")
-    await writer.drain()
-    sock = writer.get_extra_info("socket")
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-    writer.transport.abort()
-
-
-async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Connect and say nothing."""
-    await asyncio.sleep(chance.random() * 8)
-
-
-async def slow_reader(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Subscribe to everything the other clients say, send more, and read nothing."""
-    writer.write(HELLO + b"SUB flood.> 1\r\n")
-    body = b"x" * 65_000
-    for _ in range(chance.randrange(20, 400)):
-        writer.write(b"PUB flood.a %d\r\n%b\r\n" % (len(body), body))
-        if writer.transport.get_write_buffer_size() > 1 << 20:
-            await asyncio.sleep(0.05)
-            if writer.transport.is_closing():
-                return
-    await asyncio.sleep(chance.random() * 3)
-
-
-async def many_subscriptions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Subscribe to thousands of subjects with wildcards, and leave without a word."""
-    head = chance.randrange(1 << 30)
-    for start in range(0, 5000, 500):
-        writer.write(
-            b"".join(b"SUB s.%d.*.%d.> %d\r\n" % (head, sid, sid) for sid in range(start, start + 500))
-            if start
-            else HELLO
-        )
-        await writer.drain()
-    await read_until_silent(reader, 0.5)
-
-
-async def deep_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Subscribe and publish on subjects of a thousand tokens."""
-    deep = b".".join([b"a"] * 1500)
-    writer.write(HELLO + b"".join(b"SUB %b.%d %d\r\nPUB %b.%d 1\r\nx\r\n" % (deep, n, n, deep, n) for n in range(200)))
-    await read_until_silent(reader, 0.5)
-
-
-async def fresh_subjects(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Publish on subjects that were never used."""
-    head = chance.randrange(1 << 40)
-    writer.write(HELLO)
-    for start in range(0, 20_000, 1000):
-        writer.write(b"".join(b"PUB f.%d.%d 1\r\nx\r\n" % (head, n) for n in range(start, start + 1000)))
-        await writer.drain()
-    await read_until_silent(reader, 0.5)
-
-
-async def ping_flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Ping a hundred thousand times and read nothing."""
-    writer.write(HELLO)
-    for _ in range(100):
-        writer.write(b"PING\r\n" * 1000)
-    await asyncio.sleep(1.0)
-
-
-async def requests_to_nobody(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Send requests without a responder."""
-    writer.write(HELLO + b"SUB _INBOX.o.* 1\r\n")
-    writer.write(b"".join(b"PUB nobody.%d _INBOX.o.%d 0\r\n\r\n" % (n, n) for n in range(5000)))
-    await read_until_silent(reader, 0.5)
-
-
-async def pulls_that_wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Ask the JetStream API for what is not there, with bodies that are no requests."""
-    writer.write(HELLO + b"SUB _INBOX.p.* 1\r\n")
-    bodies = [b"{", b"[" * 5000, b'{"batch":-1}', b'{"batch":1e99}', b"\xff\xfe", b'{"a":' * 900, b"null", b"5"]
-    subjects = [b"STREAM.CREATE.X", b"CONSUMER.MSG.NEXT.S.C", b"STREAM.INFO.%b" % (b"n" * 300), b"INFO"]
-    for number in range(500):
-        body = chance.choice(bodies)
-        subject = chance.choice(subjects)
-        writer.write(b"PUB $JS.API.%b _INBOX.p.%d %d\r\n%b\r\n" % (subject, number, len(body), body))
-    await read_until_silent(reader, 0.5)
-
-
-async def connect_twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Send CONNECT again and again, with and without sense."""
-    writer.write(HELLO * 50 + b'CONNECT {"verbose":' + b"[" * 3000 + b"\r\n")
-    await read_until_silent(reader)
-
-
-async def flood_of_connections(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random
-) -> None:
-    """Open and close connections as quickly as they come."""
-    host, port = writer.get_extra_info("peername")[:2]
-    for _ in range(100):
-        _, other = await asyncio.open_connection(host, port)
-        other.transport.abort()
-
-
-OFFENCES: Final[tuple[Offence, ...]] = (
-    garbage, endless_line, oversized_payload, wrong_sizes, half_a_message, vanish, silent, slow_reader,
-    many_subscriptions, deep_subjects, fresh_subjects, ping_flood, requests_to_nobody, pulls_that_wait, connect_twice,
-    flood_of_connections,
-)  # fmt: skip
-
-
 CONFIG: Final = """
 authorization {
   timeout: 2
@@ -205,6 +52,7 @@ UPGRADE: Final = (
 )
 CLIENT_HELLO: Final = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03"
 LONG: Final = 100_000
+NKEY: Final = "UBEAOWSZPZZBUFLOFYDZTXS4YDCTETOG47VPDTOUMJIINDWFGIK52DYE"
 
 
 def _hello(**options: object) -> bytes:
@@ -212,41 +60,206 @@ def _hello(**options: object) -> bytes:
     return b"CONNECT " + json.dumps(said).encode() + b"\r\n"
 
 
-# Logins and permissions
+def _as_server(chance: random.Random) -> bytes:
+    options = {"name": "x", "server_id": f"N{chance.random()}", "user": "good", "version": "2.15.2", "pass": "good"}
+    return _hello(**options)
 
 
-async def wrong_logins(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Show credentials that are none."""
-    writer.write(_hello(**chance.choice((
+def _bad_frames(chance: random.Random) -> Iterator[bytes]:
+    from tests.support.fuzz.websocket import make
+
+    yield UPGRADE
+    yield from (make(chance) for _ in range(20))
+
+
+def _leaf_garbage(chance: random.Random) -> Iterator[bytes]:
+    from tests.support.fuzz.leaf import make
+
+    yield _as_server(chance)
+    yield from (make(chance) for _ in range(20))
+
+
+def _leaf_interest(chance: random.Random) -> Iterator[bytes]:
+    head = chance.randrange(1 << 40)
+    yield _as_server(chance)
+    yield b"".join(b"LS+ l.%d.%d.*\r\nLS+ q.%d g %d\r\n" % (head, n, n, n + 1) for n in range(3000))
+
+
+def _many_subscriptions(chance: random.Random) -> Iterator[bytes]:
+    head = chance.randrange(1 << 30)
+    yield HELLO
+    for start in range(500, 5000, 500):
+        yield b"".join(b"SUB s.%d.*.%d.> %d\r\n" % (head, sid, sid) for sid in range(start, start + 500))
+
+
+def _deep_subjects(chance: random.Random) -> Iterator[bytes]:
+    deep = b".".join([b"a"] * 1500)
+    yield HELLO + b"".join(b"SUB %b.%d %d\r\nPUB %b.%d 1\r\nx\r\n" % (deep, n, n, deep, n) for n in range(200))
+
+
+def _fresh_subjects(chance: random.Random) -> Iterator[bytes]:
+    head = chance.randrange(1 << 40)
+    yield HELLO
+    for start in range(0, 20_000, 1000):
+        yield b"".join(b"PUB f.%d.%d 1\r\nx\r\n" % (head, n) for n in range(start, start + 1000))
+
+
+def _requests_to_nobody(chance: random.Random) -> Iterator[bytes]:
+    yield HELLO + b"SUB _INBOX.o.* 1\r\n"
+    yield b"".join(b"PUB nobody.%d _INBOX.o.%d 0\r\n\r\n" % (n, n) for n in range(5000))
+
+
+def _bodies_that_are_no_requests(chance: random.Random) -> Iterator[bytes]:
+    yield HELLO + b"SUB _INBOX.p.* 1\r\n"
+    bodies = [b"{", b"[" * 5000, b'{"batch":-1}', b'{"batch":1e99}', b"\xff\xfe", b'{"a":' * 900, b"null", b"5"]
+    subjects = [b"STREAM.CREATE.X", b"CONSUMER.MSG.NEXT.S.C", b"STREAM.INFO.%b" % (b"n" * 300), b"INFO"]
+    for number in range(500):
+        body = chance.choice(bodies)
+        yield b"PUB $JS.API.%b _INBOX.p.%d %d\r\n%b\r\n" % (chance.choice(subjects), number, len(body), body)
+
+
+def _wrong_logins(chance: random.Random) -> Iterator[bytes]:
+    yield _hello(**chance.choice((
         {"user": "good", "pass": "bad"}, {"user": f"u{chance.random()}", "pass": "x"}, {"auth_token": "x" * 1000},
         {"user": "hashed", "pass": f"{chance.random()}"}, {"jwt": "e.e.e", "sig": "A" * 86}, {"user": "a\nb\x1b[2J"},
-        {"nkey": "UBEAOWSZPZZBUFLOFYDZTXS4YDCTETOG47VPDTOUMJIINDWFGIK52DYE", "sig": "A" * 86},
-    ))))  # fmt: skip
-    writer.write(b"PUB c.1 1\r\nx\r\n" * 1000)
-    await read_until_silent(reader)
+        {"nkey": NKEY, "sig": "A" * 86},
+    )))  # fmt: skip
+    yield b"PUB c.1 1\r\nx\r\n" * 1000
 
 
-async def half_a_connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Begin to say who one is, and wait."""
-    writer.write(b'CONNECT {"user":"go')
-    await read_until_silent(reader, 4.0)
-
-
-async def other_users(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Become one user after another on one connection, with subscriptions."""
+def _other_users(chance: random.Random) -> Iterator[bytes]:
     for _ in range(30):
-        writer.write(_hello(user=chance.choice(("good", "narrow", "answers")), **{"pass": "x"}))
-        writer.write(b"".join(b"SUB n.%d %d\r\n" % (n, n) for n in range(100)))
-    await read_until_silent(reader, 0.5)
+        yield _hello(user=chance.choice(("good", "narrow", "answers")), **{"pass": "x"})
+        yield b"".join(b"SUB n.%d %d\r\n" % (n, n) for n in range(100))
 
 
-async def violations(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Publish, subscribe and ask for answers where that is not allowed."""
-    writer.write(_hello(user="narrow", **{"pass": "x"}))
+def _violations(chance: random.Random) -> Iterator[bytes]:
+    yield _hello(user="narrow", **{"pass": "x"})
     for number in range(2000):
-        writer.write(b"PUB c.%d 1\r\nx\r\nSUB c.> %d\r\nPUB n.x $JS.ACK.%d 0\r\n\r\n" % (number, number, number))
-    writer.write(b"SUB n.> 1\r\n" + b"PUB n.no 0\r\n\r\n" * 2000)
-    await read_until_silent(reader, 0.5)
+        yield b"PUB c.%d 1\r\nx\r\nSUB c.> %d\r\nPUB n.x $JS.ACK.%d 0\r\n\r\n" % (number, number, number)
+    yield b"SUB n.> 1\r\n" + b"PUB n.no 0\r\n\r\n" * 2000
+
+
+def _asking_about_the_account(chance: random.Random) -> Iterator[bytes]:
+    yield HELLO + b"SUB _INBOX.s 1\r\n"
+    for body in (b'{"limit":100}', b'{"subscriptions":true,"limit":50}', b"{", b"[" * 3000, b'{"cid":1}'):
+        for subject in (b"ACCOUNT.PING.CONNZ", b"SERVER.PING.VARZ", b"ACCOUNT.$SYS.CONNZ", b"USER.INFO"):
+            yield b"PUB $SYS.REQ.%b _INBOX.s %d\r\n%b\r\n" % (subject, len(body), body)
+
+
+WRONG_SIZES: Final = (
+    b"PUB a -1\r\n\r\n", b"PUB a 99999999999999999999\r\n", b"HPUB a 10 5\r\nhello\r\n", b"HPUB a 12\r\n",
+    b"PUB a 3\r\nhello\r\n", b"PUB\r\n", b"PUB a b c d 5\r\nhello\r\n", b"UNSUB\r\n", b"SUB a\r\n",
+)  # fmt: skip
+NO_UPGRADES: Final = (
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", UPGRADE[:-2], UPGRADE + b"early", b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9000,
+    b"GET /" + b"a" * LONG, CLIENT_HELLO, UPGRADE.replace(b"13", b"99"),
+    UPGRADE[:-2] + b"Cookie: jwt=" + b"e" * 5000 + b"\r\n\r\n",
+)  # fmt: skip
+QUERIES: Final = (
+    b"GET /connz?subs=detail&limit=5000&auth=1 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /subsz?subs=1 HTTP/1.0\r\n\r\n",
+    b"GET /" + b"a" * LONG, b"GET /connz?sort=x HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /varz HTTP/1.1\r\nHost: x\r\n",
+    b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /jsz?streams=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+)  # fmt: skip
+
+SENT: Final[dict[str, dict[str, tuple[float, Callable[[random.Random], bytes | Iterator[bytes]]]]]] = {
+    "clients": {
+        "garbage": (READ_S, lambda chance: chance.randbytes(chance.randrange(1, 4096))),
+        "endless_line": (READ_S, lambda chance: HELLO + b"SUB " + b"a" * LONG),
+        "oversized_payload": (READ_S, lambda chance: HELLO + b"PUB a %d\r\n" % ((1 << 20) + 1) + b"x" * 1000),
+        "wrong_sizes": (READ_S, lambda chance: HELLO + chance.choice(WRONG_SIZES)),
+        "half_a_message": (READ_S, lambda chance: HELLO + b"PUB a 1000000\r\n" + b"x" * 500_000),
+        "silent": (READ_S, lambda chance: b""),
+        "many_subscriptions": (0.5, _many_subscriptions),
+        "deep_subjects": (0.5, _deep_subjects),
+        "fresh_subjects": (0.5, _fresh_subjects),
+        "requests_to_nobody": (0.5, _requests_to_nobody),
+        "bodies_that_are_no_requests": (0.5, _bodies_that_are_no_requests),
+        "connect_twice": (READ_S, lambda chance: HELLO * 50 + b'CONNECT {"verbose":' + b"[" * 3000 + b"\r\n"),
+        "wrong_logins": (READ_S, _wrong_logins),
+        "half_a_connect": (4.0, lambda chance: b'CONNECT {"user":"go'),
+        "other_users": (0.5, _other_users),
+        "violations": (0.5, _violations),
+        "without_echo": (
+            1.0,  # tens of thousands of one's own subscriptions hear nothing
+            lambda chance: (
+                _hello(echo=False) + b"".join(b"SUB e.x %d\r\n" % n for n in range(10_000)) + b"PUB e.x 0\r\n\r\n" * 200
+            ),
+        ),
+        "tls_on_a_plain_port": (1.0, lambda chance: CLIENT_HELLO + chance.randbytes(500)),
+        "asking_about_the_account": (0.5, _asking_about_the_account),
+    },
+    "websocket": {
+        "no_upgrade": (2.5, lambda chance: chance.choice((chance.randbytes(2000), *NO_UPGRADES))),
+        "bad_frames": (1.0, _bad_frames),
+    },
+    "leafnodes": {"leaf_garbage": (1.0, _leaf_garbage), "leaf_interest": (0.5, _leaf_interest)},
+    "monitoring": {},
+}
+"""By listener and name: how long an offender listens, and what it sends."""
+
+
+async def read_until_silent(reader: asyncio.StreamReader, wait_s: float) -> None:
+    """Read until the server closes, is quiet for `wait_s`, or has talked long enough."""
+    end = asyncio.get_running_loop().time() + MAX_S
+    try:
+        while asyncio.get_running_loop().time() < end and await asyncio.wait_for(reader.read(65536), wait_s):
+            pass
+    except (TimeoutError, ConnectionError):
+        pass
+
+
+def _sending(listen_s: float, sent: Callable[[random.Random], bytes | Iterator[bytes]]) -> Offence:
+    async def offence(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
+        chunks = sent(chance)
+        for chunk in [chunks] if isinstance(chunks, bytes) else chunks:
+            writer.write(chunk)
+            await writer.drain()
+            if chunk == UPGRADE:  # what comes before the answer is another offence
+                await reader.readuntil(b"\r\n\r\n")
+        await read_until_silent(reader, listen_s)
+
+    return offence
+
+
+async def vanish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
+    """Reset the connection in the middle of a message."""
+    writer.write(HELLO + b"SUB a 1\r\nPUB a 100\r\nxx")
+    await writer.drain()
+    sock = writer.get_extra_info("socket")
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
+async def slow_reader(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
+    """Subscribe to everything the other clients say, send more, and read nothing."""
+    writer.write(HELLO + b"SUB flood.> 1\r\n")
+    body = b"x" * 65_000
+    for _ in range(chance.randrange(20, 400)):
+        writer.write(b"PUB flood.a %d\r\n%b\r\n" % (len(body), body))
+        if writer.transport.get_write_buffer_size() > 1 << 20:
+            await asyncio.sleep(0.05)
+            if writer.transport.is_closing():
+                return
+    await asyncio.sleep(chance.random() * 3)
+
+
+async def ping_flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
+    """Ping a hundred thousand times and read nothing."""
+    writer.write(HELLO)
+    for _ in range(100):
+        writer.write(b"PING\r\n" * 1000)
+    await asyncio.sleep(1.0)
+
+
+async def flood_of_connections(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random
+) -> None:
+    """Open and close connections as quickly as they come."""
+    host, port = writer.get_extra_info("peername")[:2]
+    for _ in range(100):
+        _, other = await asyncio.open_connection(host, port)
+        other.transport.abort()
 
 
 async def replies_that_wait(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
@@ -261,101 +274,19 @@ async def replies_that_wait(reader: asyncio.StreamReader, writer: asyncio.Stream
     asker.transport.abort()
 
 
-async def without_echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Publish to tens of thousands of one's own subscriptions, and hear nothing."""
-    writer.write(_hello(echo=False) + b"".join(b"SUB e.x %d\r\n" % n for n in range(10_000)))
-    writer.write(b"PUB e.x 0\r\n\r\n" * 200)
-    await read_until_silent(reader, 1.0)
-
-
-async def tls_on_a_plain_port(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random
-) -> None:
-    """Begin an unrequested TLS handshake."""
-    writer.write(CLIENT_HELLO + chance.randbytes(500))
-    await read_until_silent(reader, 1.0)
-
-
-async def asking_about_the_account(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random
-) -> None:
-    """Ask for long answers of the system's, and for what is not one's own."""
-    writer.write(HELLO + b"SUB _INBOX.s 1\r\n")
-    for body in (b'{"limit":100}', b'{"subscriptions":true,"limit":50}', b"{", b"[" * 3000, b'{"cid":1}'):
-        for subject in (b"ACCOUNT.PING.CONNZ", b"SERVER.PING.VARZ", b"ACCOUNT.$SYS.CONNZ", b"USER.INFO"):
-            writer.write(b"PUB $SYS.REQ.%b _INBOX.s %d\r\n%b\r\n" % (subject, len(body), body))
-    await read_until_silent(reader, 0.5)
-
-
-# WebSocket
-
-
-async def no_upgrade(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Send malformed HTTP, too much of it, or only a part."""
-    writer.write(chance.choice((
-        chance.randbytes(2000), b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", UPGRADE[:-2], UPGRADE + b"early",
-        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 9000, b"GET /" + b"a" * LONG, CLIENT_HELLO,
-        UPGRADE.replace(b"13", b"99"), UPGRADE[:-2] + b"Cookie: jwt=" + b"e" * 5000 + b"\r\n\r\n",
-    )))  # fmt: skip
-    await read_until_silent(reader, 2.5)
-
-
-async def bad_frames(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Send frames that are not allowed, endless, compressed beyond measure, or garbage."""
-    from tests.support.fuzz.websocket import make
-
-    writer.write(UPGRADE)
-    await reader.readuntil(b"\r\n\r\n")
-    for _ in range(20):
-        writer.write(make(chance))
-    await read_until_silent(reader, 1.0)
-
-
-# Leaf nodes
-
-
-async def leaf_garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Connect as a server that sends nonsense."""
-    from tests.support.fuzz.leaf import make
-
-    writer.write(_hello(name="x", server_id=f"N{chance.random()}", user="good", version="2.15.2", **{"pass": "good"}))
-    for _ in range(20):
-        writer.write(make(chance))
-    await read_until_silent(reader, 1.0)
-
-
-async def leaf_interest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Connect as a server with thousands of subscriptions, and leave."""
-    writer.write(_hello(name="x", server_id=f"N{chance.random()}", user="good", version="2.15.2", **{"pass": "good"}))
-    head = chance.randrange(1 << 40)
-    writer.write(b"".join(b"LS+ l.%d.%d.*\r\nLS+ q.%d g %d\r\n" % (head, n, n, n + 1) for n in range(3000)))
-    await read_until_silent(reader, 0.5)
-
-
-# Monitoring
-
-
 async def monitoring_queries(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, chance: random.Random) -> None:
-    """Ask for the longest pages, for pages that are none, and do not read the answer."""
-    writer.write(chance.choice((
-        b"GET /connz?subs=detail&limit=5000&auth=1 HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /subsz?subs=1 HTTP/1.0\r\n\r\n",
-        b"GET /" + b"a" * LONG, b"GET /connz?sort=x HTTP/1.1\r\nHost: x\r\n\r\n", b"POST /varz HTTP/1.1\r\nHost: x\r\n",
-        b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", chance.randbytes(500),
-        b"GET /jsz?streams=1 HTTP/1.1\r\nHost: x\r\n\r\n",
-    )))  # fmt: skip
+    """Ask for the longest pages, for malformed ones, and do not read the answer."""
+    writer.write(chance.choice((chance.randbytes(500), *QUERIES)))
     await asyncio.sleep(chance.random() * 2)
 
 
-EDGES: Final[dict[str, tuple[Offence, ...]]] = {
-    "clients": (
-        *OFFENCES, wrong_logins, half_a_connect, other_users, violations, replies_that_wait, without_echo,
-        tls_on_a_plain_port, asking_about_the_account,
-    ),
-    "websocket": (no_upgrade, bad_frames),
-    "leafnodes": (leaf_garbage, leaf_interest),
-    "monitoring": (monitoring_queries,),
-}  # fmt: skip
-"""Offences by listener."""
+EDGES: Final[dict[str, dict[str, Offence]]] = {
+    listener: {name: _sending(*how) for name, how in offences.items()} for listener, offences in SENT.items()
+}
+"""Offences by listener and name."""
+for _offence in (vanish, slow_reader, ping_flood, flood_of_connections, replies_that_wait):
+    EDGES["clients"][_offence.__name__] = _offence
+EDGES["monitoring"]["monitoring_queries"] = monitoring_queries
 
 
 # Reloads
