@@ -69,7 +69,6 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerPro
 
 @pytest.fixture
 async def owner(server: ServerProcess) -> AsyncIterator[Client]:
-    """A client of the account that has the stream ORDERS."""
     client = await patient_client.connect(server.url, user="a", password="a")
     await client.jetstream().add_stream(name="ORDERS", subjects=["orders.>"])
     yield client
@@ -78,7 +77,6 @@ async def owner(server: ServerProcess) -> AsyncIterator[Client]:
 
 @pytest.fixture
 async def guest(server: ServerProcess) -> AsyncIterator[Client]:
-    """A client of an account that imports the API."""
     client = await patient_client.connect(server.url, user="b", password="b")
     yield client
     await client.close()

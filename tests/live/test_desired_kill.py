@@ -99,7 +99,6 @@ def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 
 def is_as_described(applying: Applying, path: str) -> None:
-    """All is there, once, and there is nothing to do."""
     code, out, err = applying.run("apply", "-f", path)
     assert (code, err) == (0, "")
     mirrors = len(range(0, STREAMS, 10))

@@ -54,7 +54,6 @@ class LiveServer:
         )
 
     def ask(self, work: Awaitable[T]) -> T:
-        """The answer to a request."""
 
         async def answered() -> T:
             return await work
@@ -66,7 +65,6 @@ class LiveServer:
         self.runner.close()
 
     def clear(self) -> None:
-        """Remove every stream."""
         for name in self.ask(self.manager.stream_names()):
             self.ask(self.manager.stream_delete(name))
 

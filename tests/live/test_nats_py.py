@@ -23,7 +23,6 @@ pytestmark = pytest.mark.both
 
 @pytest.fixture
 async def client(server: ServerProcess) -> AsyncIterator[Client]:
-    """A connected client."""
     connection = await patient_client.connect(server.url)
     yield connection
     await connection.close()

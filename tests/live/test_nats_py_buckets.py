@@ -20,7 +20,6 @@ pytestmark = pytest.mark.both
 
 @pytest.fixture
 async def js(server: ServerProcess) -> AsyncIterator[JetStreamContext]:
-    """JetStream of a connected client."""
     connection = await patient_client.connect(server.url)
     yield connection.jetstream()
     await connection.close()

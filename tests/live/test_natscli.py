@@ -254,18 +254,15 @@ class Side:
         self.process = ServerProcess(folder / "server", kind, "-c", str(self.config))
 
     def line(self, command: str, user: str) -> list[str]:
-        """Return the command line of a command."""
         address = urlsplit(self.process.url).netloc
         words = [word.replace("{config}", str(self.config)) for word in command.split(" ")]
         return [NATS, "-s", f"nats://{user}:p@{address}", *words]
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the tool finds around it."""
         return {"HOME": str(self.home), "PATH": "/usr/bin:/bin", "TERM": "dumb", "COLUMNS": "200"}
 
     def run(self, command: str, user: str = "a") -> tuple[int, str]:
-        """Run a command and return its status and what it printed."""
         done = subprocess.run(
             self.line(command, user), cwd=self.home, env=self.environment, stdin=subprocess.DEVNULL,
             capture_output=True, timeout=WITHIN_S, check=False,

@@ -58,7 +58,6 @@ def build(sources: Path, work: Path) -> Path:
 
 
 def run_test(folder: Path, work: Path, program: Path, environ: dict[str, str], name: str) -> Outcome:
-    """Run one test and return how it ended."""
     with (work / f"{name}.log").open("w+b") as log:
         try:
             command = [*baseline.own_network(), str(program), name]

@@ -58,7 +58,6 @@ class Server:
     process: asyncio.subprocess.Process | None = None
 
     def answer(self) -> dict[str, Any]:
-        """Return the server as the service describes it."""
         running = self.process is not None and self.process.returncode is None
         return {
             "name": self.name, "cluster": self.cluster, "port": self.ports["client"], "ports": self.ports,
@@ -67,7 +66,6 @@ class Server:
 
     @property
     def tls_folder(self) -> Path:
-        """Return where the certificates of the instance are."""
         return self.folder.parent / f"{self.folder.name.partition('-')[0]}-tls"
 
     def configuration(self) -> str:
@@ -95,7 +93,6 @@ class Server:
         return re.sub(r"{{\s*\.([\w.]+)\s*}}", lambda found: values[found[1]], "\n".join(lines))
 
     def tls(self) -> str:
-        """Return the TLS block that was asked for."""
         asked: dict[str, Any] | None = self.request.get("tls")
         if not asked:
             return ""
@@ -151,7 +148,6 @@ class Tester:
     instances: dict[str, list[Server]] = field(default_factory=dict)
 
     async def serve(self) -> None:
-        """Answer the service's requests."""
         tasks: set[asyncio.Task[None]] = set()
 
         async def take(message: Msg) -> None:
@@ -174,11 +170,9 @@ class Tester:
             await message.respond(json.dumps(answer).encode())
 
     async def create_server(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Start one server."""
         return await self.create("server", request, 1)
 
     async def create_cluster(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Start a cluster."""
         if not self.clusters:
             raise RuntimeError("needs a cluster")
         return await self.create("cluster", request, int(request["servers"]))
@@ -210,12 +204,10 @@ class Tester:
         return answer | ({"tls": tls} if tls else {})
 
     def find(self, request: dict[str, Any]) -> Server:
-        """Return the server that a request names."""
         every = (server for servers in self.instances.values() for server in servers)
         return next(server for server in every if server.name == request["name"])
 
     async def start_server(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Start a server that was stopped."""
         await self.find(request).start(self.program)
         return {"started": True}
 
@@ -247,7 +239,6 @@ class Tester:
         return {"reloaded": True}
 
     async def status(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Describe one instance or all."""
         wanted = [request["instance_id"]] if request.get("instance_id") else list(self.instances)
         return {"instances": [{"id": name, "servers": [s.answer() for s in self.instances[name]]} for name in wanted]}
 
@@ -275,7 +266,6 @@ def certificates(asked: dict[str, Any], folder: Path) -> dict[str, str]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return ports that nothing listens on."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:

@@ -130,7 +130,6 @@ def cases(report: Path) -> list[ET.Element]:
 
 
 def outcome(case: ET.Element) -> Outcome:
-    """Return how a test case ended."""
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"
     return "skipped" if case.find("skipped") is not None else "passed"

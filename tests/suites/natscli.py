@@ -77,7 +77,6 @@ def install(place: Path, tool: str) -> None:
 
 
 def listed(program: Path) -> list[str]:
-    """Return the names of the tests."""
     done = subprocess.run([program, "-test.list", "."], capture_output=True, text=True, check=True)
     return done.stdout.split()
 

@@ -31,7 +31,6 @@ ISSUER: Final = Key("account", b"SAANDLKMXL6CUS3CP52WIXBEDN6YJ545GDKC65U5JZPPV6W
 
 
 def claims_of(token: bytes | str) -> dict[str, Any]:
-    """Return the claims of a JWT, unverified."""
     text = token if isinstance(token, str) else token.decode()
     found: dict[str, Any] = json.loads(decode_base64url(text.split(".")[1]))
     return found
@@ -48,30 +47,25 @@ class Request:
 
     @property
     def key(self) -> str:
-        """The key that the user has to have."""
         return str(self.claims["nats"]["user_nkey"])
 
     @property
     def server(self) -> dict[str, Any]:
-        """The server that asks."""
         found: dict[str, Any] = self.claims["nats"]["server_id"]
         return found
 
     @property
     def client(self) -> dict[str, Any]:
-        """The client that it is about."""
         found: dict[str, Any] = self.claims["nats"]["client_info"]
         return found
 
     @property
     def connect(self) -> dict[str, Any]:
-        """The fields of its CONNECT."""
         found: dict[str, Any] = self.claims["nats"]["connect_opts"]
         return found
 
     @property
     def tls(self) -> dict[str, Any] | None:
-        """The TLS of its connection."""
         found: dict[str, Any] | None = self.claims["nats"].get("client_tls")
         return found
 
@@ -82,7 +76,6 @@ class Request:
         return encode_jwt({"sub": subject or self.key, **named, **claims, "nats": rules}, signer)
 
     def response(self, user: str = "", signer: Key = ISSUER, *, error: str = "", **claims: Any) -> bytes:
-        """Return a response with a user's JWT, or an error."""
         said = {"jwt": user, "error": error, **claims.pop("nats", {})}
         body = {key: value for key, value in said.items() if value}
         body |= {"type": "authorization_response", "version": 2}
@@ -158,7 +151,6 @@ class CalloutService:
         self.events.put(json.loads(message.data))
 
     def request(self) -> Request:
-        """Return the next request."""
         return self.requests.get(timeout=WITHIN_S)
 
     def event(self, user: str | None = None) -> dict[str, Any]:

@@ -21,7 +21,6 @@ WIDTH = 100
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of every page."""
     with _width():
         yield "README.md", _contents()
         for noun in NOUNS:

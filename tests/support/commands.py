@@ -24,17 +24,14 @@ class Done(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """The one document on stdout."""
         return json.loads(self.out)
 
     @property
     def lines(self) -> list[Any]:
-        """The documents on stdout, one on a line."""
         return [json.loads(line) for line in self.out.splitlines()]
 
     @property
     def error(self) -> Any:
-        """The error object on stderr."""
         return json.loads(self.err)["error"]
 
 

@@ -42,7 +42,6 @@ class ConfServer(ServerProcess):
 
     @property
     def port(self) -> int:
-        """The port of clients."""
         return int(self.url.rpartition(":")[2])
 
     def ports(self) -> dict[str, list[str]]:
@@ -51,7 +50,6 @@ class ConfServer(ServerProcess):
         return found
 
     def monitor(self, page: str) -> Any:
-        """Return the answer of a monitoring page."""
         url = self.ports()["monitoring"][0]
         with urlopen(f"{url}/{page}", timeout=PATIENCE_S) as answer:
             return json.load(answer)
@@ -114,7 +112,6 @@ class Wire:
         self.sock.close()
 
     def send(self, data: bytes) -> None:
-        """Send all bytes."""
         self.sock.sendall(data)
 
     def line(self) -> bytes:
@@ -142,7 +139,6 @@ class Wire:
         return found
 
     def info(self) -> dict[str, Any]:
-        """Return the document of the next INFO."""
         while line := self.line():
             if line.startswith(b"INFO "):
                 found: dict[str, Any] = json.loads(line[5:])

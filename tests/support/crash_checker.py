@@ -40,17 +40,14 @@ class Summary(Counter[str]):
 
     @property
     def broken(self) -> int:
-        """Return how many promises were broken."""
         return sum(self[kind] for kind in BROKEN)
 
     def fault(self, kind: str, texts: Iterable[str]) -> None:
-        """Count broken promises."""
         examples = list(texts)
         self[kind] += len(examples)
         self.examples += examples[:3]
 
     def render(self) -> str:
-        """Return a line for each count."""
         lines = [f"{name.replace('_', ' '):>22}  {count}" for name, count in self.items()]
         examples = [f"  e.g. {text}" for text in self.examples[:EXAMPLES]]
         return "\n".join([*lines, f"{'slowest start':>22}  {self.slowest_start_s:.2f} s", *examples])
@@ -81,7 +78,6 @@ class PublishedNumbers:
         self._seen.add(number)
 
     def finish(self, where: str) -> None:
-        """Check that everything sent is there."""
         missing = sorted(set(range(self._publisher.next_number)) - self._seen)
         self._summary.fault("lost", (f"{where}: {n} of publisher {self._publisher.number} is gone" for n in missing))
 

@@ -222,7 +222,6 @@ class LiveWire(Wire):
         return sid
 
     def unsubscribe(self, sid: bytes) -> None:
-        """End a subscription."""
         if sid in self._inboxes:
             next(self._given, 0)
             self._inboxes.discard(sid)
@@ -267,7 +266,6 @@ class LiveWire(Wire):
             self._read(remaining)
 
     def request(self, subject: str, body: object = b"", header: bytes = b"") -> Any:
-        """Send a request and return the JSON of its answer."""
         payload = body if isinstance(body, bytes) else msgspec.json.encode(body)
         inbox = b"_INBOX.%d.%d" % (self._run, self._sids + 1)
         sid = self._listen(inbox)
@@ -284,7 +282,6 @@ class LiveWire(Wire):
         return max(left(self) - self._left, 0)
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 
@@ -296,7 +293,6 @@ class Live:
         self.rng = random.Random()
 
     def connect(self) -> LiveWire:
-        """Return the only client."""
         return self._wire
 
     def advance(self, ns: int) -> None:
@@ -339,7 +335,6 @@ class Talk:
         self._differences = 0
 
     def create(self, consumer: str = "C", form: str = "DURABLE.CREATE.S.{name}", **config: Any) -> Any:
-        """Create a consumer and note the answer."""
         action = config.pop("action", "")
         config = {"durable_name": consumer, "ack_policy": "explicit", **config}
         config = {key: value for key, value in config.items() if value is not None}
@@ -372,13 +367,11 @@ class Talk:
         return place < len(self.expected) and self.expected[place] != note
 
     def pull(self, body: object = b"", name: str = "C") -> list[Message]:
-        """Pull and note what came."""
         messages = self.jet.pull(body, name)
         self.note(messages)
         return [m for m in messages if not m.status]
 
     def note(self, messages: list[Message]) -> None:
-        """Note messages."""
         for m in messages:
             reply = re.sub(rb"\.\d{19}\.", b".T.", m.reply)
             reply = re.sub(rb"^(\$JS\.FC\.S\.C\.).*", rb"\1X", reply)
@@ -429,7 +422,6 @@ class Scenarios(list[Scenario]):
         self._prepare = prepare
 
     def __call__(self, function: Scenario) -> Scenario:
-        """Register a conversation."""
 
         def prepared(t: Talk) -> None:
             self._prepare(t)
@@ -441,7 +433,6 @@ class Scenarios(list[Scenario]):
 
 
 def notes_of(run: Scenario, talk: Talk) -> list[Any]:
-    """Hold a conversation and return its notes."""
     with suppress(Diverged):
         run(talk)
     return talk.notes

@@ -60,7 +60,6 @@ class KeystreamLedger:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        """Note everything that is encrypted."""
         sealed, ledger = Log.sealed, self
 
         def noted(log: Log, data: bytes | memoryview, offset: int) -> bytes:

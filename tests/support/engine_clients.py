@@ -118,7 +118,6 @@ class Client:
         self.ask(f"{self._api}.STREAM.BLOCKS.{model.name}", wish, heard)
 
     def fetch(self, consumer: ConsumerModel, batch: int) -> None:
-        """Ask a consumer for messages."""
         subject = f"{self._api}.CONSUMER.MSG.NEXT.{consumer.model.name}.{consumer.name}"
         inbox = f"_INBOX.p{self._name}.{consumer.name}"
         if consumer not in self._pulls.values():

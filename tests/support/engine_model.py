@@ -80,12 +80,10 @@ class StreamModel:
 
     @property
     def tails(self) -> tuple[str, ...]:
-        """Return what they end with."""
         return OBJECT_TAILS if self.prefix.startswith("$O.") else TAILS
 
     @property
     def mirrors(self) -> bool:
-        """Return whether it is a mirror."""
         return "mirror" in self.config
 
     def broken(self, text: str) -> Violation:
@@ -451,13 +449,11 @@ class ConsumerModel:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Return the configuration to make it with."""
         return {"durable_name": self.name, "ack_policy": "explicit", "ack_wait": 3_000_000_000} | (
             {"filter_subject": self.pattern} if self.pattern != ">" else {}
         )
 
     def takes(self, message: StoredMessage) -> bool:
-        """Return whether it is to deliver a message."""
         return self._filters.matches(message.subject)
 
     def arrived(self, message: Message) -> None:

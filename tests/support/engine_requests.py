@@ -34,7 +34,6 @@ class Snapshot:
 
 
 def snapshot_of(store: StreamStore) -> Snapshot:
-    """Return what a stream at rest holds."""
     messages = {m.seq: m for m in store.read_from(1, max_msgs=EVERYTHING)} if store.messages else {}
     return Snapshot(messages, store.last_seq)
 
@@ -86,7 +85,6 @@ class BlocksRead:
 
     @classmethod
     def of(cls, wish: dict[str, Any], answer: Message) -> BlocksRead:
-        """Take an answer apart."""
         (count,) = struct.unpack_from("<I", answer.payload)
         sizes = struct.unpack_from(f"<{count}I", answer.payload, 4)
         frames = answer.payload[4 + 4 * count :]
@@ -128,19 +126,16 @@ class Step:
 
 
 def passed_on(header: bytes) -> bytes:
-    """Return what a mirror keeps of a header."""
     lines = header.split(b"\r\n")
     kept = [line for line in lines if not line.startswith((b"Nats-Expected-", b"Nats-Batch-"))]
     return b"\r\n".join(kept) if len(kept) > 3 else b""
 
 
 def expired(message: StoredMessage, config: dict[str, Any], now_ns: int) -> bool:
-    """Return whether the time of a message is over."""
     return end_of(message, config) <= now_ns
 
 
 def end_of(message: StoredMessage, config: dict[str, Any]) -> int:
-    """Return when a message expires."""
     ttl_ns = parse_ttl(headers.get(message.header, headers.TTL) or b"") or 0
     if ttl_ns > 0 and not config.get("allow_msg_ttl"):
         ttl_ns = 0  # a foreign message's; only "never" is obeyed
@@ -156,12 +151,10 @@ def due_of(schedule: StoredMessage) -> int:
 
 
 def total_of(message: StoredMessage | None) -> int:
-    """Return what a counter's message counts."""
     return int(message.payload.split(b'"')[3]) if message is not None else 0
 
 
 def size_of(message: StoredMessage) -> int:
-    """Return what a message counts for."""
     return file_size(len(message.subject), len(message.header), len(message.payload))
 
 
@@ -184,7 +177,6 @@ def rolls_up(later: StoredMessage | Attempt, message: StoredMessage) -> bool:
 
 
 def ends_schedule(later: StoredMessage, message: StoredMessage) -> bool:
-    """Return whether a message marks the end of a schedule."""
     scheduler = headers.get(later.header, headers.SCHEDULER)
     return scheduler is not None and scheduler == message.subject
 

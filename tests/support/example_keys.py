@@ -82,7 +82,6 @@ authorization {{
 
 
 def example_key(kind: Kind, name: str) -> Key:
-    """Return the key of a name, always the same."""
     secret = hashlib.sha256(f"natsctl example, not a secret: {kind} {name}".encode()).digest()
     return Key(kind, nkeys.encode_seed(secret, PREFIXES[kind]))
 
@@ -103,7 +102,6 @@ def _creds(name: str, account: Key, **nats: Any) -> str:
 
 
 def example_files() -> dict[str, str]:
-    """Return the examples that hold keys, by file name."""
     operator = example_key("operator", "EXAMPLE-ONLY")
     system, app = example_key("account", "SYS"), example_key("account", "APP")
     limits = {**NO_ACCOUNT_LIMITS, **NO_JETSTREAM_LIMITS, "disk_storage": 1 << 30, "streams": 10}

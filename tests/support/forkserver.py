@@ -124,7 +124,6 @@ def is_natsctl(command: Any) -> bool:
 
 
 def fork_server() -> ForkServer:
-    """Return the forkserver of this process."""
     global _fork_server
     with _starting:
         if _fork_server is None:
@@ -281,7 +280,6 @@ def _stream(descriptor: int, mode: str, like: Any) -> Any:
 
 
 def _import_commands() -> None:
-    """Import what commands import."""
     import natsctl
 
     for module in pkgutil.walk_packages(natsctl.__path__, "natsctl.", onerror=lambda name: None):

@@ -125,11 +125,9 @@ class Screen(io.TextIOWrapper):
         super().__init__(io.BytesIO(), encoding="utf-8", write_through=True)
 
     def isatty(self) -> bool:
-        """Return True."""
         return True
 
     def shown(self) -> str:
-        """Return all that was printed."""
         self.flush()
         assert isinstance(self.buffer, io.BytesIO)
         return self.buffer.getvalue().decode()
@@ -182,7 +180,6 @@ def drawn(picture: str) -> list[str]:
 
 
 def picture(shown: list[tuple[str, str]]) -> str:
-    """Return the SVG of a session."""
     from rich.console import Console
     from rich.text import Text
 

@@ -65,12 +65,10 @@ class Journal:
             os.fdatasync(self._file)
 
     def close(self) -> None:
-        """Sync and close the file."""
         self.flush()
         os.close(self._file)
 
     def load(self) -> dict[int, tuple[int, int]]:
-        """Return the acks as the file has them."""
         self.flush()
         lines = [line.split() for line in self.path.read_bytes().splitlines()]
         return {int(line[3]): (int(line[1]), int(line[2])) for line in lines if line[0] == b"A"}
@@ -161,7 +159,6 @@ class Worker:
         self._missing = 0
 
     def start(self, client: RawClient) -> None:
-        """Continue over a new connection."""
         self._client = client
         client.subscribe(self._inbox + b".next", self._delivered)
         client.subscribe(self._inbox + b".ack.*", self._confirmed)
@@ -239,7 +236,6 @@ class Eraser:
             self._send()
 
     def stop(self) -> None:
-        """Send no more."""
         self._client = None
 
     def _send(self) -> None:

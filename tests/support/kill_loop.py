@@ -239,7 +239,6 @@ class FlowLoop(KillLoop):
         check_flows(self.summary, self._publishers, self._workers, contents)
 
     def _arrived(self, states: dict[bytes, Config]) -> bool:
-        """Return whether every stream has its final state."""
         sent = [publisher.next_number for publisher in self._publishers]
         empty = (states[name]["messages"] == 0 for name in (b"TASKS", b"QUEUE", b"PIPE", b"EVENTS"))
         copied = states[b"COPY"]["last_seq"] == states[b"ORIGIN"]["last_seq"]
@@ -258,13 +257,11 @@ async def api(client: RawClient, verb: bytes, body: Config | None = None) -> dic
 
 
 async def state_of(client: RawClient, stream: bytes, **options: Any) -> dict[str, Any]:
-    """Return the state of a stream."""
     state: dict[str, Any] = (await api(client, b"STREAM.INFO." + stream, options))["state"]
     return state
 
 
 async def last_of(client: RawClient, stream: bytes) -> int:
-    """Return the last sequence of a stream."""
     return int((await state_of(client, stream))["last_seq"])
 
 
@@ -310,7 +307,6 @@ async def read_into(
 
 
 async def read(client: RawClient, stream: bytes, from_seq: int, last_seq: int) -> list[Stored]:
-    """Return the messages of a stream in [from_seq, last_seq]."""
     found: list[Stored] = []
     if from_seq <= last_seq:
         await read_into(client, stream, from_seq, last_seq, found.append)

@@ -37,19 +37,15 @@ class Lines(list[str]):
     """A log that keeps its lines."""
 
     def info(self, text: str) -> None:
-        """Keep a line."""
         self.append(f"[INF] {text}")
 
     def warn(self, text: str) -> None:
-        """Keep a line."""
         self.append(f"[WRN] {text}")
 
     def error(self, text: str) -> None:
-        """Keep a line."""
         self.append(f"[ERR] {text}")
 
     def debug(self, text: str) -> None:
-        """Keep a line."""
         self.append(f"[DBG] {text}")
 
 
@@ -82,11 +78,9 @@ class End:
         self.waiting: list[bytes] = []
 
     def drain(self, chunks: Iterable[bytes]) -> None:
-        """Take what the link wrote."""
         self.waiting += chunks
 
     def take(self) -> bytes:
-        """Return what waits."""
         data, self.waiting = b"".join(self.waiting), []
         return data
 
@@ -150,7 +144,6 @@ class Servers:
         disk: SimDisk | None = None,
         store: StoreOptions | None = None,
     ) -> Server:
-        """Start one more server, or one of before on its disk."""
         server = self.servers[name] = Server(name, self.clock, domain, leaf, disk, store)
         return server
 
@@ -163,7 +156,6 @@ class Servers:
         self.cables = [cable for cable in self.cables if not cable.cut_off]
 
     def join(self, spoke: Server, hub: Server, remote: RemoteOptions | None = None) -> MemoryLink:
-        """Connect one server to another."""
         cable = MemoryLink(spoke, hub, remote or RemoteOptions())
         self.cables.append(cable)
         self.settle()
@@ -217,11 +209,9 @@ class TcpLink:
             _shut(end)
 
     def heal(self) -> None:
-        """Accept connections again."""
         self.broken = False
 
     def close(self) -> None:
-        """End for good."""
         self.cut()
         self._listener.close()
 

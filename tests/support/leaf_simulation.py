@@ -79,7 +79,6 @@ class Side:
 
     @property
     def up(self) -> Server:
-        """Return the server, which is running."""
         assert self.server is not None
         return self.server
 
@@ -91,7 +90,6 @@ class Side:
         return streams[name]
 
     def collect(self) -> None:
-        """Take in what clients were sent."""
         if self.server is not None:
             self.local.collect()
             self.remote.collect()
@@ -196,7 +194,6 @@ class LeafSession:
             self._check_streams()
 
     def _cut(self) -> None:
-        """Cut the link, or let it be there again."""
         self._linked = not self._linked
         if not self._linked:
             self.report.cuts += 1
@@ -394,7 +391,6 @@ class LeafSession:
 
 
 def _origins(side: Side) -> dict[str, StreamModel]:
-    """Return the streams of a side that clients publish to."""
     return {name: model for name, model in side.models.items() if model.origin is None}
 
 

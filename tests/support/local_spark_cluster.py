@@ -72,7 +72,6 @@ class LocalCluster:
 
     @property
     def workers(self) -> list[_Daemon]:
-        """The workers, in the order of their start."""
         return self._daemons[1:]
 
     def executor_pids(self) -> list[int]:
@@ -157,7 +156,6 @@ class _Daemon:
             )
 
     def told(self, find: Callable[[str], Found | None]) -> Found:
-        """Return the match in the log, once it is there."""
         until_s = time.monotonic() + START_WITHIN_S
         while not (found := find(self.log_path.read_text(errors="replace"))):
             if self.process.poll() is not None or time.monotonic() > until_s:

@@ -325,7 +325,6 @@ def _in_python(module: Any, work: Callable[[], Any]) -> Any:
 
 
 def _end_of(steps: Generator[Any, None, Any]) -> Any:
-    """Return what a generator returns at its end."""
     while True:
         try:
             next(steps)
@@ -487,7 +486,6 @@ def run_of(module: Any, items: Items) -> Any:
 
 
 def forget_runs() -> None:
-    """Free the runs that were made."""
     _runs.clear()
 
 
@@ -499,7 +497,6 @@ def _items(chance: random.Random) -> Items:
 
 
 def _ack_items(chance: random.Random) -> Items:
-    """Return acks of one consumer."""
     numbers = [chance.choices(ACKED, k=4) for _ in range(chance.randrange(4, 9))]
     subjects = [b"$JS.ACK.S.C.1.%d.%d.%d.%d" % tuple(four) for four in numbers]
     return tuple((subject, b"", chance.choice((b"", b"+ACK"))) for subject in subjects)

@@ -74,11 +74,9 @@ class NumberedFile(SimFile):
     number = -1
 
     def fileno(self) -> int:
-        """Return the number."""
         return self.number
 
     def close(self) -> None:
-        """Close the file, and let go of its number."""
         super().close()
         if isinstance(self._disk, NumberedDisk):
             self._disk.numbered.pop(self.number, None)
@@ -89,7 +87,6 @@ class NumberedFile(SimFile):
         return self._disk.number(NumberedFile(self._disk, self._path, self._node, self._writable)).number
 
     def links(self) -> int:
-        """Return how many names the file has."""
         assert isinstance(self._disk, NumberedDisk)
         return self._disk.links(self._node)
 
@@ -108,14 +105,12 @@ class NumberedDisk(SimDisk):
         return self.number(NumberedFile(self, path, self._file(path), writable=True))
 
     def number(self, file: NumberedFile) -> NumberedFile:
-        """Give a file a number."""
         self._next += 1
         file.number = self._next
         self.numbered[file.number] = file
         return file
 
     def links(self, node: FileImage) -> int:
-        """Return how many names a file has."""
         return _names(self._root, node)
 
 
@@ -140,7 +135,6 @@ class Call:
         return answer
 
     def answer(self, value: int) -> None:
-        """Let the thread go on."""
         os.write(self._write, b"%d" % value)
 
 

@@ -247,7 +247,6 @@ def _memory_bytes() -> int:
 
 
 def load(path: Path) -> ModuleType:
-    """Return a build of the module."""
     name = "natsctl.native._native"
     spec = spec_from_file_location(name, path, loader=ExtensionFileLoader(name, str(path)))
     assert spec is not None and spec.loader is not None

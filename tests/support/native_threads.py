@@ -42,7 +42,6 @@ class NativeThreads:
         self.threads = module.CommitThreads(self._wake, threads)
 
     def submit(self, token: Any, writes: Any) -> None:
-        """Give the threads a job."""
         self.threads.submit(token, writes)
 
     def collect(self, patience_s: float = PATIENCE_S) -> list[Ended]:
@@ -64,7 +63,6 @@ class NativeThreads:
         return ended
 
     def close(self) -> None:
-        """End the threads and close the pipe."""
         self.threads.stop(True)
         os.close(self.out)
         os.close(self._wake)
@@ -143,7 +141,6 @@ class _Stream:
             raise FaultError(f"a {self.kind} file: outcome {outcome}, errno {number}, for {writes!r}")
 
     def close(self) -> None:
-        """Check the file's content."""
         if self.kind == "file" and os.pread(self.fd, len(self.expected) + 1, 0) != self.expected:
             raise FaultError("a file does not hold what was written")
         os.close(self.fd)

@@ -117,7 +117,6 @@ def parameters(verb: Verb) -> Sequence[Any]:
 
 
 def completion_of(noun: Noun) -> dict[str, Any]:
-    """Return the commands and flags of a noun, for completion."""
     row = COMMANDS[noun.name]
     table = _declared(row) if row.function else {}
     return {**table, "commands": [_verb(verb, row.name) for verb in row.verbs]} if row.is_group else table
@@ -333,7 +332,6 @@ class Comparison:
 
 
 def natscli_page(root: Path) -> str:
-    """Return the text of docs/natscli.md."""
     comparison = compared(root)
     every = list(comparison.rows())
     kinds = Counter(row.kind for _, rows in every for row in rows)
@@ -363,7 +361,6 @@ def natscli_page(root: Path) -> str:
 
 @functools.cache
 def compared(root: Path) -> Comparison:
-    """Return the comparison by the files of a repository."""
     folder = root / "tests" / "cli"
     facts = facts_of(json.loads((folder / "natscli-0.5.1.json").read_text(encoding="utf-8")))
     differences = json.loads((folder / "natscli_differences.json").read_text(encoding="utf-8"))

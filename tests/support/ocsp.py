@@ -107,7 +107,6 @@ class Pki:
         return Certified(certificate, key, files)
 
     def delegate(self, issuer: Certified, *, permitted: bool) -> Certified:
-        """Return a responder's certificate."""
         usages = [ExtendedKeyUsageOID.OCSP_SIGNING] if permitted else [ExtendedKeyUsageOID.CLIENT_AUTH]
         return self.issue(f"delegate {permitted}", issuer, urls=(), usages=usages)
 
@@ -185,7 +184,6 @@ class Responder:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
     def stop(self) -> None:
-        """Close the port."""
         self._going.set()
         if self._server is not None:
             self._server.shutdown()
@@ -216,7 +214,6 @@ class Responder:
             handler.wfile.write(b"0" * 65536)
 
     def response(self, serial: int) -> bytes:
-        """Return the response about a certificate."""
         answers, pki = self.answers, self.pki
         now = datetime.now(UTC).replace(microsecond=0)
         status = answers.statuses.get(serial, "unknown")
@@ -257,7 +254,6 @@ class Responder:
     _issuers: dict[int, Certified]
 
     def knows(self, certified: Certified, issuer: Certified, status: str = "good") -> Certified:
-        """Answer requests about a certificate."""
         self._known[certified.serial] = certified
         self._issuers[certified.serial] = issuer
         self.answers.statuses[certified.serial] = status

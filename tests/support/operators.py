@@ -46,7 +46,6 @@ class Key:
     """An nkey with its seed."""
 
     def __init__(self, kind: Kind, seed: bytes = b"") -> None:
-        """Make a new key, or the one of a seed."""
         self.kind = kind
         self.seed = bytes(seed or nkeys.encode_seed(secrets.token_bytes(32), PREFIXES[kind]))
         self._pair = nkeys.from_seed(self.seed)
@@ -111,11 +110,9 @@ class UserLogin:
 
     @property
     def creds(self) -> str:
-        """The user's creds file."""
         return format_creds(self.jwt, self.key.seed)
 
     def connect_options(self, nonce: str, *, padded: bool = False) -> dict[str, str]:
-        """Return the fields of CONNECT that prove who this is."""
         signature = self.key.sign(nonce.encode())
         return {"jwt": self.jwt, "sig": base64.b64encode(signature).decode() if padded else base64url(signature)}
 
@@ -131,11 +128,9 @@ class OperatorAccount:
 
     @property
     def public(self) -> str:
-        """The account's public key."""
         return self.key.public
 
     def jwt(self, signer: Key) -> str:
-        """Return the account's JWT as it is now."""
         return make_jwt("account", self.public, signer, {"name": self.name, **self.claims}, **self.nats)
 
 
@@ -219,7 +214,6 @@ class Visitor:
     """All of this process, which tests/server/conftest.py closes and forgets after each test."""
 
     def __init__(self, url: str) -> None:
-        """Connect and read INFO."""
         parts = urlsplit(url)
         self._socket = socket.create_connection((parts.hostname, parts.port), PATIENCE_S)
         self._buffer = b""
@@ -230,7 +224,6 @@ class Visitor:
 
     @property
     def cid(self) -> int:
-        """The server's number of this connection."""
         return int(self.info["client_id"])
 
     def _read(self) -> bool:
@@ -250,7 +243,6 @@ class Visitor:
         return line
 
     def show(self, **options: Any) -> list[bytes]:
-        """Send CONNECT and return what the server says to it."""
         return self.say(b"CONNECT " + json.dumps({**QUIET, **options}).encode() + b"\r\n")
 
     def say(self, data: bytes) -> list[bytes]:
@@ -276,7 +268,6 @@ class Visitor:
         return heard
 
     def hear_message(self) -> bytes:
-        """Return the head of the next message."""
         while not (line := self._line()).startswith((b"MSG", b"HMSG")) and self.open:
             pass
         self._line()
@@ -299,11 +290,9 @@ class Visitor:
         return payload
 
     def ask(self, subject: str, body: bytes = b"") -> Any:
-        """Return the JSON of an answer."""
         return json.loads(self.request(subject, body))
 
     def close(self) -> None:
-        """Hang up."""
         self.open = False
         self._socket.close()
 
@@ -327,5 +316,4 @@ def close_reason(system: Visitor, cid: int) -> str:
 
 
 def without_keys(line: bytes) -> bytes:
-    """Return a line without public keys."""
     return re.sub(rb"\b[AUO][A-Z2-7]{55}\b", b"KEY", line)

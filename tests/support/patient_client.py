@@ -35,14 +35,12 @@ class PatientClient(Client):
     _send_ping = ShortClient._send_ping  # uses nothing but what a Client has
 
     async def connect(self, *servers: Any, **options: Any) -> None:
-        """Connect as nats-py does."""
         await super().connect(*servers, **{"connect_timeout": PATIENCE_S, **options})
 
     async def request(
         self, subject: str, payload: bytes = b"", timeout: float = PATIENCE_S, old_style: bool = False,
         headers: dict[str, Any] | None = None,
     ) -> Msg:  # fmt: skip
-        """Return the answer to a message."""
         return await super().request(subject, payload, timeout, old_style, headers)
 
     async def flush(self, timeout: float = PATIENCE_S) -> None:
@@ -50,7 +48,6 @@ class PatientClient(Client):
         await super().flush(timeout)  # type: ignore[arg-type]  # whole seconds only in its annotation
 
     def jetstream(self, **options: Any) -> JetStreamContext:
-        """Return a JetStream context."""
         return super().jetstream(**{"timeout": PATIENCE_S, **options})
 
 

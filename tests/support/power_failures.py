@@ -198,7 +198,6 @@ class RealDisk(PosixDisk):
         self.plan: Plan = no_faults
 
     def contents(self) -> list[bytes]:
-        """Return what every file holds."""
         return [path.read_bytes() for path in sorted(self._root.rglob("*")) if path.is_file()]
 
     def forget(self, data: bytes) -> None:
@@ -218,7 +217,6 @@ class RealSession(AppendingSession):
         self.marks: list[Mark] = []
 
     def work(self) -> None:
-        """Take the steps of one session."""
         self._open()
         for _ in range(STEPS):
             self._step()
@@ -277,7 +275,6 @@ class RealSession(AppendingSession):
             raise Violation("the native threads wrote nothing")
 
     def stop(self) -> None:
-        """End the native threads."""
         if self.commits is not None:
             self.commits.native.close()
 

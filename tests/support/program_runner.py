@@ -86,7 +86,6 @@ def plain(data: bytes) -> bytes:
 
 
 def shown(got: Got, in_flight: bool) -> tuple[str, str, str, Any]:
-    """Return a message as it can be compared."""
     subject = "" if got.subject.startswith(b"_INBOX.T.") else plain(got.subject).decode()
     payload: Any = got.payload
     if payload[:1] == b"{":
@@ -115,7 +114,6 @@ def noted(inboxes: dict[str, list[Got]], in_flight: bool) -> Notes:
 
 
 def unequal(ours: Notes, theirs: Notes) -> tuple[Any, Any]:
-    """Return only what is unequal of two notes."""
     labels = [label for label in sorted(ours.keys() | theirs.keys()) if ours.get(label) != theirs.get(label)]
     pairs = {label: (ours.get(label), theirs.get(label)) for label in labels}
     return {label: apart(a, b) for label, (a, b) in pairs.items()}, {
@@ -191,7 +189,6 @@ class EngineSide:
         self._wire.send(data)
 
     def receive(self, within_s: float) -> Iterator[tuple[bytes, Got]]:
-        """Return what came."""
         for m in self._wire.take():
             yield m.sid, Got(m.subject, m.reply, m.header, m.payload)
 
@@ -208,11 +205,9 @@ class ServerSide:
         self.send(b"CONNECT " + json.dumps(options).encode() + b"\r\n")
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
         self._socket.sendall(data)
 
     def receive(self, within_s: float) -> Iterator[tuple[bytes, Got]]:
-        """Return what came within a time."""
         if not select.select([self._socket], [], [], max(within_s, 0))[0]:
             return
         for op in self._parser.feed(self._socket.recv(1 << 20)):
@@ -222,7 +217,6 @@ class ServerSide:
                 self.send(b"PONG\r\n")
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 
@@ -323,7 +317,6 @@ class ProgramRunner:
         self.server.close()
 
     def play(self, program: Sequence[Step]) -> Difference | None:
-        """Return the first difference that a program shows."""
         for at, step in enumerate(program):
             self._do(at, step)
             ours, theirs = self._settled(len(step.lines) > 1)
@@ -375,7 +368,6 @@ class ProgramRunner:
         return any(len(theirs.inboxes[label]) < len(messages) for label, messages in list(ours.inboxes.items()))
 
     def _poll(self, client: Client, remember: bool = False) -> Notes:
-        """Return what every INFO says."""
         verbs = [(f"STREAM.INFO.{name}", json.dumps(INFO)) for name in STREAMS]
         verbs += [(f"CONSUMER.NAMES.{name}", "") for name in STREAMS]
         verbs += [("INFO", ""), *((f"CONSUMER.INFO.{name}", "") for name in self.consumers)]

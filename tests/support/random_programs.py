@@ -66,17 +66,14 @@ class Chance:
             self.unlimited.discard(name)
 
     def sequence(self) -> int:
-        """Return a sequence that may be there."""
         return self.rng.choice((self.rng.randint(1, 30), self.rng.randint(1, 8), self.rng.randint(100, 110)))
 
 
 def block(fields: dict[str, str]) -> bytes:
-    """Return a header block."""
     return ("NATS/1.0\r\n" + "".join(f"{key}: {value}\r\n" for key, value in fields.items()) + "\r\n").encode()
 
 
 def joined(fields: dict[str, str], header: bytes) -> bytes:
-    """Return a header block with more lines."""
     return block(fields)[:-2] + (header.removeprefix(b"NATS/1.0\r\n") or b"\r\n")
 
 
@@ -84,7 +81,6 @@ class ConsumerSteps(Chance):
     """Steps with consumers."""
 
     def consumer_fields(self, name: str) -> dict[str, Any]:
-        """Return random fields of a consumer configuration."""
         own = name.lower()
         filters = [f"{own}.{leaf}" for leaf in FILTERS]
         fields = self.chosen(
@@ -154,18 +150,15 @@ class ConsumerSteps(Chance):
         return Step("ask", subject, json.dumps(body).encode())
 
     def new_consumer(self, name: str) -> Step:
-        """Return the creation of any consumer."""
         return self.consume(name, self.rng.choice(CONSUMERS))
 
     def update_consumer(self, name: str) -> Step:
-        """Return an update of a consumer."""
         consumer = self.rng.choice(CONSUMERS)
         fields = self.consumer_fields(name)
         keys = self.rng.sample(sorted(fields), min(len(fields), self.rng.randint(1, 2)))
         return Step("reuse", f"$JS.API.CONSUMER.CREATE.{name}.{consumer}", patch={key: fields[key] for key in keys})
 
     def pull(self, name: str) -> Step:
-        """Return a pull request."""
         consumer = self.rng.choice(CONSUMERS)
         body = self.chosen(
             batch=(0.8, (1, 2, 5, 20)),
@@ -223,7 +216,6 @@ class PublishSteps(Chance):
     """Steps that publish."""
 
     def header(self, name: str) -> bytes:
-        """Return a header block of a publish."""
         if self.rng.random() < 0.4:
             return b""
         own = name.lower()
@@ -258,7 +250,6 @@ class PublishSteps(Chance):
         return block(fields) if fields else b""
 
     def line(self, name: str) -> Line:
-        """Return one message."""
         subject = f"{name.lower()}.{self.rng.choice(LEAVES)}"
         return subject, self.header(name), self.rng.choice(SAID).encode(), ""
 
@@ -322,7 +313,6 @@ class StreamSteps(Chance):
     """Steps with streams."""
 
     def stream_fields(self, name: str) -> dict[str, Any]:
-        """Return random fields of a stream configuration."""
         own = name.lower()
         return self.chosen(
             retention=(0.4, ("interest", "workqueue")),
@@ -375,7 +365,6 @@ class StreamSteps(Chance):
         )
 
     def create(self, name: str) -> Step:
-        """Return the creation of a stream."""
         fields = self.stream_fields(name)
         own = name.lower()
         subjects = self.rng.choice(
@@ -390,7 +379,6 @@ class StreamSteps(Chance):
         return Step("ask", f"$JS.API.STREAM.CREATE.{name}", json.dumps(body).encode())
 
     def upstream(self, name: str) -> dict[str, Any]:
-        """Return a mirror or sources."""
         others = [other for other in STREAMS[:3] if other != name]
         origin = self.rng.choice(others)
         own = origin.lower()
@@ -407,7 +395,6 @@ class StreamSteps(Chance):
         return {"mirror": chosen} if self.rng.random() < 0.4 else {"sources": [chosen]}
 
     def update(self, name: str) -> Step:
-        """Return an update of a stream."""
         fields = self.stream_fields(name)
         keys = self.rng.sample(sorted(fields), min(len(fields), self.rng.randint(1, 2)))
         patch = {key: fields[key] for key in keys}
@@ -425,7 +412,6 @@ class StreamSteps(Chance):
         return Step("update", f"$JS.API.STREAM.UPDATE.{name}", patch=patch)
 
     def purge(self, name: str) -> Step:
-        """Return a purge in any form."""
         body = self.chosen(
             filter=(0.5, [f"{name.lower()}.{leaf}" for leaf in FILTERS]),
             seq=(0.3, (1, 4, 9, 100)),
@@ -434,7 +420,6 @@ class StreamSteps(Chance):
         return Step("ask", f"$JS.API.STREAM.PURGE.{name}", json.dumps(body).encode() if body else b"")
 
     def delete_message(self, name: str) -> Step:
-        """Return the deletion of a message."""
         body: dict[str, Any] = {"seq": self.sequence(), **self.chosen(no_erase=(0.5, (True, False)))}
         return Step("ask", f"$JS.API.STREAM.MSG.DELETE.{name}", json.dumps(body).encode())
 
@@ -482,7 +467,6 @@ class Maker(StreamSteps, PublishSteps, ConsumerSteps):
     """A program in the making."""
 
     def program(self, length: int) -> list[Step]:
-        """Return a program."""
         for target in TARGETS[:2]:
             self.steps.append(Step("listen", target, inbox=target))
         self.steps.append(Step("listen", "again.>", inbox="again"))
@@ -495,7 +479,6 @@ class Maker(StreamSteps, PublishSteps, ConsumerSteps):
         return self.steps
 
     def step(self) -> Step:
-        """Return one more step."""
         name = self.rng.choice(self.streams)
         makers = [make for make, weight in WEIGHTS.items() for _ in range(weight)]
         return self.rng.choice(makers)(self, name)
@@ -535,7 +518,6 @@ SHORT_S: Final = 0.8
 
 
 def made(seed: int, length: int = LENGTH, upstreams: bool = False) -> list[Step]:
-    """Return the program of a seed."""
     return Maker(seed, upstreams).program(length)
 
 

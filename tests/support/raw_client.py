@@ -61,12 +61,10 @@ class RawClient(asyncio.Protocol):
         return client
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail everything that is awaited."""
         self.closed.set()
         for request in self._requests.values():
             if not request.done():
@@ -81,7 +79,6 @@ class RawClient(asyncio.Protocol):
             self._transport.write(data)
 
     def publish(self, subject: bytes, payload: bytes, reply: bytes = b"", header: bytes = b"") -> None:
-        """Send one message."""
         if header:
             sizes = b"%d %d" % (len(header), len(header) + len(payload))
             self.send(b"HPUB %s %s %s\r\n%s%s\r\n" % (subject, reply, sizes, header, payload))
@@ -89,7 +86,6 @@ class RawClient(asyncio.Protocol):
             self.send(b"PUB %s %s %d\r\n%s\r\n" % (subject, reply, len(payload), payload))
 
     def subscribe(self, subject: bytes, on_message: OnMessage) -> bytes:
-        """Subscribe and return the subscription's id."""
         sid = b"%d" % next(self._numbers)
         self._handlers[sid] = on_message
         self.send(b"SUB %s %s\r\n" % (subject, sid))
@@ -105,7 +101,6 @@ class RawClient(asyncio.Protocol):
         self.send(b"".join(lines))
 
     def unsubscribe(self, sid: bytes) -> None:
-        """End a subscription."""
         self._handlers.pop(sid, None)
         self.send(b"UNSUB %s\r\n" % sid)
 
@@ -135,7 +130,6 @@ class RawClient(asyncio.Protocol):
             del self._requests[reply]
 
     async def close(self) -> None:
-        """End the connection."""
         self._transport.close()
         await self.closed.wait()
 
@@ -145,7 +139,6 @@ class RawClient(asyncio.Protocol):
             future.set_result((header, payload))
 
     def data_received(self, data: bytes) -> None:
-        """Read every complete operation."""
         buffer = self._buffer + data if self._buffer else data
         start = 0
         while (end := buffer.find(b"\r\n", start)) >= 0:

@@ -58,7 +58,6 @@ class Side(Protocol):
 
 
 def clear(side: Side) -> None:
-    """Delete every stream but KEEP."""
     names = json.loads(side.ask("STREAM.NAMES"))["streams"] or ()
     if "KEEP" not in names:
         side.ask("STREAM.CREATE.KEEP", _KEEP)
@@ -92,7 +91,6 @@ class Reference:
         return b""
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 
@@ -100,7 +98,6 @@ class InMemory:
     """One connection to an engine in memory."""
 
     def __init__(self) -> None:
-        """Start a machine."""
         self._wire = Machine().connect()
         self._sid = self._wire.subscribe("_INBOX.>")
         self._numbers = itertools.count(1)
@@ -215,7 +212,6 @@ class RawInMemory:
             self._wire.subscribe(subject)
 
     def ask(self, request: RawRequest) -> list[Heard]:
-        """Return everything that one request brought."""
         self._number += 1
         reply = f"{INBOX}{self._number}" if request.reply else ""
         self._wire.publish(request.subject, request.body, reply, request.header)
@@ -275,7 +271,6 @@ class RawReference:
         return True
 
     def close(self) -> None:
-        """Close the connection."""
         self._socket.close()
 
 

@@ -166,7 +166,6 @@ _LIMITS: Final[tuple[tuple[str, str, Callable[[ServerOptions], str]], ...]] = (
 
 
 def limits_part() -> str:
-    """Return the table of limits with their defaults."""
     lines = (f"| `{key}` | {about} | {default(ServerOptions())} |" for key, about, default in _LIMITS)
     return "\n".join(["| key | limit of | default |", "| --- | --- | --- |", *lines])
 
@@ -202,7 +201,6 @@ def renewed(page: str) -> str:
 
 
 def main() -> None:
-    """Renew the page that is named."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("page", type=Path)
     page: Path = parser.parse_args().page

@@ -71,7 +71,6 @@ class Cluster:
         self.kill()
 
     def kill(self) -> None:
-        """End all servers."""
         for server in self.servers:
             server.kill()
 

@@ -49,7 +49,6 @@ class GoodClient(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send CONNECT and subscribe."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         transport.write(HELLO + b"SUB c.%d 1\r\nPING\r\n" % self.number)
@@ -61,7 +60,6 @@ class GoodClient(asyncio.Protocol):
         self.sent += 1
 
     def data_received(self, data: bytes) -> None:
-        """Count messages, answer pings, note errors."""
         lines = (self._tail + data).split(b"\r\n")
         self._tail = lines.pop()
         for line in lines:
@@ -80,7 +78,6 @@ class GoodClient(asyncio.Protocol):
             self.faults.append(f"connection lost: {exc}")
 
     def close(self) -> None:
-        """Leave."""
         self.closed = True
         self._transport.close()
 
@@ -171,7 +168,6 @@ class Soak:
 
     @property
     def faults(self) -> list[str]:
-        """Offences that reached good clients."""
         lost = sum(client.sent - client.received for client in self.clients)
         faults = [f"client {client.number}: {fault}" for client in self.clients for fault in client.faults]
         faults += self.wrong + [f"a stream that is erased from: {text!r}" for text in self.eraser.errors]
@@ -184,7 +180,6 @@ class Soak:
         return [statistics.median(self.rss[at * size : (at + 1) * size] or [0]) for at in range(4)]
 
     def render(self) -> str:
-        """Return the figures for a person."""
         late = sorted(self.latencies) or [0.0]
         mib = " ".join(f"{value / (1 << 20):.1f}" for value in self.quarters)
         return "\n".join(
@@ -210,7 +205,6 @@ class Soak:
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the resident memory of a process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize()
 

@@ -30,7 +30,6 @@ _FIELDS = "n bigint, amount bigint, text string"
 
 
 def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
-    """The written columns."""
     made = frame.selectExpr(
         "replace(subject, 'in.', 'out.') AS subject",
         "seq",
@@ -89,7 +88,6 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
-    """Run the job."""
     options = parsed()
     with open_session(SparkOptions(master=options.master, java=options.java)) as spark:
         try:

@@ -93,7 +93,6 @@ class SinkChecker:
         self._seen = bytearray(self.messages + 1)
 
     def take(self, subject: bytes, header: bytes, payload: bytes) -> None:
-        """Check the next message of the sink."""
         self.stored += 1
         found = _NUMBER.match(payload)
         number = int(found[1]) if found else 0
@@ -113,7 +112,6 @@ class SinkChecker:
         self._last[subject] = max(number, self._last.get(subject, 0))
 
     def finish(self) -> None:
-        """Count what is missing."""
         self.distinct = sum(self._seen)
         self.missing = self.messages - self.distinct
         if self.missing:
@@ -127,7 +125,6 @@ class SinkChecker:
 
     @property
     def broken(self) -> bool:
-        """Return whether any promise was broken."""
         sums = (self.messages * (self.messages + 1) // 2, sum(2 * (n % 1000) for n in range(1, self.messages + 1)))
         faults = self.duplicates or self.missing or self.wrong or self.out_of_order
         return bool(faults) or self.stored != self.messages or (self.sum_of_numbers, self.sum_of_amounts) != sums
@@ -153,7 +150,6 @@ async def prepare(client: RawClient, messages: int, retention: str = "limits") -
 
 
 async def stored(client: RawClient, stream: str) -> int:
-    """Return the number of messages of a stream."""
     return int((await state_of(client, stream.encode()))["messages"])
 
 
@@ -209,7 +205,6 @@ class KillRun:
     """One run: streams, server, perhaps a cluster, and the driver as a child process."""
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
-        """Prepare a run in an empty folder."""
         kind: Kind = options.server
         idempotence = "none" if options.acked else options.idempotence
         self.summary = Summary(options.messages, options.master, kind, idempotence)
@@ -224,7 +219,6 @@ class KillRun:
         self._watcher: RawClient | None = None
 
     async def run(self) -> Summary:
-        """Copy and kill, then judge."""
         begun = time.monotonic()
         with contextlib.ExitStack() as stack:
             stack.callback(self._server.kill)
@@ -391,7 +385,6 @@ class BatchRuns:
         return [asyncio.run(self._judged(url)) for url in urls]
 
     def _run(self, cores: int, words: list[str]) -> None:
-        """Run the job in a process of its own."""
         with self._log.open("wb") as log:
             command = [sys.executable, "-m", "tests.support.spark_copy_job", *words]
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, check=False)

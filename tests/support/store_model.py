@@ -87,7 +87,6 @@ class StreamLedger:
         self.taken.setdefault(seq, False)
 
     def confirm_taken(self, seqs: list[int]) -> None:
-        """Note that these removals were confirmed."""
         for seq in seqs:
             self.taken[seq] = True
 

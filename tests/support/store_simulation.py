@@ -149,11 +149,9 @@ class Session:
         self._keep_early_files()
 
     def _disk_of_store(self, disk: SimDisk) -> Disk:
-        """Return the disk that a store is opened on."""
         return disk
 
     def _store_on(self, disk: SimDisk) -> Store:
-        """Return a store that is yet to be opened."""
         over = self._disk_of_store(disk)
         return Store(over, self._options, self._draw_salt, lambda: self._now_ns, lambda text: None)
 
@@ -672,7 +670,6 @@ def look_for(payloads: list[bytes], files: list[bytes]) -> None:
 
 
 def _plain(data: bytes) -> bytes:
-    """Return the plain bytes of a packed file."""
     disk = SimDisk(random.Random(0))
     disk.open("packed", create=True).pwrite(data, 0)
     file = open_segment(disk, "packed")

@@ -183,7 +183,6 @@ async def url_of(folder: Path) -> str:
 
 
 def main() -> None:
-    """Write the two archives."""
     clone, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     for name in ("clean", "killed"):

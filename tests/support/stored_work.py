@@ -193,7 +193,6 @@ async def _with_rows(url: str) -> None:
 
 
 async def content(url: str, stream: str) -> Mapping[str, object]:
-    """Return what a server says of a stream."""
     client = await RawClient.connect(url)
     found = await shown(client, stream)
     await client.close()
@@ -219,7 +218,6 @@ def record_spark(clone: Path, folder: Path) -> Sequence[str]:
 
 
 def main() -> None:
-    """Write the archives."""
     clone, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     records = {"work": record_work, "spark": record_spark}

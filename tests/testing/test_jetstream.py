@@ -23,7 +23,6 @@ empty = jetstream_fixture()
 
 
 async def consumers(url: str) -> dict[str, list[str]]:
-    """The consumers by stream."""
     client = await patient_client.connect(url)
     js = client.jetstream()
     names = [str(one.config.name) for one in await js.streams_info()]

@@ -177,7 +177,6 @@ class Rig:
         self.committer.start_commits()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Run the loop until something holds."""
         async with asyncio.timeout(60):
             while not holds():
                 await asyncio.sleep(0.001)
@@ -201,7 +200,6 @@ class Rig:
         return [next(call for call in waiting if self._keys[call.number] == stream.key) for stream in streams]
 
     def do(self, call: Call) -> None:
-        """Answer a call as the disk does."""
         file = self.disk.numbered[call.number]
         try:
             if call.kind == WRITE:

@@ -56,7 +56,6 @@ def _empty_folder() -> Path:
 
 
 def make(chance: random.Random) -> bytes:
-    """Return one file."""
     text = chance.choice(corpus())
     if chance.random() < 0.7:  # a part of it: most of the time goes into what is read to its end
         lines = text.split("\n")

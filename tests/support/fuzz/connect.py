@@ -105,7 +105,6 @@ def check(data: bytes, chance: random.Random) -> None:
 
 
 def _rightly_in(session: Session, kind: int, account: str, user: Any, sig: str) -> None:
-    """See that who is in has shown what it takes."""
     options = session.login.options
     if kind == 0:
         # The last letter of base 64 has bits that mean nothing.

@@ -58,7 +58,6 @@ _HELLO: Final = {
 
 
 def make(chance: random.Random) -> bytes:
-    """Return one conversation."""
     parts = [_line(chance) if chance.random() < 0.4 else chance.choice(_GOOD) for _ in range(chance.randrange(1, 9))]
     data = b"".join(parts)
     for _ in range(chance.choice((0, 0, 1, 1, 2, 5))):

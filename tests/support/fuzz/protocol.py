@@ -47,7 +47,6 @@ _GOOD: Final = (
 
 
 def make(chance: random.Random) -> bytes:
-    """Return one conversation."""
     pieces = [_line(chance) if chance.random() < 0.4 else chance.choice(_GOOD) for _ in range(chance.randrange(1, 9))]
     data = b"".join(pieces)
     for _ in range(chance.choice((0, 0, 1, 1, 2, 5))):

@@ -36,7 +36,6 @@ class Heard(NamedTuple):
 
 
 def make(chance: random.Random) -> bytes:
-    """Return one conversation."""
     data = b"".join(_frame(chance) for _ in range(chance.randrange(1, 6)))
     for _ in range(chance.choice((0, 0, 1, 1, 2, 4))):
         data = spoilt(data, chance, _WORDS)
@@ -44,7 +43,6 @@ def make(chance: random.Random) -> bytes:
 
 
 def _frame(chance: random.Random) -> bytes:
-    """Return one frame as a client masks it."""
     head = chance.choice((Opcode.TEXT, Opcode.BINARY, Opcode.CONTINUATION, Opcode.PING, Opcode.PONG, Opcode.CLOSE))
     body = chance.choice(_BODIES)
     first = head | (FINAL if chance.random() < 0.7 else 0)

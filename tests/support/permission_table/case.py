@@ -48,7 +48,6 @@ class Case:
 
     @property
     def offender(self) -> str:
-        """Whose doings the case is about."""
         return self.steps[0].who
 
     @property
@@ -112,7 +111,6 @@ class Client:
         return _ANSWER.sub(ANSWER, heard.replace(b"PING\r\n", b"").replace(b"PONG\r\n", b""))
 
     def close(self) -> None:
-        """End the connection."""
         self._socket.close()
 
 

@@ -57,7 +57,6 @@ _COLUMNS: Final = "| case | configuration | what happens | connection | log line
 
 
 def document() -> str:
-    """Return the page."""
     parts = [_HEAD]
     for title, cases in TABLE.items():
         parts.append(f"\n## {title}\n\n{_COLUMNS}" + "".join(_row(case) for case in cases))
