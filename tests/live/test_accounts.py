@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
 
 import nats
 import pytest
@@ -14,7 +13,7 @@ from nats.errors import NoRespondersError
 from nats.js.api import ConsumerConfig, ExternalStream, StreamSource
 from nats.js.errors import NotFoundError
 
-from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
 
 pytestmark = pytest.mark.both
@@ -57,14 +56,21 @@ accounts {
 PREFIX = "JS.A.API"
 
 
-@pytest.fixture
-def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[ServerProcess]:
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     """A server with accounts that share A's JetStream."""
-    kind: Kind = request.param
-    config = tmp_path / "accounts.conf"
+    folder = tmp_path_factory.mktemp("accounts")
+    config = folder / "accounts.conf"
     config.write_text(CONFIG)
-    with ServerProcess(tmp_path / "server", kind, "-c", str(config)) as process:
+    with ServerProcess(folder / "server", request.param, "-c", str(config)) as process:
         yield process
+
+
+async def closed(client: Client) -> None:
+    """Delete every stream of the account, and close the connection."""
+    for stream in await client.jetstream().streams_info():
+        await client.jetstream().delete_stream(str(stream.config.name))
+    await client.close()
 
 
 @pytest.fixture
@@ -72,14 +78,14 @@ async def owner(server: ServerProcess) -> AsyncIterator[Client]:
     client = await patient_client.connect(server.url, user="a", password="a")
     await client.jetstream().add_stream(name="ORDERS", subjects=["orders.>"])
     yield client
-    await client.close()
+    await closed(client)
 
 
 @pytest.fixture
 async def guest(server: ServerProcess) -> AsyncIterator[Client]:
     client = await patient_client.connect(server.url, user="b", password="b")
     yield client
-    await client.close()
+    await closed(client)
 
 
 async def test_a_guest_publishes_pulls_and_acknowledges(owner: Client, guest: Client) -> None:
@@ -137,10 +143,9 @@ async def test_streams_are_copied_from_another_account(owner: Client, guest: Cli
         await js.add_stream(name="COPY", sources=[origin])
     for number in range(50, 60):
         await owner.jetstream().publish("orders.new", b"%d" % number)
-    for _ in range(600):
-        if (await js.stream_info("COPY")).state.messages == 60:
-            break
-        await asyncio.sleep(0.1)
+    async with asyncio.timeout(60):
+        while (await js.stream_info("COPY")).state.messages < 60:
+            await asyncio.sleep(0.01)
     assert (await js.get_msg("COPY", 60)).data == b"59"
 
 

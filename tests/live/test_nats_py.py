@@ -1,10 +1,11 @@
-"""nats.py, unmodified, against `natsctl server run`, and the same against the reference server where it is on PATH."""
+"""nats.py, unmodified, against `natsctl server run`, and in the tier `reference` against nats-server."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import AsyncIterator
+import io
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
@@ -12,7 +13,10 @@ from nats.aio.msg import Msg
 from nats.errors import NoRespondersError
 from nats.errors import TimeoutError as NatsTimeout
 from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, RetentionPolicy
 from nats.js.errors import BadRequestError, KeyNotFoundError, KeyWrongLastSequenceError, NotFoundError
+from nats.js.kv import KeyValue
+from nats.js.object_store import ObjectStore
 
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
@@ -21,19 +25,39 @@ from tests.support.patient_client import PATIENCE_S
 pytestmark = pytest.mark.both
 
 
+@pytest.fixture(scope="module")
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """One server for all tests, each of which begins without streams."""
+    with ServerProcess(tmp_path_factory.mktemp("nats_py"), request.param) as process:
+        yield process
+
+
 @pytest.fixture
 async def client(server: ServerProcess) -> AsyncIterator[Client]:
     connection = await patient_client.connect(server.url)
     yield connection
+    for stream in await connection.jetstream().streams_info():
+        await connection.jetstream().delete_stream(str(stream.config.name))
     await connection.close()
 
 
 @pytest.fixture
-async def js(client: Client) -> JetStreamContext:
+def js(client: Client) -> JetStreamContext:
+    return client.jetstream()
+
+
+@pytest.fixture
+async def orders(js: JetStreamContext) -> JetStreamContext:
     """JetStream with a stream ORDERS on ORDERS.*."""
-    context = client.jetstream()
-    await context.add_stream(name="ORDERS", subjects=["ORDERS.*"])
-    return context
+    await js.add_stream(name="ORDERS", subjects=["ORDERS.*"])
+    return js
+
+
+@pytest.fixture
+async def queue(js: JetStreamContext) -> JetStreamContext:
+    """JetStream with a stream S on s."""
+    await js.add_stream(name="S", subjects=["s"])
+    return js
 
 
 async def fill(js: JetStreamContext, count: int) -> None:
@@ -52,7 +76,8 @@ async def test_core_request_reply_queue_and_no_responders(client: Client) -> Non
         await client.request("nobody", b"")
 
 
-async def test_publish_dedupe_and_expected_sequence(js: JetStreamContext) -> None:
+async def test_publish_dedupe_and_expected_sequence(orders: JetStreamContext) -> None:
+    js = orders
     first = await js.publish("ORDERS.new", b"1", headers={"Nats-Msg-Id": "a"})
     again = await js.publish("ORDERS.new", b"1", headers={"Nats-Msg-Id": "a"})
     assert (first.seq, again.seq, again.duplicate) == (1, 1, True)
@@ -62,7 +87,8 @@ async def test_publish_dedupe_and_expected_sequence(js: JetStreamContext) -> Non
     assert (await js.stream_info("ORDERS")).state.messages == 1
 
 
-async def test_pull_fetch_and_acks(js: JetStreamContext) -> None:
+async def test_pull_fetch_and_acks(orders: JetStreamContext) -> None:
+    js = orders
     await fill(js, 300)
     subscription = await js.pull_subscribe("ORDERS.new", "WORK")
     got: list[bytes] = []
@@ -78,7 +104,8 @@ async def test_pull_fetch_and_acks(js: JetStreamContext) -> None:
         await subscription.fetch(1, timeout=0.2)
 
 
-async def test_nak_term_and_progress(js: JetStreamContext) -> None:
+async def test_nak_term_and_progress(orders: JetStreamContext) -> None:
+    js = orders
     await fill(js, 1)
     subscription = await js.pull_subscribe("ORDERS.new", "WORK")
     (message,) = await subscription.fetch(1, timeout=20)
@@ -91,7 +118,8 @@ async def test_nak_term_and_progress(js: JetStreamContext) -> None:
         await subscription.fetch(1, timeout=0.3)
 
 
-async def test_push_and_ordered_consumers(js: JetStreamContext) -> None:
+async def test_push_and_ordered_consumers(orders: JetStreamContext) -> None:
+    js = orders
     await fill(js, 500)
     pushed: list[int] = []
     ordered: list[int] = []
@@ -116,7 +144,8 @@ async def test_push_and_ordered_consumers(js: JetStreamContext) -> None:
     assert pushed == ordered == list(range(1, 501))
 
 
-async def test_messages_are_got_deleted_and_purged(js: JetStreamContext) -> None:
+async def test_messages_are_got_deleted_and_purged(orders: JetStreamContext) -> None:
+    js = orders
     await fill(js, 5)
     assert (await js.get_msg("ORDERS", 2)).data == b"1"
     assert await js.delete_msg("ORDERS", 2)
@@ -127,33 +156,239 @@ async def test_messages_are_got_deleted_and_purged(js: JetStreamContext) -> None
     assert (state.messages, state.first_seq, state.last_seq) == (0, 6, 5)
 
 
-async def test_key_value(js: JetStreamContext) -> None:
-    bucket = await js.create_key_value(bucket="SETTINGS", history=5)
-    revision = await bucket.put("colour", b"red")
-    assert await bucket.update("colour", b"blue", last=revision) == revision + 1
-    entry = await bucket.get("colour")
-    assert entry.value == b"blue"
-    with pytest.raises(KeyWrongLastSequenceError):
-        await bucket.create("colour", b"green")
-    watcher = await bucket.watch("colour")
-    seen = await watcher.updates(PATIENCE_S) or await watcher.updates(PATIENCE_S)  # the end mark may come first
-    assert seen is not None
-    assert seen.value == b"blue"
-    assert [entry.value for entry in await bucket.history("colour")] == [b"red", b"blue"]
-    assert await bucket.keys() == ["colour"]
-    await bucket.delete("colour")
+async def seen(watcher: KeyValue.KeyWatcher, number: int) -> list[tuple[str, str | None, int | None] | None]:
+    """Return the next `number` entries of a watcher; None is the end of those that existed at its start."""
+    entries = []
+    for _ in range(number):
+        entry = await watcher.updates(PATIENCE_S)
+        entries.append(entry and (entry.key, entry.operation, entry.revision))
+    return entries
+
+
+async def seen_at_start(watcher: KeyValue.KeyWatcher, number: int) -> list[tuple[str, str | None, int | None]]:
+    """Return the `number` values that were there at the start.
+
+    nats.py puts the end before them where the server had sent them all before it answered the client's question for
+    the consumer's state, and the client had not read them yet.
+    """
+    entries = await seen(watcher, number + 1)
+    assert entries.count(None) == 1
+    return [entry for entry in entries if entry is not None]
+
+
+async def test_watchers_see_the_latest_values_then_an_end_then_every_change(js: JetStreamContext) -> None:
+    bucket = await js.create_key_value(bucket="B", history=3)
+    for value in (b"1", b"2"):
+        await bucket.put("a.x", value)
+        await bucket.put("b.y", value)
+    everything, some = await bucket.watchall(), await bucket.watch("a.*")
+    assert await seen_at_start(everything, 2) == [("a.x", None, 3), ("b.y", None, 4)]
+    assert await seen_at_start(some, 1) == [("a.x", None, 3)]
+    await bucket.delete("a.x")
+    await bucket.put("b.y", b"3")
+    await bucket.purge("b.y")
+    assert await seen(everything, 3) == [("a.x", "DEL", 5), ("b.y", None, 6), ("b.y", "PURGE", 7)]
+    assert await seen(some, 1) == [("a.x", "DEL", 5)]
+
+
+async def test_a_watcher_of_nothing_is_told_the_end_at_once(js: JetStreamContext) -> None:
+    bucket = await js.create_key_value(bucket="B")
+    assert await seen(await bucket.watch("none"), 1) == [None]
+
+
+async def test_history_keeps_so_many_values_and_a_purge_leaves_one_marker(js: JetStreamContext) -> None:
+    bucket = await js.create_key_value(bucket="B", history=3)
+    for number in range(5):
+        await bucket.put("k", b"%d" % number)
+    assert [entry.value for entry in await bucket.history("k")] == [b"2", b"3", b"4"]
+    assert (await bucket.get("k", revision=4)).value == b"3"
+    await bucket.purge("k")
+    assert [(entry.operation, entry.revision) for entry in await bucket.history("k")] == [("PURGE", 6)]
     with pytest.raises(KeyNotFoundError):
-        await bucket.get("colour")
-    await watcher.stop()
+        await bucket.get("k")
+    assert await bucket.create("k", b"again") == 7
+    assert (await bucket.status()).values == 2, "the marker and the new value"
 
 
-async def test_object_store(js: JetStreamContext) -> None:
-    store = await js.create_object_store("FILES")
-    content = b"".join(hashlib.sha256(b"%d" % number).digest() for number in range(20_000))
-    await store.put("big", content)
-    found = await store.get("big")
-    assert found.data == content
-    assert [info.name for info in await store.list()] == ["big"]
-    await store.delete("big")
-    with pytest.raises(NotFoundError):
-        await store.get("big")
+async def test_purge_deletes_leaves_values_alone(js: JetStreamContext) -> None:
+    bucket = await js.create_key_value(bucket="B")
+    await bucket.put("kept", b"1")
+    await bucket.put("gone", b"1")
+    await bucket.delete("gone")
+    await bucket.purge_deletes(olderthan=-1)
+    assert await bucket.keys() == ["kept"]
+    assert (await bucket.status()).values == 1
+
+
+async def test_a_delete_that_expects_another_revision_is_refused(js: JetStreamContext) -> None:
+    bucket = await js.create_key_value(bucket="B")
+    revision = await bucket.put("k", b"1")
+    with pytest.raises(KeyWrongLastSequenceError):
+        await bucket.update("k", b"2", last=revision + 1)
+    with pytest.raises(BadRequestError) as caught:
+        await bucket.delete("k", last=revision + 1)
+    assert caught.value.err_code == 10071
+    assert (await bucket.get("k")).value == b"1"
+
+
+async def test_keys_of_a_large_bucket_are_complete(js: JetStreamContext) -> None:
+    bucket = await js.create_key_value(bucket="B")
+    names = [f"key.{number}" for number in range(600)]
+    for name in names:
+        await bucket.put(name, b"v" * 100)
+    assert sorted(await bucket.keys()) == sorted(names)
+
+
+async def objects(store: ObjectStore) -> list[str | None]:
+    """Return the names of what a store holds, sorted."""
+    return sorted(info.name for info in await store.list(ignore_deletes=True))
+
+
+async def test_objects_of_many_chunks_are_replaced_listed_and_sealed(js: JetStreamContext) -> None:
+    store = await js.create_object_store("O")
+    content = bytes(range(256)) * 3000
+    info = await store.put("f", io.BytesIO(content))
+    assert (info.size, info.chunks) == (len(content), 6)
+    await store.put("f", content[:1000])
+    await store.put("g", b"")
+    assert (await store.get("f")).data == content[:1000]
+    assert (await store.get("g")).data == b""
+    assert (await js.stream_info("OBJ_O")).state.messages == 3, "one chunk and two descriptions"
+    assert await objects(store) == ["f", "g"]
+    await store.delete("g")
+    assert await objects(store) == ["f"]
+    await store.seal()
+    with pytest.raises(BadRequestError):
+        await store.put("h", b"1")
+    assert (await store.status()).sealed
+
+
+async def test_object_watchers_see_what_is_there_and_then_changes(js: JetStreamContext) -> None:
+    store = await js.create_object_store("O")
+    await store.put("a", b"1")
+    watcher = await store.watch()
+    first = [await watcher.updates(PATIENCE_S), await watcher.updates(PATIENCE_S)]  # nats.py's end mark may come first
+    assert [(info.name, info.deleted) for info in first if info] == [("a", False)]
+    assert None in first
+    await store.delete("a")
+    gone = await watcher.updates(PATIENCE_S)
+    assert gone is not None
+    assert (gone.name, gone.deleted) == ("a", True)
+
+
+async def test_a_durable_goes_on_where_it_was_after_the_server_was_stopped(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    with ServerProcess(tmp_path, server.kind) as own:
+        first = await patient_client.connect(own.url, allow_reconnect=False)
+        js = first.jetstream()
+        await js.add_stream(name="S", subjects=["s"])
+        for number in range(5):
+            await js.publish("s", b"%d" % number)
+        worker = await js.pull_subscribe("s", "W")
+        for message in await worker.fetch(2, timeout=20):
+            await message.ack_sync()
+        own.stop()
+        await first.close()
+        own.start()
+        second = await patient_client.connect(own.url)
+        worker = await second.jetstream().pull_subscribe("s", "W")
+        assert [message.data for message in await worker.fetch(3, timeout=20)] == [b"2", b"3", b"4"]
+        await second.close()
+
+
+async def test_unacked_messages_come_again_after_ack_wait_until_max_deliver(queue: JetStreamContext) -> None:
+    js = queue
+    await js.publish("s", b"1")
+    config = ConsumerConfig(ack_wait=0.2, max_deliver=2)
+    worker = await js.pull_subscribe("s", "W", config=config)
+    tries = [(await worker.fetch(1, timeout=20))[0].metadata.num_delivered for _ in range(2)]
+    assert tries == [1, 2]
+    with pytest.raises(NatsTimeout):
+        await worker.fetch(1, timeout=0.4)
+
+
+async def test_a_delayed_nak_comes_again_after_the_others(queue: JetStreamContext) -> None:
+    js = queue
+    for number in range(3):
+        await js.publish("s", b"%d" % number)
+    worker = await js.pull_subscribe("s", "W")
+    order = []
+    for _ in range(4):
+        (message,) = await worker.fetch(1, timeout=20)
+        order.append(message.data)
+        if message.data == b"0" and message.metadata.num_delivered == 1:
+            await message.nak(delay=0.5)
+        else:
+            await message.ack()
+    assert order == [b"0", b"1", b"2", b"0"]
+
+
+async def test_members_of_a_deliver_group_share_the_messages(queue: JetStreamContext) -> None:
+    js = queue
+    counts, everything, done = [0, 0], set[int](), asyncio.Event()
+
+    async def take(index: int, message: Msg) -> None:
+        counts[index] += 1
+        everything.add(message.metadata.sequence.stream)
+        await message.ack()
+        if len(everything) == 200:
+            done.set()
+
+    async def first(message: Msg) -> None:
+        await take(0, message)
+
+    async def second(message: Msg) -> None:
+        await take(1, message)
+
+    for callback in (first, second):
+        await js.subscribe("s", queue="workers", durable="workers", cb=callback, manual_ack=True)
+    await asyncio.gather(*(js.publish("s", b"") for _ in range(200)))
+    await asyncio.wait_for(done.wait(), 30)
+    assert sum(counts) == 200
+    assert min(counts) > 0
+
+
+async def test_an_ordered_consumer_goes_on_when_its_consumer_vanishes(queue: JetStreamContext) -> None:
+    js = queue
+    await js.publish("s", b"1")
+    reader = await js.subscribe("s", ordered_consumer=True, idle_heartbeat=0.1)
+    assert (await reader.next_msg(timeout=20)).data == b"1"
+    assert await js.delete_consumer("S", (await reader.consumer_info()).name)
+    await js.publish("s", b"2")
+    assert (await reader.next_msg(timeout=30)).data == b"2"
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (ConsumerConfig(deliver_policy=DeliverPolicy.ALL), [1, 2, 3, 4, 5]),
+        (ConsumerConfig(deliver_policy=DeliverPolicy.LAST), [4, 5]),
+        (ConsumerConfig(deliver_policy=DeliverPolicy.LAST_PER_SUBJECT), [3, 4, 5]),
+        (ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=3), [3, 4, 5]),
+        (ConsumerConfig(deliver_policy=DeliverPolicy.NEW), [5]),
+    ],
+)
+async def test_delivery_starts_where_the_policy_says(
+    client: Client, config: ConsumerConfig, expected: list[int]
+) -> None:
+    js = client.jetstream()
+    await js.add_stream(name="S", subjects=["s.*"])
+    for number in range(4):
+        await js.publish(f"s.{number % 2}", b"")
+    config.ack_policy = AckPolicy.NONE
+    reader = await js.subscribe("s.*", config=config)
+    await js.publish("s.0", b"")
+    got = [(await reader.next_msg(timeout=20)).metadata.sequence.stream for _ in expected]
+    assert got == expected
+
+
+async def test_a_work_queue_forgets_what_was_acked(client: Client) -> None:
+    js = client.jetstream()
+    await js.add_stream(name="S", subjects=["s"], retention=RetentionPolicy.WORK_QUEUE)
+    for number in range(3):
+        await js.publish("s", b"%d" % number)
+    worker = await js.pull_subscribe("s", "W")
+    for message in await worker.fetch(2, timeout=20):
+        await message.ack_sync()
+    assert (await js.stream_info("S")).state.messages == 1
