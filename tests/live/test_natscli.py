@@ -3,13 +3,14 @@
 `nats` is looked for on PATH: `go install github.com/nats-io/natscli/nats@latest`, or a build of its sources where the
 module proxy does not have it. Without it everything here is skipped and counted.
 
-How to use it. A row is a command line, what its output must match, and how the two outputs are compared: `same` after
-times, durations, ids and sizes are masked, `digits` with every number masked too, `shape` not at all (each must match
-by itself). Rows of a group share their streams and run in order.
+How to use it. A row of test_natscli.json is a command line, what its output must match, and how the two outputs are
+compared: `same` after times, durations, ids and sizes are masked, `digits` with every number masked too, `shape` not at
+all (each must match by itself). Rows of a group share their streams and run in order.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -25,11 +26,7 @@ import pytest
 
 from natsctl.testing.process import Kind, ServerProcess, reference_binary
 
-NATS = shutil.which("nats") or ""
-pytestmark = [
-    pytest.mark.live,
-    pytest.mark.skipif(not NATS, reason="nats (the tool) is not on PATH"),
-]
+pytestmark = pytest.mark.reference("nats")
 
 CONFIG = """
 server_name: one
@@ -57,159 +54,10 @@ class Row:
     user: str = "a"
 
 
-def system(command: str, prints: str, compared: Compared = "same", status: int = 0) -> Row:
-    """Return a row of the system account's user."""
-    return Row(command, prints, compared, status, "s")
-
-
 GROUPS: dict[str, list[Row]] = {
-    "account": [
-        Row("account info", "Account Information.*Account: A .*JetStream Account Information", "digits"),
-        Row("account report connections", "Top 1 Connections out of 1.*NATS CLI", "digits"),
-        Row("account report statistics", "Server Statistics.*│ 127.0.0.1 │", "digits"),
-        Row("rtt", r"nats://a:p@127\.0\.0\.1:\d+:.*\d.s", "shape"),
-        system("account info", "System Account: true.*JetStream not enabled for account", "digits"),
-    ],
-    "server": [
-        system("server list", r"│ one +│.*│ 2\.", "digits"),
-        system("server list --json", '"statsz": {', "shape"),
-        system("server info", "Server information for one.*JetStream:.*API Support Level", "digits"),
-        system("server ping 1", "one +rtt=.*ping statistics", "digits"),
-        system("server report jetstream", "JetStream Summary.*│ one", "digits"),
-        system("server report connections", "Connections out of.*NATS CLI.*Connections per server", "digits"),
-        system("server report connections --json", '"cid": \\d+,.*"uptime": "0s",', "shape"),
-        system("server report accounts", "Accounts Overview.*│ SYS", "digits"),
-        system("server report cpu", "CPU Usage.*one:", "shape"),
-        system("server report mem", "Memory Usage.*one:", "shape"),
-        system("server report health", r"│ one .*ok \(200\)"),
-        system("server report leafnodes", "Leafnode Report"),
-        system("server report routes", "Cluster Report"),
-        system("server report gateways", "Super Cluster Report"),
-        system("server request variables", '"data":{"server_id":', "shape"),
-        system("server request connections", '"connections":\\[{"cid":', "shape"),
-        system("server request connections --subscriptions", '"data":{"server_id":.*"connections":\\[', "shape"),
-        system("server request subscriptions --detail", '"num_subscriptions":', "shape"),
-        system("server request jetstream --all", '"data":{"memory":', "shape"),
-        system("server request jetstream-health", '"data":{"status":"ok","status_code":200}', "shape"),
-        system("server request accounts", '"accounts":\\[', "shape"),
-        system("server request accounts --account A", '"account_detail":{"account_name":"A"', "shape"),
-        system("server request routes", '"num_routes":0', "shape"),
-        system("server request gateways", '"outbound_gateways":{}', "shape"),
-        system("server request leafnodes", '"leafnodes":0', "shape"),
-        system("server request ipqueue", '"data":{', "shape"),
-        system("server request raft", '"data":{}', "shape"),
-        system("server request kick 99999 one", "no such client or leafnode id|.*", status=1),
-        system("server account info A", "Account information for account A.*Imports:.*PING.CONNZ", "shape"),
-        Row("server list", "no results received|.*", status=1),
-        Row("server info", "no results received|.*", status=1),
-    ],
-    "check": [
-        Row("stream add CHECKED --subjects checked --defaults", "Stream CHECKED was created"),
-        Row("pub checked hello", "Published 5 bytes"),
-        Row("consumer add CHECKED C --pull --defaults", "CHECKED > C"),
-        Row("kv add CB", "CB"),
-        system("server check connection", "OK Connection", "digits"),
-        system("server check connection --format prometheus", "nats_server_check_connections_rtt", "digits"),
-        system("server check server --name one", "OK one.*uptime=", "shape"),
-        system("server check server --name one --js-required --format text", "JetStream enabled", "digits"),
-        system("server check server --name two", "CRITICAL", status=2),
-        system("server check meta --expect 1 --lag-critical 1 --seen-critical 1s", "CRITICAL|UNKNOWN", status=2),
-        Row("server check stream --stream CHECKED", "OK CHECKED", "digits", 0),
-        Row("server check stream --stream NOPE", "CRITICAL", status=2),
-        Row("server check consumer --stream CHECKED --consumer C", "OK CHECKED_C"),
-        Row("server check consumer --stream CHECKED --consumer NOPE", "CRITICAL", status=2),
-        Row("server check message --stream CHECKED --subject checked", "OK Stream Message"),
-        Row("server check jetstream", "OK JetStream.*streams=", "digits"),
-        Row("server check kv --bucket CB", "OK CB|OK KV"),
-        Row("server check request --subject nobody", "CRITICAL", status=2),
-    ],
-    "core": [
-        Row("pub foo hello", 'Published 5 bytes to "foo"'),
-        Row("pub foo hello --count 3 -H A:b", "Published", "digits"),
-        Row("req nobody hi --timeout 1s", "No responders are available"),
-        Row("errors lookup 10039", "JetStream not enabled for account"),
-        Row("bench pub bench --msgs 1000 --no-progress", "publisher stats: [0-9,]+ msgs/sec", "shape"),
-        Row("service ping", "|", "shape"),
-        Row("auth nkey gen user", "^SU", "shape"),
-    ],
-    "stream": [
-        Row("stream add ORDERS --subjects orders.* --defaults", "Stream ORDERS was created"),
-        Row("stream add MEM --subjects mem.> --storage memory --max-msgs 10 --max-age=1h --defaults", "MEM was"),
-        Row("pub orders.new one{{Count}} --count 5", "Published", "digits"),
-        Row("pub orders.old -H A:b hi", "Published 2 bytes"),
-        Row("stream ls", "│ ORDERS"),
-        Row("stream ls -n", "ORDERS"),
-        Row("stream info ORDERS", "Information for Stream ORDERS.*Messages: 6"),
-        Row("stream info ORDERS --json", '"name": "ORDERS"'),
-        Row("stream state ORDERS", "Messages: 6"),
-        Row("stream report", "Stream Report.*ORDERS"),
-        Row("stream subjects ORDERS", "orders.new"),
-        Row("stream get ORDERS 1", "Item: ORDERS#1"),
-        Row("stream get ORDERS -S orders.old", "A: b.*hi"),
-        Row("stream rmm ORDERS 2 -f", "|"),
-        Row("stream gaps ORDERS -f", "2 - 2|Gaps|gap", "digits"),
-        Row("stream edit ORDERS --description hello -f", "Stream ORDERS was updated"),
-        Row("stream find", "ORDERS"),
-        Row("stream backup ORDERS backup --no-progress", "[Rr]eceived .* compressed data in 1 chunks", "digits"),
-        Row("stream rm ORDERS -f", "|"),
-        Row("stream restore backup --no-progress", 'Restored stream "ORDERS"', "digits"),
-        Row("stream info ORDERS", "Deleted Messages: 1"),
-        Row("account backup everything -f", "Received|Backup", "digits"),
-        Row("pub mem.a hello", "Published"),
-        Row("stream purge MEM -f", "Purged 1 message.*State for Stream MEM"),
-        Row("stream seal MEM -f", "Sealed: true|MEM"),
-        Row("stream rm MEM -f", "|"),
-        Row("stream rm NOPE -f", "stream not found|could not pick a Stream", status=1),
-    ],
-    "consumer": [
-        Row("stream add WORK --subjects work.* --defaults", "Stream WORK was created"),
-        Row("pub work.a m{{Count}} --count 5", "Published", "digits"),
-        Row("consumer add WORK C --pull --defaults", "Information for Consumer WORK > C"),
-        Row("consumer add WORK P --target deliver.p --ack none --deliver all --defaults", "Subject: deliver.p"),
-        Row("consumer ls WORK", "│ C "),
-        Row("consumer info WORK C", "Unprocessed Messages: 5"),
-        Row("consumer info WORK C --json", '"num_pending": 5'),
-        Row("consumer next WORK C", "subj: work.a.*m1.*Acknowledged message"),
-        Row("consumer next WORK C --count 2", "m2.*m3"),
-        Row("consumer next WORK C --no-ack --raw", "m4"),
-        Row("consumer report WORK", "Consumer report for WORK"),
-        Row("consumer edit WORK C --description x -f", "Description: x"),
-        Row("consumer pause WORK C 1h -f", "Paused"),
-        Row("consumer resume WORK C -f", "resumed|Resumed"),
-        Row("consumer find WORK", "C"),
-        Row("consumer sub WORK C --timeout 1s", "|", "shape"),
-        Row("consumer rm WORK C -f", "|"),
-        Row("bench js pub sync bj --create --msgs 20 --no-progress --stream BJ", "publisher stats", "shape"),
-        Row("bench js pub async bj --msgs 200 --no-progress --stream BJ", "publisher stats", "shape"),
-        Row("bench js fetch --msgs 100 --no-progress --stream BJ", "consumer.*stats", "shape"),
-        Row("bench js ordered --msgs 100 --no-progress --stream BJ", "consumer.*stats", "shape"),
-        Row("bench js get sync --msgs 20 --no-progress --stream BJ", "getter stats", "shape"),
-    ],
-    "buckets": [
-        Row("kv add B --history 5", "Key-Value Store Bucket|B"),
-        Row("kv put B k v1", "v1"),
-        Row("kv put B k v2", "v2"),
-        Row("kv get B k", "B > k revision: 2.*v2"),
-        Row("kv create B n 1", "1"),
-        Row("kv update B n 2 3", "2"),
-        Row("kv update B n 2 3", "wrong last sequence", status=1),
-        Row("kv history B k", "v1.*v2"),
-        Row("kv ls", "│ B "),
-        Row("kv ls B", "k.*n"),
-        Row("kv status B", "History Kept: 5|Bucket"),
-        Row("kv del B k -f", "|"),
-        Row("kv get B k", "key not found", status=1),
-        Row("kv purge B n -f", "|"),
-        Row("kv compact B -f", "|"),
-        Row("object add OB", "Object Store|OB"),
-        Row("object put OB {config} --name f -f --no-progress", "Object information|OB > f"),
-        Row("object ls OB", "│ f "),
-        Row("object info OB f", "OB > f"),
-        Row("object get OB f -O out.txt -f --no-progress", "Wrote|out.txt", "digits"),
-        Row("object del OB f -f", "|"),
-        Row("object del OB -f", "|"),
-    ],
-}  # fmt: skip
+    group: [Row(*row) for row in rows]
+    for group, rows in json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8")).items()
+}
 
 MASKS = (
     (r"\x1b\[[0-9;?]*[a-zA-Z]", ""),
@@ -256,7 +104,7 @@ class Side:
     def line(self, command: str, user: str) -> list[str]:
         address = urlsplit(self.process.url).netloc
         words = [word.replace("{config}", str(self.config)) for word in command.split(" ")]
-        return [NATS, "-s", f"nats://{user}:p@{address}", *words]
+        return [shutil.which("nats") or "nats", "-s", f"nats://{user}:p@{address}", *words]
 
     @property
     def environment(self) -> dict[str, str]:

@@ -85,9 +85,10 @@ def _score(part: Part, noun: Sequence[str], verb: Sequence[str], flags: Sequence
 
 def _parts(file: Path, name: str) -> list[Part]:
     source = file.read_text(encoding="utf-8")
-    tree = ast.parse(source)
-    file_words = _words(source) | _words(name.replace("_", " ").replace("/", " "))
-    found, tables = [], []
+    tree, found, tables = ast.parse(source), list[Part](), list[str]()
+    if (rows := file.with_suffix(".json")).exists():
+        tables.append(rows.read_text(encoding="utf-8"))
+    file_words = _words("\n".join([source, *tables])) | _words(name.replace("_", " ").replace("/", " "))
     for one in tree.body:
         text = _source(source, one)
         if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):

@@ -14,7 +14,9 @@ import json
 import random
 import tempfile
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
+from string import Template
 from typing import Any, Final
 
 from natsctl.testing.process import ServerProcess
@@ -38,6 +40,18 @@ ANSWERS: Final = (
 
 Line = tuple[str, bytes, bytes, str]
 """Subject, header, payload and inbox of a message."""
+
+
+def table(kind: str, /, **values: str) -> dict[str, tuple[float, Any]]:
+    """Return fields of `kind` with their probability and values, with `values` in place of `$` and their names."""
+    found: dict[str, tuple[float, Any]] = json.loads(_texts()[kind].substitute(values))
+    return found
+
+
+@lru_cache
+def _texts() -> dict[str, Template]:
+    tables = json.loads(Path(__file__).with_suffix(".json").read_text())
+    return {kind: Template(json.dumps(rows)) for kind, rows in tables.items()}
 
 
 class Chance:
@@ -81,29 +95,7 @@ class ConsumerSteps(Chance):
     """Steps with consumers."""
 
     def consumer_fields(self, name: str) -> dict[str, Any]:
-        own = name.lower()
-        filters = [f"{own}.{leaf}" for leaf in FILTERS]
-        fields = self.chosen(
-            deliver_policy=(0.4, ("last", "new", "by_start_sequence", "by_start_time", "last_per_subject", "all")),
-            ack_policy=(0.9, ("explicit", "explicit", "explicit", "all", "none")),
-            ack_wait=(0.2, (HOUR,)),
-            max_deliver=(0.3, (1, 2, 3)),
-            backoff=(0.08, ([HOUR], [HOUR, 2 * HOUR])),
-            filter_subject=(0.4, filters),
-            filter_subjects=(0.12, (filters[:2], [filters[2], filters[6]], [filters[0], filters[4]])),
-            sample_freq=(0.1, ("100%", "100", "0")),
-            max_waiting=(0.1, (1, 2)),
-            max_ack_pending=(0.3, (1, 2, 5)),
-            headers_only=(0.15, (True,)),
-            max_batch=(0.1, (2, 5)),
-            max_expires=(0.05, (100 * SECOND,)),
-            max_bytes=(0.05, (400,)),
-            inactive_threshold=(0.2, (HOUR,)),
-            mem_storage=(0.1, (True,)),
-            metadata=(0.05, ({"k": "v"},)),
-            pause_until=(0.05, (LATER, PAST)),
-            description=(0.05, ("about",)),
-        )
+        fields = self.chosen(**table("consumer", own=name.lower()))
         policy = fields.get("deliver_policy")
         if policy == "by_start_sequence":
             fields["opt_start_seq"] = self.rng.choice((1, 3, 8, 50))
@@ -160,18 +152,7 @@ class ConsumerSteps(Chance):
 
     def pull(self, name: str) -> Step:
         consumer = self.rng.choice(CONSUMERS)
-        body = self.chosen(
-            batch=(0.8, (1, 2, 5, 20)),
-            expires=(0.3, (60 * SECOND, 90 * SECOND)),
-            no_wait=(0.6, (True,)),
-            max_bytes=(0.1, (1, 150, 600)),
-            idle_heartbeat=(0.05, (20 * SECOND,)),
-            group=(0.2, ("g", "g", "h")),
-            min_pending=(0.05, (1, 4)),
-            min_ack_pending=(0.05, (1, 3)),
-            priority=(0.05, (0, 1, 5, 10)),
-            id=(0.02, ("wrong",)),
-        )
+        body = self.chosen(**table("pull"))
         said = self.rng.choice((json.dumps(body), json.dumps(body), json.dumps(body), json.dumps(body), "", "3"))
         if said.startswith("{") and "no_wait" not in body and "expires" not in body and self.rng.random() < 0.7:
             said = json.dumps({**body, "no_wait": True})
@@ -221,32 +202,7 @@ class PublishSteps(Chance):
         own = name.lower()
         subject = f"{own}.{self.rng.choice(LEAVES)}"
         number = str(self.rng.randint(0, 12))
-        fields = self.chosen(
-            **{
-                "Nats-Msg-Id": (0.25, ("m1", "m2", "m3", "")),
-                "Nats-Expected-Stream": (0.05, (name, "other")),
-                "Nats-Expected-Last-Sequence": (0.08, (number, "0", "x")),
-                "Nats-Expected-Last-Subject-Sequence": (0.1, (number, "0", "0", "-1")),
-                "Nats-Expected-Last-Subject-Sequence-Subject": (0.05, (subject, f"{own}.*", f"{own}.>")),
-                "Nats-Expected-Last-Msg-Id": (0.05, ("m1", "m2", "")),
-                "Nats-Rollup": (0.1, ("sub", "all", "what")),
-                "Nats-TTL": (0.15, ("1h", "3600", "never", "0", "x", "100h")),
-                "Nats-Incr": (0.05, ("1", "-5", "+12345678901234567890", "x", "0")),
-                "Nats-Schedule": (0.05, ("@every 2h", f"@at {LATER}", "@yearly", "0 0 1 1 1 *", "x")),
-                "Nats-Schedule-Target": (0.06, (subject, f"{own}.x")),
-                "Nats-Schedule-TTL": (0.02, ("1h", "x")),
-                "Nats-Schedule-Source": (0.02, (subject,)),
-                "Nats-Schedule-Rollup": (0.02, ("sub",)),
-                "Nats-Scheduler": (0.01, (subject,)),
-                "Nats-Schedule-Next": (0.01, ("purge", LATER)),
-                "Nats-Batch-Id": (0.01, ("b1",)),
-                "Nats-Batch-Sequence": (0.01, ("1", "2")),
-                "X-Own": (0.2, ("v", "")),
-                "Nats-Stream-Source": (0.005, ("A 1",)),
-                "Nats-Marker-Reason": (0.01, ("Purge",)),
-                "Nats-Required-Api-Level": (0.01, ("99",)),
-            }
-        )
+        fields = self.chosen(**table("header", name=name, own=own, subject=subject, number=number))
         return block(fields) if fields else b""
 
     def line(self, name: str) -> Line:
@@ -313,56 +269,7 @@ class StreamSteps(Chance):
     """Steps with streams."""
 
     def stream_fields(self, name: str) -> dict[str, Any]:
-        own = name.lower()
-        return self.chosen(
-            retention=(0.4, ("interest", "workqueue")),
-            storage=(0.3, ("memory",)),
-            max_msgs=(0.2, (1, 5, 12)),
-            max_bytes=(0.12, (300, 2000)),
-            max_msgs_per_subject=(0.25, (1, 2, 4)),
-            max_msg_size=(0.08, (60, 100)),
-            max_age=(0.15, (HOUR, 30 * HOUR)),
-            max_consumers=(0.05, (1, 2)),
-            discard=(0.25, ("new",)),
-            discard_new_per_subject=(0.1, (True,)),
-            duplicate_window=(0.2, (HOUR // 60, HOUR)),
-            no_ack=(0.03, (True,)),
-            first_seq=(0.1, (5, 100)),
-            allow_direct=(0.7, (True,)),
-            allow_rollup_hdrs=(0.5, (True,)),
-            deny_delete=(0.08, (True,)),
-            deny_purge=(0.06, (True,)),
-            allow_msg_ttl=(0.4, (True,)),
-            subject_delete_marker_ttl=(0.12, (HOUR,)),
-            allow_msg_counter=(0.07, (True,)),
-            allow_atomic=(0.4, (True,)),
-            allow_batched=(0.3, (True,)),
-            allow_msg_schedules=(0.25, (True,)),
-            compression=(0.1, ("s2",)),
-            persist_mode=(0.05, ("async",)),
-            description=(0.05, ("about",)),
-            metadata=(0.05, ({"k": "v"},)),
-            subject_transform=(
-                0.1,
-                (
-                    {"src": f"{own}.x.*", "dest": own + ".y.{{wildcard(1)}}"},
-                    {"src": f"{own}.>", "dest": f"{own}.>"},
-                    {"src": f"{own}.x", "dest": f"{own}.y"},
-                    {"src": f"{own}.*", "dest": own + ".{{partition(3,1)}}"},
-                ),
-            ),
-            republish=(
-                0.2,
-                (
-                    {"src": ">", "dest": "again.>"},
-                    {"src": f"{own}.x", "dest": f"again.{own}"},
-                    {"src": f"{own}.*", "dest": "again.{{wildcard(1)}}", "headers_only": True},
-                    {"dest": "again.>"},
-                ),
-            ),
-            consumer_limits=(0.06, ({"max_ack_pending": 3}, {"inactive_threshold": HOUR}, {})),
-            sealed=(0.01, (True,)),
-        )
+        return self.chosen(**table("stream", own=name.lower()))
 
     def create(self, name: str) -> Step:
         fields = self.stream_fields(name)
