@@ -21,7 +21,7 @@ from natsctl.store.keys import Cipher, KeyFile, Keyring
 from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.segment_file import SegmentFile
 from natsctl.testing.simdisk import SimDisk, no_faults
-from tests.support.store_model import Report, Violation
+from tests.support.store_model import Report, Violation, simulating
 from tests.support.store_mutations import NOTICED, Mutations, Patch, do_nothing
 from tests.support.store_simulation import SUBJECTS, Session, look_for
 
@@ -97,7 +97,7 @@ class EncryptedSession(Session):
             self._key, self._prev_key = f"{self._key[:4]}{self._keys.randrange(1 << 30)}", self._key
             self._cipher = self._keys.choice(CIPHERS)
             self._opened = None
-        if self._plain_lives and self.report.lives > self._plain_lives:
+        if self._plain_lives and self.report["lives"] > self._plain_lives:
             self._plain_lives = 0
         super()._open()
         disk = self._store._disk
@@ -147,12 +147,7 @@ class EncryptedSession(Session):
         return [file.pread(file.size(), 0) for file in opened if isinstance(file, PackedFile)]
 
 
-def simulate_encrypted(seed: int) -> Report:
-    """Run one session; raises Violation, whose text names the seed."""
-    try:
-        return EncryptedSession(seed).run()
-    except Violation as violation:
-        raise Violation(f"seed {seed}: {violation}") from violation
+simulate_encrypted = simulating(EncryptedSession)
 
 
 MUTATIONS: Final = Mutations(

@@ -16,7 +16,6 @@ import contextlib
 import random
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, Final
 from unittest import mock
 
@@ -30,7 +29,7 @@ from natsctl.testing.simdisk import Crash, Journalling, SimDisk, crash_at, no_fa
 from tests.support.engine_clients import SECOND, Client, Program, draw_cast
 from tests.support.engine_model import ConsumerModel, StreamModel, retention_of
 from tests.support.engine_requests import Snapshot, size_of, snapshot_of
-from tests.support.store_model import Violation
+from tests.support.store_model import Report, Violation, simulating
 
 SIZES: Final = {
     "STEP": 2,
@@ -68,36 +67,11 @@ PATIENCE: Final = 12
 """Looks at the end of a session by which everything must have come to its end."""
 
 
-@dataclass(slots=True)
-class EngineReport:
-    """Counts of one session, so that a run can show that it was not idle."""
-
-    seed: int
-    lives: int = 0
-    steps: int = 0
-    crashes: int = 0
-    crashed_starts: int = 0
-    kills: int = 0
-    power_losses: int = 0
-    clean_stops: int = 0
-    acks: int = 0
-    refusals: int = 0
-    unanswered: int = 0
-    deliveries: int = 0
-    restores: int = 0
-    disk_image_checks: int = 0
-    sliced: bool = False
-    slow_steps: int = 0
-    packed_files: int = 0
-    blocks: int = 0
-    """Messages that were read in blocks."""
-
-
 class EngineSession:
     """One seed's disk, clock, models and clients."""
 
     def __init__(self, seed: int) -> None:
-        self.report = EngineReport(seed)
+        self.report = Report(seed)
         self._work = random.Random(f"{seed}/engine")
         self._faults = random.Random(f"{seed}/engine faults")
         self._slices = random.Random(f"{seed}/engine slices")
@@ -126,7 +100,7 @@ class EngineSession:
 
     # A session and its lives
 
-    def run(self) -> EngineReport:
+    def run(self) -> Report:
         """Live several times and come to an end; raises Violation."""
         sliced = self._slices.random() < SLICED_SHARE
         with small_steps() if sliced else contextlib.nullcontext():
@@ -137,8 +111,8 @@ class EngineSession:
                 self._end_life()
                 self._start_again()
             self._finish()
-        self.report.sliced = sliced
-        self.report.packed_files = sum(data.startswith(PACKED) for data in self._disk.contents())
+        self.report["sliced"] = sliced
+        self.report["packed_files"] = sum(data.startswith(PACKED) for data in self._disk.contents())
         return self.report
 
     def _start(self) -> None:
@@ -155,17 +129,17 @@ class EngineSession:
         self._judge()
 
     def _live(self) -> None:
-        self.report.lives += 1
+        self.report["lives"] += 1
         steps = self._work.randint(4, 25)
         crash_step = self._faults.randint(1, int(steps * 1.5))
         for number in range(1, steps + 1):
-            self.report.steps += 1
+            self.report["steps"] += 1
             if number == crash_step:
                 self._disk.plan = crash_at(self._faults.randint(1, 40))
             try:
                 self._step()
             except Crash:
-                self.report.crashes += 1
+                self.report["crashes"] += 1
                 for model in self._models.values():
                     model.step.crashed = True
                 return
@@ -188,7 +162,7 @@ class EngineSession:
             how = self._work.choice(("alone", "alone", "together", "slow", "slow"))
             self._machine.hold_commits = how == "together"
             self._machine.slow = self._slow if how == "slow" else None
-            self.report.slow_steps += how == "slow"
+            self.report["slow_steps"] += how == "slow"
             for _ in range(1 if how == "alone" else self._work.randint(1, 6)):
                 self._program.act(self._client)
                 if how != "slow":
@@ -213,16 +187,16 @@ class EngineSession:
         self._client.collect()
         kind = self._faults.choice(("kill", "kill", "power", "power", "clean"))
         if kind == "clean" and not any(model.step.crashed for model in self._models.values()):
-            self.report.clean_stops += 1
+            self.report["clean_stops"] += 1
             self._machine.engine.shut_down()
             self._machine.settle()
             self._machine.store.close()
             self._disk.kill()
         elif kind == "power":
-            self.report.power_losses += 1
+            self.report["power_losses"] += 1
             self._disk.power_loss()
         else:
-            self.report.kills += 1
+            self.report["kills"] += 1
             self._disk.kill()
 
     def _start_again(self) -> None:
@@ -234,7 +208,7 @@ class EngineSession:
                 self._start()
                 break
             except Crash:
-                self.report.crashed_starts += 1
+                self.report["crashed_starts"] += 1
                 (SimDisk.power_loss if self._faults.random() < 0.5 else SimDisk.kill)(self._disk)
         else:
             self._disk.plan = no_faults
@@ -280,15 +254,15 @@ class EngineSession:
             self._check_disk_image()
 
     def _count(self, model: StreamModel) -> None:
-        self.report.blocks += sum(len(read.messages) for read in model.step.blocks)
+        self.report["blocks"] += sum(len(read.messages) for read in model.step.blocks)
         for attempt in model.step.attempts:
-            self.report.acks += bool(attempt.acked_seq)
-            self.report.refusals += attempt.refused
-            self.report.unanswered += attempt.answer is None
+            self.report["acks"] += bool(attempt.acked_seq)
+            self.report["refusals"] += attempt.refused
+            self.report["unanswered"] += attempt.answer is None
 
     def _check_disk_image(self) -> None:
         """Start on what is durable now and nothing else: every message must be there, and known ids refused."""
-        self.report.disk_image_checks += 1
+        self.report["disk_image_checks"] += 1
         twin = Machine(self._disk.synced_image(self.report.seed), self._clock, 1, self._options)
         if twin.report.damaged:
             raise Violation(f"the synced image alone is damaged: {twin.report.damaged}")
@@ -327,7 +301,7 @@ class EngineSession:
         for at in range(0, len(archive), 2000):
             jet.wire.request(to, archive[at : at + 2000])
         ok(jet.wire.request(to))
-        self.report.restores += 1
+        self.report["restores"] += 1
 
     def _find_lost(self) -> None:
         """Restore a stream whose deletion was interrupted, unless it is still, or again, there."""
@@ -355,7 +329,7 @@ class EngineSession:
 
     def _check_end(self, name: str, model: StreamModel) -> None:
         for consumer in self._consumers[name]:
-            self.report.deliveries += len(consumer.delivered)
+            self.report["deliveries"] += len(consumer.delivered)
             wanted = {m.seq for m in model.before.messages.values() if consumer.takes(m)}
             if missed := wanted - consumer.delivered:
                 raise Violation(f"{consumer.name} never delivered {sorted(missed)}")
@@ -394,9 +368,4 @@ def check_consumers(consumers: Iterable[ConsumerModel], stream: Stream, jet: Jet
         consumer.check(stream.consumers[consumer.name], jet.info(consumer.name, stream.name), held)
 
 
-def simulate_engine(seed: int) -> EngineReport:
-    """Run one session; raises Violation, whose text names the seed."""
-    try:
-        return EngineSession(seed).run()
-    except Violation as violation:
-        raise Violation(f"seed {seed}: {violation}") from violation
+simulate_engine = simulating(EngineSession)

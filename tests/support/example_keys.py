@@ -28,57 +28,11 @@ MADE_AT_S: Final = 1_760_000_000
 _WARNING: Final = (
     "# KEYS FOR TRYING ONLY: every seed of them is published. Made by `python -m tests.support.example_keys`."
 )
-_OPERATOR: Final = """{warning}
-# Accounts, users and permissions are said by JWTs, which an operator signs; this server only trusts the operator.
-# With keys of your own: `nsc generate config --mem-resolver`.
-listen: 127.0.0.1:4222
-jetstream {{ store_dir: /data/jetstream, max_mem: 1G, max_file: 100G }}
 
-operator: {operator}
-system_account: {system}
-resolver: MEMORY
-resolver_preload {{
-    # SYS
-    {system}: {system_jwt}
-    # APP: JetStream up to 1 GiB and 10 streams
-    {app}: {app_jwt}
-}}
-"""
-_NKEYS: Final = """{warning}
-# Users by public key: the server holds no secret, and each client signs what the server asks it to.
-# The seeds of these two are in nkeys-admin.seed and nkeys-sensor.seed.
-listen: 127.0.0.1:4222
 
-authorization {{
-    users: [
-        {{ nkey: {admin} }}
-        {{ nkey: {sensor}, permissions: {{ publish: "sensors.>", subscribe: "_INBOX.>" }} }}
-    ]
-}}
-"""
-_CALLOUT: Final = """{warning}
-# A service decides who may log in, and as what: examples/auth-callout/service.py, which has the issuer's seed.
-listen: 127.0.0.1:4222
-
-accounts {{
-    # Of the service alone: who is in this account could answer in its place.
-    AUTH {{ users: [ {{ user: auth, password: change-me-auth }} ] }}
-    APP {{ jetstream: enabled }}
-    REPORTS {{}}
-}}
-jetstream {{ store_dir: /data/jetstream, max_mem: 1G, max_file: 100G }}
-
-authorization {{
-    # Time that the service has for an answer.
-    timeout: 5
-    auth_callout {{
-        # The public key of auth-callout-issuer.seed; no account has it.
-        issuer: {issuer}
-        account: AUTH
-        auth_users: [ auth ]
-    }}
-}}
-"""
+def _conf(name: str, **keys: str) -> str:
+    """Return a configuration made of its template in example_confs."""
+    return (Path(__file__).parent / "example_confs" / f"{name}.conf").read_text().format(warning=_WARNING, **keys)
 
 
 def example_key(kind: Kind, name: str) -> Key:
@@ -105,8 +59,8 @@ def example_files() -> dict[str, str]:
     operator = example_key("operator", "EXAMPLE-ONLY")
     system, app = example_key("account", "SYS"), example_key("account", "APP")
     limits = {**NO_ACCOUNT_LIMITS, **NO_JETSTREAM_LIMITS, "disk_storage": 1 << 30, "streams": 10}
-    conf = _OPERATOR.format(
-        warning=_WARNING,
+    conf = _conf(
+        "operator",
         operator=_jwt("operator", "EXAMPLE-ONLY", operator),
         system=system.public,
         system_jwt=_jwt("account", "SYS", operator, limits=NO_ACCOUNT_LIMITS),
@@ -120,9 +74,9 @@ def example_files() -> dict[str, str]:
         "operator-app.creds": _creds("app", app),
         "operator-reader.creds": _creds("reader", app, pub={"deny": [">"]}, sub={"allow": ["prices.>"]}),
         "operator-system.creds": _creds("system", system),
-        "auth-callout.conf": _CALLOUT.format(warning=_WARNING, issuer=issuer.public),
+        "auth-callout.conf": _conf("auth-callout", issuer=issuer.public),
         "auth-callout-issuer.seed": issuer.seed.decode() + "\n",
-        "nkeys.conf": _NKEYS.format(warning=_WARNING, admin=admin.public, sensor=sensor.public),
+        "nkeys.conf": _conf("nkeys", admin=admin.public, sensor=sensor.public),
         "nkeys-admin.seed": admin.seed.decode() + "\n",
         "nkeys-sensor.seed": sensor.seed.decode() + "\n",
     }

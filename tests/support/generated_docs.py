@@ -90,31 +90,7 @@ SHOWN: Final = (
     "natsctl plan -f streams.yaml",
 )
 
-FORMAT: Final = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" \
-aria-label="natsctl at a terminal">
-<style>
-.{unique_id}-matrix {{
-    font-family: ui-monospace, "SFMono-Regular", "Liberation Mono", Consolas, monospace;
-    font-size: {char_height}px; line-height: {line_height}px;
-}}
-.{unique_id}-title {{ font-size: 18px; font-weight: bold; font-family: sans-serif; }}
-{styles}
-</style>
-<defs>
-<clipPath id="{unique_id}-clip-terminal">
-  <rect x="0" y="0" width="{terminal_width}" height="{terminal_height}" />
-</clipPath>
-{lines}
-</defs>
-{chrome}
-<g transform="translate({terminal_x}, {terminal_y})" clip-path="url(#{unique_id}-clip-terminal)">
-{backgrounds}
-<g class="{unique_id}-matrix">
-{matrix}
-</g>
-</g>
-</svg>
-"""
+FORMAT: Final = Path(__file__).with_name("terminal_format.svg").read_text(encoding="utf-8")
 """Rich's own format without fonts from another site, which a picture of a page does not load."""
 
 

@@ -16,7 +16,6 @@ delivered, and each side reach the streams of the other.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
 from typing import Any, Final
 
 from natsctl.api import headers
@@ -30,7 +29,7 @@ from tests.support.engine_model import ConsumerModel, StreamModel
 from tests.support.engine_requests import Attempt, snapshot_of
 from tests.support.engine_simulation import check_consumers, check_state
 from tests.support.leaf_servers import Server, Servers
-from tests.support.store_model import Violation
+from tests.support.store_model import Report, Violation, simulating
 
 DOMAINS: Final = ("hub", "edge")
 PATIENCE: Final = 12
@@ -39,27 +38,6 @@ CRASH_WITHIN: Final = 6
 """Rounds of requests in which a server is to stop inside a disk call."""
 LIMITS: Final[tuple[dict[str, Any], ...]] = ({}, {}, {"max_msgs": 12}, {"max_msgs_per_subject": 2})
 WINDOW: Final[dict[str, Any]] = {"duplicate_window": 10 * SECOND, "allow_rollup_hdrs": True}
-
-
-@dataclass(slots=True)
-class LeafReport:
-    """Counts of one session, so that a run can show that it was not idle."""
-
-    seed: int
-    steps: int = 0
-    cuts: int = 0
-    breaks: int = 0
-    power_losses: int = 0
-    kills: int = 0
-    stalls: int = 0
-    crashes: int = 0
-    crashed_starts: int = 0
-    acks: int = 0
-    acks_over_the_link: int = 0
-    unanswered: int = 0
-    copied: int = 0
-    drained: int = 0
-    deliveries: int = 0
 
 
 class Side:
@@ -99,7 +77,7 @@ class LeafSession:
     """One seed's servers, link, models and clients."""
 
     def __init__(self, seed: int) -> None:
-        self.report = LeafReport(seed)
+        self.report = Report(seed)
         self._work = random.Random(f"{seed}/leaf")
         self._faults = random.Random(f"{seed}/leaf faults")
         self._slow = random.Random(f"{seed}/leaf slow")
@@ -143,7 +121,7 @@ class LeafSession:
 
     # A session
 
-    def run(self) -> LeafReport:
+    def run(self) -> Report:
         """Live, be cut, fail and come to an end; raises Violation."""
         for side in self._sides:
             self._start(side)
@@ -179,7 +157,7 @@ class LeafSession:
 
     def _live(self) -> None:
         for _ in range(self._work.randint(2, 10)):
-            self.report.steps += 1
+            self.report["steps"] += 1
             kind = self._work.choice(("ask",) * 7 + ("time",) * 3 + ("cut",) + ("break",) * 3)
             if kind == "time":
                 self._servers.advance(self._work.choice((0.3, 1, 3)))
@@ -196,14 +174,14 @@ class LeafSession:
     def _cut(self) -> None:
         self._linked = not self._linked
         if not self._linked:
-            self.report.cuts += 1
+            self.report["cuts"] += 1
             for cable in self._servers.cables:
                 cable.cut()
         self._mend()
 
     def _mend(self) -> None:
         """Make the link anew after a break, as the edge would."""
-        self.report.breaks += sum(cable.left == 0 for cable in self._servers.cables)
+        self.report["breaks"] += sum(cable.left == 0 for cable in self._servers.cables)
         self._servers.cables = [cable for cable in self._servers.cables if not cable.cut_off]
         for cable in self._servers.cables:
             cable.left = None
@@ -256,14 +234,14 @@ class LeafSession:
                 self._ask(self._sides)
                 self._servers.settle()
         except Crash:
-            self.report.crashes += 1
+            self.report["crashes"] += 1
         for each in self._sides:
             each.up.machine.slow = None
         side.disk.plan = no_faults
 
     def _stall(self, side: Side) -> None:
         """Advance time while the disk of a server does not answer."""
-        self.report.stalls += 1
+        self.report["stalls"] += 1
         side.up.machine.hold_commits = True
         for _ in range(self._faults.randint(1, 4)):
             self._ask([each for each in self._sides if each is not side])
@@ -274,10 +252,10 @@ class LeafSession:
             each.collect()
         side.server = None
         if self._faults.random() < 0.7:
-            self.report.power_losses += 1
+            self.report["power_losses"] += 1
             side.disk.power_loss()
         else:
-            self.report.kills += 1
+            self.report["kills"] += 1
             side.disk.kill()
         self._servers.lose(side.domain)
         self._servers.settle()
@@ -293,7 +271,7 @@ class LeafSession:
                     self._start(side)
                     break
                 except Crash:
-                    self.report.crashed_starts += 1
+                    self.report["crashed_starts"] += 1
                     side.disk.power_loss()
         side.disk.plan = no_faults
         if side.server is None:
@@ -328,9 +306,9 @@ class LeafSession:
 
     def _count(self, model: StreamModel) -> None:
         for attempt in model.step.attempts:
-            self.report.acks += bool(attempt.acked_seq)
-            self.report.acks_over_the_link += bool(attempt.acked_seq) and attempt.far
-            self.report.unanswered += attempt.answer is None
+            self.report["acks"] += bool(attempt.acked_seq)
+            self.report["acks_over_the_link"] += bool(attempt.acked_seq) and attempt.far
+            self.report["unanswered"] += attempt.answer is None
 
     # The end
 
@@ -349,7 +327,7 @@ class LeafSession:
             self._reach(side)
         for side in self._sides:
             for consumer in side.consumers:
-                self.report.deliveries += len(consumer.delivered)
+                self.report["deliveries"] += len(consumer.delivered)
                 wanted = {m.seq for m in consumer.model.before.messages.values() if consumer.takes(m)}
                 if missed := wanted - consumer.delivered:
                     raise Violation(f"{consumer.name} never delivered {sorted(missed)}")
@@ -371,8 +349,8 @@ class LeafSession:
                 raise Violation(f"{model.name} still holds {sorted(model.before.messages)}, and the link is there")
             return
         theirs = model.origin.before
-        self.report.copied += len(model.before.messages)
-        self.report.drained += len(model.before.messages) if model.name == "D" else 0
+        self.report["copied"] += len(model.before.messages)
+        self.report["drained"] += len(model.before.messages) if model.name == "D" else 0
         if model.mirrors:
             model.check_end()
         elif missed := {seq for seq in theirs.messages if seq > model.sourced_seq}:
@@ -418,9 +396,4 @@ def check_copy(model: StreamModel) -> None:
         raise Violation(f"{model.name} has come to {ends} of its origin and lacks {sorted(missed)}")
 
 
-def simulate_leaf(seed: int) -> LeafReport:
-    """Run one session; raises Violation, whose text names the seed."""
-    try:
-        return LeafSession(seed).run()
-    except Violation as violation:
-        raise Violation(f"seed {seed}: {violation}") from violation
+simulate_leaf = simulating(LeafSession)

@@ -34,7 +34,7 @@ from tests.support.encrypted_simulation import EncryptedSession
 from tests.support.native_cases import FaultError
 from tests.support.native_fuzz import load
 from tests.support.native_threads import PATIENCE_S, NativeThreads
-from tests.support.store_model import Report, Violation
+from tests.support.store_model import Report, Violation, simulating
 from tests.support.store_simulation import Session, _Flight, error_of
 
 COPY, CLOSE, WRITE, LINKS, SYNC = range(5)
@@ -334,17 +334,5 @@ class EncryptedNativeSession(EncryptedSession, NativeSession):
     """The same on a disk that encrypts, so that native threads are given encrypted bytes."""
 
 
-def simulate_natively_encrypted(seed: int) -> Report:
-    """Run one session on a disk that encrypts; raises Violation, whose text names the seed, or BuildError."""
-    try:
-        return EncryptedNativeSession(seed).run()
-    except Violation as violation:
-        raise Violation(f"seed {seed} with native threads and encryption: {violation}") from violation
-
-
-def simulate_natively(seed: int) -> Report:
-    """Run one session; raises Violation, whose text names the seed, or BuildError."""
-    try:
-        return NativeSession(seed).run()
-    except Violation as violation:
-        raise Violation(f"seed {seed} with native threads: {violation}") from violation
+simulate_natively_encrypted = simulating(EncryptedNativeSession, " with native threads and encryption")
+simulate_natively = simulating(NativeSession, " with native threads")

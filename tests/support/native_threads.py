@@ -11,17 +11,13 @@ import os
 import random
 import select
 import tempfile
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from natsctl.server.committer import WRITE_FAILED, run
-from natsctl.store.disk import PosixDisk
 from natsctl.store.errors import StoreError
-from natsctl.store.file_commit import Commit, Committable, sync_error
-from natsctl.store.options import StoreOptions
-from natsctl.store.store import Store
+from natsctl.store.file_commit import Commit, sync_error
 from tests.support.native_cases import FaultError
 
 PATIENCE_S: Final = 60.0
@@ -75,8 +71,6 @@ class NativeCommits:
         self.native = NativeThreads(module, threads)
         self.jobs = 0
         """Commits that native threads did."""
-        self.done_again = 0
-        """Commits of which a write failed there, so that Python did them again."""
 
     def run(self, commits: Sequence[Commit]) -> list[Failure]:
         """Run commits of different streams at the same time; return the error of each."""
@@ -96,7 +90,6 @@ class NativeCommits:
     def failure(self, commit: Commit, outcome: int, number: int) -> Failure:
         """Return the error of a commit that a native thread has done; where a write failed, do it again."""
         if outcome == WRITE_FAILED:
-            self.done_again += 1
             return run(commit)
         return sync_error(OSError(number, os.strerror(number))) if outcome else None
 
@@ -152,8 +145,6 @@ def run_threads(module: Any, rounds: int, seed: str) -> None:
         chance = random.Random(f"{seed}:{number}")
         with tempfile.TemporaryDirectory(prefix="native-fuzz-") as folder:
             _one_round(module, Path(folder), chance)
-        with tempfile.TemporaryDirectory(prefix="native-fuzz-") as folder:
-            _StoreRound(module, Path(folder), chance).run()
 
 
 def _one_round(module: Any, folder: Path, chance: random.Random) -> None:
@@ -211,111 +202,3 @@ def _refuse(native: NativeThreads, jobs: tuple[Any, ...], errors: tuple[type[Exc
         except errors:
             continue
         raise FaultError(f"a job is taken: {job!r}")
-
-
-# A store that commits by the threads.
-
-SUBJECTS: Final = (b"a", b"a.b", b"c")
-
-
-class _StoreRound:
-    """A store on a folder, whose commits native threads do while its streams change and go."""
-
-    def __init__(self, module: Any, folder: Path, chance: random.Random) -> None:
-        self._folder, self._chance = folder, chance
-        self._commits = NativeCommits(module, chance.choice((1, 3, 12)))
-        self._acked: dict[str, int] = {}
-        self._deleted: set[str] = set()
-        self._notes: list[str] = []
-        self._flights: dict[int, tuple[Committable, Commit]] = {}
-        self._options = StoreOptions(segment_bytes=chance.choice((2048, 1 << 20)), reserve_bytes=4096)
-        self._store = self._open()
-        for number in range(chance.randrange(1, 6)):
-            key = f"$G/S{number}"
-            self._store.create(key, b"{}", "file").listener = self._listener(key)
-
-    def _open(self) -> Store:
-        store = Store(
-            PosixDisk(self._folder), self._options, lambda: 7, lambda: 1_700_000_000_000_000_000, self._notes.append
-        )
-        store.open()
-        return store
-
-    def _listener(self, key: str) -> Callable[[int], None]:
-        def acked(durable_seq: int) -> None:
-            self._acked[key] = durable_seq
-
-        return acked
-
-    def run(self) -> None:
-        """Publish, commit and delete, stop in good order or leave the threads behind; raises FaultError."""
-        for _ in range(self._chance.choice((20, 60))):
-            self._change()
-            self._begin()
-            if self._chance.randrange(2):
-                self._finish(self._commits.native.collect(0))
-        if self._chance.randrange(2):
-            self._leave()
-        else:
-            while self._flights or self._store.dirty:
-                self._begin()
-                self._finish(self._commits.native.wait_for(1) if self._flights else [])
-        self._commits.native.close()
-        self._store.close()
-        self._check()
-
-    def _change(self) -> None:
-        for key, stream in [*self._store.streams.items()]:
-            draw = self._chance.random()
-            if draw < 0.01:
-                self._store.delete(key)
-                self._deleted.add(key)
-            for _ in range(self._chance.choice((0, 1, 40)) if draw >= 0.01 else 0):
-                stream.append(self._chance.choice(SUBJECTS), b"", bytes(self._chance.choice((0, 10, 300))), 1)
-            if draw > 0.7:
-                stream.append_record(1, b"progress")
-
-    def _begin(self) -> None:
-        """Begin all commits: those that append go to the threads, others are run while these write."""
-        inline: deque[tuple[Committable, Commit]] = deque()
-        for owner in [*self._store.dirty]:
-            commit = owner.begin_commit()
-            if commit is None:
-                continue
-            if appends := commit.appends:
-                self._flights[id(commit)] = owner, commit
-                self._commits.native.submit(id(commit), appends)
-            else:
-                inline.append((owner, commit))
-        for owner, commit in inline:
-            owner.finish_commit(commit, run(commit))
-
-    def _finish(self, ended: list[Ended]) -> None:
-        for token, outcome, number, _ in ended:
-            owner, commit = self._flights.pop(token)
-            failure = self._commits.failure(commit, outcome, number)
-            if failure is not None:
-                raise FaultError(f"a commit failed: {failure}")
-            owner.finish_commit(commit, None)
-
-    def _leave(self) -> None:
-        """Leave the threads behind and close the files under them; each writes to its own all the same."""
-        native = self._commits.native
-        native.threads.stop(False)
-        for stream in self._store.streams.values():
-            stream.backing.close_files()
-        others = [os.open(self._folder / "other", os.O_RDWR | os.O_CREAT) for _ in range(20)]
-        self._finish(native.wait_for(len(self._flights)))
-        if os.fstat(others[0]).st_size:
-            raise FaultError("a thread that was left behind wrote to another file")
-        for fd in others:
-            os.close(fd)
-
-    def _check(self) -> None:
-        """Open the store again: what was confirmed is there."""
-        store = self._open()
-        found = {key: stream.last_seq for key, stream in store.streams.items()}
-        store.close()
-        kept = self._acked.keys() - self._deleted
-        if store.damaged or any(found.get(key, 0) < self._acked[key] for key in kept):
-            raise FaultError(f"{found!r} is found of {self._acked!r}; damaged: {store.damaged!r}")

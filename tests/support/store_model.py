@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import random
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from natsctl.store.message import StoredMessage
 from natsctl.store.stream import StreamStore
@@ -176,23 +178,30 @@ ERRORS: Final = (errno.EIO, errno.ENOSPC)
 """Errors of a failing disk; every other error of a commit is the store's own fault."""
 
 
-@dataclass(slots=True)
-class Report:
+class Report(Counter[str]):
     """Counts of one session, so that a run can show that it was not idle."""
 
-    seed: int
-    lives: int = 0
-    operations: int = 0
-    acks: int = 0
-    kills: int = 0
-    power_losses: int = 0
-    disk_faults: int = 0
-    disk_image_checks: int = 0
-    damaged_at_rest: int = 0
-    misplaced_at_rest: int = 0
-    repaired: int = 0
-    packed_files: int = 0
-    erasures: int = 0
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+
+class Session(Protocol):
+    """A session of any simulation."""
+
+    def run(self) -> Report: ...
+
+
+def simulating(session: Callable[[int], Session], how: str = "") -> Callable[[int], Report]:
+    """Return a function that runs the session of a seed; raises Violation, whose text names the seed."""
+
+    def simulate(seed: int) -> Report:
+        try:
+            return session(seed).run()
+        except Violation as violation:
+            raise Violation(f"seed {seed}{how}: {violation}") from violation
+
+    return simulate
 
 
 def draw_plan(rng: random.Random) -> Plan:
@@ -200,29 +209,10 @@ def draw_plan(rng: random.Random) -> Plan:
 
     A crash anywhere or in a write (torn), a failing sync, write or folder sync, a full disk.
     """
-    kind = rng.choice(
-        (
-            "none",
-            "none",
-            "crash",
-            "crash",
-            "torn",
-            "torn",
-            "torn",
-            "sync",
-            "sync",
-            "pwrite",
-            "full",
-            "full",
-            "full",
-            "full",
-            "short",
-            "fsync_dir",
-            "unlink",
-            "rename",
-            "create",
-        )
-    )
+    kind = rng.choice((
+        "none", "none", "crash", "crash", "torn", "torn", "torn", "sync", "sync", "pwrite", "full", "full", "full",
+        "full", "short", "fsync_dir", "unlink", "rename", "create",
+    ))  # fmt: skip
     at = rng.randint(1, 150 if kind == "crash" else 40)
     until = at + (rng.randint(0, 20) if kind == "full" else 5)
     seen = 0

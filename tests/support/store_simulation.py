@@ -35,7 +35,7 @@ from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 from natsctl.testing.simdisk import Crash, Journalling, Plan, SimDisk, no_faults
-from tests.support.store_model import ERRORS, History, Ledger, Report, StreamLedger, Violation, draw_plan
+from tests.support.store_model import ERRORS, History, Ledger, Report, StreamLedger, Violation, draw_plan, simulating
 
 STREAMS_MAX = 4
 DISK_IMAGE_SHARE = 0.08
@@ -112,22 +112,22 @@ class Session:
         self._open()
         self._settle()
         self._ledger.judge(self._store.streams, {})
-        self.report.packed_files = len(self._unpacked())
+        self.report["packed_files"] = len(self._unpacked())
         self._store.close()
         self._disk.kill()
-        self.report.disk_faults = self._disk.faults
+        self.report["disk_faults"] = self._disk.faults
         self._misplace_at_rest()
         self._repair_at_rest(self._damage_at_rest())
         return self.report
 
     def _live(self, plan: Plan) -> None:
-        self.report.lives += 1
+        self.report["lives"] += 1
         try:
             self._disk.plan = plan if self._faults.random() < 0.3 else no_faults
             self._open()
             self._disk.plan = plan
             for _ in range(self._work.randint(10, 200)):
-                self.report.operations += 1
+                self.report["operations"] += 1
                 self._step()
         except (Crash, OSError):  # the machine stopped, or the start failed and the store is as it was
             pass
@@ -165,10 +165,10 @@ class Session:
         self._disk.plan = no_faults
         draw = self._faults.random()
         if draw < 0.45:
-            self.report.kills += 1
+            self.report["kills"] += 1
             self._disk.kill()
         else:
-            self.report.power_losses += 1
+            self.report["power_losses"] += 1
             self._disk.power_loss()
 
     def _draw_salt(self) -> int:
@@ -271,7 +271,7 @@ class Session:
 
     def _listen(self, stream: StreamStore, ledger: StreamLedger) -> None:
         def acked(durable_seq: int) -> None:
-            self.report.acks += durable_seq - ledger.acked_seq
+            self.report["acks"] += durable_seq - ledger.acked_seq
             ledger.acked_seq = durable_seq
 
         def refused(durable_seq: int, error: StoreError) -> None:
@@ -358,7 +358,7 @@ class Session:
             if error is None:
                 ledger.confirm_taken(seqs)
                 if len(erased) >= 24 and stream.key not in self._ledger.deletion_asked:
-                    self.report.erasures += 1
+                    self.report["erasures"] += 1
                     self._erased.append((stream.key, erased))
                     self._disk.forget(erased)
                     self._look_for([erased])
@@ -460,7 +460,7 @@ class Session:
 
     def _check_disk_image(self) -> None:
         """Open what is durable now and nothing else: every confirmed promise must already be there."""
-        self.report.disk_image_checks += 1
+        self.report["disk_image_checks"] += 1
         twin = self._disk.synced_image(self.report.seed)
         store = self._store_on(twin)
         report = store.open()
@@ -506,7 +506,7 @@ class Session:
             return
         chosen = rng.choice(choices)
         here, there, data = rng.choice(chosen)
-        self.report.misplaced_at_rest += 1
+        self.report["misplaced_at_rest"] += 1
         self._disk.lose(here)
         self._disk.put(there, data)
         self._judge_misplaced(there, of_another=chosen is swaps, renamed=here != there)
@@ -565,7 +565,7 @@ class Session:
             self._disk.cut(path, self._faults.randrange(size))
         else:
             self._disk.lose(path)
-        self.report.damaged_at_rest += 1
+        self.report["damaged_at_rest"] += 1
         store = self._store_on(self._disk)
         report = store.open()
         intact = [key for key in self._ledger.streams if key in store.streams]
@@ -607,7 +607,7 @@ class Session:
         repaired = [key for key in store.damaged if key not in lost]
         for key in repaired:
             store.salvage(key, _latest(self._ledger.streams[key].meta))
-            self.report.repaired += 1
+            self.report["repaired"] += 1
         allowed = set(lost)  # and what is damaged where an index file saved reading, until a start reads it
         allowed |= {key for key, each in store.streams.items() if _number(each) == damaged.partition("/s")[2][:6]}
         if rng.random() < 0.5:
@@ -676,9 +676,4 @@ def _plain(data: bytes) -> bytes:
     return file.pread(file.size(), 0)
 
 
-def simulate(seed: int) -> Report:
-    """Run one session; raises Violation, whose text names the seed."""
-    try:
-        return Session(seed).run()
-    except Violation as violation:
-        raise Violation(f"seed {seed}: {violation}") from violation
+simulate = simulating(Session)
