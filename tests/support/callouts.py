@@ -50,24 +50,20 @@ class Request:
         return str(self.claims["nats"]["user_nkey"])
 
     @property
-    def server(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.claims["nats"]["server_id"]
-        return found
+    def server(self) -> Any:
+        return self.claims["nats"]["server_id"]
 
     @property
-    def client(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.claims["nats"]["client_info"]
-        return found
+    def client(self) -> Any:
+        return self.claims["nats"]["client_info"]
 
     @property
-    def connect(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.claims["nats"]["connect_opts"]
-        return found
+    def connect(self) -> Any:
+        return self.claims["nats"]["connect_opts"]
 
     @property
-    def tls(self) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self.claims["nats"].get("client_tls")
-        return found
+    def tls(self) -> Any:
+        return self.claims["nats"].get("client_tls")
 
     def user(self, signer: Key = ISSUER, subject: str = "", /, *, aud: str = "", **claims: Any) -> str:
         """Return a user's JWT; `nats` among the claims is laid over no limits."""

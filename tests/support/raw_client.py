@@ -114,7 +114,7 @@ class RawClient(asyncio.Protocol):
         await future
 
     async def request(
-        self, subject: bytes, payload: bytes = b"", timeout_s: float = ANSWER_WITHIN_S
+        self, subject: bytes, payload: bytes = b"", timeout_s: float = ANSWER_WITHIN_S, header: bytes = b""
     ) -> tuple[bytes, bytes]:
         """Return header and payload of the answer; raises Disconnected or TimeoutError."""
         if self.closed.is_set():
@@ -122,7 +122,7 @@ class RawClient(asyncio.Protocol):
         reply = b"%s.%d" % (self._inbox, next(self._numbers))
         future: asyncio.Future[tuple[bytes, bytes]] = asyncio.get_running_loop().create_future()
         self._requests[reply] = future
-        self.publish(subject, payload, reply)
+        self.publish(subject, payload, reply, header)
         try:
             async with asyncio.timeout(timeout_s):
                 return await future

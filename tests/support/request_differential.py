@@ -71,43 +71,25 @@ class Reference:
 
     def __init__(self, url: str, answer_s: float = ANSWER_S) -> None:
         """Connect; `answer_s` is how long to wait for an answer."""
-        self._answer_s = answer_s
-        parts = urlsplit(url)
-        self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
-        self._parser = ServerParser()
-        self._numbers = itertools.count(1)
-        options = {"verbose": False, "headers": True, "no_responders": True, **login(url)}
-        self._socket.sendall(b"CONNECT %b\r\nSUB _INBOX.> 1\r\n" % json.dumps(options).encode())
+        self._raw = RawReference(url, (), answer_s)
+        self.close = self._raw.close
 
     def ask(self, verb: str, body: bytes = b"") -> bytes:
-        """Return the answer to one API request, empty when none came."""
-        inbox = b"_INBOX.%d" % next(self._numbers)
-        self._socket.sendall(encode_pub(f"$JS.API.{verb}".encode(), inbox, b"", body))
-        while select.select([self._socket], [], [], self._answer_s)[0]:
-            for op in self._parser.feed(self._socket.recv(1 << 20)):
-                if op[0] == ops.MSG and op[1] == inbox:
-                    answer: bytes = op[5] or op[4]
-                    return answer
-        return b""
-
-    def close(self) -> None:
-        self._socket.close()
+        return _first(self._raw.ask(RawRequest(f"$JS.API.{verb}", body), 1))
 
 
 class InMemory:
     """One connection to an engine in memory."""
 
     def __init__(self) -> None:
-        self._wire = Machine().connect()
-        self._sid = self._wire.subscribe("_INBOX.>")
-        self._numbers = itertools.count(1)
+        self._raw = RawInMemory(Machine(), ())
 
     def ask(self, verb: str, body: bytes = b"") -> bytes:
-        """Return the answer to one API request, empty when none came."""
-        inbox = f"_INBOX.{next(self._numbers)}"
-        self._wire.publish(f"$JS.API.{verb}", body, inbox)
-        answers = [message for message in self._wire.take(self._sid) if message.subject == inbox.encode()]
-        return next((message.payload or message.header for message in answers), b"")
+        return _first(self._raw.ask(RawRequest(f"$JS.API.{verb}", body)))
+
+
+def _first(heard: Sequence[Heard]) -> bytes:
+    return next((payload or header for _, header, payload in heard), b"")
 
 
 def differences(url: str, cases: Iterable[Case], known: Collection[str] = ()) -> list[str]:
@@ -221,23 +203,16 @@ class RawInMemory:
 class RawReference:
     """A client of a real server."""
 
-    def __init__(self, url: str, listens: Sequence[str]) -> None:
+    def __init__(self, url: str, listens: Sequence[str], patience_s: float = PATIENCE_S) -> None:
         parts = urlsplit(url)
+        self._patience_s = patience_s
         self._socket = socket.create_connection((parts.hostname or "", parts.port or 0))
         self._parser = ServerParser()
         self._listens = bool(listens)
         self._heard: defaultdict[int, list[Heard]] = defaultdict(list)
         self._number = 0
-        connect = {
-            "verbose": False,
-            "headers": True,
-            "no_responders": True,
-            "name": "raw",
-            "lang": "raw",
-            "version": "0",
-            **login(url),
-        }
-        lines = [b"CONNECT " + json.dumps(connect).encode()]
+        connect = {"verbose": False, "headers": True, "no_responders": True, **login(url)}
+        lines = [b"CONNECT " + json.dumps({**connect, "name": "raw", "lang": "raw", "version": "0"}).encode()]
         lines += [b"SUB %b %d" % (s.encode(), at) for at, s in enumerate((INBOX + ">", *listens), 1)]
         self._socket.sendall(b"\r\n".join(lines) + b"\r\n")
 
@@ -247,7 +222,7 @@ class RawReference:
         reply = f"{INBOX}{self._number}".encode() if request.reply else b""
         self._socket.sendall(encode_pub(request.subject.encode(), reply, request.header, request.body))
         heard = self._heard[self._number]
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + self._patience_s
         while len(heard) < expected and (patience := deadline - time.monotonic()) > 0:
             self._read(patience)
         if self._listens or not request.reply:

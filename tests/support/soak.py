@@ -31,55 +31,36 @@ from natsctl.testing.process import Kind, ServerProcess
 from tests.support.kill_clients import Eraser
 from tests.support.raw_client import RawClient
 from tests.support.servers import quiet_ports
-from tests.support.soak_offences import CONFIG, EDGES, HELLO, Operator
+from tests.support.soak_offences import CONFIG, EDGES, Operator
 
 
-class GoodClient(asyncio.Protocol):
+class GoodClient:
     """One connection with one subscription, on which it receives what it publishes."""
 
-    def __init__(self, number: int, latencies: list[float]) -> None:
-        """Prepare client `number`; round trips in seconds go to `latencies`."""
+    def __init__(self, number: int, raw: RawClient, latencies: list[float]) -> None:
+        """Subscribe; round trips in seconds go to `latencies`."""
         self.number = number
+        self.raw = raw
         self.sent = 0
         self.received = 0
-        self.faults: list[str] = []
-        self.closed = False
+        self._subject = b"c.%d" % number
         self._latencies = latencies
-        self._tail = b""
-        self._transport: asyncio.Transport
+        raw.subscribe(self._subject, self._heard)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.write(HELLO + b"SUB c.%d 1\r\nPING\r\n" % self.number)
+    @property
+    def faults(self) -> list[str]:
+        """Errors, and the end of the connection that nobody asked for."""
+        lost = ["connection lost"] if self.raw.closed.is_set() else []
+        return [line.decode() for line in self.raw.errors] + lost
 
     def publish(self, random_source: random.Random) -> None:
         """Send one message of some size to oneself; it begins with the time."""
-        body = b"%d " % time.perf_counter_ns() + b"x" * random_source.randrange(200)
-        self._transport.write(b"PUB c.%d %d\r\n%b\r\n" % (self.number, len(body), body))
+        self.raw.publish(self._subject, b"%d " % time.perf_counter_ns() + b"x" * random_source.randrange(200))
         self.sent += 1
 
-    def data_received(self, data: bytes) -> None:
-        lines = (self._tail + data).split(b"\r\n")
-        self._tail = lines.pop()
-        for line in lines:
-            verb = line[:4]
-            if line.startswith(b"PING"):
-                self._transport.write(b"PONG\r\n")
-            elif verb == b"-ERR":
-                self.faults.append(line.decode())
-            elif line[:1].isdigit():
-                self._latencies.append((time.perf_counter_ns() - int(line.partition(b" ")[0])) / 1e9)
-                self.received += 1
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Note the end, which is a fault when it was not asked for."""
-        if not self.closed:
-            self.faults.append(f"connection lost: {exc}")
-
-    def close(self) -> None:
-        self.closed = True
-        self._transport.close()
+    def _heard(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        self._latencies.append((time.perf_counter_ns() - int(payload.partition(b" ")[0])) / 1e9)
+        self.received += 1
 
 
 BAD_SHARE: Final = 10
@@ -120,12 +101,12 @@ class Soak:
         """Open everything, go on for the time, and close."""
         loop = asyncio.get_running_loop()
         good = self.connections - self.connections // BAD_SHARE
+        url = f"nats://{self.host}:{self.ports['clients']}"
         for start in range(0, good, OPENING):
-            batch = [GoodClient(number, self.latencies) for number in range(start, min(start + OPENING, good))]
-            port = self.ports["clients"]
-            await asyncio.gather(*(loop.create_connection(lambda one=one: one, self.host, port) for one in batch))
-            self.clients += batch
-        keeper = await RawClient.connect(f"nats://{self.host}:{self.ports['clients']}")
+            numbers = range(start, min(start + OPENING, good))
+            raws = await asyncio.gather(*(RawClient.connect(url) for _ in numbers))
+            self.clients += [GoodClient(n, raw, self.latencies) for n, raw in zip(numbers, raws, strict=True)]
+        keeper = await RawClient.connect(url)
         await keeper.request(b"$JS.API.STREAM.CREATE.ERASE", orjson.dumps(Eraser.CONFIG))
         self.eraser.start(keeper)
         end = time.monotonic() + self.seconds
@@ -135,8 +116,9 @@ class Soak:
         await asyncio.sleep(2.0)  # what is under way arrives
         self.wrong += await self.operator.check(self.host, self.ports["clients"])
         self.wrong += await self.eraser.check(keeper)
+        self.wrong += [f"client {client.number}: {fault}" for client in self.clients for fault in client.faults]
         for client in self.clients:
-            client.close()
+            await client.raw.close()
 
     async def _talk(self, end: float) -> None:
         chance = random.Random(self.seed)
@@ -169,8 +151,7 @@ class Soak:
     @property
     def faults(self) -> list[str]:
         lost = sum(client.sent - client.received for client in self.clients)
-        faults = [f"client {client.number}: {fault}" for client in self.clients for fault in client.faults]
-        faults += self.wrong + [f"a stream that is erased from: {text!r}" for text in self.eraser.errors]
+        faults = self.wrong + [f"a stream that is erased from: {text!r}" for text in self.eraser.errors]
         return faults + ([f"{lost} messages did not come back"] if lost else [])
 
     @property

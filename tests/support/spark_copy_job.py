@@ -45,11 +45,11 @@ def copy(spark: SparkSession, options: argparse.Namespace) -> None:
     """Copy all that is in the source and not yet in the sink."""
     reach = {"servers": options.server[0], "numRetries": RETRIES, "retryInterval": "500ms"}
     frame = spark.readStream.format("jetstream").options(**reach).option("maxOffsetsPerTrigger", options.per_batch)
-    if options.consumer:
-        frame = frame.options(ackMode="explicit", consumer=options.consumer, createConsumer="true")
-    else:
-        frame = frame.option("startingOffsets", "earliest")
-    out = transformed(frame.load(SOURCE), options.partitions, with_ids=options.idempotence == "explicit")
+    out = transformed(
+        frame.option("startingOffsets", "earliest").load(SOURCE),
+        options.partitions,
+        with_ids=options.idempotence == "explicit",
+    )
     writer = out.writeStream.format("jetstream").options(**reach).option("checkpointLocation", options.checkpoint)
     writer = writer.option("orderBy", "seq").option("window", options.window)
     if options.idempotence in ("none", "ledger"):
@@ -83,7 +83,6 @@ def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--partitions", type=int, default=2, help="tasks that write")
     parser.add_argument("--window", type=int, default=4000)
     parser.add_argument("--idempotence", choices=("explicit", "ids", "ledger", "none"), default="explicit")
-    parser.add_argument("--consumer", default="", help="read through this durable consumer, with acknowledgements")
     return parser.parse_args(words)
 
 

@@ -6,10 +6,6 @@ executor (the Python process of a task), the driver with its Java, which goes on
 server, which goes on from its store. A driver that is started again may have other cores, and then cuts the work in
 another way (`--cores 1,2,4`). At the end the sink is read without Spark and compared message by message: count, sums,
 distinctness, content, and order per subject. Exit status 1 when anything differs.
-
-With `--acked` the source is a work queue that Spark drains through a durable consumer, at least once: every message has
-to be in the sink and none may be left in the queue; those that are there again, and how often the consumer delivered a
-message again, are counted.
 """
 
 from __future__ import annotations
@@ -119,11 +115,6 @@ class SinkChecker:
             self.examples.append(f"message {first} is missing")
 
     @property
-    def lost(self) -> bool:
-        """Return whether a message is missing or wrong; copies of the same message are allowed."""
-        return bool(self.missing or self.wrong)
-
-    @property
     def broken(self) -> bool:
         sums = (self.messages * (self.messages + 1) // 2, sum(2 * (n % 1000) for n in range(1, self.messages + 1)))
         faults = self.duplicates or self.missing or self.wrong or self.out_of_order
@@ -135,12 +126,11 @@ class SinkChecker:
             self.examples.append(f"{kind}: {example}")
 
 
-async def prepare(client: RawClient, messages: int, retention: str = "limits") -> None:
-    """Make both streams and fill the source, which keeps its messages as `retention` says."""
+async def prepare(client: RawClient, messages: int) -> None:
+    """Make both streams and fill the source."""
     day_ns = 86_400_000_000_000
     for name, subject, window_ns in ((SOURCE, "in.>", 120_000_000_000), (SINK, "out.>", day_ns)):
         config = {"name": name, "subjects": [subject], "storage": "file", "num_replicas": 1}
-        config["retention"] = retention if name == SOURCE else "limits"
         await api(client, b"STREAM.CREATE." + name.encode(), config | {"max_age": 0, "duplicate_window": window_ns})
     for first in range(1, messages + 1, PUBLISHED_AT_ONCE):
         last = min(first + PUBLISHED_AT_ONCE - 1, messages)
@@ -162,8 +152,6 @@ KINDS: Final = ("executor", "driver", "server")
 BATCHES: Final = 7
 """Into which the work is cut; with one to three kills at equal distances, none is between two of them."""
 POLL_S: Final = 0.02
-CONSUMER: Final = "SPARK"
-"""The durable of a work queue."""
 FAILURE_SHOWN: Final = 1500
 """Characters of a driver's log that are shown after a failure."""
 WINDOW: Final = (10, 4000)
@@ -189,10 +177,6 @@ class Summary:
     drivers: int = 0
     """Starts of the driver: the first, one for its kill, one for each of `driver_failures`."""
     driver_failures: list[str] = field(default_factory=list)
-    redelivered: int = 0
-    """With `--acked`, how many messages the query says it was delivered again."""
-    unacknowledged: int = 0
-    """With `--acked`, how many messages are left in the queue."""
     seconds: float = 0.0
     cpu_s: float = 0.0
     """Of all processes that ended by themselves."""
@@ -206,8 +190,7 @@ class KillRun:
 
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         kind: Kind = options.server
-        idempotence = "none" if options.acked else options.idempotence
-        self.summary = Summary(options.messages, options.master, kind, idempotence)
+        self.summary = Summary(options.messages, options.master, kind, options.idempotence)
         self._folder = folder
         self._server = ServerProcess(folder / "server", kind, "-p", str(quiet_ports(1)[0]))
         self._kills = [((at + 1) / (len(options.kills) + 1), name) for at, name in enumerate(options.kills)]
@@ -215,7 +198,6 @@ class KillRun:
         self._log = folder / "driver.log"
         self._java = options.java
         self._cores: list[int] = options.cores
-        self._acked: bool = options.acked
         self._watcher: RawClient | None = None
 
     async def run(self) -> Summary:
@@ -234,7 +216,7 @@ class KillRun:
 
     async def _fill(self) -> None:
         client = await RawClient.connect(self._server.url)
-        await prepare(client, self.summary.messages, "workqueue" if self._acked else "limits")
+        await prepare(client, self.summary.messages)
         await client.close()
 
     async def _copy(self) -> None:
@@ -275,19 +257,7 @@ class KillRun:
         await client.close()
         judge.finish()
         self.summary.broken = judge.broken
-        if self._acked:
-            await self._judge_queue(judge)
         self.summary.found = {key: value for key, value in asdict(judge).items() if not key.startswith("_")}
-
-    async def _judge_queue(self, judge: SinkChecker) -> None:
-        """Count what is left in the queue, and what the query says of redeliveries."""
-        client = await RawClient.connect(self._server.url)
-        self.summary.unacknowledged = await stored(client, SOURCE)
-        await client.close()
-        offsets = sorted((self._folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-        last = json.loads(offsets[-1].read_text().splitlines()[-1])["acked"][SOURCE]
-        self.summary.redelivered = last["again"]
-        self.summary.broken = judge.lost or bool(self.summary.unacknowledged)
 
     def _start_driver(self) -> None:
         local = _LOCAL.fullmatch(self.summary.master)
@@ -297,7 +267,6 @@ class KillRun:
         words += ["--server", self._server.url, "--checkpoint", str(self._folder / "checkpoint")]
         words += ["--per-batch", str(-(-self.summary.messages // BATCHES))]
         words += ["--idempotence", self.summary.idempotence]
-        words += ["--consumer", CONSUMER] if self._acked else []
         words += ["--window", str(min(max(self.summary.messages // 250, WINDOW[0]), WINDOW[1]))]
         with self._log.open("ab") as log:
             command = [sys.executable, "-m", "tests.support.spark_copy_job", *words]
@@ -437,7 +406,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         default="explicit",
         help="explicit: ids of stream and sequence; none plants the fault that must be found",
     )
-    parser.add_argument("--acked", action="store_true", help="drain a work queue with acknowledgements")
     parser.add_argument("--cores", type=_numbers, default=[], help="of the drivers in turn, by commas, with local[N]")
     parser.add_argument("--java", default="", help="a Java in place of the one that is found")
     parser.add_argument("--keep", type=Path, default=None, help="use this empty folder and keep it")

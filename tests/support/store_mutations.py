@@ -59,8 +59,9 @@ class Mutations(dict[str, Callable[[], Patch]]):
         self._simulate, self._seeds, self._noticed = simulate, seeds, noticed
         self._first: dict[str, int] = {}
         for name, (owner, attribute, new, *first) in replaced.items():
+            patch: Any = mock.patch if isinstance(owner, str) else mock.patch.object
             place = (f"{owner}.{attribute}",) if isinstance(owner, str) else (owner, attribute)
-            self[name] = partial(mock.patch if isinstance(owner, str) else mock.patch.object, *place, new)
+            self[name] = partial(patch, *place, new)
             self._first[name] = sum(first)
 
     def planted(self, first: int = 0) -> Callable[[Callable[[], Patch]], Callable[[], Patch]]:

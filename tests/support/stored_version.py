@@ -132,12 +132,8 @@ async def fill(client: RawClient) -> None:
 
 async def publish(client: RawClient, subject: bytes, payload: bytes, header: bytes) -> None:
     """Publish a message and hold its ack to be one."""
-    inbox = asyncio.get_running_loop().create_future()
-    reply = b"_R.%d" % random.getrandbits(60)
-    sid = client.subscribe(reply, lambda _s, _r, _h, body: inbox.set_result(body))
-    client.publish(subject, payload, reply, header)
-    answer = json.loads(await asyncio.wait_for(inbox, 30))
-    client.unsubscribe(sid)
+    _, body = await client.request(subject, payload, header=header)
+    answer = json.loads(body)
     assert "error" not in answer, answer
 
 
