@@ -67,7 +67,6 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 async def closed(client: Client) -> None:
-    """Delete every stream of the account, and close the connection."""
     for stream in await client.jetstream().streams_info():
         await client.jetstream().delete_stream(str(stream.config.name))
     await client.close()

@@ -80,7 +80,6 @@ def many(folder: Path, *, max_msgs: int = -1) -> str:
 
 
 def begun(process: subprocess.Popen[str], lines: int) -> list[str]:
-    """The first lines that an apply tells."""
     assert process.stderr is not None
     return [process.stderr.readline() for _ in range(lines)]
 
@@ -108,7 +107,6 @@ def is_as_described(applying: Applying, path: str) -> None:
 
 
 def counted(applying: Applying) -> tuple[int, int]:
-    """How many streams and consumers there are."""
     counts = applying.ask("account", "info")
     return counts["streams"], counts["consumers"]
 

@@ -240,7 +240,6 @@ async def test_keys_of_a_large_bucket_are_complete(js: JetStreamContext) -> None
 
 
 async def objects(store: ObjectStore) -> list[str | None]:
-    """Return the names of what a store holds, sorted."""
     return sorted(info.name for info in await store.list(ignore_deletes=True))
 
 

@@ -11,11 +11,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
 
 Outcome = Literal["passed", "failed", "skipped"]
 Results = dict[str, Outcome]
+WORKERS: Final = 2
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
@@ -27,7 +30,6 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
 
 
 def folder_of(arguments: argparse.Namespace, suite: str) -> Path:
-    """Return the folder for what is built and for logs, which exists."""
     work = arguments.work or Path(tempfile.mkdtemp(prefix=f"natsctl-{suite}-"))
     work.mkdir(parents=True, exist_ok=True)
     return Path(work).resolve()
@@ -67,6 +69,13 @@ def own_network() -> list[str]:
     except FileNotFoundError:
         allowed = False
     return wrapped if allowed else []
+
+
+def run_each(names: Iterable[str], run: Callable[[str], Outcome]) -> Results:
+    """Run tests, each that failed once more; at the same time where each has a network of its own."""
+    with ThreadPoolExecutor(WORKERS if own_network() else 1) as pool:
+        results = dict(zip(names, pool.map(run, names), strict=True))
+    return results | {name: run(name) for name, outcome in results.items() if outcome == "failed"}
 
 
 def write_baseline(results: Results, path: Path) -> None:

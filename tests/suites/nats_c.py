@@ -15,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -25,7 +24,6 @@ from baseline import Outcome
 
 BASELINE: Final = Path(__file__).with_suffix(".txt")
 TEST_TIMEOUT_S: Final = 180
-WORKERS: Final = 2
 
 
 def main() -> int:
@@ -40,10 +38,7 @@ def main() -> int:
     environ = {**os.environ, "NATS_TEST_SERVER_EXE": str(server), "NATS_TEST_SERVER_VERSION": version.strip()}
     run = partial(run_test, sources / "test", work, build(sources, work), environ)
     names = re.findall(r"_test\((\w+)\)", (sources / "test" / "list_test.txt").read_text())
-    with ThreadPoolExecutor(WORKERS if baseline.own_network() else 1) as pool:
-        results = dict(zip(names, pool.map(run, names), strict=True))
-    results |= {name: run(name) for name, outcome in results.items() if outcome == "failed"}
-    return baseline.finish(results, BASELINE, "nats.c", write=arguments.server == "reference")
+    return baseline.finish(baseline.run_each(names, run), BASELINE, "nats.c", write=arguments.server == "reference")
 
 
 def build(sources: Path, work: Path) -> Path:
@@ -52,7 +47,7 @@ def build(sources: Path, work: Path) -> Path:
     if not program.exists():
         options = ["-DNATS_BUILD_STREAMING=OFF", "-DNATS_BUILD_EXAMPLES=OFF", "-DCMAKE_BUILD_TYPE=Release"]
         subprocess.run(["cmake", "-S", sources, "-B", work / "build", *options], check=True, stdout=subprocess.DEVNULL)
-        make = ["cmake", "--build", work / "build", "--target", "testsuite", "--parallel", str(WORKERS)]
+        make = ["cmake", "--build", work / "build", "--target", "testsuite", "--parallel", str(baseline.WORKERS)]
         subprocess.run(make, check=True, stdout=subprocess.DEVNULL)
     return program
 

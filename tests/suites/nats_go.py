@@ -226,7 +226,6 @@ class Tester:
         return {"updated": True}
 
     async def reload_server(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Let a server read its configuration again."""
         server = self.find(request)
         assert server.process is not None
         before = (server.folder / "log").stat().st_size

@@ -110,7 +110,6 @@ def newer_python() -> str | None:
 
 
 def run_tests(folder: Path, work: Path, binaries: Path, python: Path, paths: tuple[str, ...], run: str) -> Results:
-    """Return what one pytest run says, by the names of the baseline."""
     report, log = work / f"{folder.name}-{run}.xml", work / f"{folder.name}-{run}.log"
     command = [
         *own_network(), str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--import-mode=importlib",

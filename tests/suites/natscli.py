@@ -20,7 +20,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -30,7 +29,6 @@ from baseline import Outcome
 
 BASELINE: Final = Path(__file__).with_suffix(".txt")
 TEST_TIMEOUT_S: Final = 180
-WORKERS: Final = 2
 ENDS: Final[Mapping[str, Outcome]] = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
 
 
@@ -45,10 +43,9 @@ def main() -> int:
     install(work / "module" / "nats" / "nats", arguments.tool)
     names = [name for name in listed(program) if re.search(arguments.run, name)]
     run = partial(run_test, program, work)
-    with ThreadPoolExecutor(WORKERS if baseline.own_network() else 1) as pool:
-        results = dict(zip(names, pool.map(run, names), strict=True))
-    results |= {name: run(name) for name, outcome in results.items() if outcome == "failed"}
-    return baseline.finish(results, BASELINE, "natscli", write=arguments.tool == "reference" and not arguments.run)
+    return baseline.finish(
+        baseline.run_each(names, run), BASELINE, "natscli", write=arguments.tool == "reference" and not arguments.run
+    )
 
 
 def build(sources: Path, work: Path) -> Path:

@@ -45,7 +45,6 @@ class ConfServer(ServerProcess):
         return int(self.url.rpartition(":")[2])
 
     def ports(self) -> dict[str, list[str]]:
-        """Return the URLs of the listeners by kind."""
         found: dict[str, list[str]] = json.loads((self.store_dir / f"nats-server_{self.pid}.ports").read_text())
         return found
 
@@ -132,7 +131,6 @@ class Wire:
             return b""
 
     def rest(self) -> bytes:
-        """Return everything up to the end of the connection."""
         while chunk := self._read():
             self._buffer += chunk
         found, self._buffer = self._buffer, b""

@@ -62,7 +62,6 @@ class PublishedNumbers:
         self._newest = -1
 
     def take(self, where: str, payload: bytes) -> None:
-        """Check the next message that is stored."""
         name, mine = read_name(payload), self._publisher
         if name is None or name[0] != mine.number:
             self._summary.fault("altered", [f"{where} holds {payload[:40]!r}"])

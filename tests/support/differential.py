@@ -116,7 +116,6 @@ def is_heartbeat(message: Message) -> bool:
 
 
 def _counted(messages: Iterable[Message]) -> Counter[bool]:
-    """Return how many messages are no heartbeats, and how many are."""
     return Counter(map(is_heartbeat, messages))
 
 
@@ -135,7 +134,6 @@ class Score:
 
     @property
     def left(self) -> int:
-        """The number of messages that were not taken."""
         return 0 if self._wire is None else left(self._wire)
 
     def _take(self, take: Callable[..., list[Message]]) -> Callable[..., list[Message]]:

@@ -74,7 +74,6 @@ class StreamModel:
 
     @property
     def prefix(self) -> str:
-        """Return what the subjects of its messages begin with."""
         subject: str = (self.origin or self).config["subjects"][0]
         return subject.removesuffix(".>").removesuffix(".C")
 
@@ -195,7 +194,6 @@ class StreamModel:
         return any(0 < config.get("max_msgs", 0) <= later + self._unseen for config in self.step.configs)
 
     def _place_foreign(self, message: StoredMessage) -> None:
-        """Check a message of a mirror or of a stream with a source."""
         assert self.origin is not None
         if self.mirrors:
             theirs = self.origin.history.get(message.seq)
@@ -279,7 +277,6 @@ class StreamModel:
 
     @property
     def _makes_messages(self) -> bool:
-        """Return whether sequences are used by others than publishers."""
         wishes = ("allow_msg_schedules", "subject_delete_marker_ttl")
         return self.origin is not None or any(self.config.get(wish) for wish in wishes)
 

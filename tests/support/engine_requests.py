@@ -66,11 +66,9 @@ class Attempt:
 
     @property
     def refused(self) -> bool:
-        """Return whether the server answered that it is not stored."""
         return self.answer is not None and ("error" in self.answer or bool(self.answer.get("duplicate")))
 
     def message(self, seq: int) -> StoredMessage:
-        """Return it as the stream would hold it."""
         return StoredMessage(seq, self.ts_ns, self.subject, self.header, self.payload)
 
 

@@ -31,7 +31,6 @@ _WARNING: Final = (
 
 
 def _conf(name: str, **keys: str) -> str:
-    """Return a configuration made of its template in example_confs."""
     return (Path(__file__).parent / "example_confs" / f"{name}.conf").read_text().format(warning=_WARNING, **keys)
 
 

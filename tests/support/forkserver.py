@@ -270,7 +270,6 @@ def become(request: dict[str, Any]) -> None:
 
 
 def _stream(descriptor: int, mode: str, like: Any) -> Any:
-    """Return a standard stream as Python makes it."""
     unbuffered = mode == "wb" and bool(os.environ.get("PYTHONUNBUFFERED"))
     raw: Any = open(descriptor, mode, buffering=0 if unbuffered else -1, closefd=False)  # noqa: SIM115  # stays open as long as the process
     lines = descriptor == 2 or os.isatty(descriptor)

@@ -260,7 +260,6 @@ def server(folder: Path, kind: Kind, name: str, config: str) -> ServerProcess:
 
 
 def leaf_port(process: ServerProcess) -> int:
-    """Return where a running server accepts leaf nodes."""
     found = eventually(lambda: _LISTENING.search(process.log()), "no leaf node listener")
     assert found is not None
     return int(found[1])

@@ -379,7 +379,6 @@ def _copy(name: str, origin: StreamModel, kind: str, domain: str) -> StreamModel
 
 
 def _source_seq(message: StoredMessage) -> int:
-    """Return the sequence that a sourced message had in its origin."""
     source = (headers.get(message.header, headers.STREAM_SOURCE) or b"").split(b" ")
     return int(source[1]) if len(source) > 1 else 0
 

@@ -82,7 +82,6 @@ class NumberedFile(SimFile):
             self._disk.numbered.pop(self.number, None)
 
     def copy(self) -> int:
-        """Return the number of a descriptor of the same file."""
         assert isinstance(self._disk, NumberedDisk)
         return self._disk.number(NumberedFile(self._disk, self._path, self._node, self._writable)).number
 

@@ -184,7 +184,6 @@ def our_tree() -> Node:
 
 
 def _node(names: tuple[str, ...], row: Verb, path: str) -> Node:
-    """Return a row of a table with all that is below it."""
     node = Node(names, row, path)
     for verb in row.verbs:
         node.below |= dict.fromkeys(verb.words, _node(verb.words, verb, f"{path} {verb.name}"))
@@ -263,7 +262,6 @@ class Comparison:
             yield self._of_flag(path, node, flag)
 
     def _difference(self, path: str) -> Mapping[str, Any]:
-        """Return the entry of the differences for a command or one above it."""
         for key in (path, *(path.rsplit(" ", cut)[0] for cut in range(1, path.count(" ") + 1))):
             if key in self._commands and (key == path or "reason" in self._commands[key]):
                 self.used.add(key)
@@ -277,7 +275,6 @@ class Comparison:
         return node
 
     def _named(self, words: list[str]) -> str:
-        """Return the words with the first names of our commands."""
         node, named = self._root, []
         for word in words:
             node = node.below[word]

@@ -150,7 +150,6 @@ class Recorder:
                 os.write(self._device, _OUT.pack(_OUT.size + len(body), -fault, unique) + body)
 
     def _answer(self, code: int, node: int, body: bytes) -> bytes | int:
-        """Return the answer to one request, or the number of an error."""
         if code in (_WRITES, _FSYNC) and self._rng.random() < self.failing:
             self.refused += 1
             return errno.EIO
@@ -293,7 +292,6 @@ class RealSession(AppendingSession):
 
 @contextlib.contextmanager
 def mounted(kind: str, image: Path, folder: Path) -> Iterator[Path]:
-    """Mount an image by a loop device, and unmount it."""
     folder.mkdir(exist_ok=True)
     options = OPTIONS[kind]
     subprocess.run(["mount", "-t", kind, "-o", options, str(image), str(folder)], check=True)

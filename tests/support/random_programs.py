@@ -126,7 +126,6 @@ class ConsumerSteps(Chance):
         return {}
 
     def consume(self, name: str, consumer: str) -> Step:
-        """Return the creation of a consumer, or of one that is there."""
         fields = self.consumer_fields(name)
         fields["name"] = consumer
         if self.rng.random() < 0.6:
@@ -160,11 +159,9 @@ class ConsumerSteps(Chance):
         return Step("ask", f"$JS.API.CONSUMER.MSG.NEXT.{name}.{consumer}", said.encode(), inbox=inbox)
 
     def ack(self, _name: str) -> Step:
-        """Return an answer to a delivered message."""
         return Step("ack", body=self.rng.choice(ANSWERS), number=self.rng.choice((0, 0, self.rng.randint(0, 50))))
 
     def manage(self, name: str) -> Step:
-        """Return a request about a consumer, or a list."""
         consumer = self.rng.choice(CONSUMERS)
         own = name.lower()
         verb, body = self.rng.choice(
@@ -391,7 +388,6 @@ class Maker(StreamSteps, PublishSteps, ConsumerSteps):
         return self.rng.choice(makers)(self, name)
 
     def destroy(self, name: str) -> Step:
-        """Return the end of a stream, or its creation once more."""
         if self.rng.random() < 0.3:
             return Step("ask", f"$JS.API.STREAM.DELETE.{name}")
         return self.create(name)

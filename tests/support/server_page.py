@@ -148,7 +148,6 @@ def limits_part() -> str:
 
 
 def reload_part() -> str:
-    """Return what a reload takes and what needs a restart, by option."""
     lines = (re.split(r" = | (?=\{)", say(_sample(name)))[0] for name, say in LOG_LINES.items())
     said = sorted({re.sub(r"^Reload(ed)?:? ", "", line) for line in lines})
     fixed = sorted(FIXED.values())

@@ -203,8 +203,9 @@ async def read_until_silent(reader: asyncio.StreamReader, wait_s: float) -> None
     """Read until the server closes, is quiet for `wait_s`, or has talked long enough."""
     end = asyncio.get_running_loop().time() + MAX_S
     try:
-        while asyncio.get_running_loop().time() < end and await asyncio.wait_for(reader.read(65536), wait_s):
-            pass
+        while asyncio.get_running_loop().time() < end:
+            if not await asyncio.wait_for(reader.read(65536), wait_s):
+                return
     except (TimeoutError, ConnectionError):
         pass
 
@@ -323,7 +324,6 @@ class Operator:
             await asyncio.sleep(self._chance.random() * 2 * RELOAD_S)
 
     def reload(self, kind: str = "good") -> None:
-        """Write a configuration of a kind and send the signal."""
         self.kinds[kind] += 1
         self._number += 1
         text = self._base.replace(MEMBER, f'{MEMBER}    {{user: op, password: "{self._number}"}}\n')

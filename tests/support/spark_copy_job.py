@@ -42,7 +42,6 @@ def transformed(frame: DataFrame, partitions: int, with_ids: bool) -> DataFrame:
 
 
 def copy(spark: SparkSession, options: argparse.Namespace) -> None:
-    """Copy all that is in the source and not yet in the sink."""
     reach = {"servers": options.server[0], "numRetries": RETRIES, "retryInterval": "500ms"}
     frame = spark.readStream.format("jetstream").options(**reach).option("maxOffsetsPerTrigger", options.per_batch)
     out = transformed(
@@ -72,7 +71,6 @@ def copy_batch(spark: SparkSession, options: argparse.Namespace) -> None:
 
 
 def parsed(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options of a command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.support.spark_copy_job", description=__doc__)
     parser.add_argument("--server", required=True, action="append", help="with --write-id one or more, in turn")
     parser.add_argument("--master", required=True)

@@ -65,7 +65,6 @@ class StreamLedger:
 
     @property
     def records(self) -> tuple[Record, ...]:
-        """The journal as it was last asked to be."""
         latest = self.journal.states[-1]
         assert isinstance(latest, tuple)
         return latest
@@ -85,7 +84,6 @@ class StreamLedger:
         self.batches = [batch for batch in self.batches if batch[-1] <= seq]
 
     def take(self, seq: int) -> None:
-        """Note a removal that is not confirmed yet."""
         self.taken.setdefault(seq, False)
 
     def confirm_taken(self, seqs: list[int]) -> None:
@@ -151,7 +149,6 @@ class Ledger:
     deletion_confirmed: set[str] = field(default_factory=set)
 
     def create(self, key: str, meta: bytes) -> StreamLedger:
-        """Note a creation that is not confirmed yet."""
         ledger = self.streams[key] = StreamLedger(History([meta]))
         return ledger
 

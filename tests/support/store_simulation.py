@@ -49,7 +49,6 @@ def _kind(path: str) -> str:
 
 
 def _stem(path: str) -> str:
-    """Return the path without the generation of the file."""
     return path.rpartition("-")[0] + _kind(path) if "-" in path else path
 
 

@@ -65,7 +65,6 @@ def unpack(archive: Path, folder: Path) -> None:
 
 
 async def api(client: RawClient, verb: str, body: object = None) -> Any:
-    """Return the answer to a request to the JetStream API."""
     _, answer = await client.request(f"$JS.API.{verb}".encode(), json.dumps(body).encode() if body else b"")
     return json.loads(answer)
 
