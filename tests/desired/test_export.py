@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from natsctl.desired.assets import AssetKey, DocumentSet
@@ -20,6 +20,7 @@ from natsctl.desired.export import Exporter, exported, wanted_of
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import ConfigRefusedError, ServerContext, normalised, normalised_stream
 from tests.desired.random_accounts import SECOND, Account, accounts, world_of
+from tests.support import tiers
 
 LAYOUTS = ("plain.yaml", "split.yaml", "plain.json", "split.json")
 
@@ -61,7 +62,7 @@ def exporter_of(*configs: dict[str, Any], full: bool = False, **infos: Any) -> E
     return Exporter(wanted_of(LiveState(assets)), full)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tiers.examples(100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts(), st.sampled_from(LAYOUTS), st.booleans(), st.data())
 def test_what_is_exported_is_read_as_the_same_account(account: Account, layout: str, full: bool, data: Any) -> None:
     protected = data.draw(st.frozensets(st.sampled_from(sorted(account))) if account else st.just(frozenset()))
@@ -76,7 +77,7 @@ def test_what_is_exported_is_read_as_the_same_account(account: Account, layout: 
     assert {key for key, one in again.wanted.items() if one.protect} == protected
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tiers.examples(30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts())
 def test_no_field_is_written_that_a_server_fills_in_again(account: Account) -> None:
     streams = {
@@ -98,7 +99,7 @@ def test_no_field_is_written_that_a_server_fills_in_again(account: Account) -> N
                 continue
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tiers.examples(30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts(), st.randoms())
 def test_order_in_which_a_server_lists_does_not_matter(account: Account, random: Any) -> None:
     shuffled = list(account.items())

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import time
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.wire.ops import FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
+from tests.support import tiers
 
 SMALL = Limits(max_control_line=64, max_payload=200)
 SEEDS = [
@@ -103,7 +104,7 @@ def test_a_blank_between_two_messages_is_a_fault_however_the_bytes_come() -> Non
         assert in_chunks(data, [len(verb)]) == in_chunks(data, list(range(len(data)))) == (ops, fault)
 
 
-@settings(max_examples=300, deadline=None)
+@tiers.examples(300)
 @given(
     st.lists(st.one_of(st.sampled_from(SEEDS), st.sampled_from(TOKENS), st.binary(max_size=12)), max_size=8).map(
         b"".join

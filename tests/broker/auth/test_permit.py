@@ -120,29 +120,6 @@ def answering(most: int = 1, expires_s: float = 60) -> tuple[SessionPermissions,
     return SessionPermissions(Permissions(responses=rule), clock), clock
 
 
-def test_a_reply_may_be_answered_as_often_as_the_rule_says() -> None:
-    permit, _ = answering(2)
-    permit.note_reply(b"r")
-    assert [permit.may_publish(b"r") for _ in range(3)] == [True, True, False]
-    assert not permit.may_publish(b"other")
-
-
-def test_a_reply_may_be_answered_until_it_expires() -> None:
-    permit, clock = answering(9)
-    permit.note_reply(b"r")
-    clock.ns += 60 * SECOND
-    assert permit.may_publish(b"r")
-    clock.ns += 1
-    assert not permit.may_publish(b"r")
-
-
-def test_below_zero_is_without_end() -> None:
-    permit, clock = answering(-1, -1)
-    permit.note_reply(b"r")
-    clock.ns += 10**18
-    assert all(permit.may_publish(b"r") for _ in range(100))
-
-
 def test_what_may_be_published_anyway_is_not_counted() -> None:
     permit = SessionPermissions(Permissions(publish=SubjectRules(("r",)), responses=ResponseRule(1)), Clock())
     permit.note_reply(b"r")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from natsctl.api import json_text, yaml_text
@@ -16,6 +16,7 @@ from natsctl.api.locations import DocumentNode
 from natsctl.api.yaml_text import plain_value, read_yaml
 from natsctl.desired.assets import DocumentError
 from natsctl.desired.documents import load_documents, read_documents
+from tests.support import tiers
 
 
 def never(line: int, path: object, reason: str) -> None:
@@ -34,14 +35,14 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@tiers.examples(50)
 @given(VALUES)
 def test_json_says_what_the_standard_reader_says(value: object) -> None:
     text = json.dumps(value, indent=1)
     assert [read for _, read in read_json(text, never, None)] == [value]
 
 
-@settings(max_examples=50)
+@tiers.examples(50)
 @given(VALUES)
 def test_yaml_says_what_was_written(value: object) -> None:
     assert parsed(yaml.safe_dump(value)) == [value]
@@ -194,7 +195,7 @@ DOCUMENTS = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@tiers.examples(60)
 @given(DOCUMENTS)
 def test_any_document_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, document: object) -> None:
     path = tmp_path_factory.getbasetemp() / "document.json"
