@@ -3,7 +3,7 @@
 import pytest
 
 from natsctl.store.errors import StoreDamagedError, StoreFormatError, StoreLockedError
-from natsctl.store.filters import ALL, Filters
+from natsctl.store.filters import ALL
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 
@@ -30,19 +30,6 @@ def test_everything_survives_a_clean_stop(lab):
     assert (again.messages, again.last_seq, again.meta, again.deleted()) == (199, 200, b"changed", [5])
     assert again.records() == [(4, b"consumer")]
     assert [m.payload for m in again.read_from(1, ALL, 4)] == [b"payload 0", b"payload 1", b"payload 2", b"payload 3"]
-
-
-def test_counters_are_the_same_after_recovery(lab):
-    store, stream = made(lab, 300)
-    for seq in range(3, 290, 2):
-        stream.remove(seq)
-    for _ in range(40):
-        stream.drop_first()
-    lab.pump(store)
-    before = (stream.messages, stream.bytes, stream.first_seq, stream.subjects(), stream.deleted(), stream.last_ts_ns)
-    again = lab.open().streams["$G/A"]
-    assert before == (again.messages, again.bytes, again.first_seq, again.subjects(), again.deleted(), again.last_ts_ns)
-    assert again.count(Filters((b"s.1",)), 100) == stream.count(Filters((b"s.1",)), 100)
 
 
 def test_torn_tail_is_cut_and_reported(lab):
@@ -241,20 +228,6 @@ def test_store_is_held_by_one_process_and_format_is_respected(lab):
         lab.open()
 
 
-def test_erased_bytes_are_gone_from_the_disk(lab):
-    store, stream = made(lab, 100)
-    stream.append(b"s", b"", b"a secret that must go", 1)
-    lab.pump(store)
-    assert lab.disk.contains(b"a secret that must go")
-    gone = []
-    stream.remove(101, erase=True)
-    stream.on_durable(lambda error: gone.append((error, lab.disk.contains(b"a secret that must go"))))
-    lab.pump(store)
-    assert gone == [(None, False)]
-    again = lab.open().streams["$G/A"]
-    assert again.messages == 100 and again.last_seq == 101 and not lab.report.notes
-
-
 def test_a_torn_erasure_is_finished(lab):
     _store, stream = made(lab, 30)
     stream.remove(7, erase=True)
@@ -266,22 +239,6 @@ def test_a_torn_erasure_is_finished(lab):
     again = lab.open().streams["$G/A"]
     assert again.get(7) is None and again.messages == 29 and not lab.disk.contains(b"payload 6")
     assert any("erasure" in note for note in lab.report.notes)
-
-
-def test_space_of_deleted_messages_comes_back(lab):
-    store, stream = made(lab, 400)
-    files = len(segments(lab))
-    stream.purge(Filters((b"s.1",)))
-    stream.purge(Filters((b"s.2",)))
-    lab.pump(store)
-    total = sum(lab.disk.open(p).size() for p in segments(lab)[:-1])
-    assert total < 0.6 * 2048 * files and stream.messages == 134
-    stream.purge()
-    stream.append(b"s", b"", b"", 1)
-    lab.pump(store)
-    assert len(segments(lab)) == 1
-    again = lab.open().streams["$G/A"]
-    assert (again.messages, again.last_seq) == (1, 401) and not lab.report.damaged
 
 
 def test_same_inputs_give_the_same_bytes(lab):

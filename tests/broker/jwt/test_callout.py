@@ -92,17 +92,6 @@ def good(request: Request) -> bytes:
     return request.response(request.user(aud="FOO"))
 
 
-def test_what_arrives_meanwhile_is_carried_out_after_the_response() -> None:
-    town = Town()
-    session = town.come(b"SUB a 1\r\nPUB a 1\r\n1\r\n")
-    session.receive(b"PUB a 1\r\n2\r\nPING\r\n")
-    assert (heard(session), len(town.requests)) == (b"", 1)
-    assert town.answer(good(town.request())) == 1 and heard(session) == b""
-    town.run()
-    assert heard(session) == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPONG\r\n"
-    assert session.account.name == "FOO" and town.decided == [session]
-
-
 def test_the_inbox_of_a_request_ends_with_its_response() -> None:
     town = Town()
     before = town.subscriptions

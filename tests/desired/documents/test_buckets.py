@@ -1,5 +1,7 @@
 """Buckets in their own words: lowered to the streams that the tools make, and raised from them again."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,38 +14,7 @@ from natsctl.desired.documents.bucket_fields import BucketFieldError, bucket_wor
 HOUR = 3600 * 10**9
 # What `nats kv add CFG --history 5 --ttl 1h --max-value-size 1024 --marker-ttl 1m` and `nats object add FILES --ttl 1h`
 # made on nats-server 2.15.2, as `nats stream info -j` shows it.
-MADE: dict[str, dict[str, Any]] = {
-    "KV_CFG": {
-        "name": "KV_CFG", "subjects": ["$KV.CFG.>"], "retention": "limits", "max_consumers": -1,
-        "max_msgs_per_subject": 5, "max_msgs": -1, "max_bytes": -1, "max_age": HOUR, "max_msg_size": 1024,
-        "storage": "file", "discard": "new", "num_replicas": 1, "duplicate_window": 120 * 10**9, "sealed": False,
-        "deny_delete": True, "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True,
-        "mirror_direct": False, "metadata": {"_nats.level": "5", "_nats.req.level": "1", "_nats.ver": "2.15.2"},
-        "allow_msg_ttl": True, "subject_delete_marker_ttl": 60 * 10**9, "consumer_limits": {},
-    },
-    "KV_MIR": {
-        "name": "KV_MIR", "retention": "limits", "max_consumers": -1, "max_msgs_per_subject": 1, "max_msgs": -1,
-        "max_bytes": -1, "max_age": 0, "max_msg_size": -1, "storage": "file", "discard": "new", "num_replicas": 1,
-        "duplicate_window": 120 * 10**9, "mirror": {"name": "KV_CFG"}, "sealed": False, "deny_delete": True,
-        "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True, "mirror_direct": True,
-        "consumer_limits": {},
-    },
-    "KV_SRC": {
-        "name": "KV_SRC", "subjects": ["$KV.SRC.>"], "retention": "limits", "max_consumers": -1,
-        "max_msgs_per_subject": 1, "max_msgs": -1, "max_bytes": -1, "max_age": 0, "max_msg_size": -1,
-        "storage": "file", "discard": "new", "num_replicas": 1, "duplicate_window": 120 * 10**9,
-        "sources": [{"name": "KV_CFG", "subject_transforms": [{"src": "$KV.CFG.>", "dest": "$KV.SRC.>"}]}],
-        "sealed": False, "deny_delete": True, "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True,
-        "mirror_direct": False, "consumer_limits": {},
-    },
-    "OBJ_FILES": {
-        "name": "OBJ_FILES", "subjects": ["$O.FILES.C.>", "$O.FILES.M.>"], "retention": "limits",
-        "max_consumers": -1, "max_msgs_per_subject": -1, "max_msgs": -1, "max_bytes": -1, "max_age": HOUR,
-        "max_msg_size": -1, "storage": "file", "discard": "new", "num_replicas": 1,
-        "duplicate_window": 120 * 10**9, "sealed": False, "deny_delete": False, "deny_purge": False,
-        "allow_rollup_hdrs": True, "allow_direct": True, "mirror_direct": False, "consumer_limits": {},
-    },
-}  # fmt: skip
+MADE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("made_buckets.json").read_text())
 
 
 @pytest.mark.parametrize(
