@@ -1,7 +1,10 @@
 """What the file log and its memory twin promise alike."""
 
+import random
+
 import pytest
 
+from natsctl.store.errors import StorePoisonedError
 from natsctl.store.file_commit import SMALL_BYTES
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.options import StoreOptions
@@ -83,6 +86,37 @@ def test_a_batch_becomes_durable_in_one_step(lab, stream):
     found = stream.read_from(2)
     assert [tuple(m)[2:] for m in found] == [m[:3] for m in messages] and {m.ts_ns for m in found} == {7}
     assert list(stream.timed_seqs()) == [3] and stream.count_of(b"a") == 2
+
+
+COPIES = [
+    (3, 500, b"a", b"", b"one"),
+    (4, 400, b"b", b"", b""),
+    (9, 600, b"a", b"NATS/1.0\r\nA: 1\r\n\r\n", b"two"),
+    (10, 600, b"c", b"", b"x" * 3000),
+    (11, 700, b"a", b"", b"three"),
+]
+
+
+def test_copies_are_stored_as_one_by_one(lab, stream):
+    single = lab.store.create("$G/ALONE", b"", stream.storage)
+    for part in (COPIES[:2], COPIES[2:]):
+        stream.append_copies(part)
+        for seq, ts_ns, subject, header, payload in part:
+            single.append_at(seq, ts_ns, subject, header, payload)
+        assert (stream.last_seq, stream.last_ts_ns, stream.bytes) == (single.last_seq, single.last_ts_ns, single.bytes)
+    lab.pump(lab.store)
+    assert stream.read_from(1) == single.read_from(1)
+    assert (stream.messages, stream.deleted(), stream.count_of(b"a")) == (5, [5, 6, 7, 8], 3)
+    with pytest.raises(ValueError, match="not above"):
+        stream.append_copies([(11, 1, b"a", b"", b"")])
+    stream.fault = "broken"
+    with pytest.raises(StorePoisonedError):
+        stream.append_copies([(12, 1, b"a", b"", b"")])
+    assert stream.messages == 5
+    if stream.storage == "file":
+        lab.store.close()
+        again = lab.open().streams
+        assert again["$G/ORDERS"].read_from(1) == again["$G/ALONE"].read_from(1)
 
 
 def test_timed_messages_are_listed_while_they_live(lab, stream):
@@ -260,8 +294,6 @@ def test_never_used_stream_has_no_sequences(stream):
 
 
 def test_random_operations_agree_with_a_plain_model(lab, stream):
-    import random
-
     rng = random.Random(7)
     model: dict[int, bytes] = {}
     last = 0
