@@ -21,7 +21,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import pull
 from natsctl.desired.apply import holding_stream as holding_module
-from natsctl.desired.apply import replacement
+from natsctl.desired.apply import recovery, replacement
 from natsctl.desired.apply.apply import ApplyOptions, apply_plan, preview
 from natsctl.desired.apply.changes import PlanConflictError
 from natsctl.desired.apply.holding_stream import Heartbeat, Holding, holding_name, is_at_work, names_of
@@ -39,6 +39,12 @@ WANTED = {"name": "ORDERS", "subjects": ["ORDERS.*"], "storage": "memory"}
 COUNT = 50
 ACKED = 7
 MAX_REQUESTS = 60
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "AGAIN_AFTER_S", 0.01)
+    monkeypatch.setattr(holding_module, "ANSWER_WAIT_S", 0.1)
 
 
 @pytest.fixture
@@ -282,10 +288,9 @@ async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manag
 
 @pytest.mark.parametrize("silent", ["ended", "hangs"])
 async def test_a_process_is_at_work_while_its_subscription_stays_whether_it_answers_or_not(
-    manager: Manager, monkeypatch: pytest.MonkeyPatch, silent: str
+    manager: Manager, silent: str
 ) -> None:
     """A request that a server passes to a connection that has just ended gets no answer; the next one finds nobody."""
-    monkeypatch.setattr(holding_module, "ANSWER_WAIT_S", 0.2)
     holding = await saved(manager)
     subscription = await manager.connection.subscribe(holding.marker.alive)
     asking = asyncio.create_task(is_at_work(RetryingManager(manager), holding.marker))
