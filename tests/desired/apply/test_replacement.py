@@ -121,15 +121,17 @@ class Dying:
         Connection.request = self._request  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("heard", [True, False], ids=["before", "after"])
 async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
     server: ServerProcess,
     connected: Callable[[str], AbstractAsyncContextManager[Manager]],
     manager: Manager,
     heard: bool,
+    step: int,
 ) -> None:
     storages, runs = ("file", "memory"), 0
-    for at in range(1, MAX_REQUESTS):
+    for at in range(1, MAX_REQUESTS, step):
         has = (await manager.stream_info("ORDERS")).raw["config"]["storage"]
         config = {**WANTED, "storage": storages[has == "file"]}
         plan = await replacement_plan(manager, config)
@@ -142,7 +144,7 @@ async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
         await recover(RetryingManager(manager))
         await is_whole(manager, (await manager.stream_info("ORDERS")).raw["config"]["storage"])
         assert await left(manager) == [], at
-    assert runs > 15
+    assert runs > 15 // step
     await messages.publish(manager, "ORDERS.new", b"more")
 
 
