@@ -62,13 +62,6 @@ async def test_a_user_without_password_is_a_token(fake: Any) -> None:
     assert fake.connects[-1]["auth_token"] == "s3cr3t"
 
 
-async def test_a_refused_request_subject_fails_at_once_instead_of_timing_out(fake: Any) -> None:
-    fake.refused.add("$JS.API.STREAM.INFO.ORDERS")
-    async with fake.running(), await connected(fake.url, 600.0) as connection:
-        with pytest.raises(NotAuthorisedError, match=r"publish to \$JS\.API\.STREAM\.INFO\.ORDERS"):
-            await Manager(connection).stream_info("ORDERS")
-
-
 async def test_a_refused_publish_is_told_by_flush(fake: Any) -> None:
     fake.refused.add("secret.subject")
     async with fake.running(), await connected(fake.url) as connection:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import nkeys
 import pytest
 
-from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
+from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.client.manager import Manager
 from natsctl.client.settings import Settings, login_options
 from natsctl.testing.process import ServerProcess
@@ -76,50 +75,6 @@ def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 def test_an_unusable_secret_is_a_usage_error_by_name(settings: Settings, text: str) -> None:
     with pytest.raises(UsageError, match=text.replace("/", r"\/")):
         login_options(settings)
-
-
-@pytest.fixture(scope="module", params=["natsctl", "reference"])
-def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a server with a user of all rights, one of few, and one by NKey."""
-    folder = tmp_path_factory.mktemp("guarded")
-    config = folder / "server.conf"
-    public = nkeys.from_seed(_seed().encode()).public_key.decode()
-    config.write_text(
-        "authorization { users: [\n"
-        '  {user: "all", password: "p"}\n'
-        '  {user: "few", password: "p", permissions: {publish: {allow: ["$JS.API.INFO"]}, subscribe: "_INBOX.>"}}\n'
-        '  {user: "mute", password: "p", permissions: {subscribe: {deny: ">"}}}\n'
-        f'  {{nkey: "{public}"}}\n] }}\n'
-    )
-    with ServerProcess(folder, request.param, "-c", str(config)) as server:
-        yield server.url
-
-
-async def test_the_right_login_is_let_in(guarded: str, tmp_path: Path) -> None:
-    (tmp_path / "a.nk").write_text(_seed())
-    for login in ({"user": "all", "password": "p"}, {"nkey": str(tmp_path / "a.nk")}):
-        async with await connected(guarded, **login) as connection:
-            await Manager(connection).account_info()
-
-
-@pytest.mark.parametrize("login", [{}, {"user": "all", "password": "no"}, {"token": "no"}])
-async def test_the_wrong_login_is_not_authorised(guarded: str, login: dict[str, str]) -> None:
-    with pytest.raises(NotAuthorisedError, match="refused the login"):
-        await connected(guarded, **login)
-
-
-async def test_a_request_without_permission_is_not_authorised_at_once(guarded: str) -> None:
-    async with await connected(guarded, user="few", password="p") as connection:
-        manager = Manager(connection)
-        await manager.account_info()
-        with pytest.raises(NotAuthorisedError, match=r"publish to \$JS\.API\.STREAM\.INFO\.Orders"):
-            await manager.stream_info("Orders")
-
-
-async def test_an_inbox_without_permission_is_not_authorised_at_once(guarded: str) -> None:
-    async with await connected(guarded, user="mute", password="p") as connection:
-        with pytest.raises(NotAuthorisedError, match="subscribe"):
-            await Manager(connection).account_info()
 
 
 @pytest.mark.reference

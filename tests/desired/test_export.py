@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
@@ -158,13 +157,6 @@ def test_consumers_without_a_durable_name_are_exported_on_request_and_internal_o
     assert "durable_name" not in again.wanted[AssetKey("S", "E")].config
 
 
-def test_a_pause_is_left_out_running_or_over() -> None:
-    key = AssetKey("S", "C")
-    for until, paused in (("2020-01-01T00:00:00Z", False), ("2999-01-01T00:00:00Z", True)):
-        info = {"config": {"durable_name": "C", "pause_until": until}, "paused": paused}
-        assert "pause_until" not in wanted_of(LiveState({key: LiveAsset(key, info)})).wanted[key].config
-
-
 def test_fields_of_a_newer_server_are_carried_along() -> None:
     config = {
         "name": "KV_NEW",
@@ -228,10 +220,3 @@ def test_owner_is_written_where_all_share_one() -> None:
 def test_documents_are_json_that_schemas_know() -> None:
     document = json.loads(json_text(exporter_of({"name": "A", "allow_direct": True, "max_age": 60 * SECOND}).plain()))
     assert document == {"streams": [{"name": "A", "max_age": "1m"}]}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_kinds_stand_in_documents_of_their_own_when_split(layout: str) -> None:
-    live_state = world_of({AssetKey("A"): normalised(AssetKey("A"), {}), AssetKey("A", "C"): {"durable_name": "C"}})
-    again = read((layout, text_of(Exporter(wanted_of(live_state)), layout)))
-    assert list(again.wanted) == [AssetKey("A"), AssetKey("A", "C")]

@@ -201,24 +201,6 @@ def test_filters_count_and_find_across_segments(lab, stream):
     assert stream.subjects(rare) == {b"rare": 2} and stream.num_subjects == 4
 
 
-def test_removing_the_last_of_a_subject_uncovers_the_one_before(lab, stream):
-    lab.fill(lab.store, stream, 200, lambda n: b"k" if n % 50 == 0 else b"noise")
-    assert stream.remove(151).subject == b"k"
-    assert stream.last_seq_of(b"k") == 101 and stream.remove(151) is None
-    assert stream.num_deleted == 1 and stream.deleted() == [151]
-    assert stream.remove(1).seq == 1 and stream.first_seq == 2 and stream.first_seq_of(b"k") == 51
-
-
-def test_drop_first_walks_over_holes(lab, stream):
-    lab.fill(lab.store, stream, 120)
-    stream.remove(2)
-    assert [stream.drop_first().seq for _ in range(3)] == [1, 3, 4]
-    assert (stream.first_seq, stream.messages, stream.num_deleted) == (5, 116, 0)
-    assert stream.count(Filters((b"s.0",))) == sum(n % 3 == 0 for n in range(4, 120))
-    lab.pump(lab.store)
-    assert stream.next_match(ALL, 1).seq == 5
-
-
 def test_purge_variants(lab, stream):
     lab.fill(lab.store, stream, 200)
     before = stream.bytes

@@ -142,25 +142,6 @@ def test_the_same_work_without_a_key_stands_in_clear(lab: Lab) -> None:
     assert {word for _, word in lab.clear()} == set(SECRETS)
 
 
-def test_another_key_is_refused_and_nothing_is_touched(lab: Lab) -> None:
-    store = lab.open("right")
-    fill(store)
-    kept = contents(store)
-    store.close()
-    before = {path: lab.disk.content(path) for path in lab.disk.files()}
-    for key, prev in (("wrong", ""), ("wrong", "also wrong"), ("", "")):
-        with pytest.raises(StoreKeyError, match="unable to recover keys" if key else "with no main key"):
-            lab.open(key, prev)
-        assert {path: lab.disk.content(path) for path in lab.disk.files()} == before
-    lab.disk.kill()
-    refused = Store(lab.encrypted("wrong"), lab.options, lambda: 1, lambda: 0, print)
-    with pytest.raises(StoreKeyError):
-        refused.open()
-    right = Store(lab.encrypted("right"), lab.options, lambda: 1, lambda: 0, print)
-    right.open()  # the lock was given back
-    assert contents(right) == kept
-
-
 def test_without_its_keys_a_store_is_refused_with_the_reason(lab: Lab) -> None:
     lab.open("k").close()
     keys = lab.disk.content("KEYS")
