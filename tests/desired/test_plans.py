@@ -15,7 +15,7 @@ import yaml
 from natsctl.desired.live import LiveState
 from natsctl.desired.plan import Change
 from natsctl.desired.planner import PlanOptions, make_destruction, make_plan
-from tests.desired.sets import account, documents, key_of
+from tests.desired.sets import account, documents, key_of, write_cases
 
 FILE = Path(__file__).with_name("plans.yaml")
 CASES: dict[str, dict[str, Any]] = yaml.load(FILE.read_text(), Loader=yaml.CSafeLoader)
@@ -67,4 +67,4 @@ if __name__ == "__main__":
     for case in CASES.values():
         for asked, plan in zip(case["plans"], plans(case), strict=True):
             asked["plan"] = plan
-    FILE.write_text(yaml.safe_dump(CASES, default_flow_style=None, width=120, sort_keys=False, allow_unicode=True))
+    write_cases(FILE, CASES)

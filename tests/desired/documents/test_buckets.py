@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.desired.assets import AssetKey, Kind
+from natsctl.desired.assets import Kind
 from natsctl.desired.documents.bucket_fields import BucketFieldError, bucket_words, stream_fields
 
 HOUR = 3600 * 10**9
@@ -131,24 +131,3 @@ def test_what_no_bucket_can_have_is_told_by_its_word(kind: Kind, words: dict[str
     with pytest.raises(BucketFieldError) as caught:
         stream_fields(kind, words)
     assert caught.value.word == word
-
-
-def test_words_of_other_tools_mean_the_same(read) -> None:
-    ours = "kind: KeyValue\nbucket: CFG\nmax_bucket_size: 1MB\nreplicas: 1\ncompression: true\nlimit_marker_ttl: 1m\n"
-    theirs = "kind: KeyValue\nname: CFG\nmax_bytes: 1MB\nnum_replicas: 1\ncompress: s2\nmarker_ttl: 1m\n"
-    assert read(ours).wanted[AssetKey("KV_CFG")].config == read(theirs).wanted[AssetKey("KV_CFG")].config
-
-
-def test_two_words_for_the_same_are_told(told) -> None:
-    ((line, path, reason),) = told("kind: KeyValue\nbucket: CFG\nreplicas: 1\nnum_replicas: 3\n")
-    assert (line, path) == (4, "$.num_replicas")
-    assert reason == "num_replicas is another word for replicas, which stands here too"
-
-
-def test_origins_may_be_named_by_a_text_alone(read, told) -> None:
-    found = read("kv:\n- bucket: M\n  mirror: CFG\n- bucket: S\n  sources: [CFG, KV_B]\n- bucket: T\n  sources: CFG\n")
-    mirror, sources, single = (one.config for one in found.wanted.values())
-    assert mirror["mirror"] == {"name": "KV_CFG"}
-    assert [source["name"] for source in sources["sources"]] == ["KV_CFG", "KV_B"]
-    assert [source["name"] for source in single["sources"]] == ["KV_CFG"]
-    assert told("kv:\n- bucket: M\n  mirror: 5\n") == [(3, "$.kv[0].mirror", "expected an object, got 5")]
