@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.jwt_claims import AccountClaims, Import
 from natsctl.broker.auth.permissions import Permissions, SubjectRules
-from natsctl.broker.imports.account_config import AccountConfig, Destination, SubjectMap
+from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config
 from tests.broker.conftest import BrokerHarness, SessionClient
 
@@ -40,21 +40,6 @@ def listening(harness: BrokerHarness) -> SessionClient:
     return listener
 
 
-def test_the_message_and_who_it_went_to_are_told(harness: BrokerHarness) -> None:
-    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
-    recipient.say(b"SUB foo 1\r\nSUB foo q 2\r\n")
-    traced(publisher, b"foo", DEST + b"A: b\r\nA: c\r\n")
-    assert recipient.heard().count(b"HMSG foo ") == 2
-    found = told(listener)
-    assert list(found) == ["server", "request", "events"]
-    assert found["request"] == {"header": {"A": ["b", "c"], "Nats-Trace-Dest": ["traces"]}, "msgsize": 51}
-    assert [{key: event[key] for key in event if key != "ts"} for event in found["events"]] == [
-        {"type": "in", "kind": 0, "cid": publisher.session.cid, "acc": "$G", "subj": "foo"},
-        {"type": "eg", "kind": 0, "cid": recipient.session.cid, "sub": "foo"},
-        {"type": "eg", "kind": 0, "cid": recipient.session.cid, "sub": "foo", "queue": "q"},
-    ]
-
-
 def test_a_message_that_is_only_traced_reaches_nobody(harness: BrokerHarness) -> None:
     listener, recipient, publisher = listening(harness), harness.client(), harness.client()
     taken: list[bytes] = []
@@ -72,15 +57,6 @@ def test_a_stream_is_told_and_stores_that_the_trace_is_over(harness: BrokerHarne
     traced(publisher, b"foo")
     assert events(listener)[1:] == [{"type": "js", "stream": "S", "subject": "foo"}]
     assert headers == [b"NATS/1.0\r\nNats-Trace-Dest: trace disabled\r\n\r\n"]
-
-
-def test_a_mapped_subject_is_told(harness: BrokerHarness) -> None:
-    listener, recipient, publisher = listening(harness), harness.client(), harness.client()
-    harness.broker.configure([AccountConfig("$G", mappings=(SubjectMap("a", (Destination("b", 100),)),))])
-    recipient.say(b"SUB b 1\r\n")
-    traced(publisher, b"a")
-    assert recipient.heard().startswith(b"HMSG b 1 ")
-    assert [event.get("to") or event.get("subj") for event in events(listener)[:2]] == ["a", "b"]
 
 
 def test_why_a_client_was_not_given_the_message_is_told(harness: BrokerHarness) -> None:
@@ -186,19 +162,6 @@ def test_messages_that_arrive_together_are_traced_one_by_one(harness: BrokerHarn
     assert listener.heard().count(b"MSG traces") == 1
     disabled = asking[:-2] + b"Nats-Trace-Dest: trace disabled\r\n\r\n"
     assert stored == [disabled if one is asking else one for one in both]
-
-
-def test_a_stream_that_refuses_adds_its_reason(harness: BrokerHarness) -> None:
-    listener, publisher = listening(harness), harness.client()
-
-    def refuse(subject: bytes, *rest: object) -> None:
-        assert harness.broker.storing is not None
-        harness.broker.storing["error"] = "no room"
-
-    harness.account.subscribe(b"foo", refuse).stream = "S"
-    traced(publisher, b"foo")
-    assert events(listener)[1:] == [{"type": "js", "stream": "S", "subject": "foo", "error": "no room"}]
-    assert harness.broker.storing is None
 
 
 @pytest.mark.parametrize("sampling", [0, 40, 400])

@@ -4,8 +4,7 @@ import json
 
 from natsctl.broker.broker import MAX_SUBS, ClosedSessions
 from natsctl.broker.broker_options import BrokerOptions
-from natsctl.wire.ops import Limits
-from tests.broker.conftest import SECOND, BrokerHarness
+from tests.broker.conftest import BrokerHarness
 
 PLAIN = b'CONNECT {"verbose":false,"headers":true,"protocol":1}\r\n'
 
@@ -22,21 +21,6 @@ def test_a_client_can_not_ask_for_no_responders_where_there_are_no_headers() -> 
     client = BrokerHarness(BrokerOptions(headers=False)).client(b"")
     said = client.say(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\nPING\r\n')
     assert said == b"-ERR 'no responders requires headers support'\r\n"
-
-
-def test_a_short_ping_interval_holds_from_the_first_ping_on() -> None:
-    harness = BrokerHarness(BrokerOptions(ping_interval_ns=SECOND // 5, ping_max=1))
-    client = harness.client(PLAIN)
-    harness.wait(0.3)
-    assert client.heard() == b"PING\r\n"
-    harness.wait(0.3)
-    assert client.heard() == b"-ERR 'Stale Connection'\r\n"
-
-
-def test_a_control_line_is_as_long_as_the_server_allows() -> None:
-    client = BrokerHarness(BrokerOptions(limits=Limits(max_control_line=64))).client(PLAIN)
-    assert client.say(b"PUB " + b"a" * 60 + b" 0\r\n\r\nPING\r\n").startswith(b"PONG\r\n")
-    assert client.say(b"SUB " + b"a" * 100 + b" 1\r\nPING\r\n") == b"-ERR 'maximum control line exceeded'\r\n"
 
 
 def test_the_clients_that_are_too_many_after_a_reload_are_closed() -> None:

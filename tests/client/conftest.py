@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 
 from natsctl.client import servers
+from natsctl.client.connection import Connection
+from natsctl.client.dial import connect
+from natsctl.client.servers import resolve
+from natsctl.client.settings import Settings
 from tests.support.servers import PATIENCE_S, server, started
 
 __all__ = ["server", "started"]
@@ -29,6 +33,11 @@ INFO: dict[str, Any] = {
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait longer for answers than five seconds, for which a busy machine stands still now and then."""
     monkeypatch.setattr(servers, "DEFAULT_TIMEOUT_S", PATIENCE_S)
+
+
+async def connected(url: str, timeout_s: float | None = None, **settings: Any) -> Connection:
+    """Connect as commands do, in no environment."""
+    return await connect(resolve(Settings(url=url, timeout_s=timeout_s, **settings), {"HOME": "/nowhere"}), name="test")
 
 
 class FakeServer:

@@ -15,18 +15,11 @@ from natsctl.client.backup.configuration import restore_account
 from natsctl.client.backup.restore import RestoreOptions
 from natsctl.client.backup.save import SaveOptions
 from natsctl.client.backup.transfer import Progress, RetryingManager
-from natsctl.client.connection import Connection
-from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
+from tests.client.conftest import connected
 
 NAMES = ["A", "B", "C", "D", "E"]
-
-
-async def _connect(url: str) -> Connection:
-    return await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="test")
 
 
 async def _fill(manager: Manager) -> None:
@@ -38,7 +31,7 @@ async def _fill(manager: Manager) -> None:
 @pytest.mark.both
 async def test_the_bar_of_all_streams_only_grows_and_ends_at_the_sum(server: Any, tmp_path: Path) -> None:
     seen: list[tuple[float, float]] = []
-    async with await _connect(server.url) as connection:
+    async with await connected(server.url) as connection:
         manager = Manager(connection)
         await _fill(manager)
         done = await save_account_data(
@@ -55,7 +48,7 @@ async def test_the_bar_of_all_streams_only_grows_and_ends_at_the_sum(server: Any
 
 @pytest.mark.both
 async def test_an_account_backup_that_is_cancelled_leaves_nothing(server: Any, tmp_path: Path) -> None:
-    async with await _connect(server.url) as connection:
+    async with await connected(server.url) as connection:
         manager = Manager(connection)
         await _fill(manager)
         begun = asyncio.Event()
@@ -78,7 +71,7 @@ async def test_an_account_backup_that_is_cancelled_leaves_nothing(server: Any, t
 
 @pytest.mark.both
 async def test_a_stream_that_goes_meanwhile_is_told_and_the_others_are_saved(server: Any, tmp_path: Path) -> None:
-    async with await _connect(server.url) as connection, await _connect(server.url) as other:
+    async with await connected(server.url) as connection, await connected(server.url) as other:
         manager = Manager(connection)
         await _fill(manager)
         listed = manager.stream_list
@@ -105,7 +98,7 @@ def test_an_archive_that_is_larger_than_its_stream_does_not_pass_its_share() -> 
 
 @pytest.mark.both
 async def test_the_other_commands_say_which_one_restores_a_folder(server: Any, tmp_path: Path) -> None:
-    async with await _connect(server.url) as connection:
+    async with await connected(server.url) as connection:
         manager = Manager(connection)
         await _fill(manager)
         await save_account_data(RetryingManager(manager), tmp_path / "b", SaveOptions())

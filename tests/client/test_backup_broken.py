@@ -26,12 +26,9 @@ from natsctl.client.backup.restore import (
 )
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, TransferInterruptedError
-from natsctl.client.connection import Connection
-from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
+from tests.client.conftest import connected
 
 BODIES = [os.urandom(4000) for _ in range(150)]
 CUT_AT_BYTES = 200_000
@@ -80,10 +77,6 @@ class Cutter:
                 await writer.drain()
 
 
-async def _connect(url: str) -> Connection:
-    return await connect(resolve(Settings(url=url), {"HOME": "/nowhere"}), name="test")
-
-
 async def _fill(manager: Manager) -> None:
     await manager.stream_create({"name": "S", "subjects": ["S.*"]})
     await asyncio.gather(*(messages.publish(manager, "S.a", body) for body in BODIES))
@@ -104,9 +97,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_backup_whose_connection_breaks_is_begun_again(server: Any, tmp_path: Path) -> None:
     said: list[str] = []
     async with (
-        await _connect(server.url) as direct,
+        await connected(server.url) as direct,
         Cutter(server.url, down=True, cuts=2).running() as way,
-        await _connect(way.url) as cut,
+        await connected(way.url) as cut,
     ):
         await _fill(Manager(direct))
         retrying = RetryingManager(Manager(cut), say=said.append)
@@ -121,9 +114,9 @@ async def test_a_backup_whose_connection_breaks_is_begun_again(server: Any, tmp_
 @pytest.mark.both
 async def test_a_backup_is_not_begun_again_for_ever(server: Any, tmp_path: Path) -> None:
     async with (
-        await _connect(server.url) as direct,
+        await connected(server.url) as direct,
         Cutter(server.url, down=True, cuts=99).running() as way,
-        await _connect(way.url) as cut,
+        await connected(way.url) as cut,
     ):
         await _fill(Manager(direct))
         retrying = RetryingManager(Manager(cut), retries=1)
@@ -137,9 +130,9 @@ async def test_a_backup_is_not_begun_again_for_ever(server: Any, tmp_path: Path)
 async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp_path: Path) -> None:
     said: list[str] = []
     async with (
-        await _connect(server.url) as direct,
+        await connected(server.url) as direct,
         Cutter(server.url, down=False, cuts=2).running() as way,
-        await _connect(way.url) as cut,
+        await connected(way.url) as cut,
     ):
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
@@ -153,9 +146,9 @@ async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp
 @pytest.mark.both
 async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_path: Path) -> None:
     async with (
-        await _connect(server.url) as direct,
+        await connected(server.url) as direct,
         Cutter(server.url, down=False, cuts=99).running() as way,
-        await _connect(way.url) as cut,
+        await connected(way.url) as cut,
     ):
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
@@ -167,7 +160,7 @@ async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_p
 
 @pytest.mark.both
 async def test_a_restore_that_is_interrupted_leaves_no_stream(server: Any, tmp_path: Path) -> None:
-    async with await _connect(server.url) as direct:
+    async with await connected(server.url) as direct:
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
 
@@ -199,7 +192,7 @@ def _first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[obje
 async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replaced: bool
 ) -> None:
-    async with await _connect(server.url) as direct:
+    async with await connected(server.url) as direct:
         manager = Manager(direct)
         await _fill(manager)
         await save_stream(RetryingManager(manager), "S", tmp_path / "b")
@@ -222,7 +215,7 @@ async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
 async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_theirs(
     server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with await _connect(server.url) as direct:
+    async with await connected(server.url) as direct:
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
 
@@ -243,7 +236,7 @@ async def test_a_restore_that_is_refused_is_begun_again_only_where_there_is_no_o
 ) -> None:
     """nats-server may remove the folder of all streams while one comes in, and its words are the system's."""
     said: list[str] = []
-    async with await _connect(server.url) as direct:
+    async with await connected(server.url) as direct:
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
         others = [] if alone else ["OTHER"]
@@ -269,7 +262,7 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
 ) -> None:
     monkeypatch.setattr(restore, "NAME_HELD_S", 0.01)
     said: list[str] = []
-    async with await _connect(server.url) as direct:
+    async with await connected(server.url) as direct:
         manager = Manager(direct)
         await _save_and_remove(manager, tmp_path / "b")
 
@@ -291,7 +284,7 @@ async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
 
 async def test_a_server_that_has_gone_is_waited_for_a_few_times(fake: Any, tmp_path: Path) -> None:
     fake.fatal.add("$JS.API.STREAM.SNAPSHOT.S")
-    async with fake.running(), await _connect(fake.url) as connection:
+    async with fake.running(), await connected(fake.url) as connection:
         retrying = RetryingManager(Manager(connection), retries=2)
         with pytest.raises(UnreachableError):
             await save_stream(retrying, "S", tmp_path / "out" / "b")

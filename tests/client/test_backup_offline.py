@@ -21,7 +21,6 @@ from natsctl.client.backup.archives import FormatFinder, fitted, read_messages, 
 from natsctl.client.backup.discovery import backup_info, verify
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import RestoreOptions
-from natsctl.client.backup.selection import MessageSelection
 from natsctl.client.backup.writer import Capture, captured_config
 from natsctl.client.message import Headers, Message
 
@@ -57,16 +56,6 @@ def test_streams_in_a_circle_are_told_apart() -> None:
         "SELF": {"sources": [{"name": "SELF"}]},
     }
     assert in_order(configs) == ([["SELF"]], ["A", "B", "C"])
-
-
-def test_a_pick_includes_both_ends() -> None:
-    message = ArchivedMessage(5, 1000, b"a.b", b"", b"x")
-    assert MessageSelection()(message)
-    assert MessageSelection(("a.*",), 1000, 1000, 5, 5)(message)
-    assert not MessageSelection(("a.c", "a"))(message)
-    assert not MessageSelection(since_ns=1001)(message)
-    assert not MessageSelection(until_ns=999)(message)
-    assert not MessageSelection(last_seq=4)(message)
 
 
 @pytest.mark.parametrize(
@@ -162,17 +151,6 @@ def test_messages_of_version_1_that_are_gone_are_not_counted(tmp_path: Path) -> 
         assert (found.messages, found.first_seq, found.last_seq) == (2, 2, 4)
         assert [message.seq for messages in read_messages(backup) for message in messages] == [2, 4]
     assert verify(path).whole
-
-
-def test_an_archive_without_its_end_mark_is_damaged(tmp_path: Path) -> None:
-    writer = WriterV2()
-    pieces = [writer.begin(ArchivedStream(state=StreamState(messages=1, first_seq=2, last_seq=2)), ())]
-    pieces += writer.messages([ArchivedMessage(2, 2, b"s.a", b"", b"x")])
-    path = _written(tmp_path / "b", pieces, StreamState(messages=1, last_seq=2))
-    verdict = verify(path)
-    assert [check.detail for check in verdict.checks if not check.ok] == [
-        f"{path} is damaged: the archive is incomplete"
-    ]
 
 
 def test_flags_change_the_saved_configuration_and_nothing_else() -> None:

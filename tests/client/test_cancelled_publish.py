@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from natsctl.client.connection import Connection
-from natsctl.client.dial import connect
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
+from tests.client.conftest import connected
 
 BODY = bytes(512 * 1024)
 TIMES = 20
@@ -24,7 +22,7 @@ async def _publish(connection: Connection, going: asyncio.Event) -> None:
 
 
 async def test_a_cancellation_is_never_dropped(server: Any) -> None:
-    async with await connect(resolve(Settings(url=server.url), {"HOME": "/nowhere"}), name="test") as connection:
+    async with await connected(server.url) as connection:
         for _ in range(TIMES):
             going = asyncio.Event()
             task = asyncio.create_task(_publish(connection, going))

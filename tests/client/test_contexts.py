@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.client.contexts import ContextNotFoundError, Contexts
+from natsctl.client.contexts import Contexts
 
 
 def _save(home: Path, name: str, **values: Any) -> None:
@@ -40,30 +40,17 @@ def test_a_context_may_be_named_by_its_file(tmp_path: Path) -> None:
     assert Contexts({"HOME": str(tmp_path)}).load(str(file)).url == "nats://e:4222"
 
 
-def test_an_unknown_context_knows_the_others_and_is_not_found(tmp_path: Path) -> None:
-    _save(tmp_path, "prod")
-    with pytest.raises(ContextNotFoundError) as raised:
-        Contexts({"HOME": str(tmp_path)}).load("prdo")
-    assert raised.value.known == ["prod"]
-    assert raised.value.exit_code == 3
-
-
 @pytest.mark.parametrize("name", ["../prod", "a/b", "a\\b", ""])
 def test_a_name_never_leaves_the_folder(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match="invalid context name"):
         Contexts({"HOME": str(tmp_path)}).load(name)
 
 
-def test_a_value_of_the_wrong_type_is_told_by_path(tmp_path: Path) -> None:
-    _save(tmp_path, "prod", user=5)
-    with pytest.raises(UsageError, match=r"\$\.user: expected str, got int"):
-        Contexts({"HOME": str(tmp_path)}).load("prod")
-
-
-def test_a_file_that_is_no_json_is_a_usage_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("text", "fault"), [('{"user": 5}', r"\$\.user: expected str, got int"), ("{", r"prod\.json")])
+def test_what_is_no_context_is_told_by_path(tmp_path: Path, text: str, fault: str) -> None:
     _save(tmp_path, "prod")
-    (tmp_path / ".config" / "nats" / "context" / "prod.json").write_text("{")
-    with pytest.raises(UsageError, match=r"prod\.json"):
+    (tmp_path / ".config" / "nats" / "context" / "prod.json").write_text(text)
+    with pytest.raises(UsageError, match=fault):
         Contexts({"HOME": str(tmp_path)}).load("prod")
 
 

@@ -12,12 +12,10 @@ import pytest
 from natsctl.api.errors import ApiResponseError, NotAuthorisedError
 from natsctl.client import requests
 from natsctl.client.connection import Connection, ConnectionLostError
-from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
 from natsctl.client.stream_state import progress
 from natsctl.client.system.cluster import change
+from tests.client.conftest import connected
 
 API = "$JS.API."
 
@@ -34,10 +32,8 @@ def refusal(code: int) -> bytes:
 async def both(fake: Any, other: Any, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Connection]:
     """A connection to the first of two servers."""
     monkeypatch.setattr(requests, "PAUSE_S", 0.001)
-    async with fake.running(), other.running():
-        target = resolve(Settings(url=f"{fake.url},{other.url}"), {"HOME": "/nowhere"})
-        async with await connect(target, name="test") as connection:
-            yield connection
+    async with fake.running(), other.running(), await connected(f"{fake.url},{other.url}") as connection:
+        yield connection
 
 
 def dies_at(fake: Any, subject: str) -> None:
@@ -115,11 +111,9 @@ async def test_an_election_is_waited_for(both: Connection, fake: Any, verb: str)
 
 async def test_where_one_server_was_named_its_answer_stands(fake: Any) -> None:
     fake.answers[f"{API}STREAM.INFO.S"] = refusal(10008)
-    async with fake.running():
-        target = resolve(Settings(url=fake.url), {"HOME": "/nowhere"})
-        async with await connect(target, name="test") as connection:
-            with pytest.raises(ApiResponseError):
-                await Manager(connection).stream_info("S")
+    async with fake.running(), await connected(fake.url) as connection:
+        with pytest.raises(ApiResponseError):
+            await Manager(connection).stream_info("S")
     assert len(fake.published) == 1
 
 
@@ -133,7 +127,7 @@ async def test_a_lasting_subscription_is_made_again_and_others_fail(both: Connec
         await short.next(30.0)
     while "news" not in other.subscribed:
         assert lasting.now() is None
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
     assert "answers" not in other.subscribed
 
 

@@ -1,27 +1,22 @@
-"""Logins: what nats-py is told, and what the reference server makes of it."""
+"""Logins: what nats-py is told, and what servers make of it."""
 
 from __future__ import annotations
 
 import base64
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import nkeys
 import pytest
 
-from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
-from natsctl.client.connection import Connection
-from natsctl.client.dial import connect
+from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.client.manager import Manager
-from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings, login_options
 from natsctl.testing.process import ServerProcess
+from tests.client.conftest import connected
 
 JWT = "eyJ0eXAiOiJKV1QifQ.e30.c2ln"
-needs_reference = pytest.mark.reference
 
 
 def _seed() -> str:
@@ -82,59 +77,7 @@ def test_an_unusable_secret_is_a_usage_error_by_name(settings: Settings, text: s
         login_options(settings)
 
 
-async def _connect(url: str, **settings: Any) -> Connection:
-    return await connect(resolve(Settings(url=url, **settings), {"HOME": "/nowhere"}), name="test")
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The URL of a reference server with a user of all rights, one of few, and one by NKey."""
-    folder = tmp_path_factory.mktemp("guarded")
-    config = folder / "server.conf"
-    public = nkeys.from_seed(_seed().encode()).public_key.decode()
-    config.write_text(
-        "authorization { users: [\n"
-        '  {user: "all", password: "p"}\n'
-        '  {user: "few", password: "p", permissions: {publish: {allow: ["$JS.API.INFO"]}, subscribe: "_INBOX.>"}}\n'
-        '  {user: "mute", password: "p", permissions: {subscribe: {deny: ">"}}}\n'
-        f'  {{nkey: "{public}"}}\n] }}\n'
-    )
-    with ServerProcess(folder, "reference", "-c", str(config)) as server:
-        yield server.url
-
-
-@needs_reference
-async def test_the_right_login_is_let_in(guarded: str, tmp_path: Path) -> None:
-    (tmp_path / "a.nk").write_text(_seed())
-    for login in ({"user": "all", "password": "p"}, {"nkey": str(tmp_path / "a.nk")}):
-        async with await _connect(guarded, **login) as connection:
-            await Manager(connection).account_info()
-
-
-@needs_reference
-@pytest.mark.parametrize("login", [{}, {"user": "all", "password": "no"}, {"token": "no"}])
-async def test_the_wrong_login_is_not_authorised(guarded: str, login: dict[str, str]) -> None:
-    with pytest.raises(NotAuthorisedError, match="refused the login"):
-        await _connect(guarded, **login)
-
-
-@needs_reference
-async def test_a_request_without_permission_is_not_authorised_at_once(guarded: str) -> None:
-    async with await _connect(guarded, user="few", password="p") as connection:
-        manager = Manager(connection)
-        await manager.account_info()
-        with pytest.raises(NotAuthorisedError, match=r"publish to \$JS\.API\.STREAM\.INFO\.Orders"):
-            await manager.stream_info("Orders")
-
-
-@needs_reference
-async def test_an_inbox_without_permission_is_not_authorised_at_once(guarded: str) -> None:
-    async with await _connect(guarded, user="mute", password="p") as connection:
-        with pytest.raises(NotAuthorisedError, match="subscribe"):
-            await Manager(connection).account_info()
-
-
-@needs_reference
+@pytest.mark.reference
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on PATH")
 async def test_tls_needs_the_authority_that_signed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
@@ -144,12 +87,12 @@ async def test_tls_needs_the_authority_that_signed(tmp_path: Path, caplog: pytes
     flags = ("--tls", "--tlscert", str(cert), "--tlskey", str(key))
     with ServerProcess(tmp_path / "server", "reference", *flags) as server:
         url = server.url.replace("tls://", "nats://")
-        async with await _connect(url, ca=str(cert)) as connection:
+        async with await connected(url, ca=str(cert)) as connection:
             assert connection.tls
             await Manager(connection).account_info()
         assert not caplog.records
         with pytest.raises(UnreachableError, match="no TLS"):
-            await _connect(url)
+            await connected(url)
 
 
 def test_a_certificate_without_its_key_is_a_usage_error(tmp_path: Path) -> None:

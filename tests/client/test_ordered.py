@@ -10,25 +10,23 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import ApiResponseError
-from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import consumers, messages
 from natsctl.client.messaging.consumers import OrderedReader
-from natsctl.client.servers import resolve
-from natsctl.client.settings import Settings
+from tests.client.conftest import connected
 
 
 @pytest.fixture(autouse=True)
 def soon_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heartbeats come, and are missed, before anybody waits for them."""
-    monkeypatch.setattr(consumers, "HEARTBEAT_S", 0.2)
-    monkeypatch.setattr(consumers, "MISSED_S", 1.0)
+    monkeypatch.setattr(consumers, "ORDERED_HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(consumers, "MISSED_S", 0.3)
 
 
 @asynccontextmanager
 async def filled(server: Any) -> AsyncIterator[Manager]:
     """A stream with the bodies 1 to 5."""
-    async with await connect(resolve(Settings(url=server.url), {"HOME": "/nowhere"}), name="test") as connection:
+    async with await connected(server.url) as connection:
         manager = Manager(connection)
         await manager.stream_create({"name": "S", "subjects": ["s.*"], "storage": "memory"})
         await publish(manager, 1, 5)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import msgspec
+import yaml
 
 from natsctl.api.locations import Location
 from natsctl.desired.assets import AssetKey, DesiredAsset, DocumentSet, with_labels
@@ -69,3 +73,15 @@ def actions(plan: Plan) -> list[tuple[str, str]]:
 def paths(change: Change) -> list[str]:
     """Which fields of an asset differ."""
     return [one.path for one in change.differences]
+
+
+def write_cases(path: Path, cases: dict[str, Config]) -> None:
+    """Write cases with what has come of them, texts of several lines as such."""
+
+    class Dumper(yaml.SafeDumper):
+        def represent_str(self, data: str) -> yaml.Node:
+            return self.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+    Dumper.add_representer(str, Dumper.represent_str)
+    styles = {"width": 120, "sort_keys": False, "allow_unicode": True, "default_flow_style": None}
+    path.write_text(yaml.dump(msgspec.to_builtins(cases), Dumper=Dumper, **styles))

@@ -84,14 +84,16 @@ def random_assets(streams: int, consumers: int) -> dict[str, Config]:
 
 
 @pytest.mark.both
-def test_random_configurations_are_as_described_when_they_have_been_made(server: ServerProcess) -> None:
+@pytest.mark.parametrize("streams", [24, pytest.param(80, marks=pytest.mark.fuzz)])
+def test_random_configurations_are_as_described_when_they_have_been_made(server: ServerProcess, streams: int) -> None:
     async def work(manager: Manager) -> tuple[int, Plan]:
-        taken = {name: config for name, config in random_assets(80, 120).items() if await put(manager, name, config)}
+        wanted = random_assets(streams, streams * 3 // 2)
+        taken = {name: config for name, config in wanted.items() if await put(manager, name, config)}
         return len(taken), await plan_for(manager, documents(taken))
 
     count, plan = on_server(server.url, work)
     assert [(str(one.key), one.differences, one.refused) for one in plan.changes] == []
-    assert plan.unchanged == count > 80
+    assert plan.unchanged == count > streams // 2
 
 
 STREAM_FIELDS: Config = {

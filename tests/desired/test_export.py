@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from natsctl.desired.assets import AssetKey, DocumentSet
@@ -20,6 +19,7 @@ from natsctl.desired.export import Exporter, exported, wanted_of
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import ConfigRefusedError, ServerContext, normalised, normalised_stream
 from tests.desired.random_accounts import SECOND, Account, accounts, world_of
+from tests.support import tiers
 
 LAYOUTS = ("plain.yaml", "split.yaml", "plain.json", "split.json")
 
@@ -61,7 +61,7 @@ def exporter_of(*configs: dict[str, Any], full: bool = False, **infos: Any) -> E
     return Exporter(wanted_of(LiveState(assets)), full)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tiers.examples(100, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts(), st.sampled_from(LAYOUTS), st.booleans(), st.data())
 def test_what_is_exported_is_read_as_the_same_account(account: Account, layout: str, full: bool, data: Any) -> None:
     protected = data.draw(st.frozensets(st.sampled_from(sorted(account))) if account else st.just(frozenset()))
@@ -76,7 +76,7 @@ def test_what_is_exported_is_read_as_the_same_account(account: Account, layout: 
     assert {key for key, one in again.wanted.items() if one.protect} == protected
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tiers.examples(30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts())
 def test_no_field_is_written_that_a_server_fills_in_again(account: Account) -> None:
     streams = {
@@ -98,7 +98,7 @@ def test_no_field_is_written_that_a_server_fills_in_again(account: Account) -> N
                 continue
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@tiers.examples(30, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(accounts(), st.randoms())
 def test_order_in_which_a_server_lists_does_not_matter(account: Account, random: Any) -> None:
     shuffled = list(account.items())
@@ -155,13 +155,6 @@ def test_consumers_without_a_durable_name_are_exported_on_request_and_internal_o
     assert [key.consumer for key in wanted_of(live_state, ephemeral=True).wanted] == ["", "D", "E"]
     again = read(("a.yaml", text_of(Exporter(wanted_of(live_state, ephemeral=True)), "plain.yaml")))
     assert "durable_name" not in again.wanted[AssetKey("S", "E")].config
-
-
-def test_a_pause_is_left_out_running_or_over() -> None:
-    key = AssetKey("S", "C")
-    for until, paused in (("2020-01-01T00:00:00Z", False), ("2999-01-01T00:00:00Z", True)):
-        info = {"config": {"durable_name": "C", "pause_until": until}, "paused": paused}
-        assert "pause_until" not in wanted_of(LiveState({key: LiveAsset(key, info)})).wanted[key].config
 
 
 def test_fields_of_a_newer_server_are_carried_along() -> None:
@@ -227,10 +220,3 @@ def test_owner_is_written_where_all_share_one() -> None:
 def test_documents_are_json_that_schemas_know() -> None:
     document = json.loads(json_text(exporter_of({"name": "A", "allow_direct": True, "max_age": 60 * SECOND}).plain()))
     assert document == {"streams": [{"name": "A", "max_age": "1m"}]}
-
-
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_kinds_stand_in_documents_of_their_own_when_split(layout: str) -> None:
-    live_state = world_of({AssetKey("A"): normalised(AssetKey("A"), {}), AssetKey("A", "C"): {"durable_name": "C"}})
-    again = read((layout, text_of(Exporter(wanted_of(live_state)), layout)))
-    assert list(again.wanted) == [AssetKey("A"), AssetKey("A", "C")]

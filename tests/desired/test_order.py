@@ -27,10 +27,6 @@ def test_every_order_can_be_done_and_leaves_out_only_circles(
     assert all(must.get(node, set()) & stuck for node in circle)
 
 
-def test_without_edges_the_order_is_the_one_given() -> None:
-    assert list(ordered(["c", "a", "b"], {}, {})[0]) == ["c", "a", "b"]
-
-
 def test_a_wish_that_closes_a_circle_is_dropped() -> None:
     needs, circle = ordered(["a", "b"], {"a": {"b"}}, {"b": {"a"}})
     assert circle == []

@@ -60,7 +60,9 @@ def test_a_saved_plan_is_known_by_its_members_and_a_document_is_not() -> None:
     assert not is_saved_plan(b'{"format": 1, "changes": [')
 
 
-@pytest.mark.parametrize("path", ["owner", "changes.0.config.max_age", "changes.0.before.max_age", "unchanged"])
+@pytest.mark.parametrize(
+    "path", ["owner", "changes.0.config.max_age", "changes.0.before.max_age", "unchanged", "extra"]
+)
 def test_a_plan_that_was_edited_is_told(path: str) -> None:
     document = saved_document(plan(update(BEFORE)))
     at: Any = document
@@ -68,12 +70,6 @@ def test_a_plan_that_was_edited_is_told(path: str) -> None:
     for name in above:
         at = at[int(name)] if name.isdigit() else at[name]
     at[last] = "other" if last == "owner" else 9
-    with pytest.raises(UsageError, match="not as it was written"):
-        decode_plan(json.dumps(document).encode(), "p.json")
-
-
-def test_a_member_that_was_added_is_told() -> None:
-    document = {**saved_document(plan()), "extra": 1}
     with pytest.raises(UsageError, match="not as it was written"):
         decode_plan(json.dumps(document).encode(), "p.json")
 

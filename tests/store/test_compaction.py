@@ -63,15 +63,6 @@ def test_old_files_that_came_back_are_left_out(lab, seed):
     assert {name[:20]: int(name[21:-4]) for name in segments(lab)} == newest
 
 
-def test_an_erasure_reaches_every_file_that_holds_the_message(lab):
-    store, stream = churned(lab, 20)
-    seq = stream.last_seq_of(b"kept.3")
-    assert lab.disk.contains(b"kept.3")
-    stream.remove(seq, erase=True)
-    lab.pump(store)
-    assert not lab.disk.contains(b"kept.3") and stream.get(seq) is None
-
-
 def test_a_damaged_message_is_not_given_a_new_checksum(lab):
     store, stream = churned(lab, 3)
     place = stream._index.locate(stream.last_seq_of(b"kept.1"))

@@ -1,7 +1,10 @@
 """What the file log and its memory twin promise alike."""
 
+import random
+
 import pytest
 
+from natsctl.store.errors import StorePoisonedError
 from natsctl.store.file_commit import SMALL_BYTES
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.options import StoreOptions
@@ -83,6 +86,37 @@ def test_a_batch_becomes_durable_in_one_step(lab, stream):
     found = stream.read_from(2)
     assert [tuple(m)[2:] for m in found] == [m[:3] for m in messages] and {m.ts_ns for m in found} == {7}
     assert list(stream.timed_seqs()) == [3] and stream.count_of(b"a") == 2
+
+
+COPIES = [
+    (3, 500, b"a", b"", b"one"),
+    (4, 400, b"b", b"", b""),
+    (9, 600, b"a", b"NATS/1.0\r\nA: 1\r\n\r\n", b"two"),
+    (10, 600, b"c", b"", b"x" * 3000),
+    (11, 700, b"a", b"", b"three"),
+]
+
+
+def test_copies_are_stored_as_one_by_one(lab, stream):
+    single = lab.store.create("$G/ALONE", b"", stream.storage)
+    for part in (COPIES[:2], COPIES[2:]):
+        stream.append_copies(part)
+        for seq, ts_ns, subject, header, payload in part:
+            single.append_at(seq, ts_ns, subject, header, payload)
+        assert (stream.last_seq, stream.last_ts_ns, stream.bytes) == (single.last_seq, single.last_ts_ns, single.bytes)
+    lab.pump(lab.store)
+    assert stream.read_from(1) == single.read_from(1)
+    assert (stream.messages, stream.deleted(), stream.count_of(b"a")) == (5, [5, 6, 7, 8], 3)
+    with pytest.raises(ValueError, match="not above"):
+        stream.append_copies([(11, 1, b"a", b"", b"")])
+    stream.fault = "broken"
+    with pytest.raises(StorePoisonedError):
+        stream.append_copies([(12, 1, b"a", b"", b"")])
+    assert stream.messages == 5
+    if stream.storage == "file":
+        lab.store.close()
+        again = lab.open().streams
+        assert again["$G/ORDERS"].read_from(1) == again["$G/ALONE"].read_from(1)
 
 
 def test_timed_messages_are_listed_while_they_live(lab, stream):
@@ -167,24 +201,6 @@ def test_filters_count_and_find_across_segments(lab, stream):
     assert stream.subjects(rare) == {b"rare": 2} and stream.num_subjects == 4
 
 
-def test_removing_the_last_of_a_subject_uncovers_the_one_before(lab, stream):
-    lab.fill(lab.store, stream, 200, lambda n: b"k" if n % 50 == 0 else b"noise")
-    assert stream.remove(151).subject == b"k"
-    assert stream.last_seq_of(b"k") == 101 and stream.remove(151) is None
-    assert stream.num_deleted == 1 and stream.deleted() == [151]
-    assert stream.remove(1).seq == 1 and stream.first_seq == 2 and stream.first_seq_of(b"k") == 51
-
-
-def test_drop_first_walks_over_holes(lab, stream):
-    lab.fill(lab.store, stream, 120)
-    stream.remove(2)
-    assert [stream.drop_first().seq for _ in range(3)] == [1, 3, 4]
-    assert (stream.first_seq, stream.messages, stream.num_deleted) == (5, 116, 0)
-    assert stream.count(Filters((b"s.0",))) == sum(n % 3 == 0 for n in range(4, 120))
-    lab.pump(lab.store)
-    assert stream.next_match(ALL, 1).seq == 5
-
-
 def test_purge_variants(lab, stream):
     lab.fill(lab.store, stream, 200)
     before = stream.bytes
@@ -260,8 +276,6 @@ def test_never_used_stream_has_no_sequences(stream):
 
 
 def test_random_operations_agree_with_a_plain_model(lab, stream):
-    import random
-
     rng = random.Random(7)
     model: dict[int, bytes] = {}
     last = 0

@@ -1,6 +1,5 @@
 """What a stream does when the disk fails it."""
 
-import random
 import resource
 from contextlib import suppress
 
@@ -37,17 +36,6 @@ def test_a_failed_sync_is_never_retried_and_fences_the_stream(lab):
     assert isinstance(told[1], StorePoisonedError)
     lab.fill(store, other, 2)
     assert other.durable_seq == 2
-
-
-def test_after_a_failed_sync_and_power_loss_nothing_acked_is_missing(lab):
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 5)
-    stream.append(b"s", b"", b"x" * 3000, 1)
-    lab.disk.fail_sync = 1
-    lab.pump(store)
-    lab.disk.power(random.Random(1))
-    assert lab.open().streams["A"].read_from(1)[:5] == stream.read_from(1)[:5]
 
 
 def test_disk_full_refuses_cleanly_and_service_resumes(lab):
@@ -182,15 +170,6 @@ def test_damage_found_while_reading_is_never_served(lab):
     with pytest.raises(StoreDamagedError):
         stream.read_from(1)
     assert not store.healthy
-
-
-def test_short_writes_are_carried_on(lab):
-    store = lab.open()
-    lab.disk.short = True
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 50)
-    lab.disk.short = False
-    assert lab.open().streams["A"].messages == 50
 
 
 def test_an_interval_policy_syncs_when_due_only(lab):

@@ -34,7 +34,7 @@ def put(lab, path, data):
 
 def image(lab):
     """Return every file of the disk."""
-    return {name: contents(lab, name) for name, inode in lab.disk.names.items() if inode is not None}
+    return {name: contents(lab, name) for name in lab.disk.names}
 
 
 def folder(found, name):

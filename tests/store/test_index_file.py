@@ -9,6 +9,7 @@ from natsctl.store import frame
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.fsck import check_stream
+from tests.support import tiers
 
 FOLDER = "streams/s000001"
 
@@ -69,10 +70,11 @@ def test_damage_to_a_removed_message_hides_no_other_from_a_search_by_time(lab):
     assert {ts_ns: stream.first_seq_at(ts_ns) for ts_ns in firsts} == firsts
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_a_start_with_index_files_finds_what_a_start_without_finds(lab, seed, as_if_very_long):
+@pytest.mark.parametrize("bulk", [False, True])
+@pytest.mark.parametrize("seed", tiers.seeds(3, 10))
+def test_a_start_with_index_files_finds_what_a_start_without_finds(lab, seed, bulk, as_if_very_long):
     rng = random.Random(seed)
-    if seed >= 10:
+    if bulk:
         as_if_very_long()
     store, stream = filled(lab, 10, rng.choice((0, 1 << 30)))
     for step in range(400):

@@ -1,15 +1,14 @@
 """Sealed segments of a stream that asks for compression lie compressed, and keep every promise that plain ones keep."""
 
 import random
-import sys
 
 import pytest
 
 from natsctl.store.errors import StoreDamagedError, StoreFullError
 from natsctl.store.packed import EXPANSION_MAX, HEAD, MAGIC, PackedFile, _joined, altered, open_segment, pack
+from natsctl.testing.simdisk import Crash
 
 FOLDER = "streams/s000001"
-Dead = sys.modules["crash_disk"].Dead
 
 
 def put(lab, data, path="file"):
@@ -241,7 +240,7 @@ def test_an_erasure_that_a_crash_cut_short_is_finished(lab, power):
         try:
             lab.pump(store)
             ended = True
-        except Dead:
+        except Crash:
             pass
         if power:
             lab.disk.power(random.Random(step))

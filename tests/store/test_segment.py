@@ -10,6 +10,7 @@ from natsctl.store.index import StreamIndex
 from natsctl.store.segment import FEW_POSITIONS, FEW_SUBJECTS, Segment
 from natsctl.store.subject_table import GONE
 from natsctl.store.view import View
+from tests.support import tiers
 
 
 def drawn(rng, asked):
@@ -25,7 +26,7 @@ def drawn(rng, asked):
 
 
 @pytest.mark.parametrize("asked", [None, 0, 1000], ids=["open", "sealed", "sorted"])
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", tiers.seeds(8, 40))
 def test_positions_of_few_subjects_are_those_that_a_look_at_every_message_finds(seed, asked):
     rng = random.Random(seed)
     segment = drawn(rng, asked)
@@ -54,7 +55,7 @@ def test_consumers_of_one_subject_each_do_not_look_at_every_message(lab, monkeyp
 PATTERNS = [b"*", b"a.*", b"*.1", b"a.>", b"b.*.2", b"a.1", b"b.2", b"a.3", b"c.1.2"]
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", tiers.seeds(12, 60))
 def test_a_view_selects_what_its_filter_matches_in_steps_and_after_a_renumbering(seed):
     rng, index = random.Random(seed), StreamIndex(1)
     pool = [

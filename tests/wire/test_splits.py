@@ -1,15 +1,13 @@
-"""Any split of the bytes gives the same operations, and no bytes can do more than raise a ProtocolViolationError."""
+"""Any split of the bytes gives the same operations; tests/support/fuzz spoils conversations of thousands."""
 
 from __future__ import annotations
 
-import random
-import time
-
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.wire.ops import FaultKind, Limits, Op
 from natsctl.wire.parser import Parser
+from tests.support import tiers
 
 SMALL = Limits(max_control_line=64, max_payload=200)
 SEEDS = [
@@ -29,9 +27,8 @@ SEEDS = [
     b"INFO {}\r\n",
     b"+OK\r\n",
 ]
-VERBS = [b"PUB", b"HPUB", b"SUB"]
 BYTES = [b" ", b"\t", b"\r\n", b"\n", b"\r", b"\x00", b"\xff", b"'"]
-TOKENS = [*VERBS, *BYTES, b"0", b"5", b"-1", b"999999999", b"foo", b">", b"*"]
+TOKENS = [b"PUB", b"HPUB", b"SUB", *BYTES, b"0", b"5", b"-1", b"999999999", b"foo", b">", b"*"]
 
 
 def whole(data: bytes) -> tuple[list[Op], FaultKind | None]:
@@ -51,50 +48,6 @@ def in_chunks(data: bytes, cuts: list[int]) -> tuple[list[Op], FaultKind | None]
     return ops, parser.fault.kind if parser.fault else None
 
 
-def mutate(rng: random.Random) -> bytes:
-    data = bytearray(b"".join(rng.choices(SEEDS, k=rng.randint(1, 4))))
-    for _ in range(rng.choice((0, 1, 1, 2, 4))):
-        at = rng.randrange(len(data) + 1)
-        how = rng.randrange(4)
-        if how == 0:
-            data[at : at + rng.randrange(4)] = b""
-        elif how == 1:
-            data[at:at] = rng.choice(TOKENS)
-        elif how == 2 and at < len(data):
-            data[at] = rng.randrange(256)
-        else:
-            data[at : at + 2] = rng.choice(TOKENS) * rng.choice((1, 1, 1, 40))
-    return bytes(data)
-
-
-def test_mutated_streams_read_the_same_whole_in_chunks_and_byte_by_byte() -> None:
-    rng = random.Random(7)
-    faults = set()
-    for _ in range(6_000):
-        data = mutate(rng)
-        expected = whole(data)
-        faults.add(expected[1])
-        assert in_chunks(data, list(range(len(data)))) == expected, data
-        assert in_chunks(data, [rng.randrange(len(data) + 1) for _ in range(3)] if data else []) == expected, data
-    assert faults == {None, *FaultKind}
-
-
-def test_a_hundred_thousand_mutated_streams_raise_nothing() -> None:
-    rng = random.Random(11)
-    began = time.process_time()  # what else the machine does takes time of the clock
-    streams = [mutate(rng) for _ in range(2_000)]
-    for _ in range(50):
-        parser = Parser(SMALL)
-        for data in rng.sample(streams, k=2_000):
-            cut = rng.randrange(len(data) + 1)
-            parser.feed(data[:cut])
-            parser.feed(data[cut:])
-            if parser.fault is not None:
-                parser = Parser(SMALL)
-            assert parser.buffered_bytes <= SMALL.max_payload + 2 + 16
-    assert time.process_time() - began < 60
-
-
 def test_a_blank_between_two_messages_is_a_fault_however_the_bytes_come() -> None:
     for verb in (b"HPUB foo r 23 28\r\nNATS/1.0\r\nA: bcdefg\r\n\r\nhello\r\n", b"PUB foo 0\r\n\r\n", b"SUB foo 1\r\n"):
         data = verb + b" " + verb
@@ -103,7 +56,7 @@ def test_a_blank_between_two_messages_is_a_fault_however_the_bytes_come() -> Non
         assert in_chunks(data, [len(verb)]) == in_chunks(data, list(range(len(data)))) == (ops, fault)
 
 
-@settings(max_examples=300, deadline=None)
+@tiers.examples(300)
 @given(
     st.lists(st.one_of(st.sampled_from(SEEDS), st.sampled_from(TOKENS), st.binary(max_size=12)), max_size=8).map(
         b"".join

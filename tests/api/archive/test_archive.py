@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.archive import consumer_file, tar
@@ -30,6 +30,7 @@ from natsctl.api.archive.archive_v2 import MAGIC, WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import AckPolicy, ConsumerConfig
 from natsctl.api.stream import StreamConfig, StreamState
+from tests.support import tiers
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 SECOND = 1_000_000_000
@@ -124,7 +125,7 @@ MESSAGE = st.tuples(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@tiers.examples(40)
 @given(st.sampled_from(WRITERS), st.lists(MESSAGE, max_size=8), st.lists(st.integers(1, 2**40)), st.integers(1, 600))
 def test_any_messages_come_back(
     writer: Callable[[], ArchiveWriter],
@@ -298,7 +299,7 @@ def test_long_names_and_unknown_files_of_a_tar_are_no_trouble() -> None:
     assert len(read(plain(head + tar.entry("msgs/index.db", bytes(700), 0) + tar.END))) == 1
 
 
-@settings(max_examples=30, deadline=None)
+@tiers.examples(30)
 @given(st.binary(max_size=300))
 def test_any_content_is_read_or_refused(content: bytes) -> None:
     for prefix in (b"", MAGIC, MAGIC + STATE):

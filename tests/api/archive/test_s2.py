@@ -4,12 +4,13 @@ from pathlib import Path
 
 import cramjam
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.archive import s2_rewrite
 from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2BlockError, S2FrameError, crc32c, decode_block, mask
 from tests.api.archive.s2_elements import block_of, elements
+from tests.support import tiers
 
 STREAM_ID = b"\xff\x06\x00\x00S2sTwO"
 REFERENCE = (Path(__file__).parents[2] / "jetstream" / "data" / "reference_v2.s2").read_bytes()
@@ -47,7 +48,7 @@ def test_the_check_of_long_data_is_put_together_rightly(size: int) -> None:
     assert crc32c(data) == naive_crc32c(data)
 
 
-@settings(max_examples=50)
+@tiers.examples(50)
 @given(st.lists(st.binary(max_size=300)), st.integers(1, 50))
 def test_what_is_written_is_read_however_it_is_cut(pieces: list[bytes], step: int) -> None:
     writer = FrameWriter()
@@ -151,7 +152,7 @@ def test_any_block_is_decoded_or_refused(block: bytes) -> None:
     assert len(content) <= 8 << 20
 
 
-@settings(max_examples=60, deadline=None)
+@tiers.examples(60)
 @given(elements)
 def test_any_elements_decode_to_their_content(chosen: list[tuple[str, int, int]]) -> None:
     block, content = block_of(chosen)

@@ -163,9 +163,9 @@ def test_the_least_limit_of_subscriptions_counts(
 ) -> None:
     harness = new_harness(BrokerOptions(max_subscriptions=ours, auth=Door(Grant("a", "A", max_subscriptions=grant))))
     harness.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_subscriptions=limits))])
-    client = harness.client(hello())
-    heard = client.say(b"".join(b"SUB a %d\r\n" % number for number in range(7)))
-    assert heard == b"-ERR 'maximum subscriptions exceeded'\r\n" * (7 - least)
+    heard = harness.client(b"").say(hello() + b"".join(b"SUB a %d\r\n" % number for number in range(7)))
+    refused = 7 - least if least else 1  # who may have none is closed
+    assert heard == b"-ERR 'maximum subscriptions exceeded'\r\n" * refused
 
 
 @pytest.mark.parametrize("limit", [0, -2])
@@ -184,37 +184,6 @@ def test_the_least_limit_of_payloads_counts_from_the_first_message_on(new_harnes
     assert client.session.max_payload == 5
     late = harness.client(b"")
     assert late.say(hello() + b"PUB a 6\r\n123456\r\nPING\r\n") == b"-ERR 'Maximum Payload Violation'\r\n"
-
-
-def test_an_account_that_is_full_lets_nobody_in(new_harness: NewHarness) -> None:
-    harness = harness_with(new_harness, User("a", "x", "A"))
-    harness.broker.configure([AccountConfig("A", limits=ConnectionLimits(max_connections=1))])
-    first = harness.client(hello(user="a", **{"pass": "x"}))
-    second = harness.client(b"")
-    assert second.say(hello(user="a", **{"pass": "x"})) == b"-ERR 'maximum account active connections exceeded'\r\n"
-    assert second.session.close_reason is CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED
-    first.session.closed()
-    assert harness.client(hello(user="a", **{"pass": "x"})).say(b"PING\r\n") == b"PONG\r\n"
-
-
-def test_who_says_nothing_is_somebody_only_when_it_speaks(new_harness: NewHarness) -> None:
-    harness = harness_with(new_harness, User("guest", "x", "B"), no_auth_user="guest")
-    client = harness.client(b"")
-    assert b"auth_required" not in client.info and client.session.user == ""
-    assert client.say(b"SUB a 1\r\n") == b"+OK\r\n" and client.session.account.name == "B"
-    mute = harness.client(b"")
-    harness.wait(3)
-    assert mute.heard() == b"-ERR 'Authentication Timeout'\r\n"
-
-
-def test_connection_types_and_cookies(new_harness: NewHarness) -> None:
-    users = (User("ws", "x", connection_types=frozenset({"WEBSOCKET"})),)
-    harness = harness_with(new_harness, *users)
-    assert harness.client(b"").say(hello(user="ws", **{"pass": "x"})) == VIOLATION
-    session = harness.broker.connect("h", 1, "websocket")
-    session.login.cookies = {"user": "ws", "password": "x"}
-    session.receive(hello() + b"PING\r\n")
-    assert b"PONG" in b"".join(session.take_output())
 
 
 def test_a_users_permissions_are_told_to_it(new_harness: NewHarness) -> None:

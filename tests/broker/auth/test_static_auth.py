@@ -18,32 +18,6 @@ def grant(auth: StaticAuthenticator, **given: str) -> Grant | None:
     return None if isinstance(answer, Refusal) else answer
 
 
-@pytest.mark.parametrize("token", ["secret", HASH], ids=["plain", "hashed"])
-def test_tokens(token: str) -> None:
-    auth = StaticAuthenticator(token=token)
-    assert grant(auth, auth_token="secret") == Grant("", "$G")
-    assert grant(auth, auth_token="other") is None
-    assert grant(auth) is None
-    assert grant(auth, user="secret") is None
-
-
-@pytest.mark.parametrize("password", ["secret", HASH], ids=["plain", "hashed"])
-def test_users(password: str) -> None:
-    auth = StaticAuthenticator(users=[User("a", password, "A")])
-    assert grant(auth, user="a", password="secret") == Grant("a", "A")
-    assert grant(auth, user="a", password="") is None
-    assert grant(auth, user="b", password="secret") is None
-    assert grant(auth, password="secret") is None
-    assert grant(auth) is None and auth.required
-
-
-def test_a_user_for_those_without_credentials() -> None:
-    auth = StaticAuthenticator(users=[User("a", "x", "A"), User("guest", "y", "B")], no_auth_user="guest")
-    assert grant(auth) == Grant("guest", "B") == auth.default
-    assert not auth.required
-    assert grant(auth, user="a", password="wrong") is None
-
-
 def test_a_broken_hash_or_endless_password_is_a_refusal() -> None:
     assert grant(StaticAuthenticator(token="$2a$nonsense"), auth_token="x") is None
     assert grant(StaticAuthenticator(token=HASH), auth_token="x" * 5000) is None
@@ -53,27 +27,19 @@ def test_passwords_beyond_ascii_are_compared() -> None:
     assert grant(StaticAuthenticator(users=[User("ü", "pässword")]), user="ü", password="pässword")
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b"1", b"{", b'{"verbose":1}', b'{"user":5}', b'{"user":"\xff"}'])
-def test_bodies_that_are_not_connect_options(body: bytes) -> None:
-    assert parse_connect(body) is None
-
-
 def test_unknown_keys_are_ignored_and_nulls_are_absent() -> None:
     options = parse_connect(b'{"xyz":[1],"user":null,"pass":"p","echo":false}')
     assert options is not None and (options.user, options.password, options.echo) == ("", "p", False)
+    assert parse_connect(b"null") == ConnectOptions()
 
 
 @pytest.mark.parametrize(
     "body",
-    [b'{"verbose":' + b"[" * 100_000, b'{"name":' + b'{"a":' * 100_000, b"[]", b'{"lang":1}'],
-    ids=["deep-lists", "deep-objects", "no-object", "wrong-type"],
+    [b"", b"[]", b"1", b"{", b'{"lang":1}', b'{"user":"\xff"}', b'{"a":' + b"[" * 100_000, b'{"name":' * 100_000],
+    ids=lambda body: body[:9],
 )
 def test_a_hostile_connect_is_refused_without_a_fault(body: bytes) -> None:
     assert parse_connect(body) is None
-
-
-def test_a_connect_of_null_says_nothing() -> None:
-    assert parse_connect(b"null") == ConnectOptions()
 
 
 def hashed(password: str, cost: int) -> str:
@@ -104,7 +70,7 @@ def test_every_refusal_costs_as_much_as_the_most_costly_hash(monkeypatch: pytest
     users = [
         User("plain", "p"),
         User("cheap", hashed("c", 4)),
-        User("dear", hashed("d", 7)),
+        User("dear", hashed("d", 6)),
         User("broken", "$2a$99$no"),
         User("broken too", "$2a$05$no"),
         User("mqtt", hashed("m", 5), connection_types=frozenset({"MQTT"})),
@@ -113,8 +79,8 @@ def test_every_refusal_costs_as_much_as_the_most_costly_hash(monkeypatch: pytest
     auth = StaticAuthenticator(users=users)
     for name in ("nobody", "plain", "cheap", "dear", "broken", "broken too", "mqtt", "plain mqtt"):
         for password in ("wrong", "", "w" * 100):
-            assert work_of_a_refusal(monkeypatch, auth, kind, user=name, password=password) == 1 << 7, name
-    assert work_of_a_refusal(monkeypatch, auth, kind, auth_token="wrong") == 1 << 7
+            assert work_of_a_refusal(monkeypatch, auth, kind, user=name, password=password) == 1 << 6, name
+    assert work_of_a_refusal(monkeypatch, auth, kind, auth_token="wrong") == 1 << 6
     tokens = StaticAuthenticator(hashed("t", 5))
     assert work_of_a_refusal(monkeypatch, tokens, kind, auth_token="wrong") == 1 << 5
     plain = StaticAuthenticator(users=users[:1])

@@ -68,34 +68,6 @@ def reply_of(heard: bytes) -> bytes:
 # --- streams
 
 
-@pytest.mark.parametrize(
-    ("to", "asked", "local", "taken"),
-    [
-        ("", "s.x.1", "s.x.1", True),
-        ("", ">", "s.x.1", True),
-        ("", "s.*.1", "s.x.1", True),
-        ("", "s.*.2", "", False),
-        ("imp.s.>", "imp.s.x.1", "imp.s.x.1", True),
-        ("imp.s.>", "imp.>", "imp.s.x.1", True),
-        ("imp.s.>", "*.s.x.*", "imp.s.x.1", True),
-        ("imp.s.>", "s.>", "", False),
-        ("imp.s.>", "imp.*.>", "imp.s.x.1", True),
-    ],
-)
-def test_a_stream_is_seen_under_its_local_subject(to: str, asked: str, local: str, taken: bool) -> None:
-    network = AccountNetwork(*streams(StreamImport("A", "s.>", to)))
-    network.b.say(f"SUB {asked} 1\r\n".encode())
-    network.a.say(b"PUB s.x.1 back 2\r\nhi\r\n")
-    assert network.b.heard() == (f"MSG {local} 1 back 2\r\nhi\r\n".encode() if taken else b"")
-
-
-def test_tokens_change_places_where_the_import_says_so() -> None:
-    network = AccountNetwork(*streams(StreamImport("A", "s.*.*", "r.$2.$1"), export="s.*.*"))
-    network.b.say(b"SUB r.2.* 1\r\n")
-    network.a.say(b"PUB s.1.2 1\r\nx\r\nPUB s.2.1 1\r\ny\r\n")
-    assert network.b.heard() == b"MSG r.2.1 1 1\r\nx\r\n"
-
-
 def test_a_literal_stream_may_be_called_anything() -> None:
     network = AccountNetwork(*streams(StreamImport("A", "s.x", "other")))
     network.b.say(b"SUB other 1\r\nSUB s.x 2\r\n")
@@ -126,18 +98,6 @@ def test_a_group_is_one_across_accounts() -> None:
     assert here + there == 50 and here and there
 
 
-def test_what_is_imported_is_not_exported_again() -> None:
-    network = AccountNetwork(
-        AccountConfig("A", exports=(StreamExport("s.>"),)),
-        AccountConfig("B", exports=(StreamExport("i.s.>"),), imports=(StreamImport("A", "s.>", "i.s.>"),)),
-        AccountConfig("C", imports=(StreamImport("B", "i.s.>"),)),
-    )
-    network.c.say(b"SUB i.> 1\r\n")
-    network.a.say(b"PUB s.1 1\r\nx\r\n")
-    network.b.say(b"PUB i.s.1 1\r\ny\r\n")
-    assert network.c.heard() == b"MSG i.s.1 1 1\r\ny\r\n"
-
-
 def test_a_subscription_with_a_maximum_counts_what_is_imported() -> None:
     network = AccountNetwork(*streams(StreamImport("A", "s.>")))
     network.b.say(b"SUB s.1 1\r\nUNSUB 1 2\r\n")
@@ -155,69 +115,6 @@ def test_what_waits_for_a_client_of_another_account_is_known() -> None:
 
 
 # --- services
-
-
-def test_a_request_goes_over_and_its_response_comes_back_once() -> None:
-    network = AccountNetwork(*services(ServiceImport("A", "q.>", "ask.>")))
-    network.a.say(b"SUB q.> 1\r\n")
-    network.b.say(b"SUB in 1\r\nPUB ask.1 in 3\r\nreq\r\n")
-    heard = network.a.heard()
-    reply = reply_of(heard)
-    info = b'NATS/1.0\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n'
-    assert heard == b"HMSG q.1 1 %b %d %d\r\n%breq\r\n" % (reply, len(info), len(info) + 3, info)
-    assert network.a.say(b"PUB %b 2\r\nok\r\n" % reply) == b""
-    assert network.b.heard() == b"MSG in 1 2\r\nok\r\n"
-    assert network.a.say(b"PUB %b 4\r\nmore\r\n" % reply) == b"" and network.b.heard() == b""
-
-
-def test_who_asks_in_vain_is_told_at_once() -> None:
-    network = AccountNetwork(*services(ServiceImport("A", "q.>")))
-    heard = network.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
-    assert b"503\r\nNats-Subject: q.1\r\n" in heard
-    assert network.broker.accounts["A"].imports.owed == 0
-
-
-def test_a_chain_tells_who_asked_first() -> None:
-    network = AccountNetwork(
-        AccountConfig("A", exports=(ServiceExport("q.>"),)),
-        AccountConfig("B", exports=(ServiceExport("m.>"),), imports=(ServiceImport("A", "q.>", "m.>"),)),
-        AccountConfig("C", imports=(ServiceImport("B", "m.x", "ask"),)),
-    )
-    network.a.say(b"SUB q.x 1\r\nSUB back 2\r\n")
-    network.c.say(b"SUB in 1\r\nPUB ask in 3\r\nreq\r\n")
-    heard = network.a.heard()
-    assert b'{"acc":"C","svc":"B"}' in heard
-    network.a.say(b"PUB %b back 2\r\nok\r\n" % reply_of(heard))
-    answer = network.c.heard()
-    network.c.say(b"PUB %b 5\r\nagain\r\n" % reply_of(answer))
-    assert network.a.heard() == b"MSG back 2 5\r\nagain\r\n"
-
-
-def test_a_service_of_many_responses_ends_with_an_empty_one() -> None:
-    network = AccountNetwork(*services(ServiceImport("A", "q.>"), ServiceExport("q.>", response="stream")))
-    network.a.say(b"SUB q.> 1\r\n")
-    network.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
-    reply = reply_of(network.a.heard())
-    network.a.say(b"PUB %b 1\r\n1\r\nPUB %b 1\r\n2\r\nPUB %b 0\r\n\r\nPUB %b 1\r\n3\r\n" % (reply, reply, reply, reply))
-    assert network.b.heard() == b"MSG in 1 1\r\n1\r\nMSG in 1 1\r\n2\r\nMSG in 1 0\r\n\r\n"
-    assert network.broker.accounts["A"].imports.owed == 0
-
-
-def test_who_shares_tells_everything() -> None:
-    network = AccountNetwork(*services(ServiceImport("A", "q.>", share=True)))
-    network.a.say(b"SUB q.> 1\r\n")
-    network.b.say(b"PUB q.1 3\r\nreq\r\n")
-    info = json.loads(network.a.heard().split(b"Nats-Request-Info: ")[1].split(b"\r\n")[0])
-    assert list(info) == ["start", "host", "id", "acc", "user", "server", "kind", "client_type"]
-    assert (info["acc"], info["user"], info["kind"]) == ("B", "b", "Client")
-
-
-def test_what_a_client_claims_of_itself_is_replaced() -> None:
-    network = AccountNetwork(*services(ServiceImport("A", "q.>")))
-    network.a.say(b"SUB q.> 1\r\n")
-    header = b'NATS/1.0\r\nNats-Request-Info: {"acc":"X"}\r\nK: v\r\n\r\n'
-    network.b.say(b"HPUB q.1 %d %d\r\n%b\r\n" % (len(header), len(header), header))
-    assert b'NATS/1.0\r\nK: v\r\nNats-Request-Info: {"acc":"B"}\r\n\r\n' in network.a.heard()
 
 
 def test_nobody_waits_longer_than_the_threshold_allows() -> None:
@@ -241,19 +138,6 @@ def test_nobody_waits_for_who_has_gone() -> None:
     assert exporter.has_interest(reply_of(network.a.heard()))
     network.b.session.closed()
     assert exporter.imports.owed == 0
-
-
-def test_a_request_is_no_message_of_a_stream() -> None:
-    network = AccountNetwork(
-        AccountConfig("A", exports=(ServiceExport("q.>"), StreamExport("q.>"))),
-        AccountConfig("B", imports=(ServiceImport("A", "q.>"),)),
-        AccountConfig("C", imports=(StreamImport("A", "q.>"),)),
-    )
-    network.c.say(b"SUB q.> 1\r\n")
-    heard = network.b.say(b"SUB in 1\r\nPUB q.1 in 3\r\nreq\r\n")
-    assert b"503" in heard and network.c.heard() == b""
-    network.a.say(b"PUB q.1 1\r\nx\r\n")
-    assert network.c.heard() == b"MSG q.1 1 1\r\nx\r\n"
 
 
 # --- latency

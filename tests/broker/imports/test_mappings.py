@@ -54,13 +54,6 @@ def test_mappings_are_of_what_clients_publish_alone() -> None:
     assert [m.payload for m in other.take(ins)] == [b"4"]
 
 
-def test_who_asks_in_vain_is_told_where_nobody_was() -> None:
-    machine = Machine()
-    machine.broker.accounts["$G"].map_subject(SubjectMapping.compile("in", "out"))
-    answer = machine.connect().request("in")
-    assert answer.header == b"NATS/1.0 503\r\nNats-Subject: out\r\n\r\n"
-
-
 def shares(*destinations: tuple[str, int], src: str = "a.*", count: int = 2000) -> dict[bytes, float]:
     """Return which part of messages goes where."""
     mapping = compile_mapping(SubjectMap(src, tuple(Destination(*to) for to in destinations)), random.Random(1))

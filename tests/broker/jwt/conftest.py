@@ -15,21 +15,10 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.session import Session
+from tests.broker.conftest import TurnedClock
 from tests.support.operators import Operator, OperatorAccount, UserLogin
 
 SECOND = 1_000_000_000
-START_S = 1_700_000_000
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.ns = START_S * SECOND
-
-    def now_ns(self) -> int:
-        return self.ns
-
-    def monotonic_ns(self) -> int:
-        return self.ns - 1_600_000_000 * SECOND
 
 
 class Guest:
@@ -60,7 +49,7 @@ class Operated:
 
     def __init__(self, operator: Operator, preload: Mapping[str, str] | None = None, **trust: Any) -> None:
         self.operator = operator
-        self.clock = Clock()
+        self.clock = TurnedClock()
         self.resolver = MemoryResolver(operator.preload() if preload is None else preload)
         claims = decode(operator.jwt(), OperatorClaims)
         self.auth = JwtAuthenticator(trust_of([claims], system_account=operator.system.public, **trust), self.resolver)

@@ -26,22 +26,6 @@ def test_user_becomes_who_its_jwt_says(operator: Operator, operate: Operate) -> 
     assert (grant.name_tag, grant.tags, grant.jwt) == ("alice", ("a:b",), user.jwt)
 
 
-def test_account_that_signs_itself_is_the_issuer(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A")
-    assert operate(operator).guest(operator.user(account)).session.login.grant.issuer == account.public
-
-
-def test_connection_ends_when_its_jwt_does(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A")
-    town = operate(operator)
-    guest = town.guest(operator.user(account, {"exp": START_S + 10}))
-    town.wait(9)
-    assert guest.reason == ""
-    town.wait(1)
-    assert guest.heard().endswith(b"-ERR 'User Authentication Expired'\r\n")
-    assert guest.reason == "Authentication Expired"
-
-
 def test_connection_ends_with_its_hours(operator: Operator, operate: Operate) -> None:
     account = operator.account("A")
     town = operate(operator)  # it is 22:13:20 in UTC
@@ -52,19 +36,6 @@ def test_connection_ends_with_its_hours(operator: Operator, operate: Operate) ->
     town.wait(2)
     assert guest.reason == "Authentication Expired"
     assert town.guest(operator.user(account, times=times, times_location="UTC")).said == VIOLATION
-
-
-def test_account_that_expires_closes_its_clients_and_lets_nobody_in(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A", {"exp": START_S + 60})
-    town = operate(operator)
-    user = operator.user(account)
-    guest = town.guest(user)
-    town.wait(59)
-    assert guest.reason == ""
-    town.wait(1)
-    assert guest.heard().endswith(b"-ERR 'Account Authentication Expired'\r\n")
-    assert guest.reason == "Authentication Expired"
-    assert town.guest(user).said == VIOLATION
 
 
 def test_expired_account_is_back_with_a_newer_jwt_of_the_resolver(operator: Operator, operate: Operate) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import bcrypt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.nkey_pairs import CurvePair, SigningPair
@@ -25,6 +25,7 @@ from natsctl.broker.jwt.callout_requests import Callouts
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 from natsctl.testing.clock import VirtualClock
+from tests.support import tiers
 from tests.support.callouts import ISSUER, SUBJECT, Request, claims_of
 
 SECOND = 1_000_000_000
@@ -89,17 +90,6 @@ def heard(session: Session) -> bytes:
 
 def good(request: Request) -> bytes:
     return request.response(request.user(aud="FOO"))
-
-
-def test_what_arrives_meanwhile_is_carried_out_after_the_response() -> None:
-    town = Town()
-    session = town.come(b"SUB a 1\r\nPUB a 1\r\n1\r\n")
-    session.receive(b"PUB a 1\r\n2\r\nPING\r\n")
-    assert (heard(session), len(town.requests)) == (b"", 1)
-    assert town.answer(good(town.request())) == 1 and heard(session) == b""
-    town.run()
-    assert heard(session) == b"MSG a 1 1\r\n1\r\nMSG a 1 1\r\n2\r\nPONG\r\n"
-    assert session.account.name == "FOO" and town.decided == [session]
 
 
 def test_the_inbox_of_a_request_ends_with_its_response() -> None:
@@ -286,7 +276,7 @@ def stays_out(town: Town, session: Session) -> None:
 
 
 @given(st.lists(st.one_of(st.sampled_from(PIECES), st.binary(max_size=40)), max_size=4))
-@settings(max_examples=200)
+@tiers.examples(200)
 def test_no_bytes_of_a_service_are_an_exception(pieces: list[bytes]) -> None:
     town = Town(xkey=CurvePair(bytes(32)).public)
     town.auth._terms._settings = CalloutSettings(issuer=ISSUER.public, auth_users=("auth",), account="AUTH")
@@ -297,7 +287,7 @@ def test_no_bytes_of_a_service_are_an_exception(pieces: list[bytes]) -> None:
 
 
 @given(st.dictionaries(st.sampled_from(CLAIMS), VALUES), st.dictionaries(st.sampled_from(RULES), VALUES))
-@settings(max_examples=300)
+@tiers.examples(300)
 def test_no_claims_of_a_signed_user_are_an_exception(claims: dict[str, Any], rules: dict[str, Any]) -> None:
     town = Town()
     session = town.come()
@@ -312,7 +302,7 @@ def test_no_claims_of_a_signed_user_are_an_exception(claims: dict[str, Any], rul
     st.dictionaries(st.sampled_from(CLAIMS), VALUES),
     st.dictionaries(st.sampled_from(("jwt", "error", "issuer_account", "type", "version", "tags")), VALUES),
 )
-@settings(max_examples=300)
+@tiers.examples(300)
 def test_no_claims_of_a_signed_response_are_an_exception(claims: dict[str, Any], body: dict[str, Any]) -> None:
     town = Town()
     session = town.come()
@@ -323,7 +313,7 @@ def test_no_claims_of_a_signed_response_are_an_exception(claims: dict[str, Any],
 
 
 @given(st.integers(0, 5000), st.integers(1, 255))
-@settings(max_examples=200)
+@tiers.examples(200)
 def test_a_response_with_one_byte_changed_lets_nobody_in(at: int, change: int) -> None:
     town = Town()
     session = town.come()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
@@ -36,24 +37,16 @@ def last_words(link: LeafLink) -> tuple[str, str]:
     return told.removesuffix("'\r\n"), link.close_reason.value
 
 
-def test_link_ends_when_its_user_expires(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A")
+@pytest.mark.parametrize("whose", ["User", "Account"])
+def test_link_ends_at_once_when_its_user_or_account_expires(operator: Operator, operate: Operate, whose: str) -> None:
+    end = {"exp": START_S + 60}
+    account = operator.account("A", end if whose == "Account" else {})
     town = operate(operator)
-    link = link_of(town, operator.user(account, {"exp": START_S + 60}))
+    link = link_of(town, operator.user(account, end if whose == "User" else {}))
     town.wait(59)
     assert link.close_reason is None
     town.wait(1)
-    assert last_words(link) == ("User Authentication Expired", "Authentication Expired")
-
-
-def test_link_ends_at_once_when_its_account_expires(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A", {"exp": START_S + 60})
-    town = operate(operator)
-    link = link_of(town, operator.user(account))
-    town.wait(59)
-    assert link.close_reason is None
-    town.wait(1)
-    assert last_words(link) == ("Account Authentication Expired", "Authentication Expired")
+    assert last_words(link) == (f"{whose} Authentication Expired", "Authentication Expired")
 
 
 def test_link_ends_at_once_when_its_user_is_revoked(operator: Operator, operate: Operate) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import random
-
 import msgspec
 
-from natsctl.testing.simdisk import SimDisk
 from tests.support.leaf_servers import Server, Servers
 
 
@@ -20,14 +17,6 @@ def ask(servers: Servers, server: Server, subject: str, body: bytes = b"") -> by
     (answer,) = client.take(sid)
     client.close()
     return answer.payload or answer.status
-
-
-def test_a_domain_is_reached_by_its_name_and_no_name_stays_here(servers: Servers, hub: Server, spoke: Server) -> None:
-    servers.join(spoke, hub)
-    for here, domain, mine in ((hub, b"leaf", b"hub"), (spoke, b"hub", b"leaf")):
-        assert b'"domain":"%b"' % domain in ask(servers, here, f"$JS.{domain.decode()}.API.INFO")
-        assert b'"domain":"%b"' % mine in ask(servers, here, "$JS.API.INFO")
-        assert ask(servers, here, "$JS.nowhere.API.INFO").startswith(b"503")
 
 
 def test_servers_of_one_domain_answer_their_own_clients(servers: Servers) -> None:
@@ -105,27 +94,3 @@ def test_a_bucket_is_written_through_its_domain_and_read_from_a_mirror_near_by(
     servers.advance(0.5)
     assert ask(servers, spoke, "$JS.API.DIRECT.GET.KV_B.$KV.B.key") == b"value"
     assert ask(servers, spoke, "$JS.hub.API.DIRECT.GET.KV_B.$KV.B.key") == b"value"
-
-
-def test_what_follows_a_delivery_that_a_power_failure_made_the_origin_forget_is_sourced(
-    servers: Servers, hub: Server
-) -> None:
-    disk = SimDisk(random.Random(0))
-    edge = servers.start("EDGE", "leaf", disk=disk)
-    ask(servers, edge, "$JS.API.STREAM.CREATE.W", b'{"name":"W","subjects":["w"],"retention":"workqueue"}')
-    source = b'{"name":"D","sources":[{"name":"W","external":{"api":"$JS.leaf.API","deliver":""}}]}'
-    cable = servers.join(edge, hub)
-    ask(servers, hub, "$JS.API.STREAM.CREATE.D", source)
-    servers.advance(1)
-    for body in (b"1", b"2"):
-        ask(servers, edge, "w", body)
-    cable.cut()
-    left = disk.synced_image(0)
-    servers.lose("EDGE")
-    edge = servers.start("EDGE", "leaf", disk=left)
-    assert b'"success":true' in ask(servers, edge, "$JS.API.STREAM.MSG.DELETE.W", b'{"seq":1}')
-    ask(servers, edge, "w", b"3")
-    servers.join(edge, hub)
-    servers.advance(5)
-    assert b'"messages":3' in ask(servers, hub, "$JS.API.STREAM.INFO.D")
-    assert b'"messages":0' in ask(servers, edge, "$JS.API.STREAM.INFO.W")

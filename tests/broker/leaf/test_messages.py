@@ -5,9 +5,8 @@ from __future__ import annotations
 from natsctl.api.account import UNLIMITED
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import AccountConfig, ConnectionLimits, Destination, SubjectMap
-from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
+from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.refusals import CloseReason
-from natsctl.wire.leaf import LeafParser
 from tests.support.leaf_servers import MemoryLink, Server, Servers
 
 HEADER = b"NATS/1.0\r\nA: b\r\n\r\n"
@@ -116,24 +115,6 @@ def test_isolated_leaf_nodes_hear_of_the_hub_alone(servers: Servers) -> None:
     assert (len(middle.take()), len(there.take())) == (1, 0)
 
 
-def test_requests_cross_and_a_vanished_service_has_no_responders(servers: Servers, hub: Server, spoke: Server) -> None:
-    servers.join(spoke, hub)
-    asker, service = hub.machine.connect(), spoke.machine.connect()
-    sid = service.subscribe("svc")
-    servers.settle()
-    inbox = asker.subscribe("_INBOX.1")
-    asker.publish("svc", b"q", "_INBOX.1")
-    servers.settle()
-    (request,) = service.take(sid)
-    service.publish(request.reply.decode(), b"a")
-    servers.settle()
-    assert [message.payload for message in asker.take(inbox)] == [b"a"]
-    service.unsubscribe(sid)
-    servers.settle()
-    asker.publish("svc", b"q", "_INBOX.1")
-    assert [message.status for message in asker.take(inbox)] == [b"503"]
-
-
 def test_headers_are_left_out_for_a_server_without_them(servers: Servers, hub: Server, spoke: Server) -> None:
     cable = servers.join(spoke, hub)
     spoke.machine.connect().subscribe("foo")
@@ -143,46 +124,6 @@ def test_headers_are_left_out_for_a_server_without_them(servers: Servers, hub: S
     hub.machine.connect().publish("foo", b"x", "", HEADER)
     servers.settle()
     assert lines(cable, "<") == [b"LMSG foo 1", b"x"]
-
-
-def test_a_cut_ends_the_interest_of_both_sides_and_a_new_link_brings_it_back(
-    servers: Servers, hub: Server, spoke: Server
-) -> None:
-    cable = servers.join(spoke, hub)
-    before = hub.machine.broker.subscriptions
-    far, near = spoke.machine.connect(), hub.machine.connect()
-    far.subscribe("alive")
-    servers.settle()
-    cable.cut()
-    assert hub.machine.broker.subscriptions < before
-    assert not hub.machine.broker.leafs and not spoke.machine.broker.leafs
-    assert not hub.machine.broker.accounts["$G"].listeners
-    near.publish("alive")
-    servers.join(spoke, hub)
-    near.publish("alive", b"again")
-    servers.settle()
-    assert [message.payload for message in far.take()] == [b"again"]
-
-
-def test_denied_subjects_cross_neither_as_interest_nor_as_messages(
-    servers: Servers, hub: Server, spoke: Server
-) -> None:
-    cable = servers.join(spoke, hub, RemoteOptions(deny_imports=("in.no",), deny_exports=("out.no",)))
-    far, near = hub.machine.connect(), spoke.machine.connect()
-    lines(cable, ">")
-    near.subscribe("in.no")
-    far.subscribe("out.no")
-    servers.settle()
-    assert lines(cable, ">") == []
-    near.subscribe("in.*")
-    far.subscribe("out.*")
-    servers.settle()
-    for client, first in ((far, "in"), (near, "out")):
-        client.publish(f"{first}.no")
-        client.publish(f"{first}.yes")
-    servers.settle()
-    assert [message.subject for message in near.take()] == [b"in.yes"]
-    assert [message.subject for message in far.take()] == [b"out.yes"]
 
 
 def test_who_does_not_read_is_cut_off_and_costs_bounded_memory(servers: Servers, hub: Server, spoke: Server) -> None:
@@ -219,13 +160,6 @@ def test_account_limits_bound_the_number_of_leaf_nodes(servers: Servers, hub: Se
     second = servers.join(servers.start("TWO"), hub)
     assert first.far.link.registered and not second.far.link.registered
     assert b"-ERR 'maximum account active connections exceeded'" in b"".join(data for _, data in second.carried)
-
-
-def test_the_parser_of_links_is_not_that_of_clients(servers: Servers, hub: Server) -> None:
-    link = hub.leafs.accept("127.0.0.1", 1)
-    link.receive(b"PUB foo 0\r\n\r\n")
-    assert link.close_reason is CloseReason.PROTOCOL_VIOLATION
-    assert LeafParser.VERBS
 
 
 def test_mappings_that_come_and_go_are_told_to_the_other_side(servers: Servers, hub: Server, spoke: Server) -> None:

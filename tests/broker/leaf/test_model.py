@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.subjects import matches
 from natsctl.testing.machine import Wire
+from tests.support import tiers
 from tests.support.leaf_servers import MemoryLink, Servers
 
 PATTERNS = ["a", "a.b", "a.*", "*.b", "a.>", ">", "*"]
@@ -72,7 +73,7 @@ class World:
 
 
 @given(st.lists(steps, min_size=10, max_size=40))
-@settings(max_examples=60)
+@tiers.examples(60)
 def test_every_plain_subscription_and_one_of_each_group_gets_each_message(program: list[tuple[Any, ...]]) -> None:
     world = World()
     for step in program:

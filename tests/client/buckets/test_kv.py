@@ -9,13 +9,9 @@ import pytest
 from nats.js.api import KeyValueConfig
 from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 
-from natsctl.api.errors import ApiResponseError
 from natsctl.client.asset_config import new_kv_bucket, set_history
-from natsctl.client.buckets import KV, BucketNotFoundError, bucket_infos, bucket_names
 from natsctl.client.kv import (
     Bucket,
-    KeyNotFoundError,
-    KeyRevisionError,
     WatchOptions,
     compact,
     entries,
@@ -94,28 +90,6 @@ async def test_a_bucket_made_here_is_the_one_that_nats_py_makes(clients: Any) ->
         assert ours["subjects"] == ["$KV.OURS.>"]
 
 
-async def test_failures_say_what_is_and_carry_the_servers_error(clients: Any) -> None:
-    async with clients() as (manager, _):
-        bucket = await make(manager, "B")
-        await bucket.put("k", b"one")
-        with pytest.raises(KeyRevisionError) as changed:
-            await bucket.update("k", b"two", 7)
-        assert (changed.value.err_code, changed.value.exit_code) == (10071, 4)
-        assert changed.value.current is not None
-        assert changed.value.current.revision == 1
-        with pytest.raises(KeyRevisionError):
-            await bucket.create("k", b"two")
-        with pytest.raises(KeyNotFoundError) as missing:
-            await bucket.get("other")
-        assert (missing.value.exit_code, missing.value.subject) == (3, "$KV.B.other")
-        with pytest.raises(BucketNotFoundError) as absent:
-            await Bucket.open(manager, "NONE")
-        assert (absent.value.err_code, absent.value.exit_code) == (10059, 3)
-        with pytest.raises(ApiResponseError) as refused:
-            await bucket.create("t", b"x", ttl_ns=10**9)
-        assert refused.value.err_code == 10166
-
-
 async def test_many_keys_are_read_whole_whatever_happens_meanwhile(clients: Any) -> None:
     async with clients() as (manager, _):
         bucket = await make(manager, "B", 1)
@@ -152,7 +126,7 @@ async def _write_often(bucket: Bucket, times: int) -> None:
 
 
 async def test_a_watch_goes_on_behind_a_consumer_that_is_lost(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "HEARTBEAT_S", 0.1)
+    monkeypatch.setattr(consumers, "ORDERED_HEARTBEAT_S", 0.1)
     monkeypatch.setattr(consumers, "MISSED_S", 0.3)
     async with clients() as (manager, _):
         bucket = await make(manager, "B")
@@ -177,18 +151,6 @@ async def test_compact_spares_a_key_that_is_set_meanwhile(clients: Any) -> None:
         await bucket.put("k", b"new")
         assert await compact(bucket, found, lambda done: None) == 2
         assert (await bucket.get("k")).value == b"new"
-
-
-async def test_buckets_are_all_found_mirrors_too(clients: Any) -> None:
-    async with clients() as (manager, _):
-        await make(manager, "A")
-        await manager.stream_create({"name": "KV_M", "mirror": {"name": "KV_A"}, "mirror_direct": True})
-        await manager.stream_create({"name": "KV_no.bucket".replace(".", "$"), "subjects": ["other"]})
-        await manager.stream_create({"name": "ORDERS", "subjects": ["$KV.ORDERS.>"]})
-        assert await bucket_names(manager, KV) == ["A", "M"]
-        infos, absent = await bucket_infos(manager, KV)
-        assert [one.raw["config"]["name"] for one in infos] == ["KV_A", "KV_M"]
-        assert absent == []
 
 
 async def test_behind_an_api_prefix_writes_have_it_too(clients: Any) -> None:

@@ -18,7 +18,6 @@ from natsctl.client.manager import Manager
 from natsctl.client.object_store import (
     Meta,
     ObjectBucket,
-    ObjectDamagedError,
     ObjectNotFoundError,
     beside,
     get,
@@ -77,34 +76,6 @@ async def test_what_nats_py_puts_is_got_here(clients: Any) -> None:
         with pytest.raises(ObjectNotFoundError):
             await bucket.info_of("f")
         assert await bucket_names(manager, OBJECTS) == ["B"]
-
-
-async def test_a_cancelled_upload_leaves_nothing(clients: Any) -> None:
-    async with clients() as (manager, _):
-        bucket = await make(manager, "B")
-        begun = asyncio.Event()
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as source, os.fdopen(writing, "wb", buffering=0) as pipe:
-
-            def told(done: int) -> None:
-                begun.set()
-
-            upload = asyncio.create_task(put(bucket, Meta("f", chunk_bytes=1000), source, told))
-            pipe.write(bytes(20_000))
-            await begun.wait()
-            upload.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await upload
-        assert (await manager.stream_info("OBJ_B")).value.state.messages == 0
-
-
-async def test_what_is_damaged_is_told(clients: Any) -> None:
-    async with clients() as (manager, _):
-        bucket = await make(manager, "B")
-        made = await put(bucket, Meta("f", chunk_bytes=10), io.BytesIO(b"x" * 25), ignore)
-        await manager.message_delete("OBJ_B", 2)
-        with pytest.raises(ObjectDamagedError, match="has 15 bytes"):
-            await get(bucket, made, io.BytesIO(), ignore)
 
 
 async def test_a_chunk_that_comes_late_to_the_server_that_reads_is_waited_for(clients: Any) -> None:

@@ -21,7 +21,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import pull
 from natsctl.desired.apply import holding_stream as holding_module
-from natsctl.desired.apply import replacement
+from natsctl.desired.apply import recovery, replacement
 from natsctl.desired.apply.apply import ApplyOptions, apply_plan, preview
 from natsctl.desired.apply.changes import PlanConflictError
 from natsctl.desired.apply.holding_stream import Heartbeat, Holding, holding_name, is_at_work, names_of
@@ -39,6 +39,12 @@ WANTED = {"name": "ORDERS", "subjects": ["ORDERS.*"], "storage": "memory"}
 COUNT = 50
 ACKED = 7
 MAX_REQUESTS = 60
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recovery, "AGAIN_AFTER_S", 0.01)
+    monkeypatch.setattr(holding_module, "ANSWER_WAIT_S", 0.1)
 
 
 @pytest.fixture
@@ -115,15 +121,17 @@ class Dying:
         Connection.request = self._request  # type: ignore[method-assign]
 
 
+@pytest.mark.parametrize("step", [4, pytest.param(1, marks=pytest.mark.fuzz)])
 @pytest.mark.parametrize("heard", [True, False], ids=["before", "after"])
 async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
     server: ServerProcess,
     connected: Callable[[str], AbstractAsyncContextManager[Manager]],
     manager: Manager,
     heard: bool,
+    step: int,
 ) -> None:
     storages, runs = ("file", "memory"), 0
-    for at in range(1, MAX_REQUESTS):
+    for at in range(1, MAX_REQUESTS, step):
         has = (await manager.stream_info("ORDERS")).raw["config"]["storage"]
         config = {**WANTED, "storage": storages[has == "file"]}
         plan = await replacement_plan(manager, config)
@@ -136,7 +144,7 @@ async def test_killed_at_any_request_the_next_run_finishes_it_from_any_machine(
         await recover(RetryingManager(manager))
         await is_whole(manager, (await manager.stream_info("ORDERS")).raw["config"]["storage"])
         assert await left(manager) == [], at
-    assert runs > 15
+    assert runs > 15 // step
     await messages.publish(manager, "ORDERS.new", b"more")
 
 
@@ -282,10 +290,9 @@ async def test_a_replacement_that_another_process_works_on_is_none_of_ours(manag
 
 @pytest.mark.parametrize("silent", ["ended", "hangs"])
 async def test_a_process_is_at_work_while_its_subscription_stays_whether_it_answers_or_not(
-    manager: Manager, monkeypatch: pytest.MonkeyPatch, silent: str
+    manager: Manager, silent: str
 ) -> None:
     """A request that a server passes to a connection that has just ended gets no answer; the next one finds nobody."""
-    monkeypatch.setattr(holding_module, "ANSWER_WAIT_S", 0.2)
     holding = await saved(manager)
     subscription = await manager.connection.subscribe(holding.marker.alive)
     asking = asyncio.create_task(is_at_work(RetryingManager(manager), holding.marker))

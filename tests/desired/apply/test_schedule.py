@@ -14,22 +14,6 @@ def change(name: str, *needs: str) -> Change:
     return Change(action=Action.CREATE, kind="Stream", stream=stream, consumer=consumer, needs=list(needs))
 
 
-def test_what_needs_nothing_begins_in_the_order_of_the_plan() -> None:
-    schedule = Schedule([change("A"), change("B"), change("C")])
-    assert [schedule.next() for _ in range(4)] == [0, 1, 2, None]
-
-
-def test_a_change_begins_when_the_last_of_its_needs_is_done() -> None:
-    schedule = Schedule([change("A"), change("B"), change("M", "A", "B"), change("M > C", "M")])
-    assert [schedule.next() for _ in range(3)] == [0, 1, None]
-    schedule.done(1)
-    assert schedule.next() is None
-    schedule.done(0)
-    assert [schedule.next(), schedule.next()] == [2, None]
-    schedule.done(2)
-    assert schedule.next() == 3
-
-
 def test_a_need_that_the_plan_does_not_change_is_met() -> None:
     assert Schedule([change("A > C", "A")]).next() == 0
 

@@ -1,49 +1,20 @@
 """Buckets in their own words: lowered to the streams that the tools make, and raised from them again."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.desired.assets import AssetKey, Kind
+from natsctl.desired.assets import Kind
 from natsctl.desired.documents.bucket_fields import BucketFieldError, bucket_words, stream_fields
 
 HOUR = 3600 * 10**9
 # What `nats kv add CFG --history 5 --ttl 1h --max-value-size 1024 --marker-ttl 1m` and `nats object add FILES --ttl 1h`
 # made on nats-server 2.15.2, as `nats stream info -j` shows it.
-MADE: dict[str, dict[str, Any]] = {
-    "KV_CFG": {
-        "name": "KV_CFG", "subjects": ["$KV.CFG.>"], "retention": "limits", "max_consumers": -1,
-        "max_msgs_per_subject": 5, "max_msgs": -1, "max_bytes": -1, "max_age": HOUR, "max_msg_size": 1024,
-        "storage": "file", "discard": "new", "num_replicas": 1, "duplicate_window": 120 * 10**9, "sealed": False,
-        "deny_delete": True, "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True,
-        "mirror_direct": False, "metadata": {"_nats.level": "5", "_nats.req.level": "1", "_nats.ver": "2.15.2"},
-        "allow_msg_ttl": True, "subject_delete_marker_ttl": 60 * 10**9, "consumer_limits": {},
-    },
-    "KV_MIR": {
-        "name": "KV_MIR", "retention": "limits", "max_consumers": -1, "max_msgs_per_subject": 1, "max_msgs": -1,
-        "max_bytes": -1, "max_age": 0, "max_msg_size": -1, "storage": "file", "discard": "new", "num_replicas": 1,
-        "duplicate_window": 120 * 10**9, "mirror": {"name": "KV_CFG"}, "sealed": False, "deny_delete": True,
-        "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True, "mirror_direct": True,
-        "consumer_limits": {},
-    },
-    "KV_SRC": {
-        "name": "KV_SRC", "subjects": ["$KV.SRC.>"], "retention": "limits", "max_consumers": -1,
-        "max_msgs_per_subject": 1, "max_msgs": -1, "max_bytes": -1, "max_age": 0, "max_msg_size": -1,
-        "storage": "file", "discard": "new", "num_replicas": 1, "duplicate_window": 120 * 10**9,
-        "sources": [{"name": "KV_CFG", "subject_transforms": [{"src": "$KV.CFG.>", "dest": "$KV.SRC.>"}]}],
-        "sealed": False, "deny_delete": True, "deny_purge": False, "allow_rollup_hdrs": True, "allow_direct": True,
-        "mirror_direct": False, "consumer_limits": {},
-    },
-    "OBJ_FILES": {
-        "name": "OBJ_FILES", "subjects": ["$O.FILES.C.>", "$O.FILES.M.>"], "retention": "limits",
-        "max_consumers": -1, "max_msgs_per_subject": -1, "max_msgs": -1, "max_bytes": -1, "max_age": HOUR,
-        "max_msg_size": -1, "storage": "file", "discard": "new", "num_replicas": 1,
-        "duplicate_window": 120 * 10**9, "sealed": False, "deny_delete": False, "deny_purge": False,
-        "allow_rollup_hdrs": True, "allow_direct": True, "mirror_direct": False, "consumer_limits": {},
-    },
-}  # fmt: skip
+MADE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("made_buckets.json").read_text())
 
 
 @pytest.mark.parametrize(
@@ -160,24 +131,3 @@ def test_what_no_bucket_can_have_is_told_by_its_word(kind: Kind, words: dict[str
     with pytest.raises(BucketFieldError) as caught:
         stream_fields(kind, words)
     assert caught.value.word == word
-
-
-def test_words_of_other_tools_mean_the_same(read) -> None:
-    ours = "kind: KeyValue\nbucket: CFG\nmax_bucket_size: 1MB\nreplicas: 1\ncompression: true\nlimit_marker_ttl: 1m\n"
-    theirs = "kind: KeyValue\nname: CFG\nmax_bytes: 1MB\nnum_replicas: 1\ncompress: s2\nmarker_ttl: 1m\n"
-    assert read(ours).wanted[AssetKey("KV_CFG")].config == read(theirs).wanted[AssetKey("KV_CFG")].config
-
-
-def test_two_words_for_the_same_are_told(told) -> None:
-    ((line, path, reason),) = told("kind: KeyValue\nbucket: CFG\nreplicas: 1\nnum_replicas: 3\n")
-    assert (line, path) == (4, "$.num_replicas")
-    assert reason == "num_replicas is another word for replicas, which stands here too"
-
-
-def test_origins_may_be_named_by_a_text_alone(read, told) -> None:
-    found = read("kv:\n- bucket: M\n  mirror: CFG\n- bucket: S\n  sources: [CFG, KV_B]\n- bucket: T\n  sources: CFG\n")
-    mirror, sources, single = (one.config for one in found.wanted.values())
-    assert mirror["mirror"] == {"name": "KV_CFG"}
-    assert [source["name"] for source in sources["sources"]] == ["KV_CFG", "KV_B"]
-    assert [source["name"] for source in single["sources"]] == ["KV_CFG"]
-    assert told("kv:\n- bucket: M\n  mirror: 5\n") == [(3, "$.kv[0].mirror", "expected an object, got 5")]

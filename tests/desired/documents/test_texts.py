@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from natsctl.api import json_text, yaml_text
@@ -16,6 +16,7 @@ from natsctl.api.locations import DocumentNode
 from natsctl.api.yaml_text import plain_value, read_yaml
 from natsctl.desired.assets import DocumentError
 from natsctl.desired.documents import load_documents, read_documents
+from tests.support import tiers
 
 
 def never(line: int, path: object, reason: str) -> None:
@@ -34,14 +35,14 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@tiers.examples(50)
 @given(VALUES)
 def test_json_says_what_the_standard_reader_says(value: object) -> None:
     text = json.dumps(value, indent=1)
     assert [read for _, read in read_json(text, never, None)] == [value]
 
 
-@settings(max_examples=50)
+@tiers.examples(50)
 @given(VALUES)
 def test_yaml_says_what_was_written(value: object) -> None:
     assert parsed(yaml.safe_dump(value)) == [value]
@@ -73,64 +74,6 @@ def test_every_value_knows_its_line() -> None:
     assert DocumentNode("f", root).at("b", 1, "c").place == ("f", 3, "$.b[1].c")
 
 
-def test_merge_keys_and_anchors_are_what_they_stand_for(read) -> None:
-    found = read(
-        "streams:\n- &base\n  name: A\n  max_age: 1h\n  storage: memory\n- <<: *base\n  name: B\n  storage: file\n"
-        "- <<: [{max_msgs: 5}, *base]\n  name: C\n"
-    )
-    first, second, third = (one.config for one in found.wanted.values())
-    assert second == {"name": "B", "storage": "file", "max_age": first["max_age"]}
-    assert third == {**first, "name": "C", "max_msgs": 5}
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "reason"),
-    [
-        ("streams:\n- name: A\n\tmax_age: 1h\n", 3, "a tab cannot indent"),
-        ("streams:\n- name: A\n   max_age: 1h\n", 3, "not YAML: mapping values are not allowed"),
-        ("a: [1, 2\nb: 3\n", 2, "not YAML"),
-        ("a: *nothing\n", 1, "an alias without its anchor"),
-        ("a: &a [*a]\n", 1, "an alias inside its own anchor"),
-        ("? [1]\n: 2\n", 1, "a key has to be a text"),
-        ("<<: 5\nname: A\n", 1, "<< takes a mapping"),
-        ("name: !!python/object:os.system x\n", 1, "a tag that means nothing here"),
-        ("name: !custom x\n", 1, "a tag that means nothing here"),
-        ("- !!set {a}\n", 1, "a tag that means nothing here"),
-        ("name: A\nname: B\n", 2, "name stands here twice, first on line 1"),
-        ("name: \x07\n", 1, "not YAML"),
-        ("- " * 70 + "x", 1, "more than 64 levels"),
-        ("just a text\n", 1, "expected a document"),
-        ("- ORDERS\n", 1, "info -j"),
-    ],
-)
-def test_a_fault_of_yaml_is_told_by_its_line(told, text: str, line: int, reason: str) -> None:
-    found = told(text)
-    assert any(at == line and reason in why for at, _, why in found), found
-
-
-@pytest.mark.parametrize(
-    ("text", "line", "reason"),
-    [
-        ('{"name": "A",\n "max_age": 5,}', 2, "expected a key in quotes, got }"),
-        ('{"name": "A"\n', 2, "expected , or }, got the end"),
-        ('{"name" "A"}', 1, "expected : behind a key"),
-        ('{"name": nan}', 1, "expected a value, got nan"),
-        ('{"name": "A\n"}', 1, "Invalid control character"),
-        ('{"name": "A", "name": "B"}', 1, "name stands here twice"),
-        ("[" * 70, 1, "more than 64 levels"),
-        ("'name'", 1, "expected a value"),
-    ],
-)
-def test_a_fault_of_json_is_told_by_its_line(told, text: str, line: int, reason: str) -> None:
-    found = told(text, "set.json")
-    assert any(at == line and reason in why for at, _, why in found), found
-
-
-def test_duplicate_keys_are_told_with_their_path(told) -> None:
-    text = "streams:\n- name: A\n  metadata:\n    team: a\n    team: b\n"
-    assert told(text) == [(5, "$.streams[0].metadata.team", "team stands here twice, first on line 4")]
-
-
 def test_an_alias_bomb_is_cut_off(told) -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
@@ -144,20 +87,6 @@ def test_files_that_are_no_text_or_too_long_are_told(told, monkeypatch: pytest.M
     monkeypatch.setattr("natsctl.desired.documents.files.MAX_FILE_BYTES", 1024)
     assert told("#" * 2000) == [(0, "$", "larger than 0 MiB")]
     assert limits.MAX_FILE_BYTES >= 2**20
-
-
-@pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "---\n---\n", "\ufeff", "---\n...\n"])
-def test_an_empty_document_says_nothing(read, text: str) -> None:
-    assert read(text).wanted == {}
-
-
-def test_several_documents_of_a_file_are_one_set(read) -> None:
-    found = read(
-        "kind: Stream\nname: A\n---\n---\nkind: Stream\nname: B\n...\n---\nkind: Consumer\nname: C\nstream: A\n"
-    )
-    assert [key.name for key in found.wanted] == ["A", "B", "A > C"]
-    found = read('{"name": "A"}\n{"name": "B"} [{"name": "C"}]', "set.json")
-    assert [key.name for key in found.wanted] == ["A", "B", "C"]
 
 
 FRAGMENTS = st.sampled_from(
@@ -194,7 +123,7 @@ DOCUMENTS = st.recursive(
 )
 
 
-@settings(max_examples=60)
+@tiers.examples(60)
 @given(DOCUMENTS)
 def test_any_document_is_read_or_told(tmp_path_factory: pytest.TempPathFactory, document: object) -> None:
     path = tmp_path_factory.getbasetemp() / "document.json"
