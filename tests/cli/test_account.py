@@ -2,43 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
-import pytest
-
 from natsctl.api.account import AccountInfo, AccountLimits, Tier
 from natsctl.cli.account import render_account
-from natsctl.cli.main import run
 
 SERVER = {"client_id": 5, "version": "2.10.29", "server_id": "N1", "server_name": "n1", "url": "nats://h:4222"}
-
-
-@pytest.mark.both
-def test_info_shows_what_the_specification_shows(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["-s", server.url, "account", "info"]) == 0
-    shown = capsys.readouterr().out
-    for label in ("Memory: 0 B of unlimited", "Storage: 0 B of", "Streams: 0 of unlimited", "Consumers: 0 of"):
-        assert label in shown
-    assert f"Connected URL: {server.url}" in shown
-
-
-@pytest.mark.both
-def test_info_as_json_is_the_servers_answer(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["-s", server.url, "a", "info", "-j"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    assert answer["type"] == "io.nats.jetstream.api.v1.account_info_response"
-    assert answer["limits"]["max_streams"] == -1
-
-
-@pytest.mark.both
-def test_without_jetstream_the_connection_is_shown_and_the_exit_code_tells(
-    server: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["-s", server.url, "--js-domain", "elsewhere", "account", "info"]) == 5
-    said = capsys.readouterr()
-    assert "Client ID" in said.out
-    assert "JetStream is not enabled" in said.err
 
 
 def test_limits_reservations_and_tiers_are_shown() -> None:

@@ -39,28 +39,6 @@ def test_a_push_consumer_takes_its_defaults(orders: Run) -> None:
     assert "filter_subject" not in config
 
 
-def test_adding_never_changes_a_consumer_that_exists(orders: Run) -> None:
-    add = ("con", "add", "ORDERS", "NEW", "--pull", "--filter", "ORDERS.received")
-    assert orders(*add).code == 0
-    assert orders(*add).code == 0
-    before = orders("con", "info", "ORDERS", "NEW", "-j").json["config"]
-    done = orders(*add, "--max-deliver", "5", "-j")
-    assert (done.code, done.error["err_code"]) == (4, 10148)
-    assert "consumer edit" in done.error["hint"]
-    assert orders("con", "info", "ORDERS", "NEW", "-j").json["config"] == before
-
-
-def test_editing_changes_what_was_asked_and_nothing_else(orders: Run) -> None:
-    orders("con", "add", "ORDERS", "NEW", "--pull", "--filter", "ORDERS.received", "--max-deliver", "5")
-    before = orders("con", "info", "ORDERS", "NEW", "-j").json["config"]
-    done = orders("con", "edit", "ORDERS", "NEW", "--wait", "10s")
-    assert done.code == 0
-    assert "  Ack Wait (ack_wait): 30.00s → 10.00s\n" in done.err
-    assert orders("con", "info", "ORDERS", "NEW", "-j").json["config"] == {**before, "ack_wait": 10 * 10**9}
-    assert orders("con", "edit", "ORDERS", "NEW", "--max-deliver", "6", "--dry-run").code == 10
-    assert orders("con", "edit", "ORDERS", "NEU", "--max-deliver", "6").code == 3
-
-
 @pytest.mark.parametrize("file", ["orders_new.json", "orders_dispatch.json", "monitor.json", "monitor.yaml"])
 def test_a_file_makes_a_consumer_and_what_info_prints_makes_it_again(orders: Run, file: str, tmp_path: Path) -> None:
     done = orders("con", "add", "ORDERS", "--config", str(EXAMPLES / file), "-j")
@@ -110,16 +88,6 @@ def test_a_consumer_that_does_not_exist_is_never_replaced_by_another(orders: Run
     assert orders("con", "info", "ORDERS", "NONE", "-j").error["err_code"] == 10014
 
 
-def test_lists_are_a_table_names_or_json(orders: Run) -> None:
-    assert orders("con", "ls", "ORDERS").out == "No Consumers defined\n"
-    assert orders("con", "ls", "ORDERS", "-j").json == []
-    orders("con", "add", "ORDERS", "B", "--pull")
-    orders("con", "add", "ORDERS", "A", "--pull")
-    assert orders("con", "ls", "ORDERS", "-n").out == "A\nB\n"
-    assert orders("con", "ls", "ORDERS", "-j").json == ["A", "B"]
-    assert "╭" in orders("consumer", "list", "ORDERS").out
-
-
 def test_next_shows_line_headers_body_and_ack_on_stdout(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--pull", "--ack", "explicit")
     orders("pub", "ORDERS.processed", "order 1", "-H", "K:v", "-q", "-J")
@@ -143,16 +111,6 @@ def test_next_can_leave_refuse_and_end_a_message(orders: Run) -> None:
     assert orders("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 1
 
 
-def test_next_takes_as_many_as_asked_and_fails_when_there_are_none(orders: Run) -> None:
-    orders("con", "add", "ORDERS", "C", "--pull", "--max-pull-batch", "2")
-    orders("pub", "ORDERS.a", "{{Count}}", "--count", "5", "-q", "-J")
-    done = orders("con", "next", "ORDERS", "C", "--count", "5", "--raw")
-    assert (done.code, done.out) == (0, "1\n2\n3\n4\n5\n")
-    empty = orders("con", "next", "ORDERS", "C", "--wait", "200ms", "-j")
-    assert (empty.code, empty.out) == (7, "")
-    assert "no message" in empty.error["description"]
-
-
 def test_a_consumer_without_acks_is_read_without_one(orders: Run) -> None:
     orders("con", "add", "ORDERS", "ALL", "--pull", "--ack", "none")
     orders("pub", "ORDERS.a", "x", "-q", "-J")
@@ -170,41 +128,10 @@ def test_a_push_consumer_is_not_pulled_from(orders: Run) -> None:
     assert "con sub" in done.err
 
 
-def test_sub_reads_both_kinds(orders: Run) -> None:
-    orders("pub", "ORDERS.a", "{{Count}}", "--count", "3", "-q", "-J")
-    orders("con", "add", "ORDERS", "PUSH", "--target", "out")
-    orders("con", "add", "ORDERS", "PULL", "--pull")
-    pushed = orders("con", "sub", "ORDERS", "PUSH", "--count", "3", "-j").lines
-    assert [one["text"] for one in pushed] == ["1", "2", "3"]
-    assert orders("con", "sub", "ORDERS", "PULL", "--count", "2", "--raw").out == "1\n2\n"
-    assert orders("con", "sub", "ORDERS", "PULL", "--raw").out == "3\n"  # one, where --count says nothing
-    assert orders("con", "info", "ORDERS", "PULL", "-j").json["num_ack_pending"] == 0
-
-
 def test_an_ephemeral_consumer_needs_no_name(orders: Run) -> None:
     info = orders("con", "add", "ORDERS", "--ephemeral", "--pull", "-j").json
     assert info["name"]
     assert "durable_name" not in info["config"]
-
-
-def test_a_copy_takes_the_configuration_and_the_flags(orders: Run) -> None:
-    orders("con", "add", "ORDERS", "A", "--pull", "--filter", "ORDERS.x", "--max-deliver", "3")
-    config = orders("con", "cp", "ORDERS", "A", "B", "--max-deliver", "4", "-j").json["config"]
-    assert (config["name"], config["filter_subject"], config["max_deliver"]) == ("B", "ORDERS.x", 4)
-
-
-def test_rm_removes(orders: Run) -> None:
-    orders("con", "add", "ORDERS", "C", "--pull")
-    assert orders("con", "rm", "ORDERS", "C", "-f", "-j").json["success"] is True
-    assert orders("con", "info", "ORDERS", "C").code == 3
-
-
-def test_events_are_shown_as_they_come(orders: Run) -> None:
-    quiet = orders("con", "add", "ORDERS", "C", "--pull")
-    assert quiet.code == 0
-    none = orders("con", "events", "ORDERS", "C", "--wait", "100ms")
-    assert none.code == 7
-    assert "Listening for Metrics on $JS.EVENT.METRIC.*.*.ORDERS.C" in none.err
 
 
 def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: ServerProcess) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -124,42 +123,6 @@ CONSUMER: dict[str, dict[str, Any]] = {
     "--target out --heartbeat 5s --flow-control": {"idle_heartbeat": 5 * 10**9, "flow_control": True},
     "--target out --bps 1024 --ack none": {"rate_limit_bps": 1024},
 }
-
-
-@pytest.mark.parametrize("flags", CONSUMER)
-def test_a_flag_of_a_new_consumer_sets_its_field(natsctl: Run, flags: str) -> None:
-    wanted = CONSUMER[flags]
-    natsctl("str", "add", "S", "--subjects", "s.*", "--defaults")
-    made = natsctl("con", "add", "S", "C", "--defaults", *flags.split(), "-j")
-    assert made.code == 0, made.err
-    assert held(made.json["config"], wanted) == wanted
-
-
-def test_a_schedule_by_a_cron_line_goes_into_the_message(natsctl: Run) -> None:
-    words = ["pub", "s.plan", "x", "--schedule-cron", "0 30 14 * * *", "--schedule-dest", "s.due", "--dry-run", "-j"]
-    headers = natsctl(*words).json["requests"][-1]["headers"]
-    assert headers == {"Nats-Schedule": ["0 30 14 * * *"], "Nats-Schedule-Target": ["s.due"]}
-
-
-@pytest.mark.parametrize("command", ("pub s.a", "req s.a"))
-def test_stdin_is_the_body_where_that_is_forced(natsctl: Run, command: str) -> None:
-    natsctl("str", "add", "S", "--subjects", "s.*", "--defaults")
-    done = natsctl(*command.split(), "--force-stdin", stdin=b"from stdin")
-    assert done.code == 0, done.err
-    until_s = time.monotonic() + WITHIN_S
-    while (found := natsctl("str", "get", "S", "1", "--raw")).code == 3 and time.monotonic() < until_s:
-        time.sleep(0.01)  # `pub` does not wait until it is stored
-    assert found.out == "from stdin"
-
-
-@pytest.mark.parametrize("flag", ("--deletes", "--no-deletes"))
-def test_a_watch_shows_deletions_unless_told(natsctl: Run, flag: str) -> None:
-    natsctl("kv", "add", "B", "--history", "5")
-    for words in (("put", "B", "k", "1"), ("del", "B", "k", "-f"), ("put", "B", "l", "2")):
-        assert natsctl("kv", *words).code == 0
-    seen = natsctl("kv", "watch", "B", flag, "--history", "--wait", "2s", "-j").lines
-    operations = ["PUT", "DEL", "PUT"] if flag == "--deletes" else ["PUT", "PUT"]
-    assert [one["operation"] for one in seen] == operations
 
 
 BENCH: dict[str, dict[str, Any]] = {

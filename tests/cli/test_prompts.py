@@ -190,6 +190,11 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
         one = person("str", *words)
         one.answers(question)
         assert one.end()[0] == 0
+    one = person("str", "rmm")
+    one.answers("Select a Stream", "ORD\r")
+    one.answers("Message Sequence to remove", "1\r")
+    one.answers("Really remove message 1", "\x04")
+    assert one.end()[0] == 130
     info = natsctl("str", "info", "ORDERS", "-j").json
     assert (info["state"]["messages"], info["config"]["max_age"]) == (1, 0)
     one = person("str", "edit", "ORDERS", "--max-age", "1d")

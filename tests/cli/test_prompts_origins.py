@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.stream.dialogue import read_start_time
+from natsctl.cli.stream.dialogue import read_name, read_start_time, read_subject
 
 pytest.importorskip("pexpect")
 
@@ -83,6 +83,13 @@ def test_start_times_are_read_in_three_spellings() -> None:
         read_start_time("yesterday")
     with pytest.raises(ValueError, match="not a day"):
         read_start_time("2026:02:31 12:00:00")
+
+
+def test_subjects_and_names_of_origins_are_checked() -> None:
+    assert (read_subject(""), read_subject("a.>"), read_name("A-b")) == ("", "a.>", "A-b")
+    for read, wrong in ((read_subject, "a..b"), (read_subject, ">.a"), (read_name, "a.b")):
+        with pytest.raises(ValueError, match=r".+"):
+            read(wrong)
 
 
 def test_a_message_to_show_is_asked_for_by_sequence_or_subject(person: Callable[..., Any], natsctl: Any) -> None:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -16,12 +14,10 @@ from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
 from natsctl.cli.output import show_page
 from natsctl.cli.render import consumers, streams
 from natsctl.cli.render.change import LABELS, changes, render_change
-from natsctl.cli.render.consumers import consumer_columns, render_consumer
-from natsctl.cli.render.event import render_event
+from natsctl.cli.render.consumers import render_consumer
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.streams import LIST, render_cluster, render_stream, render_stream_list, stream_rows
-from natsctl.cli.render.tables import render_columns, selected_columns, sorted_rows
+from natsctl.cli.render.streams import render_cluster, render_stream
 
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -145,45 +141,10 @@ def test_a_stream_page_has_the_references_sections_labels_and_values() -> None:
     assert sections == ["Options:", "Limits:", "Metadata:", "Replication:", "Cluster Information:", "State:"]
 
 
-def test_labels_of_a_page_end_in_one_column() -> None:
-    text = render_stream(stream()).text()
-    columns = {line.index(": ") for line in text.splitlines() if line.startswith(" ")}
-    assert len(columns) == 1
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_a_page_fits_the_terminal_and_loses_nothing(width: int) -> None:
-    subjects = [f"ORDERS.region{number}.>" for number in range(20)]
-    info = stream(config={**STREAM["config"], "subjects": subjects})
-    text = render_stream(info).text(width)
-    assert max(len(line) for line in text.splitlines()) <= width
-    assert all(subject in text for subject in subjects)
-
-
 def test_a_page_in_a_pipe_is_never_wrapped() -> None:
     page = Page("x")
     page.section().row("Label", "word " * 200)
     assert len(page.text().splitlines()) == 3
-
-
-@pytest.mark.parametrize("width", [60, 80, 200])
-def test_tables_are_rounded_fit_and_lose_no_letter_of_a_name(width: int) -> None:
-    from rich.console import Console
-
-    name = "A_VERY_LONG_STREAM_NAME_THAT_SOMEBODY_CHOSE_ON_A_MONDAY"
-    config = {**STREAM["config"], "name": name, "description": "[bold red]not markup[/] \x1b[31m"}
-    named = selected_columns(LIST, "name description messages size", False)
-    out = io.StringIO()
-    Console(file=out, width=width, no_color=True).print(
-        render_stream_list("Streams", named, stream_rows([stream(config=config)], {}, NOW_NS))
-    )
-    lines = out.getvalue().splitlines()
-    assert max(len(line) for line in lines) <= width
-    assert any(line.startswith("╭") for line in lines)
-    cells = ["".join(line.split("│")[at].strip() for line in lines if line.startswith("│")) for at in (1, 2)]
-    assert name in cells[0]
-    assert "\x1b" not in out.getvalue()
-    assert "[boldred]notmarkup[/]\\x1b[31m" in "".join(cells[1].split())
 
 
 def test_a_consumer_page_has_the_references_labels() -> None:
@@ -219,13 +180,6 @@ def test_a_push_consumer_shows_its_interest_instead_of_pulls() -> None:
     assert "Delivery Subject: out" in lines
     assert "Active Interest: Active using Queue Group g" in lines
     assert not [line for line in lines if line.startswith(("Pull Mode", "Waiting Pulls", "Outstanding"))]
-
-
-def test_the_consumer_table_is_sorted_by_name() -> None:
-    columns = consumer_columns(NOW_NS)
-    rows = [SimpleNamespace(value=consumer(name=name)) for name in "BA"]
-    table = render_columns("Consumers", columns, sorted_rows(rows, columns, None, False))
-    assert [row[0] for row in table.rows] == ["A", "B"]
 
 
 def test_changes_are_told_field_by_field_for_people() -> None:
@@ -277,35 +231,6 @@ def test_a_message_as_data_keeps_every_byte() -> None:
     binary = message_document(Received("a", "", (), b"\xff\x00", 0))
     assert binary["data"] == "/wA="
     assert "text" not in binary
-
-
-def test_an_ack_sample_is_shown_in_the_long_form() -> None:
-    sample = {
-        "type": "io.nats.jetstream.metric.v1.consumer_ack",
-        "id": "Ph0fsiOKRg1TS0c2k0mMz2",
-        "timestamp": "2026-01-01T00:00:00Z",
-        "stream": "ORDERS",
-        "consumer": "NEW",
-        "consumer_seq": 161,
-        "stream_seq": 40,
-        "ack_time": 1_009_000,
-        "deliveries": 1,
-    }
-    text = render_event("x", json.dumps(sample).encode(), NOW_NS)
-    assert "[Ph0fsiOKRg1TS0c2k0mMz2] Acknowledgment Sample" in text
-    rows = [line.strip() for line in text.splitlines()[3:]]
-    assert rows == [
-        "Consumer: ORDERS > NEW",
-        "Stream Sequence: 40",
-        "Consumer Sequence: 161",
-        "Deliveries: 1",
-        "Delay: 1.009ms",
-    ]
-
-
-def test_an_unknown_event_is_shown_as_it_is() -> None:
-    assert '"a": 1' in render_event("x", b'{"type":"new.thing","a":1}', NOW_NS)
-    assert "not \\x1b json" in render_event("x", b"not \x1b json", NOW_NS)
 
 
 def test_a_page_is_json_of_labels_and_values_for_tests_of_the_nats_tool(

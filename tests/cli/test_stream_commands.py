@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -110,21 +109,6 @@ def test_a_set_of_documents_gives_the_asset_that_is_named_or_the_only_one(natsct
     assert (which.code, "ORDERS > DISPATCH" in which.err) == (2, True)
 
 
-def test_what_info_prints_makes_the_stream_again(natsctl: Run, tmp_path: Path) -> None:
-    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*", "--max-msgs", "9", "--metadata", "team=sales")
-    saved = tmp_path / "orders.json"
-    saved.write_text(natsctl("str", "info", "ORDERS", "-j").out)
-    before = json.loads(saved.read_text())["config"]
-    natsctl("str", "rm", "ORDERS", "-f")
-    assert natsctl("str", "add", "ORDERS", "--config", str(saved)).code == 0
-    assert natsctl("str", "info", "ORDERS", "-j").json["config"] == before
-
-
-def test_a_file_is_read_from_stdin_with_a_dash(natsctl: Run) -> None:
-    done = natsctl("str", "add", "--config", "-", "-j", stdin=b"name: FROM_STDIN\nsubjects: [x]\nmax_age: 2d\n")
-    assert done.json["config"]["max_age"] == 2 * 86400 * 10**9
-
-
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -142,36 +126,6 @@ def test_a_wrong_file_is_told_by_path_and_reason(natsctl: Run, tmp_path: Path, t
     assert done.code == 2
     assert "bad.json" in done.err
     assert told in done.err
-
-
-def test_edit_changes_what_was_asked_and_nothing_else(natsctl: Run, tmp_path: Path) -> None:
-    natsctl(
-        *(
-            "str",
-            "add",
-            "S",
-            "--subjects",
-            "s.*",
-            "--no-ack",
-            "--max-msgs",
-            "7",
-            "--description",
-            "d",
-            "--metadata",
-            "a=b",
-        )
-    )
-    before = natsctl("str", "info", "S", "-j").json["config"]
-    done = natsctl("str", "edit", "S", "--max-age", "1d")
-    assert done.code == 0
-    assert "Maximum Age (max_age): unlimited → 1d0h0m0s" in done.err
-    assert "Stream S was updated" in done.err
-    after = natsctl("str", "info", "S", "-j").json["config"]
-    assert after == {**before, "max_age": 86400 * 10**9}
-    file = tmp_path / "patch.yaml"
-    file.write_text("max_msgs: 9\n")
-    natsctl("str", "edit", "S", "--config", str(file), "-f")
-    assert natsctl("str", "info", "S", "-j").json["config"] == {**after, "max_msgs": 9}
 
 
 def test_an_edit_without_difference_sends_nothing_and_succeeds(natsctl: Run) -> None:
@@ -214,38 +168,6 @@ def test_a_copy_takes_the_configuration_and_the_flags(natsctl: Run) -> None:
     assert natsctl("str", "cp", "NONE", "X").code == 3
 
 
-def test_lists_are_a_table_names_or_json(natsctl: Run) -> None:
-    assert natsctl("str", "ls").out == "No Streams defined\n"
-    assert natsctl("str", "ls", "-j").json == []
-    natsctl("str", "add", "B", "--subjects", "b")
-    natsctl("str", "add", "A", "--subjects", "a")
-    natsctl("str", "add", "KV_x", "--subjects", "$KV.x.>")
-    assert natsctl("str", "ls", "-n").out == "A\nB\n"
-    assert natsctl("str", "ls", "-n", "-a", "-j").json == ["A", "B", "KV_x"]
-    # As the tool takes its group's flag: before the verb, and with verbs that list nothing.
-    assert natsctl("ms", "-a", "ls", "-n", "-j").json == ["A", "B", "KV_x"]
-    assert natsctl("str", "-a", "state", "A").code == natsctl("str", "info", "A", "--all").code == 0
-    assert natsctl("str", "ls", "-j").json == ["A", "B"]
-    assert [one["config"]["name"] for one in natsctl("str", "ls", "-j", "--details").json] == ["A", "B"]
-    table = natsctl("stream", "list").out
-    assert "╭" in table
-    assert " A " in table
-    assert natsctl("str", "ls", "--subject", "b", "-n").out == "B\n"
-
-
-def test_purge_says_how_many_and_shows_the_stream(natsctl: Run) -> None:
-    natsctl("str", "add", "S", "--subjects", "s.*")
-    natsctl("pub", "s.a", "x", "--count", "5", "-q", "-J")
-    natsctl("pub", "s.b", "x", "-q", "-J")
-    assert natsctl("str", "purge", "S", "--subject", "s.b", "-j", "-f").json["purged"] == 1
-    assert natsctl("str", "purge", "S", "--keep", "3", "-j", "-f").json["purged"] == 2
-    assert natsctl("str", "purge", "S", "--seq", "4", "-f", "-j").json["purged"] == 1
-    done = natsctl("str", "purge", "S", "-f")
-    assert done.code == 0
-    assert "Purged 2 messages from S" in done.err
-    assert "Messages: 0" in done.out
-
-
 def test_a_message_is_shown_and_removed(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*")
     natsctl("pub", "s.a", "hello", "-H", "K:V", "-q", "-J")
@@ -260,61 +182,6 @@ def test_a_message_is_shown_and_removed(natsctl: Run) -> None:
     assert gone.code == 3
     assert natsctl("str", "get", "S", "1", "-j").error["code"] == 404
     assert natsctl("str", "rmm", "S", "99", "-f").code == 3
-
-
-def test_validate_and_output_create_nothing(natsctl: Run, tmp_path: Path) -> None:
-    done = natsctl("str", "add", "S", "--subjects", "s", "--validate")
-    assert done.json["name"] == "S"
-    path = tmp_path / "s.json"
-    natsctl("str", "add", "S", "--subjects", "s", "--output", str(path))
-    assert json.loads(path.read_text())["subjects"] == ["s"]
-    assert natsctl("str", "info", "S").code == 3
-
-
-def test_a_backup_comes_back_with_its_messages_and_consumers(natsctl: Run, tmp_path: Path) -> None:
-    natsctl("str", "add", "S", "--subjects", "s.*")
-    natsctl("con", "add", "S", "C", "--pull")
-    natsctl("pub", "s.a", "{{Count}}", "--count", "20", "-q", "-J")
-    target = tmp_path / "deep" / "S.tgz"
-    done = natsctl("str", "backup", "S", str(target), "--no-progress")
-    assert (done.code, done.out) == (0, "")
-    assert 'Starting backup of Stream "S" with' in done.err
-    assert 'for stream "S" in' in done.err
-    assert natsctl("backup", "stream", "S", str(tmp_path / "dir"), "-j").json["stream"] == "S"
-    assert natsctl("backup", "restore", "stream", "S", str(target)).code == 4
-    natsctl("str", "rm", "S", "-f")
-    done = natsctl("str", "restore", "S", str(target), "--no-progress")
-    assert done.code == 0
-    assert "Starting restore of Stream" in done.err
-    assert 'Restored stream "S" in' in done.err
-    assert "Messages: 20" in done.out
-    assert natsctl("str", "get", "S", "20", "--raw").out == "20"
-    assert natsctl("con", "ls", "S", "-n").out == "C\n"
-    natsctl("str", "rm", "S", "-f")
-    assert natsctl("str", "restore", str(tmp_path / "dir"), "-j").json["state"]["messages"] == 20
-    assert natsctl("str", "restore", "T", str(target)).code == 4  # its subjects are taken
-    assert natsctl("str", "backup", "NONE", str(tmp_path / "none")).code == 3
-    assert natsctl("str", "restore", str(tmp_path / "none"), "-j").code == 2
-
-
-def test_aliases_and_help_work_and_a_wrong_command_is_told(natsctl: Run) -> None:
-    assert natsctl("s", "l").out == natsctl("stream", "ls").out
-    assert "--subjects" in natsctl("str", "create", "--help").out
-    wrong = natsctl("str", "inffo")
-    assert wrong.code == 2
-    assert "info" in wrong.err
-
-
-def test_streams_that_a_cluster_can_not_reach_are_told(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from natsctl.client.manager import Manager
-    from natsctl.client.requests import Listing
-
-    async def stream_list(manager: Manager, *, subject: str = "") -> Listing[Any]:
-        return Listing([], {"streams": [], "missing": ["LOST\x1b"], "offline": {"OLD": "unsupported"}})
-
-    monkeypatch.setattr(Manager, "stream_list", stream_list)
-    done = natsctl("str", "ls", "-j")
-    assert (done.code, done.json, done.err) == (0, [], "warning: inaccessible streams: LOST\\x1b, OLD\n")
 
 
 def test_flags_that_take_something_away_have_no_opposite(natsctl: Run) -> None:

@@ -91,12 +91,6 @@ def test_a_changed_file_is_found_before_anything_is_restored(natsctl: Callable[.
     assert natsctl("backup", "verify", str(tmp_path / "b")).code == 1
 
 
-def test_a_dry_run_makes_no_folder(natsctl: Callable[..., Any], tmp_path: Path) -> None:
-    _make(natsctl)
-    done = natsctl("backup", str(tmp_path / "b"), "--dry-run", "-j")
-    assert (done.code, done.json["effect"]["streams"], (tmp_path / "b").exists()) == (0, 1, False)
-
-
 @pytest.mark.ours("nats-server has had no stream templates since 2.14")
 def test_templates_are_saved_and_come_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
     made = natsctl("str", "template", "add", "CLIENTS", "--subjects", "CLIENT.*", "--max-streams", "7")
@@ -108,10 +102,3 @@ def test_templates_are_saved_and_come_back(natsctl: Callable[..., Any], tmp_path
         assert natsctl("str", "template", "info", "CLIENTS", "-j").json["config"]["max_streams"] == 7
     finally:
         assert natsctl("str", "template", "rm", "CLIENTS", "-f").code == 0
-
-
-def test_backup_alone_and_its_verbs_have_their_own_pages(natsctl: Callable[..., Any]) -> None:
-    whole = natsctl("backup", "--help").out
-    assert "--data" in whole
-    verify = natsctl("backup", "verify", "--help").out
-    assert "Needs no server" in verify

@@ -14,9 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from natsctl.api.archive.archive import ArchiveError
-from natsctl.api.archive.archive_reader import ArchiveReader
-from natsctl.api.archive.s2 import FrameReader, FrameWriter
+from natsctl.api.archive.s2 import FrameReader
 from natsctl.testing.process import ServerProcess
 from tests.support.commands import Done
 
@@ -136,17 +134,6 @@ def test_one_damaged_backup_does_not_silence_the_others(
     assert offline("backup", "ls", str(tmp_path)).code == 1
 
 
-def test_a_file_that_ends_too_early_is_no_interruption(
-    offline: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def ends(*_: object, **__: object) -> None:
-        raise EOFError("ended too early")
-
-    monkeypatch.setattr("natsctl.client.backup.discovery.find_backups", ends)
-    done = offline("backup", "ls", str(tmp_path), "-j")
-    assert (done.code, done.error["description"]) == (1, "unexpected EOFError: ended too early")
-
-
 def test_changing_a_description_by_hand_needs_the_manifest_removed(
     offline: Callable[..., Done], forms: dict[str, Form]
 ) -> None:
@@ -157,17 +144,6 @@ def test_changing_a_description_by_hand_needs_the_manifest_removed(
     assert (refused.code, "remove manifest.json" in refused.error["hint"]) == (1, True)
     (path / "manifest.json").unlink()
     assert offline("backup", "cat", str(path), "-j").code == 0
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_no_frame_may_follow_the_end_of_an_archive(version: int) -> None:
-    name = {1: "2.10.29", 2: "2.15.2"}[version]
-    whole = (DATA / "releases" / f"{name}.s2").read_bytes()
-    frames = FrameWriter()
-    zeros = frames.write(bytes(12 << 10)) + frames.finish()
-    for more in (zeros, zeros[10:], whole):
-        with pytest.raises(ArchiveError, match="follows the end"):
-            list(ArchiveReader().read(whole + more))
 
 
 @pytest.fixture

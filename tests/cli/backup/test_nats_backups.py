@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -91,9 +90,6 @@ def test_an_edited_backup_is_valid_for_the_tool(offline: Callable[..., Done], tm
     assert "Source Digest: sha256:" in offline("backup", "info", str(target), "--subjects").out
     valid = offline("backup", "validate", str(target))
     assert (valid.code, valid.out) == (0, "OK: 5 entries, 1 consumers, 2 messages, 1 subjects, sequences 2 to 4\n")
-    if shutil.which("nats") is not None:
-        assert _nats("backup", "validate", str(target), "--no-progress") == valid.out
-        assert json.loads(_nats("backup", "info", str(target), "--subjects", "--json")) == said
     (target / "stream.arc.s2").write_bytes((target / "stream.arc.s2").read_bytes()[:-9])
     assert offline("backup", "validate", str(target)).code == 1
 
@@ -112,19 +108,26 @@ FILTERS = {
 }
 
 
+@pytest.mark.parametrize("flags", FILTERS)
+def test_an_edit_keeps_what_its_flags_say(offline: Callable[..., Done], tmp_path: Path, flags: str) -> None:
+    source, target = str(SAVED / "0.5.1" / "ORDERS"), str(tmp_path / "made")
+    done = offline("backup", "edit", source, target, *shlex.split(flags), "-j")
+    assert (done.code, done.json["messages"]) == (0, len(FILTERS[flags])), done
+    assert [one["seq"] for one in offline("backup", "cat", target, "-j").lines] == FILTERS[flags]
+
+
+@pytest.mark.reference("nats")
 def test_an_edit_keeps_what_the_tool_keeps(offline: Callable[..., Done], tmp_path: Path) -> None:
     source = str(SAVED / "0.5.1" / "ORDERS")
-    for number, (flags, seqs) in enumerate(FILTERS.items()):
+    for number, flags in enumerate(FILTERS):
         ours, theirs = str(tmp_path / f"ours{number}"), str(tmp_path / f"theirs{number}")
-        done = offline("backup", "edit", source, ours, *shlex.split(flags), "-j")
-        assert (done.code, done.json["messages"]) == (0, len(seqs)), (flags, done)
-        assert [one["seq"] for one in offline("backup", "cat", ours, "-j").lines] == seqs, flags
-        if shutil.which("nats") is not None:
-            _nats("backup", "edit", source, theirs, *shlex.split(flags), "--no-progress")
-            known = [offline("backup", "info", path, "--subjects", "-j").json for path in (ours, theirs)]
-            for one in known:
-                one["declared"], one["edit"]["version"] = {}, ""  # an edit of the tool counts there what it likes
-            assert known[0] == known[1], flags
+        valid = offline("backup", "edit", source, ours, *shlex.split(flags), "-j")
+        _nats("backup", "edit", source, theirs, *shlex.split(flags), "--no-progress")
+        known = [offline("backup", "info", path, "--subjects", "-j").json for path in (ours, theirs)]
+        for one in known:
+            one["declared"], one["edit"]["version"] = {}, ""  # an edit of the tool counts there what it likes
+        assert known[0] == known[1], (flags, valid)
+        assert _nats("backup", "validate", ours, "--no-progress") == offline("backup", "validate", ours).out
 
 
 def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Callable[..., Done], tmp_path: Path) -> None:

@@ -51,14 +51,6 @@ def test_an_older_backup_is_replaced_only_with_force(natsctl: Callable[..., Any]
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith((".", "b"))) == ["b", "b.tgz"]
 
 
-def test_a_dry_run_of_a_backup_writes_nothing(natsctl: Callable[..., Any], tmp_path: Path) -> None:
-    _fill(natsctl)
-    done = natsctl("str", "backup", "S", str(tmp_path / "b"), "--dry-run", "-j")
-    assert (done.code, done.json["effect"]["messages"]) == (0, 2)
-    assert done.json["requests"][0]["subject"] == "$JS.API.STREAM.SNAPSHOT.S"
-    assert not (tmp_path / "b").exists()
-
-
 def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Callable[..., Any], tmp_path: Path) -> None:
     _fill(natsctl, stream="ORDERS")
     done = natsctl("str", "backup", "ORDRES", str(tmp_path / "b"), "-j")
@@ -126,13 +118,6 @@ def test_a_value_that_is_none_is_a_usage_error(
     assert (done.code, flag[0] in done.err) == (2, True)
 
 
-@pytest.mark.parametrize("archive", ["reference_v1_S.s2", "reference_v1_Z.s2"])
-def test_archives_of_the_reference_are_restored(natsctl: Callable[..., Any], tmp_path: Path, archive: str) -> None:
-    found = natsctl("str", "restore", str(_directory(tmp_path, DATA / archive)), "-j")
-    assert found.code == 0, found.err
-    assert found.json["state"]["messages"] > 0
-
-
 def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(
     natsctl: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -154,18 +139,6 @@ def _directory(tmp_path: Path, archive: Path) -> Path:
     meta = json.loads(archive.with_suffix(".json").read_text())
     (folder / "backup.json").write_text(json.dumps({"config": meta["config"], "state": meta["state"]}))
     return folder
-
-
-@pytest.mark.reference("nats")
-def test_the_nats_tool_restores_what_was_written_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
-    _fill(natsctl)
-    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
-    assert natsctl("str", "rm", "S", "-f").code == 0
-    done = subprocess.run(
-        ["nats", "stream", "restore", str(tmp_path / "b"), "--no-progress"], capture_output=True, text=True, timeout=20
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
 
 
 @pytest.mark.reference("nats")

@@ -286,12 +286,3 @@ def test_ctrl_c_leaves_no_consumer_and_no_process(stored: Run, shared_server: Se
     assert process.returncode == 130
     assert stored("con", "ls", "L", "-n").out == ""
     assert not [child for child in children if Path(f"/proc/{child}/cmdline").exists()]
-
-
-def test_a_stream_is_purged_by_a_benchmark_only_with_consent(stored: Run) -> None:
-    words = ("bench", "js", "pub", "sync", "load.a", "--stream", "L", "--purge", "--msgs", "2")
-    refused = stored(*words)
-    assert (refused.code, "--force" in refused.err) == (2, True)
-    assert stored("str", "info", "L", "-j").json["state"]["messages"] == 60
-    assert stored(*words, "-f").code == 0
-    assert stored("str", "info", "L", "-j").json["state"]["messages"] == 2

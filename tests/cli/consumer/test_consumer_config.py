@@ -18,16 +18,6 @@ def config_of(run: Run, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("flag", "policy"),
-    [("--pinned-groups", "pinned_client"), ("--overflow-groups", "overflow"), ("--prioritized-groups", "prioritized")],
-)
-def test_each_kind_of_group_stores_its_own_groups(orders: Run, flag: str, policy: str) -> None:
-    done = orders("con", "add", "ORDERS", "C", flag, "jobs", "-j")
-    assert (done.code, done.json["config"]["priority_groups"]) == (0, ["jobs"])
-    assert done.json["config"]["priority_policy"] == policy
-
-
-@pytest.mark.parametrize(
     ("words", "named"),
     [
         (("--overflow-groups", "a", "--pinned-groups", "b"), "--pinned-groups and --overflow-groups"),

@@ -113,12 +113,3 @@ def test_a_report_as_data_holds_whole_objects(three: Run) -> None:
 def test_a_report_of_nothing_and_of_a_missing_stream(orders: Run) -> None:
     assert orders("con", "report", "ORDERS").out == "No Consumers defined\n"
     assert orders("con", "report", "ORDRES").code == 3
-
-
-@pytest.mark.parametrize("columns", ["60", "80", "200"])
-def test_every_table_fits_its_width(three: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
-    monkeypatch.setenv("COLUMNS", columns)
-    for words in (("ls",), ("ls", "--wide"), ("report",), ("report", "--wide", "-l")):
-        lines = three("con", words[0], "ORDERS", *words[1:]).out.splitlines()
-        assert max(map(len, lines)) <= int(columns), words
-        assert any("WORK" in line for line in lines)

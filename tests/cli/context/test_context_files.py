@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Run = Callable[..., Any]
 
 
@@ -126,6 +128,7 @@ def test_select_previous_and_unselect_keep_the_two_names(ctx: Run, home: Path) -
     assert selected.read_text() == "a"
 
 
+@pytest.mark.reference("nats")
 def test_the_nats_tool_reads_what_is_written_and_the_other_way_round(ctx: Run, nats: Run) -> None:
     ctx("add", "ours", "-s", "nats://o:1", "--user", "bob", "--password", "p", "--description", "from here", "--select")
     listed = {one["name"]: one for one in json.loads(nats("context", "ls", "-j"))}

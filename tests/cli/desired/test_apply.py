@@ -246,23 +246,10 @@ def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tm
     assert natsctl("apply", "-f", path, str(file)).code == 2
 
 
-def test_documents_come_from_stdin_too(natsctl: Run) -> None:
-    done = natsctl("apply", "-f", "-", stdin=b"streams: [{name: A, subjects: [A.>]}]")
-    assert done.err == "created Stream A\n"
-
-
 def test_without_documents_the_flag_is_named(natsctl: Run) -> None:
     refused = natsctl("apply")
     assert refused.code == 2
     assert "-f PATH" in refused.err
-
-
-def test_what_the_live_configuration_has_of_unknown_fields_is_not_what_an_update_removes(
-    natsctl: Run, document: Run
-) -> None:
-    natsctl("apply", "-f", document({**A, "metadata": {"team": "x"}}))
-    natsctl("apply", "-f", document({**A, "metadata": {"team": "y"}}))
-    assert config(natsctl, "A")["metadata"]["team"] == "y"
 
 
 def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Run, person: Run) -> None:
@@ -338,23 +325,6 @@ def test_documents_that_describe_nothing_are_a_mistake(natsctl: Run, tmp_path: P
     assert f"is described in {empty}" in refused.err
     assert "--allow-empty" in refused.err
     assert natsctl(command, "-f", str(empty), "--allow-empty").code == 0
-
-
-def test_a_plan_for_an_account_that_has_changed_tells_each_difference_on_its_line(
-    natsctl: Run, document: Run, tmp_path: Path
-) -> None:
-    natsctl("apply", "-f", document(A))
-    saved = str(tmp_path / "later.plan.json")
-    natsctl("plan", "-f", document({**A, "max_msgs": 7}), "--out", saved)
-    natsctl("str", "edit", "A", "--max-bytes", "1MiB", "--description", "by hand", "-f")
-    refused = natsctl("apply", "--plan", saved)
-    assert refused.code == 4
-    assert refused.err.splitlines() == [
-        "natsctl: error: nothing was changed: the account is not what the plan was made for",
-        "  Stream A: max_bytes was -1, it is 1048576 now",
-        '  Stream A: description was not set, it is "by hand" now',
-        "  make a new plan with natsctl plan --out",
-    ]
 
 
 def test_a_sealed_stream_stays_as_its_document_seals_it(natsctl: Run, document: Run) -> None:

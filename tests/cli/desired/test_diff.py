@@ -11,16 +11,6 @@ ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 A = {"name": "A", "subjects": ["A.>"]}
 
 
-def test_what_is_as_described_differs_in_nothing(natsctl: Run) -> None:
-    natsctl("apply", "-f", ORDERS)
-    done = natsctl("diff", "-f", ORDERS)
-    assert (done.code, done.out, done.err) == (
-        0,
-        "0 different, 0 not on the server, 0 not in any document, 4 equal\n",
-        "",
-    )
-
-
 def test_one_field_that_was_changed_on_the_server_is_named_alone(natsctl: Run, audit: Any) -> None:
     natsctl("apply", "-f", ORDERS)
     natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "3", "-f")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,36 +59,3 @@ def test_orders_are_what_the_files_of_single_assets_make(natsctl: Run) -> None:
     made = live_state(natsctl)
     assert made == applied
     assert natsctl("diff", "-f", str(CONFIGS / "orders.yaml")).code == 0
-
-
-def test_what_somebody_changes_is_named_and_mended_alone(natsctl: Run) -> None:
-    orders = str(CONFIGS / "orders.yaml")
-    natsctl("apply", "-f", orders)
-    before = live_state(natsctl)
-    natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "3", "-f")
-    found = natsctl("diff", "-f", orders, "-j")
-    assert found.code == 10
-    assert json.dumps(found.json).count('"max_deliver"') == 1
-    [result] = natsctl("apply", "-f", orders, "-j").json["results"]
-    assert (result["action"], result["consumer"]) == ("update", "NEW")
-    assert live_state(natsctl) == before
-
-
-@pytest.mark.parametrize("columns", [40, 60, 80])
-def test_pages_fit_their_columns(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    bad, changed = tmp_path / "b.yaml", tmp_path / "c.yaml"
-    bad.write_text("streams: {'A B': {subjects: [a]}, C: {subject: c, max_age: soon}}\n")
-    changed.write_text(
-        "owner: orders\nstreams: {ORDERS: {subjects: [orders.received.by.mail, ORDERS.*], storage: memory}}"
-    )
-    natsctl("apply", "-f", str(CONFIGS / "orders.yaml"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", str(columns))
-    for words in (
-        ("validate", "b.yaml"),
-        ("plan", "c.yaml", "--prune"),
-        ("diff", "c.yaml"),
-        ("apply", "c.yaml", "--dry-run"),
-    ):
-        out = natsctl(*words).out
-        assert max(map(len, out.splitlines()), default=0) <= columns, out

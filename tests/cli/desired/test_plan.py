@@ -12,7 +12,6 @@ import pytest
 Run = Callable[..., Any]
 ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 A = {"name": "A", "subjects": ["A.>"]}
-NOTHING = "0 to create, 0 to update, 0 to replace, 0 to remove, "
 
 
 def test_a_plan_says_what_apply_would_do_and_changes_nothing(natsctl: Run, audit: Any) -> None:
@@ -21,12 +20,6 @@ def test_a_plan_says_what_apply_would_do_and_changes_nothing(natsctl: Run, audit
     assert done.out.startswith("+ Stream ORDERS\n    subjects: ORDERS.*, max_age: 1y0d0h0m0s, allow_direct: true\n")
     assert done.out.endswith("4 to create, 0 to update, 0 to replace, 0 to remove, 0 unchanged\n")
     assert audit.changes() == []
-
-
-def test_after_apply_there_is_nothing_to_do(natsctl: Run) -> None:
-    natsctl("apply", "-f", ORDERS)
-    done = natsctl("plan", ORDERS)
-    assert (done.code, done.out, done.err) == (0, NOTHING + "4 unchanged\n", "")
 
 
 def test_an_update_shows_its_fields_and_what_goes(natsctl: Run, document: Run) -> None:
@@ -77,14 +70,6 @@ def test_json_is_the_plan_and_the_same_as_what_is_saved(natsctl: Run, tmp_path: 
     assert printed.json["owner"] == "orders"
     assert printed.json["changes"][1]["needs"] == ["ORDERS"]
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_a_saved_plan_is_carried_out_by_apply(natsctl: Run, tmp_path: Path) -> None:
-    path = str(tmp_path / "orders.plan.json")
-    said = natsctl("plan", ORDERS, "-o", path)
-    assert said.err == f"saved: natsctl apply --plan {path} carries it out\n"
-    assert natsctl("apply", "--plan", path).code == 0
-    assert natsctl("plan", ORDERS).code == 0
 
 
 def test_a_plan_that_cannot_be_saved_is_a_usage_error(natsctl: Run, tmp_path: Path) -> None:

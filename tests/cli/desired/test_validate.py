@@ -13,7 +13,6 @@ import pytest
 
 from natsctl.cli.main import run as run_main
 
-ROOT = Path(__file__).parents[3]
 GOOD = "owner: shop\nstreams:\n- name: A\n  subjects: [a.>]\n  consumers: [{name: C, filter_subject: b}]\n"
 BAD = "streams:\n- name: A\n  max_agee: 1\n- name: B\n  subjects: [A]\n  max_age: ${AGE}\n"
 
@@ -163,9 +162,3 @@ def test_the_schema_for_editors_is_printed_and_judges(natsctl: Callable[..., Don
     assert natsctl("schema", "validate", "documents", "a.json").out == (
         "a.json is a valid io.natsctl.plan.v1.documents\n"
     )
-
-
-@pytest.mark.parametrize("path", [*sorted((ROOT / "examples/documents").glob("*.yaml"))], ids=lambda path: path.name)
-def test_examples_are_valid(natsctl: Callable[..., Done], path: Path) -> None:
-    done = natsctl("validate", "-f", str(path))
-    assert done.code == 0, done.out

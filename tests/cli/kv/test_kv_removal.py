@@ -92,7 +92,7 @@ def test_one_deleted_key_is_counted_in_the_singular(natsctl: Run, bucket: str) -
 def test_watch_shows_values_history_deletes_and_ends_where_it_was_told(natsctl: Run, bucket: str) -> None:
     natsctl("kv", "del", bucket, "b", "-f")
     assert [one["key"] for one in natsctl("kv", "watch", bucket, "--wait", "2s", "-j").lines] == ["a.1", "a.2", "b"]
-    history = natsctl("kv", "watch", bucket, "b", "--history", "--count", "3", "-j").lines
+    history = natsctl("kv", "watch", bucket, "b", "--history", "--deletes", "--count", "3", "-j").lines
     assert [(one["revision"], one["operation"], one["delta"]) for one in history] == [
         (5, "PUT", 2),
         (6, "PUT", 1),

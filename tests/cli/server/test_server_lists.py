@@ -73,15 +73,6 @@ def test_without_the_system_account_the_hint_says_what_is_needed(user: Run) -> N
     assert "system account" in done.error["hint"]
 
 
-def test_a_narrow_terminal_loses_columns_and_keeps_whole_words(system: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "60")
-    out = system("srv", "ls").out
-    assert max(len(line) for line in out.splitlines()) <= 60
-    assert "│ Name " in out
-    assert "│ Uptime" not in out
-    assert re.search(r"hidden columns: .*\s\(--wide", out, re.DOTALL)
-
-
 def test_columns_and_order_can_be_chosen(system: Run) -> None:
     out = system("srv", "ls", "--columns", "version,name", "--sort", "mem").out
     assert re.search(r"│ Version │ Name ", out)
@@ -262,12 +253,6 @@ def test_what_is_watched_can_be_read_by_a_program(system: Run, what: str) -> Non
     assert len(first["rows"]) == len(second["rows"]) >= 1
     assert first["rows"][0]["rates"].values()
     assert all(rate == 0 for rate in first["rows"][0]["rates"].values())
-
-
-def test_api_requests_are_counted_by_subject(user: Run) -> None:
-    user("str", "add", "S", "--subjects", "s", "--defaults")
-    done = user("srv", "watch", "api", "requests", "--count", "1", "--every", "100ms")
-    assert (done.code, done.out) == (0, "JetStream API Requests: nothing yet\n")
 
 
 def test_a_graph_needs_a_terminal_or_an_end(system: Run) -> None:

@@ -79,9 +79,9 @@ def test_a_file_is_merged_or_replaces_everything_it_leaves_out(natsctl: Run, tmp
     natsctl(*RICH)
     before = config(natsctl)
     patch = tmp_path / "patch.yaml"
-    patch.write_text("max_age: 1d\n")
+    patch.write_text("max_age: 1d  # for people\nmax_bytes: 5GiB\n")
     natsctl("str", "edit", "S", "--config", str(patch), "-f")
-    assert config(natsctl) == {**before, "max_age": 86400 * 10**9}
+    assert config(natsctl) == {**before, "max_age": 86400 * 10**9, "max_bytes": 5 * 2**30}
     patch.write_text("subjects: [s.*]\ndescription: whole\n")
     done = natsctl("str", "edit", "S", "--config", str(patch), "--replace", "-f")
     assert '  Description (description): "' in done.err
@@ -135,15 +135,6 @@ def test_a_mirror_becomes_a_stream_of_its_own(natsctl: Run) -> None:
     assert "mirror" not in config(natsctl, "M")
 
 
-def test_a_dry_run_shows_the_request_and_what_a_lower_limit_removes(natsctl: Run) -> None:
-    natsctl("str", "add", "S", "--subjects", "s")
-    natsctl("pub", "s", "x", "--count", "5", "-q", "-J")
-    done = natsctl("str", "edit", "S", "--max-msgs", "2", "--dry-run", "-j")
-    assert (done.code, done.json["effect"]["messages_removed"]) == (10, 3)
-    assert done.json["requests"][0]["subject"] == "$JS.API.STREAM.UPDATE.S"
-    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 5
-
-
 def test_adding_what_exists_is_fine_where_that_was_said(natsctl: Run) -> None:
     first = natsctl("str", "add", "S", "--subjects", "s", "--if-not-exists", "-j")
     assert first.code == 0
@@ -189,6 +180,8 @@ def test_a_written_configuration_is_for_its_owner_only(natsctl: Run, tmp_path: P
     assert path.stat().st_mode & 0o777 == 0o600
     assert json.loads(path.read_text())["name"] == "S"
     assert natsctl("str", "add", "S", "--subjects", "s", "--output", "-").json["subjects"] == ["s"]
+    assert natsctl("str", "add", "S", "--subjects", "s", "--validate").json["name"] == "S"
+    assert natsctl("str", "info", "S").code == 3
 
 
 def test_fields_of_a_newer_level_are_sent_with_it(natsctl: Run) -> None:

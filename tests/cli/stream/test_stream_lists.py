@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,10 @@ def test_lists_are_sorted_chosen_and_turned_round(filled: Run) -> None:
     lines = filled("str", "ls", "--columns", "name,storage,subjects").out.splitlines()
     assert [cell.strip() for cell in lines[2].strip("│").split("│")] == ["Name", "Storage", "Subjects"]
     assert "Retention" in filled("str", "ls", "--wide").out
+    # As the tool takes its group's flag: before the verb, and with verbs that list nothing.
+    assert filled("ms", "-a", "ls", "-j").json == ["ALL", "BIG", "COPY", "EMPTY", "KV_b"]
+    assert filled("str", "-a", "state", "BIG").code == filled("str", "info", "BIG", "--all").code == 0
+    assert filled("str", "ls", "--subject", "e", "-n").out == "EMPTY\n"
     wrong = filled("str", "ls", "--columns", "nmae")
     assert (wrong.code, "name" in wrong.err) == (2, True)
 
@@ -57,6 +62,7 @@ def test_lists_are_narrowed_by_patterns_of_names(filled: Run) -> None:
 
 
 def test_an_empty_list_says_what_it_left_out(natsctl: Run) -> None:
+    assert (natsctl("str", "ls").out, natsctl("str", "ls", "-j").json) == ("No Streams defined\n", [])
     natsctl("str", "add", "KV_b", "--subjects", "$KV.b.>")
     assert natsctl("str", "ls").out == "No Streams defined, pass -a to include system streams\n"
     assert natsctl("str", "report", "-j").json["totals"]["streams"] == 1, "reports have all streams, as those of nats"
@@ -86,6 +92,8 @@ ORDERS = (
 def test_a_report_is_sorted_by_its_flags(filled: Run) -> None:
     for words, first in ORDERS:
         assert filled("str", "report", *words, "-j").json["streams"][0]["config"]["name"] == first, words
+    lines = filled("str", "report", "--sort", "messages", "--columns", "Stream,Messages").out
+    assert (lines.count("Bytes"), re.search(r"BIG\W+7\b", lines) is not None) == (0, True)
 
 
 def test_raw_rows_have_as_many_cells_as_the_head(filled: Run) -> None:
@@ -190,6 +198,8 @@ def test_streams_that_do_not_answer_are_rows_with_a_reason(natsctl: Run, monkeyp
         return Listing([], {"streams": [], "missing": ["LOST"], "offline": {"OLD": "needs level 9"}})
 
     monkeypatch.setattr(Manager, "stream_list", stream_list)
+    listed = natsctl("str", "ls", "-j")
+    assert (listed.code, listed.json, listed.err) == (0, [], "warning: inaccessible streams: LOST, OLD\n")
     for command in ("ls", "report"):
         done = natsctl("str", command)
         assert "no answer" in done.out
