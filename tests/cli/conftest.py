@@ -166,8 +166,10 @@ def command(
     monkeypatch.setenv("NO_COLOR", "1")
 
     def on(url: str) -> Callable[..., Done]:
-        def run(*words: str) -> Done:
+        def run(*words: str, stdin: bytes | None = None) -> Done:
             monkeypatch.setenv("NATS_URL", url)
+            if stdin is not None:
+                monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
             capsys.readouterr()
             code = run_main(list(words))
             return Done(code, *capsys.readouterr())
@@ -175,6 +177,12 @@ def command(
         return run
 
     return on
+
+
+@pytest.fixture
+def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
+    """Runs a command line where no server is."""
+    return command("nats://127.0.0.1:9")
 
 
 @pytest.fixture(scope="module")

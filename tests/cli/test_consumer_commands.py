@@ -52,32 +52,6 @@ def test_a_file_makes_a_consumer_and_what_info_prints_makes_it_again(orders: Run
     assert (renamed["name"], renamed["config"]["durable_name"]) == ("OTHER", "OTHER")
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("con", "add"), "STREAM"),
-        (("con", "add", "ORDERS"), "CONSUMER"),
-        (("con", "add", "ORDERS", "C", "--deliver", "never"), "--deliver"),
-        (("con", "add", "ORDERS", "C", "--heartbeat", "5s"), "--heartbeat"),
-        (("con", "add", "ORDERS", "C", "--pull", "--target", "x"), "--target"),
-        (("con", "ls"), "STREAM"),
-        (("con", "info", "ORDERS"), "CONSUMER"),
-        (("con", "rm", "ORDERS", "NEW"), "--force"),
-        (("con", "next", "ORDERS", "NEW", "--nak", "--term"), "--term"),
-        (("con", "next", "ORDERS", "NEW", "--wait", "x"), "--wait"),
-    ],
-)
-def test_what_is_missing_or_wrong_is_a_usage_error_that_names_it(
-    orders: Run, words: tuple[str, ...], named: str
-) -> None:
-    orders("con", "add", "ORDERS", "NEW", "--pull")
-    done = orders(*words)
-    assert (done.code, done.out) == (2, "")
-    assert named in done.err
-    failed = orders(*words, "-j")
-    assert named in failed.error["description"] + (failed.error["hint"] or "")
-
-
 def test_a_consumer_that_does_not_exist_is_never_replaced_by_another(orders: Run) -> None:
     orders("con", "add", "ORDERS", "DISPATCH", "--pull")
     for words in (("info",), ("state",), ("rm", "-f"), ("next",), ("sub",), ("events",), ("edit", "--wait", "1s")):

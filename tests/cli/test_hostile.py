@@ -235,13 +235,5 @@ def test_a_message_larger_than_the_server_takes_is_a_usage_error(stored: Run) ->
     assert "1048576" in done.err
 
 
-@pytest.mark.parametrize("subject", ["s.*", ">", "s.>", "*"])
-def test_nobody_publishes_to_wildcards(stored: Run, subject: str) -> None:
-    for verb in ("pub", "req"):
-        done = stored(verb, subject, "x")
-        assert done.code == 2
-        assert "wildcards" in done.err
-
-
 def test_a_filter_that_no_stream_matches_does_not_say_there_are_none(stored: Run) -> None:
     assert stored("str", "ls", "--subject", "other").out == "No Streams store other\n"

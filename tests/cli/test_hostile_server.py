@@ -17,6 +17,8 @@ from tests.support.commands import Done
 Command = Callable[[str], Callable[..., Done]]
 Say = Callable[[str, bytes], bytes]
 
+Run = Callable[..., Done]
+
 ESCAPE: Final = "\x1b]0;owned\x07\x1b[2J"
 CONFIG: Final = {
     "name": "S", "subjects": ["s.>"], "retention": "limits", "max_consumers": -1, "max_msgs": -1, "max_bytes": -1,
@@ -97,7 +99,7 @@ def naming(name: str) -> Say:
 
 
 @pytest.fixture
-def lied(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Done]]:
+def lied(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Runs a command in a folder of its own against a server that says what `say` returns."""
     here = tmp_path / "a" / "b"
     here.mkdir(parents=True)
@@ -122,9 +124,7 @@ NAMES: Final = ("../../evil", "/abs", "a/b", "..", ".", "", "\0", "a\nb", ESCAPE
 @pytest.mark.parametrize(
     "words", ["account backup OUT", "backup OUT", "str ls", "str info S", "con ls S", "con report S"]
 )
-def test_a_name_leads_nowhere_and_drives_no_terminal(
-    lied: Callable[..., Done], tmp_path: Path, name: str, words: str
-) -> None:
+def test_a_name_leads_nowhere_and_drives_no_terminal(lied: Run, tmp_path: Path, name: str, words: str) -> None:
     name = str(tmp_path / "abs" / "evil") if name == "/abs" else name
     before = entries(tmp_path)
     done = lied(naming(name), *words.split())
@@ -133,9 +133,7 @@ def test_a_name_leads_nowhere_and_drives_no_terminal(
     assert not [char for char in done.out + done.err if not (char.isprintable() or char == "\n")]
 
 
-def test_consumers_and_streams_whose_files_would_have_one_name_are_both_saved(
-    natsctl: Callable[..., Done], tmp_path: Path
-) -> None:
+def test_consumers_and_streams_whose_files_would_have_one_name_are_both_saved(natsctl: Run, tmp_path: Path) -> None:
     for stream in ("A", "A_consumer_B"):
         assert natsctl("str", "add", stream, "--subjects", stream, "--defaults").code == 0
     assert natsctl("con", "add", "A", "B", "--pull", "--defaults").code == 0
@@ -147,7 +145,7 @@ def test_consumers_and_streams_whose_files_would_have_one_name_are_both_saved(
     assert natsctl("con", "ls", "A", "-n").out == "B\n"
 
 
-def test_json_without_end_is_an_answer_that_is_not_understood(lied: Callable[..., Done]) -> None:
+def test_json_without_end_is_an_answer_that_is_not_understood(lied: Run) -> None:
     body = b'{"a":' * 100_000 + b"1" + b"}" * 100_000
     done = lied(lambda subject, _: body, "str", "info", "S")
     assert (done.code, "is not JSON" in done.err) == (1, True), done.err

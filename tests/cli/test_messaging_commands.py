@@ -101,24 +101,6 @@ def test_a_body_is_the_words_as_they_are_and_else_stdin(stored: Run) -> None:
     assert stored("str", "info", "S", "-j").json["state"]["messages"] == len(got)
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("pub", "s.a", "x", "-H", "nocolon"), "--header"),
-        (("pub", "s a", "x"), "subject"),
-        (("pub",), "SUBJECT"),
-        (("pub", "s.a", "x", "--count", "0"), "0"),
-        (("pub", "s.a", "x", "-J", "--reply", "r"), "--reply"),
-        (("req", "s.a", "x", "--reply-timeout", "x"), "--"),
-        (("sub",), "SUBJECT"),
-    ],
-)
-def test_wrong_words_are_usage_errors(natsctl: Run, words: tuple[str, ...], named: str) -> None:
-    done = natsctl(*words)
-    assert done.code == 2
-    assert named in done.err
-
-
 def test_a_request_shows_the_answer_on_stdout(stored: Run) -> None:
     done = stored("req", "s.a", "hello")
     assert (done.code, json.loads(done.out)) == (0, {"stream": "S", "seq": 1})

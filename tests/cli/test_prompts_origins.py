@@ -13,6 +13,8 @@ from natsctl.cli.stream.dialogue import read_name, read_start_time, read_subject
 
 pytest.importorskip("pexpect")
 
+Run = Callable[..., Any]
+
 GIVEN = shlex.split(
     "--storage file --replicas 1 --retention limits --discard old --max-msgs=-1 --max-msgs-per-subject=-1 "
     "--max-bytes=-1 --max-age=-1 --max-msg-size=-1 --dupe-window 2m --no-allow-rollup --no-deny-delete"
@@ -24,7 +26,7 @@ def document(screen: str) -> Any:
     return json.loads(screen[screen.index("{\n") :])
 
 
-def test_a_mirror_is_adjusted_by_answers(person: Callable[..., Any]) -> None:
+def test_a_mirror_is_adjusted_by_answers(person: Run) -> None:
     one = person("str", "add", "M", "--mirror", "ORDERS", *GIVEN)
     one.answers("Configure a custom durable consumer")
     one.answers("Adjust mirror start", "y\r")
@@ -47,7 +49,7 @@ def test_a_mirror_is_adjusted_by_answers(person: Callable[..., Any]) -> None:
     }
 
 
-def test_each_source_is_asked_about_by_name_unless_given_whole(person: Callable[..., Any]) -> None:
+def test_each_source_is_asked_about_by_name_unless_given_whole(person: Run) -> None:
     one = person("str", "add", "S", "--source", "A", "--source", '{"name": "B", "opt_start_seq": 7}', *GIVEN)
     one.answers("Configure a custom durable consumer for source A")
     one.answers("Adjust source A start", "y\r")
@@ -92,7 +94,7 @@ def test_subjects_and_names_of_origins_are_checked() -> None:
             read(wrong)
 
 
-def test_a_message_to_show_is_asked_for_by_sequence_or_subject(person: Callable[..., Any], natsctl: Any) -> None:
+def test_a_message_to_show_is_asked_for_by_sequence_or_subject(person: Run, natsctl: Any) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*")
     natsctl("pub", "s.a", "first", "-q", "-J")
     natsctl("pub", "s.b", "second", "-q", "-J")

@@ -31,31 +31,6 @@ def test_adding_the_same_stream_again_is_success_and_another_one_a_conflict(nats
     assert (other.code, other.error["err_code"], other.out) == (4, 10058, "")
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("str", "add"), "STREAM"),
-        (("str", "add", "S"), "--subjects"),
-        (("str", "add", "S", "--subjects", "a", "--max-age", "1x"), "--max-age"),
-        (("str", "add", "S", "--subjects", "a", "--mirror", "M"), "--mirror"),
-        (("str", "info"), "STREAM"),
-        (("str", "rm", "S"), "--force"),
-        (("str", "purge", "S", "--seq", "1", "--keep", "1"), "--keep"),
-        (("str", "get", "S"), "SEQ"),
-        (("str", "add", "--config", "/nowhere.json"), "/nowhere.json"),
-    ],
-)
-def test_what_is_missing_or_wrong_is_a_usage_error_that_names_it(
-    natsctl: Run, words: tuple[str, ...], named: str
-) -> None:
-    natsctl("str", "add", "S", "--subjects", "s")
-    done = natsctl(*words)
-    assert (done.code, done.out) == (2, "")
-    assert named in done.err
-    failed = natsctl(*words, "-j")
-    assert named in failed.error["description"] + (failed.error["hint"] or "")
-
-
 def test_a_stream_that_does_not_exist_is_never_replaced_by_another(natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     for words in (("info",), ("state",), ("purge", "-f"), ("rm", "-f"), ("edit", "--max-age", "1d"), ("get", "1")):
@@ -182,11 +157,3 @@ def test_a_message_is_shown_and_removed(natsctl: Run) -> None:
     assert gone.code == 3
     assert natsctl("str", "get", "S", "1", "-j").error["code"] == 404
     assert natsctl("str", "rmm", "S", "99", "-f").code == 3
-
-
-def test_flags_that_take_something_away_have_no_opposite(natsctl: Run) -> None:
-    natsctl("str", "add", "S", "--subjects", "s")
-    for flag in ("--no-mirror", "--no-transform", "--no-republish"):
-        assert natsctl("str", "edit", "S", flag, "--dry-run").code == 0
-        assert natsctl("str", "edit", "S", flag.replace("--no-", "--no-no-"), "--dry-run").code == 2
-        assert natsctl("str", "add", "T", flag).code == 2

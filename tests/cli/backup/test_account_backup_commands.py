@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+Run = Callable[..., Any]
+
 NAMES = ["COPY", "KV_config", "MEM", "ORIGIN"]
 
 
-def _fill(natsctl: Callable[..., Any]) -> None:
+def _fill(natsctl: Run) -> None:
     """A mirror that sorts before its origin, a stream in memory, and one of a key-value bucket."""
     assert natsctl("str", "add", "ORIGIN", "--subjects", "o.*", "--defaults").code == 0
     assert natsctl("str", "add", "COPY", "--mirror", "ORIGIN", "--defaults").code == 0
@@ -23,12 +25,12 @@ def _fill(natsctl: Callable[..., Any]) -> None:
         assert natsctl("pub", subject, "body", "-J").code == 0
 
 
-def _remove(natsctl: Callable[..., Any]) -> None:
+def _remove(natsctl: Run) -> None:
     for name in NAMES:
         assert natsctl("str", "rm", name, "-f").code == 0
 
 
-def test_every_stream_is_saved_and_comes_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_every_stream_is_saved_and_comes_back(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     folder = str(tmp_path / "saved")
     shown = natsctl("backup", "account", folder)
@@ -50,7 +52,7 @@ def test_every_stream_is_saved_and_comes_back(natsctl: Callable[..., Any], tmp_p
     assert natsctl("str", "ls", "-a", "-n").out.split() == NAMES
 
 
-def test_nothing_is_restored_where_a_stream_exists(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_nothing_is_restored_where_a_stream_exists(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     folder = str(tmp_path / "saved")
     assert natsctl("account", "backup", folder).code == 0
@@ -67,7 +69,7 @@ def test_nothing_is_restored_where_a_stream_exists(natsctl: Callable[..., Any], 
     }
 
 
-def test_a_dry_run_of_a_restore_tells_the_order(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_dry_run_of_a_restore_tells_the_order(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     folder = str(tmp_path / "saved")
     assert natsctl("account", "backup", folder).code == 0
@@ -78,7 +80,7 @@ def test_a_dry_run_of_a_restore_tells_the_order(natsctl: Callable[..., Any], tmp
     assert natsctl("str", "ls", "-a", "-n").out == ""
 
 
-def test_what_fails_is_told_and_the_rest_is_restored(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_fails_is_told_and_the_rest_is_restored(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
     _remove(natsctl)
@@ -89,7 +91,7 @@ def test_what_fails_is_told_and_the_rest_is_restored(natsctl: Callable[..., Any]
     assert natsctl("str", "ls", "-a", "-n").out.split() == ["COPY", "KV_config", "ORIGIN"]
 
 
-def test_a_stream_that_is_missing_in_the_folder_is_noticed(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_stream_that_is_missing_in_the_folder_is_noticed(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     folder = tmp_path / "saved"
     assert natsctl("account", "backup", str(folder)).code == 0
@@ -105,7 +107,7 @@ def test_a_stream_that_is_missing_in_the_folder_is_noticed(natsctl: Callable[...
     assert natsctl("str", "ls", "-a", "-n").out.split() == ["COPY", "KV_config", "ORIGIN"]
 
 
-def test_a_folder_in_use_is_replaced_only_with_force(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_folder_in_use_is_replaced_only_with_force(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     folder = tmp_path / "saved"
     assert natsctl("account", "backup", str(folder)).code == 0
@@ -116,14 +118,14 @@ def test_a_folder_in_use_is_replaced_only_with_force(natsctl: Callable[..., Any]
     assert (refused.code, "it holds photos" in refused.error["description"]) == (2, True)
 
 
-def test_an_account_without_streams_is_saved_as_an_empty_folder(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_account_without_streams_is_saved_as_an_empty_folder(natsctl: Run, tmp_path: Path) -> None:
     assert natsctl("account", "backup", str(tmp_path / "saved")).code == 0
     assert list((tmp_path / "saved").iterdir()) == []
     assert natsctl("account", "restore", str(tmp_path / "saved")).code == 2
 
 
 @pytest.mark.reference("nats")
-def test_the_nats_tool_restores_an_account(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_nats_tool_restores_an_account(natsctl: Run, tmp_path: Path) -> None:
     assert natsctl("str", "add", "A", "--subjects", "a", "--defaults").code == 0
     assert natsctl("str", "add", "B", "--subjects", "b", "--defaults").code == 0
     assert natsctl("pub", "a", "x", "-J").code == 0

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+Run = Callable[..., Any]
 
-def _make(natsctl: Callable[..., Any]) -> None:
+
+def _make(natsctl: Run) -> None:
     assert natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*", "--defaults").code == 0
     assert natsctl("con", "add", "ORDERS", "NEW", "--pull", "--filter", "ORDERS.received", "--defaults").code == 0
 
@@ -22,7 +24,7 @@ def _said(text: str) -> list[str]:
     return [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in text.splitlines()]
 
 
-def test_the_log_lines_are_those_of_the_specification(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_log_lines_are_those_of_the_specification(natsctl: Run, tmp_path: Path) -> None:
     _make(natsctl)
     folder = tmp_path / "js-backup"
     done = natsctl("backup", str(folder))
@@ -43,7 +45,7 @@ def test_the_log_lines_are_those_of_the_specification(natsctl: Callable[..., Any
     ]
 
 
-def test_restoring_onto_an_existing_stream_is_a_conflict(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_restoring_onto_an_existing_stream_is_a_conflict(natsctl: Run, tmp_path: Path) -> None:
     _make(natsctl)
     assert natsctl("backup", str(tmp_path / "b")).code == 0
     done = natsctl("restore", str(tmp_path / "b"))
@@ -53,7 +55,7 @@ def test_restoring_onto_an_existing_stream_is_a_conflict(natsctl: Callable[..., 
     assert [one["subject"] for one in planned["requests"]] == ["$JS.API.STREAM.UPDATE.ORDERS"]
 
 
-def test_data_is_saved_so_that_stream_restore_reads_it(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_data_is_saved_so_that_stream_restore_reads_it(natsctl: Run, tmp_path: Path) -> None:
     _make(natsctl)
     assert natsctl("pub", "ORDERS.received", "hello", "-J").code == 0
     folder = tmp_path / "b"
@@ -70,7 +72,7 @@ def test_data_is_saved_so_that_stream_restore_reads_it(natsctl: Callable[..., An
     assert restored.json["state"]["messages"] == 1
 
 
-def test_one_file_of_a_backup_can_be_restored_alone(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_one_file_of_a_backup_can_be_restored_alone(natsctl: Run, tmp_path: Path) -> None:
     _make(natsctl)
     assert natsctl("backup", str(tmp_path / "b")).code == 0
     assert natsctl("con", "rm", "ORDERS", "NEW", "-f").code == 0
@@ -78,7 +80,7 @@ def test_one_file_of_a_backup_can_be_restored_alone(natsctl: Callable[..., Any],
     assert natsctl("restore", "--file", file, "-j").json["consumers"] == ["ORDERS > NEW"]
 
 
-def test_a_changed_file_is_found_before_anything_is_restored(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_changed_file_is_found_before_anything_is_restored(natsctl: Run, tmp_path: Path) -> None:
     _make(natsctl)
     assert natsctl("backup", str(tmp_path / "b")).code == 0
     assert natsctl("str", "rm", "ORDERS", "-f").code == 0
@@ -92,7 +94,7 @@ def test_a_changed_file_is_found_before_anything_is_restored(natsctl: Callable[.
 
 
 @pytest.mark.ours("nats-server has had no stream templates since 2.14")
-def test_templates_are_saved_and_come_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_templates_are_saved_and_come_back(natsctl: Run, tmp_path: Path) -> None:
     made = natsctl("str", "template", "add", "CLIENTS", "--subjects", "CLIENT.*", "--max-streams", "7")
     assert made.code == 0
     assert natsctl("backup", str(tmp_path / "b"), "-j").json["templates"] == ["CLIENTS"]

@@ -18,6 +18,8 @@ from natsctl.api.archive.s2 import FrameReader
 from natsctl.testing.process import ServerProcess
 from tests.support.commands import Done
 
+Run = Callable[..., Done]
+
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 PLACES = 200
 """Truncations, and flipped bits, in all; each form gets its share."""
@@ -58,13 +60,7 @@ def _of_a_server(folder: Path) -> Form:
 
 
 @pytest.fixture
-def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
-    """Runs a command line where no server is."""
-    return command("nats://127.0.0.1:9")
-
-
-@pytest.fixture
-def forms(offline: Callable[..., Done], tmp_path: Path) -> dict[str, Form]:
+def forms(offline: Run, tmp_path: Path) -> dict[str, Form]:
     """Good backups, by form: of the nats tool, of natsctl, and of a server's own files."""
     first = _of_nats(tmp_path / "v1", "2.10.29", "stream.tar.s2")
     made = {"v1": first, "v2": _of_nats(tmp_path / "v2", "2.15.2", "stream.arc.s2"), "server": _of_a_server(tmp_path)}
@@ -98,9 +94,7 @@ def _differs(whole: bytes, damaged: bytes) -> bool:
 
 
 @pytest.mark.parametrize("name", ["v1", "v2", "server", "directory", "one.tgz", "one.tar"])
-def test_damage_ends_neither_as_success_nor_as_an_interruption(
-    offline: Callable[..., Done], forms: dict[str, Form], name: str
-) -> None:
+def test_damage_ends_neither_as_success_nor_as_an_interruption(offline: Run, forms: dict[str, Form], name: str) -> None:
     form = forms[name]
     whole = form.file.read_bytes()
     words = [("verify", str(form.path), "-j"), ("ls", str(form.path), "-j"), ("cat", str(form.path), "--raw")]
@@ -119,9 +113,7 @@ def _rows(done: Done) -> list[dict[str, object]]:
     return list(done.json["backups"] if isinstance(done.json, dict) else done.json)
 
 
-def test_one_damaged_backup_does_not_silence_the_others(
-    offline: Callable[..., Done], forms: dict[str, Form], tmp_path: Path
-) -> None:
+def test_one_damaged_backup_does_not_silence_the_others(offline: Run, forms: dict[str, Form], tmp_path: Path) -> None:
     for name in ("v2", "one.tgz"):
         forms[name].file.write_bytes(forms[name].file.read_bytes()[:-40])
     done = offline("backup", "verify", str(tmp_path), "-j")
@@ -134,9 +126,7 @@ def test_one_damaged_backup_does_not_silence_the_others(
     assert offline("backup", "ls", str(tmp_path)).code == 1
 
 
-def test_changing_a_description_by_hand_needs_the_manifest_removed(
-    offline: Callable[..., Done], forms: dict[str, Form]
-) -> None:
+def test_changing_a_description_by_hand_needs_the_manifest_removed(offline: Run, forms: dict[str, Form]) -> None:
     path = forms["directory"].path
     meta = path / "backup.json"
     meta.write_text(meta.read_text().replace('"max_age": 0', '"max_age": 1'))
@@ -154,7 +144,7 @@ def url(shared_server: ServerProcess) -> str:
 
 @pytest.mark.parametrize("name", ["v1", "v2", "server", "directory", "one.tgz", "one.tar"])
 def test_restoring_what_is_damaged_makes_nothing(
-    forms: dict[str, Form], natsctl: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, url: str, name: str
+    forms: dict[str, Form], natsctl: Run, monkeypatch: pytest.MonkeyPatch, url: str, name: str
 ) -> None:
     monkeypatch.setenv("NATS_URL", url)
     form = forms[name]

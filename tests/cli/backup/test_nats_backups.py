@@ -17,15 +17,11 @@ import pytest
 
 from tests.support.commands import Done
 
+Run = Callable[..., Done]
+
 SAVED = Path(__file__).parent / "nats"
 RELEASES = sorted(path.name for path in SAVED.iterdir())
 SEQUENCES = [1, 2, 4, 5, 6]
-
-
-@pytest.fixture
-def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
-    """Runs a command line where no server is."""
-    return command("nats://127.0.0.1:9")
 
 
 def _nats(*words: str) -> str:
@@ -39,7 +35,7 @@ def test_there_are_backups_of_four_releases() -> None:
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_backups_of_each_release_of_the_tool_are_read(offline: Callable[..., Done], release: str) -> None:
+def test_backups_of_each_release_of_the_tool_are_read(offline: Run, release: str) -> None:
     folder = SAVED / release
     verdict = offline("backup", "verify", str(folder), "-j")
     assert (verdict.code, verdict.json["whole"]) == (0, True)
@@ -54,7 +50,7 @@ def test_backups_of_each_release_of_the_tool_are_read(offline: Callable[..., Don
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_backups_of_each_release_of_the_tool_are_restored(natsctl: Callable[..., Done], release: str) -> None:
+def test_backups_of_each_release_of_the_tool_are_restored(natsctl: Run, release: str) -> None:
     if release == "0.1.6":
         assert natsctl("str", "restore", str(SAVED / release / "ORDERS"), "-j").code == 0
     else:
@@ -66,7 +62,7 @@ def test_backups_of_each_release_of_the_tool_are_restored(natsctl: Callable[...,
 
 
 @pytest.mark.reference("nats")
-def test_the_tool_validates_and_restores_what_was_saved_here(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+def test_the_tool_validates_and_restores_what_was_saved_here(natsctl: Run, tmp_path: Path) -> None:
     assert natsctl("str", "restore", str(SAVED / "0.5.1" / "ORDERS"), "-j").code == 0
     target = tmp_path / "ORDERS"
     assert natsctl("str", "backup", "ORDERS", str(target)).code == 0
@@ -79,7 +75,7 @@ def test_the_tool_validates_and_restores_what_was_saved_here(natsctl: Callable[.
     assert natsctl("str", "info", "ORDERS", "-j").json["state"]["messages"] == 5
 
 
-def test_an_edited_backup_is_valid_for_the_tool(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_an_edited_backup_is_valid_for_the_tool(offline: Run, tmp_path: Path) -> None:
     target = tmp_path / "FEW"
     assert offline("backup", "edit", str(SAVED / "0.2.4" / "ORDERS"), str(target), "--seq", "2-4").code == 0
     assert json.loads((target / "manifest.json").read_text())["files"][1]["name"] == "stream.arc.s2"
@@ -109,7 +105,7 @@ FILTERS = {
 
 
 @pytest.mark.parametrize("flags", FILTERS)
-def test_an_edit_keeps_what_its_flags_say(offline: Callable[..., Done], tmp_path: Path, flags: str) -> None:
+def test_an_edit_keeps_what_its_flags_say(offline: Run, tmp_path: Path, flags: str) -> None:
     source, target = str(SAVED / "0.5.1" / "ORDERS"), str(tmp_path / "made")
     done = offline("backup", "edit", source, target, *shlex.split(flags), "-j")
     assert (done.code, done.json["messages"]) == (0, len(FILTERS[flags])), done
@@ -117,7 +113,7 @@ def test_an_edit_keeps_what_its_flags_say(offline: Callable[..., Done], tmp_path
 
 
 @pytest.mark.reference("nats")
-def test_an_edit_keeps_what_the_tool_keeps(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_an_edit_keeps_what_the_tool_keeps(offline: Run, tmp_path: Path) -> None:
     source = str(SAVED / "0.5.1" / "ORDERS")
     for number, flags in enumerate(FILTERS):
         ours, theirs = str(tmp_path / f"ours{number}"), str(tmp_path / f"theirs{number}")
@@ -130,7 +126,7 @@ def test_an_edit_keeps_what_the_tool_keeps(offline: Callable[..., Done], tmp_pat
         assert _nats("backup", "validate", ours, "--no-progress") == offline("backup", "validate", ours).out
 
 
-def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Run, tmp_path: Path) -> None:
     for line in ("kv add B --history 5", "kv put B a 1", "kv put B a 2", "kv put B b x", "kv del B b -f"):
         assert natsctl(*line.split()).code == 0, line
     source, target = str(tmp_path / "B"), str(tmp_path / "small")
@@ -158,8 +154,6 @@ def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Callable[..., Done]
         ("--exclude-subject a..b", "--exclude-subject: invalid subject 'a..b'"),
     ],
 )
-def test_an_edit_that_means_nothing_is_refused(
-    offline: Callable[..., Done], tmp_path: Path, flags: str, text: str
-) -> None:
+def test_an_edit_that_means_nothing_is_refused(offline: Run, tmp_path: Path, flags: str, text: str) -> None:
     done = offline("backup", "edit", str(SAVED / "0.5.1" / "ORDERS"), str(tmp_path / "NEW"), *flags.split())
     assert (done.code, text in done.err, (tmp_path / "NEW").exists()) == (2, True, False), done

@@ -14,14 +14,10 @@ import pytest
 from natsctl.api.archive.s2 import FrameReader
 from tests.support.commands import Done
 
+Run = Callable[..., Done]
+
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 RELEASES = ["2.9.25", "2.10.29", "2.11.12", "2.12.4", "2.15.2"]
-
-
-@pytest.fixture
-def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
-    """Runs a command line where no server is."""
-    return command("nats://127.0.0.1:9")
 
 
 def _directory(folder: Path, archive: Path, meta: Path) -> Path:
@@ -42,7 +38,7 @@ def _v1(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_backups_of_every_release_are_read(offline: Callable[..., Done], tmp_path: Path, version: str) -> None:
+def test_backups_of_every_release_are_read(offline: Run, tmp_path: Path, version: str) -> None:
     path = str(_release(tmp_path / "b", version))
     verdict = offline("backup", "verify", path, "-j")
     assert verdict.code == 0, verdict.out
@@ -57,14 +53,14 @@ def test_backups_of_every_release_are_read(offline: Callable[..., Done], tmp_pat
     assert len(lines) == found["messages"]
 
 
-def test_consumers_are_told_with_what_they_wait_for(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_consumers_are_told_with_what_they_wait_for(offline: Run, tmp_path: Path) -> None:
     consumers = offline("backup", "inspect", str(_v1(tmp_path / "b")), "-j").json["consumers"]
     assert all(one["delivered"] >= one["ack_floor"] and one["config"] for one in consumers)
     page = offline("backup", "inspect", str(tmp_path / "b")).out
     assert all(f"{one['name']}: delivered" in page for one in consumers)
 
 
-def test_checksums_find_what_the_archive_can_not_tell(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_checksums_find_what_the_archive_can_not_tell(offline: Run, tmp_path: Path) -> None:
     source = str(_v1(tmp_path / "b"))
     made = tmp_path / "made"
     assert offline("backup", "edit", source, str(made)).code == 0
@@ -78,7 +74,7 @@ def test_checksums_find_what_the_archive_can_not_tell(offline: Callable[..., Don
     ]
 
 
-def test_a_backup_that_lacks_messages_is_not_whole(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_backup_that_lacks_messages_is_not_whole(offline: Run, tmp_path: Path) -> None:
     path = _v1(tmp_path / "b")
     said = json.loads((path / "backup.json").read_text())
     said["state"]["messages"] += 1
@@ -87,7 +83,7 @@ def test_a_backup_that_lacks_messages_is_not_whole(offline: Callable[..., Done],
     assert (done.code, "the state says" in done.out, "not complete" in done.err) == (1, True, True)
 
 
-def test_a_tar_of_a_servers_own_files_is_a_backup_too(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_tar_of_a_servers_own_files_is_a_backup_too(offline: Run, tmp_path: Path) -> None:
     tar = b"".join(FrameReader().read((DATA / "reference_v1_S.s2").read_bytes()))
     path = tmp_path / "ORDERS.tgz"
     path.write_bytes(gzip.compress(tar))
@@ -98,7 +94,7 @@ def test_a_tar_of_a_servers_own_files_is_a_backup_too(offline: Callable[..., Don
     assert offline("backup", "verify", str(path)).code == 0
 
 
-def test_every_form_below_a_folder_is_listed(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_every_form_below_a_folder_is_listed(offline: Run, tmp_path: Path) -> None:
     source = _v1(tmp_path / "top" / "deep" / "S")
     assert offline("backup", "edit", str(source), str(tmp_path / "top" / "S.tgz")).code == 0
     (tmp_path / "top" / "broken.tgz").write_bytes(b"no tar")
@@ -116,7 +112,7 @@ def test_every_form_below_a_folder_is_listed(offline: Callable[..., Done], tmp_p
     assert offline("backup", "ls", str(tmp_path / "none")).code == 2
 
 
-def test_messages_are_picked_by_subject_time_and_sequence(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_messages_are_picked_by_subject_time_and_sequence(offline: Run, tmp_path: Path) -> None:
     path = str(_v1(tmp_path / "b"))
 
     def picked(*flags: str) -> list[Any]:
@@ -135,9 +131,7 @@ def test_messages_are_picked_by_subject_time_and_sequence(offline: Callable[...,
     assert offline("backup", "cat", path, "--since", "yesterday-ish").code == 2
 
 
-def test_an_edited_backup_has_what_was_picked_under_the_other_name(
-    offline: Callable[..., Done], tmp_path: Path
-) -> None:
+def test_an_edited_backup_has_what_was_picked_under_the_other_name(offline: Run, tmp_path: Path) -> None:
     path = str(_v1(tmp_path / "b"))
     lines = [json.loads(line) for line in offline("backup", "cat", path, "-j").out.splitlines()]
     subject = lines[0]["subject"]
@@ -157,7 +151,7 @@ def test_an_edited_backup_has_what_was_picked_under_the_other_name(
     assert offline("backup", "edit", path, str(tmp_path / "made1")).code == 2
 
 
-def test_names_and_bodies_can_not_drive_a_terminal(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_names_and_bodies_can_not_drive_a_terminal(offline: Run, tmp_path: Path) -> None:
     path = _v1(tmp_path / "b")
     said = json.loads((path / "backup.json").read_text())
     said["config"]["description"] = "\x1b[2Jgone"

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+Run = Callable[..., Any]
+
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 
 
-def _fill(natsctl: Callable[..., Any], *flags: str, stream: str = "S") -> None:
+def _fill(natsctl: Run, *flags: str, stream: str = "S") -> None:
     assert natsctl("str", "add", stream, "--subjects", f"{stream}.*", "--defaults", *flags).code == 0
     assert natsctl("con", "add", stream, "C", "--pull", "--defaults").code == 0
     for body in ("one", "two", "three"):
@@ -24,7 +26,7 @@ def _fill(natsctl: Callable[..., Any], *flags: str, stream: str = "S") -> None:
     assert natsctl("str", "rmm", stream, "2", "-f").code == 0
 
 
-def test_a_backup_says_what_it_holds(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_backup_says_what_it_holds(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     done = natsctl("str", "backup", "S", str(tmp_path / "b"), "-j").json
     assert {key: done[key] for key in ("stream", "messages", "first_seq", "last_seq", "consumers", "method")} == {
@@ -41,7 +43,7 @@ def test_a_backup_says_what_it_holds(natsctl: Callable[..., Any], tmp_path: Path
     assert manifest["server"]["version"].startswith("2.")
 
 
-def test_an_older_backup_is_replaced_only_with_force(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_older_backup_is_replaced_only_with_force(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     for target in (str(tmp_path / "b"), str(tmp_path / "b.tgz")):
         assert natsctl("str", "backup", "S", target).code == 0
@@ -51,14 +53,14 @@ def test_an_older_backup_is_replaced_only_with_force(natsctl: Callable[..., Any]
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith((".", "b"))) == ["b", "b.tgz"]
 
 
-def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl, stream="ORDERS")
     done = natsctl("str", "backup", "ORDRES", str(tmp_path / "b"), "-j")
     assert (done.code, "ORDERS" in done.error["hint"]) == (3, True)
     assert not (tmp_path / "b").exists()
 
 
-def test_a_stream_in_memory_comes_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_stream_in_memory_comes_back(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl, "--storage", "memory")
     assert natsctl("str", "backup", "S", str(tmp_path / "b"), "--replay", "-j").json["method"] == "replay"
     assert natsctl("str", "rm", "S", "-f").code == 0
@@ -68,7 +70,7 @@ def test_a_stream_in_memory_comes_back(natsctl: Callable[..., Any], tmp_path: Pa
     assert base64.b64decode(message["hdrs"]) == b"NATS/1.0\r\nK: v\r\n\r\n"
 
 
-def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     target = str(tmp_path / "b.tgz")
     assert natsctl("str", "backup", "S", target).code == 0
@@ -80,7 +82,7 @@ def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Call
     assert natsctl("str", "ls", "-n").out.split() == ["S", "T"]
 
 
-def test_what_exists_is_refused_skipped_or_replaced(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_exists_is_refused_skipped_or_replaced(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     target = str(tmp_path / "b")
     assert natsctl("str", "backup", "S", target).code == 0
@@ -100,7 +102,7 @@ def test_what_exists_is_refused_skipped_or_replaced(natsctl: Callable[..., Any],
     assert (wrong.code, "fail, skip or replace" in wrong.err) == (2, True)
 
 
-def test_a_backup_cut_short_leaves_no_stream(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_backup_cut_short_leaves_no_stream(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
     assert natsctl("str", "rm", "S", "-f").code == 0
@@ -110,17 +112,7 @@ def test_a_backup_cut_short_leaves_no_stream(natsctl: Callable[..., Any], tmp_pa
     assert natsctl("str", "ls", "-n").out == ""
 
 
-@pytest.mark.parametrize("flag", [("--idle-timeout", "soon"), ("--chunk-size", "much"), ("--idle-timeout", "0s")])
-def test_a_value_that_is_none_is_a_usage_error(
-    natsctl: Callable[..., Any], tmp_path: Path, flag: tuple[str, str]
-) -> None:
-    done = natsctl("str", "backup", "S", str(tmp_path / "b"), *flag)
-    assert (done.code, flag[0] in done.err) == (2, True)
-
-
-def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(
-    natsctl: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(natsctl: Run, tmp_path: Path) -> None:
     folder = _directory(tmp_path, DATA / "reference_v1_S.s2")
     (folder / "stream.tar.s2").rename(folder / "stream.arc.s2")
     found = natsctl("str", "restore", str(folder), "-j")
@@ -142,7 +134,7 @@ def _directory(tmp_path: Path, archive: Path) -> Path:
 
 
 @pytest.mark.reference("nats")
-def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     done = subprocess.run(
         ["nats", "stream", "backup", "S", str(tmp_path / "b"), "--no-progress"],
@@ -160,16 +152,14 @@ def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Callable[..., Any], 
     assert natsctl("str", "restore", str(tmp_path / "b"), "-j").json["state"]["messages"] == 2
 
 
-def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     lines = natsctl("str", "backup", "S", str(tmp_path / "b")).err.splitlines()
     assert re.fullmatch(r'\d\d:\d\d:\d\d Starting backup of Stream "S" with \d+ B', lines[0])
     assert "compressed data in 1 chunk " in lines[-1]
 
 
-def test_a_person_types_the_name_of_what_is_replaced(
-    natsctl: Callable[..., Any], person: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_person_types_the_name_of_what_is_replaced(natsctl: Run, person: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
     one = person("str", "restore", str(tmp_path / "b"), "--on-existing", "replace")
@@ -178,9 +168,7 @@ def test_a_person_types_the_name_of_what_is_replaced(
     assert (status, 'Replaced stream "S" in' in screen) == (0, True)
 
 
-def test_what_a_restored_stream_lacks_is_told_to_programs_and_people(
-    natsctl: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_what_a_restored_stream_lacks_is_told_to_programs_and_people(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
     assert natsctl("str", "rm", "S", "-f").code == 0

@@ -246,24 +246,6 @@ def test_a_dry_run_shows_the_stream_and_changes_nothing(natsctl: Run) -> None:
     assert natsctl("bench", "pub", "b.x", "--dry-run", "-j").json["effect"]["messages"] == 100_000
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("pub", "b.x", "--clients", "0"),
-        ("pub", "b.x", "--clients", "3", "--msgs", "2"),
-        ("pub", "b.*"),
-        ("pub", "b.x", "--duration", "1s"),
-        ("pub", "b.x", "--csv", "/nowhere/at/all.csv"),
-        ("pub", "b.x", "--payload", "/nowhere/at/all"),
-        ("js", "pub", "atomic", "b.x", "--batch", "1001"),
-        ("js", "consume", "--acks", "perhaps"),
-    ],
-    ids=" ".join,
-)
-def test_what_does_not_go_together_is_a_usage_error(natsctl: Run, words: tuple[str, ...]) -> None:
-    assert natsctl("bench", *words).code == 2
-
-
 def test_a_stream_that_is_not_there_is_not_found(natsctl: Run) -> None:
     done = natsctl("bench", "js", "pub", "sync", "b.x", "--stream", "NOPE", "-j")
     assert (done.code, done.error["err_code"]) == (3, 10059)

@@ -17,25 +17,6 @@ def config_of(run: Run, name: str) -> dict[str, Any]:
     return config
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--overflow-groups", "a", "--pinned-groups", "b"), "--pinned-groups and --overflow-groups"),
-        (("--pinned-ttl", "5s"), "--pinned-groups"),
-        (("--target", "x", "--overflow-groups", "a"), "--overflow-groups"),
-        (("--target", "x", "--max-waiting", "5"), "--max-waiting"),
-        (("--backoff-steps", "5"), "--backoff linear"),
-        (("--backoff", "1s,soon"), "--backoff"),
-        (("--target", "x.*"), "wildcards"),
-        (("--pause", "yesterday"), "--pause"),
-    ],
-)
-def test_flags_that_do_not_go_together_are_named(orders: Run, words: tuple[str, ...], named: str) -> None:
-    done = orders("con", "add", "ORDERS", "C", *words)
-    assert (done.code, named in done.err) == (2, True), done.err
-    assert orders("con", "ls", "ORDERS", "-n").out == ""
-
-
 def test_a_backoff_is_linear_or_what_was_listed(orders: Run) -> None:
     words = ("--backoff-steps", "4", "--backoff-min", "1s", "--backoff-max", "5s")
     orders("con", "add", "ORDERS", "LINEAR", "--backoff", "linear", *words)

@@ -83,9 +83,3 @@ def test_a_flag_changes_its_field(orders: Run, words: tuple[str, ...], wanted: d
 def test_a_push_consumer_gets_another_target(orders: Run) -> None:
     orders("con", "add", "ORDERS", "C", "--target", "out")
     check(orders("con", "edit", "ORDERS", "C", "--target", "other", "-f", "-j"), {"deliver_subject": "other"})
-
-
-def test_no_list_is_offered_where_that_is_not_wanted(orders: Run) -> None:
-    for words in (("ls",), ("info", "ORDERS"), ("state", "ORDERS")):
-        done = orders("con", *words, "--no-select")
-        assert (done.code, "is needed" in done.err) == (2, True)

@@ -54,8 +54,6 @@ def test_a_refusal_may_wait_and_an_end_may_have_a_reason(fed: Run) -> None:
     again = fed("con", "next", "ORDERS", "C", "--count", "5", "--no-wait", "--term", "--reason", "bad order", "-j")
     assert texts(again) == ["2", "3", "4", "5"], "the refused one rests"
     assert fed("con", "info", "ORDERS", "C", "-j").json["num_ack_pending"] == 1
-    for words in (("--delay", "1s"), ("--reason", "x"), ("--nak", "--term"), ("--wait", "1s", "--no-wait")):
-        assert fed("con", "next", "ORDERS", "C", *words).code == 2
 
 
 def test_groups_are_known_or_asked_for(fed: Run) -> None:
@@ -175,17 +173,3 @@ def test_ordered_reading_waits_for_what_comes_and_ends_idle(fed: Run) -> None:
     assert (idle.code, idle.out) == (7, "")
     shown = fed("con", "sub", "ORDERS", "--ordered", "--wait", "2s", "--raw")
     assert (shown.code, shown.out) == (0, "1\n2\n3\n4\n5\n")
-
-
-@pytest.mark.parametrize(
-    "words",
-    (
-        "ORDERS C --ordered",
-        "ORDERS --ordered --last --new",
-        "ORDERS C --start-sequence 1",
-        "ORDERS --group g --ordered",
-    ),
-)
-def test_what_does_not_go_with_ordered_reading_is_a_usage_error(fed: Run, words: str) -> None:
-    fed("con", "add", "ORDERS", "C", "--pull")
-    assert fed("con", "sub", *words.split()).code == 2

@@ -55,14 +55,6 @@ def test_a_moment_without_offset_is_local_and_shown_with_it(orders: Run, tokyo: 
     assert "+09:00" in orders("con", "pause", "ORDERS", "C", word, "-f").out
 
 
-@pytest.mark.parametrize("word", ["", "2001-01-01", "tomorrow", "2100-13-01"])
-def test_a_moment_that_is_none_or_past_is_a_usage_error(orders: Run, word: str) -> None:
-    orders("con", "add", "ORDERS", "C", "--pull")
-    done = orders("con", "pause", "ORDERS", "C", *([word] if word else []))
-    assert (done.code, "UNTIL" in done.err) == (2, True)
-    assert "paused" not in info_of(orders, "C")
-
-
 def test_a_reset_delivers_again(fed: Run) -> None:
     fed("con", "add", "ORDERS", "C", "--pull")
     fed("con", "next", "ORDERS", "C", "--count", "4", "-r")

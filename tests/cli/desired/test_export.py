@@ -141,10 +141,6 @@ def test_an_empty_account_is_an_empty_document(natsctl: Run) -> None:
     assert natsctl("export", "-j", "--split").json == []
 
 
-def test_an_unknown_format_is_a_usage_error(natsctl: Run) -> None:
-    assert natsctl("export", "--format", "toml").code == 2
-
-
 def test_what_no_server_makes_again_is_told(natsctl: Run) -> None:
     natsctl("str", "add", "DONE", "--subjects", "done", "--defaults")
     natsctl("str", "seal", "DONE", "-f")

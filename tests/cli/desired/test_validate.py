@@ -2,52 +2,28 @@
 
 from __future__ import annotations
 
-import io
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.cli.main import run as run_main
+Run = Callable[..., Any]
 
 GOOD = "owner: shop\nstreams:\n- name: A\n  subjects: [a.>]\n  consumers: [{name: C, filter_subject: b}]\n"
 BAD = "streams:\n- name: A\n  max_agee: 1\n- name: B\n  subjects: [A]\n  max_age: ${AGE}\n"
 
 
-class Done:
-    """How a command ended."""
-
-    def __init__(self, code: int, out: str, err: str) -> None:
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        """The one document on stdout."""
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def natsctl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Done]:
-    """Runs a command line in an empty folder where no server is to be found."""
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Be in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
-    monkeypatch.setenv("NO_COLOR", "1")
-
-    def run(*words: str, stdin: str = "") -> Done:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
-        capsys.readouterr()
-        return Done(run_main(list(words)), *capsys.readouterr())
-
-    return run
 
 
-def test_good_documents_are_told_file_by_file(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+def test_good_documents_are_told_file_by_file(offline: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(GOOD)
     (tmp_path / "b.json").write_text('{"kind": "KeyValue", "bucket": "CFG"}')
-    done = natsctl("validate", "-f", "a.yaml", "b.json")
+    done = offline("validate", "-f", "a.yaml", "b.json")
     assert done.code == 0
     assert done.out.splitlines() == [
         "a.yaml: 1 stream, 1 consumer",
@@ -60,10 +36,10 @@ def test_good_documents_are_told_file_by_file(natsctl: Callable[..., Done], tmp_
     )
 
 
-def test_every_fault_is_told_and_ends_with_2(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+def test_every_fault_is_told_and_ends_with_2(offline: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(BAD)
     (tmp_path / "worse.json").write_text('{"name": ')
-    done = natsctl("validate", "bad.yaml", "-f", "worse.json")
+    done = offline("validate", "bad.yaml", "-f", "worse.json")
     assert done.code == 2
     assert done.out.splitlines() == [
         "worse.json: no assets",
@@ -73,14 +49,14 @@ def test_every_fault_is_told_and_ends_with_2(natsctl: Callable[..., Done], tmp_p
         "  line 6: $.streams[1].max_age: AGE is not set: set it, or give --var AGE=VALUE",
         "2 assets of owner default in 2 files: 3 faults",
     ]
-    again = natsctl("validate", "bad.yaml", "--var", "AGE=1ms")
+    again = offline("validate", "bad.yaml", "--var", "AGE=1ms")
     assert "  line 5: $.streams[1].subjects: subject A overlaps with A of stream A" in again.out.splitlines()
     assert "  line 6: $.streams[1].max_age: max age needs to be >= 100ms" in again.out.splitlines()
 
 
-def test_the_verdict_is_one_document(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+def test_the_verdict_is_one_document(offline: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(GOOD)
-    done = natsctl("validate", "-f", "a.yaml", "--owner", "me", "-j")
+    done = offline("validate", "-f", "a.yaml", "--owner", "me", "-j")
     assert (done.code, done.err) == (0, "")
     assert done.json == {
         "valid": True,
@@ -101,7 +77,7 @@ def test_the_verdict_is_one_document(natsctl: Callable[..., Done], tmp_path: Pat
         ],
     }
     (tmp_path / "bad.yaml").write_text(BAD)
-    done = natsctl("validate", "-f", "bad.yaml", "-j")
+    done = offline("validate", "-f", "bad.yaml", "-j")
     assert (done.code, done.json["valid"]) == (2, False)
     assert done.json["files"][0]["faults"][0] == {
         "line": 3,
@@ -110,8 +86,8 @@ def test_the_verdict_is_one_document(natsctl: Callable[..., Done], tmp_path: Pat
     }
 
 
-def test_documents_come_from_a_pipe_too(natsctl: Callable[..., Done]) -> None:
-    assert natsctl("validate", "-f", "-", stdin="name: A\n").out.startswith("stdin: 1 stream\n")
+def test_documents_come_from_a_pipe_too(offline: Run) -> None:
+    assert offline("validate", "-f", "-", stdin=b"name: A\n").out.startswith("stdin: 1 stream\n")
 
 
 @pytest.mark.parametrize(
@@ -123,27 +99,23 @@ def test_documents_come_from_a_pipe_too(natsctl: Callable[..., Done]) -> None:
         (("-f", "-", "--var", "1=2"), "--var 1=2: expected NAME=VALUE"),
     ],
 )
-def test_what_can_not_be_looked_at_is_a_usage_error(
-    natsctl: Callable[..., Done], words: tuple[str, ...], text: str
-) -> None:
-    done = natsctl("validate", *words)
+def test_what_can_not_be_looked_at_is_a_usage_error(offline: Run, words: tuple[str, ...], text: str) -> None:
+    done = offline("validate", *words)
     assert (done.code, done.out) == (2, "")
     assert text in done.err
 
 
-def test_a_hostile_text_does_nothing_to_a_terminal(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_hostile_text_does_nothing_to_a_terminal(offline: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text('name: "\\e[31mA"\n"\\e]0;x\\a": 5\nmax_age: ${X:?\x1b[0m}\n'.replace("\x1b", "e"))
-    done = natsctl("validate", "-f", "a.yaml")
+    done = offline("validate", "-f", "a.yaml")
     assert done.code == 2
     assert "\x1b" not in done.out
     assert "\x07" not in done.out
 
 
-def test_faults_that_stop_another_command_stand_on_lines_of_their_own(
-    natsctl: Callable[..., Done], tmp_path: Path
-) -> None:
+def test_faults_that_stop_another_command_stand_on_lines_of_their_own(offline: Run, tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text(BAD)
-    done = natsctl("plan", "-f", "bad.yaml")
+    done = offline("plan", "-f", "bad.yaml")
     assert done.code == 2
     assert done.err.splitlines() == [
         "natsctl: error: 2 faults",
@@ -152,13 +124,13 @@ def test_faults_that_stop_another_command_stand_on_lines_of_their_own(
     ]
 
 
-def test_the_schema_for_editors_is_printed_and_judges(natsctl: Callable[..., Done], tmp_path: Path) -> None:
-    schema = natsctl("schema", "info", "documents").json
+def test_the_schema_for_editors_is_printed_and_judges(offline: Run, tmp_path: Path) -> None:
+    schema = offline("schema", "info", "documents").json
     assert schema["$id"] == "io.natsctl.plan.v1.documents"
     (tmp_path / "a.json").write_text('{"streams": [{"name": "A", "storage": "disk"}]}')
-    done = natsctl("schema", "validate", "documents", "a.json", "-j")
+    done = offline("schema", "validate", "documents", "a.json", "-j")
     assert (done.code, done.json["path"]) == (1, "$.streams[0].storage")
     (tmp_path / "a.json").write_text('{"streams": [{"name": "A"}]}')
-    assert natsctl("schema", "validate", "documents", "a.json").out == (
+    assert offline("schema", "validate", "documents", "a.json").out == (
         "a.json is a valid io.natsctl.plan.v1.documents\n"
     )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 Run = Callable[..., Any]
 DAY_NS = 86400 * 10**9
 
@@ -51,38 +49,6 @@ def test_adding_again_is_success_and_otherwise_a_conflict(natsctl: Run) -> None:
     assert "kv edit B" in other.error["hint"]
     left = natsctl("kv", "add", "B", "--history", "9", "--if-not-exists", "-j")
     assert (left.code, left.json["history"]) == (0, 1)
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("add",), "BUCKET"),
-        (("add", "B", "--history", "65"), "--history"),
-        (("add", "B", "--history", "0"), "--history"),
-        (("add", "B", "--mirror-domain", "D"), "--mirror"),
-        (("add", "B", "--mirror", "A", "--source", "C"), "--source"),
-        (("add", "B", "--republish-source", ">"), "--republish-destination"),
-        (("add", "a.b"), "is not a valid bucket name"),
-        (("info",), "BUCKET"),
-        (("del", "HELD", "--all"), "--force"),
-        (("del", "HELD", "-f"), "--all"),
-        (("del", "HELD", "k", "--all", "-f"), "--all"),
-        (("purge", "HELD", "-f"), "--all"),
-        (("purge", "HELD", "k"), "--force"),
-        (("compact", "HELD"), "--force"),
-        (("purge", "HELD", "x*"), "filter"),
-        (("watch", "HELD", "--updates", "--history"), "--updates"),
-        (("watch", "HELD", "--wait", "soon"), "--wait"),
-        (("compact", "HELD", "--older-than", "x"), "--older-than"),
-    ],
-)
-def test_what_is_missing_or_wrong_is_a_usage_error_that_names_it(
-    natsctl: Run, words: tuple[str, ...], named: str
-) -> None:
-    natsctl("kv", "add", "HELD")
-    done = natsctl("kv", *words)
-    assert (done.code, done.out) == (2, "")
-    assert named in done.err
 
 
 def test_edit_changes_what_was_asked_and_nothing_else(natsctl: Run) -> None:

@@ -79,18 +79,3 @@ def test_messages_that_do_not_get_there_are_told(natsctl: Run, tmp_path: Path) -
         done = natsctl("latency", "--server-b", other.url, "--duration", "100ms", "--timeout", "2s", "-j")
     assert (done.code, done.out) == (5, "")
     assert "be connected" in done.error["hint"]
-
-
-@pytest.mark.parametrize(
-    "words", [("--size", "7"), ("--size", "big"), ("--duration", "0s"), ("--histogram", "/no/where/x")]
-)
-def test_what_cannot_be_measured_is_a_usage_error(
-    natsctl: Run, shared_server: ServerProcess, words: tuple[str, ...]
-) -> None:
-    assert natsctl("latency", "--server-b", shared_server.url, *words).code == 2
-
-
-def test_a_second_server_is_needed(natsctl: Run) -> None:
-    done = natsctl("latency")
-    assert done.code == 2
-    assert "--server-b" in done.err

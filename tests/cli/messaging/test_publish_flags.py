@@ -146,36 +146,6 @@ def test_schedules_are_written_as_servers_read_them(asked: dict[str, str], pairs
     )
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--schedule-after", "5s"), "--schedule-dest"),
-        (
-            ("--schedule-after", "5s", "--schedule-every", "5s", "--schedule-dest", "d"),
-            "--schedule-every may not be used with --schedule-at or --schedule-after",
-        ),
-        (("--schedule-every", "0s", "--schedule-dest", "d"), "--schedule-every must be greater than 0"),
-        (("--schedule-after=-1m", "--schedule-dest", "d"), "--schedule-after must be greater than 0"),
-        (("--atomic",), "several messages"),
-        (("--jitter", "fast"), "--jitter"),
-        (("--schedule-after", "10ms", "--schedule-dest", "d"), "--schedule-after"),
-        (("--schedule-at", "tomorrow", "--schedule-dest", "d"), "--schedule-at"),
-        (("--schedule-ttl", "5s"), "--schedule-ttl"),
-        (("--schedule-source", "f"), "--schedule-source"),
-        (("--ttl", "100ms"), "--ttl"),
-        (("--rollup", "some"), "--rollup"),
-        (("--send-on", "never"), "--send-on"),
-        (("--msg-id", "1", "--reply", "r"), "--reply"),
-        (("--sleep", "fast"), "--sleep"),
-        (("-H", "bad key:v"), "bad key"),
-    ],
-)
-def test_what_excludes_each_other_is_a_usage_error(natsctl: Run, words: tuple[str, ...], named: str) -> None:
-    done = natsctl("pub", "s.a", "x", *words)
-    assert (done.code, done.out) == (2, "")
-    assert named in done.err
-
-
 def test_a_dry_run_shows_subject_headers_and_body_and_sends_nothing(stored: Run) -> None:
     done = stored("--dry-run", "pub", "s.a", "hello", "-H", "K:1", "-H", "K:2", "--ttl", "1m")
     assert done.out == "s.a\nK: 1\nK: 2\nNats-TTL: 60s\nhello\nmessages: 1\nacknowledged: true\n"

@@ -117,32 +117,6 @@ def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: Serv
     assert five("con", "ls", "S", "-n").out == ""
 
 
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        (("a", "--queue", "g", "--all"), 2, "--queue"),
-        (("--all",), 2, "SUBJECT"),
-        (("nobody.stores", "--all"), 2, "nobody.stores"),
-        (("--stream", "NOPE"), 3, "NOPE"),
-        (("a", "--durable", "d", "--direct"), 2, "cannot use direct get when a durable name is supplied"),
-        (("a", "--report-subjects", "--graph"), 2, "report"),
-        (("a", "--report-subjects", "--dump", "-"), 2, "--dump"),
-        (("a", "--dump", "/proc/none"), 1, "/proc/none"),
-        (("s.*", "--durable", "a.b"), 2, "a.b"),
-        (("a", "--quiet"), 2, "--quiet requires --backup"),
-        (("a", "--quiet", "--backup", "CAPTURED", "--dump", "-"), 2, "--dump"),
-        (("a", "--backup", "CAPTURED", "--report-subjects"), 2, "--backup"),
-        (("a", "--backup", "CAPTURED", "--graph"), 2, "--backup"),
-        (("a", "--backup", "with.dot"), 2, "'with.dot' is not a valid stream name"),
-        (("s.*", "--backup", "CAPTURED", "--direct", "--last-per-subject"), 2, "--last-per-subject"),
-    ],
-)
-def test_what_cannot_be_is_told(five: Run, words: tuple[str, ...], code: int, named: str) -> None:
-    done = five("sub", *words, "--wait", "1s")
-    assert (done.code, done.out) == (code, "")
-    assert named in done.err
-
-
 @pytest.mark.parametrize("way", [(), ("--direct",), ("--durable", "READER")])
 def test_what_is_read_becomes_a_backup_of_the_stream(five: Run, tmp_path: Path, way: tuple[str, ...]) -> None:
     five("pub", "s.c", "with headers", "-H", "K:1", "-H", "K:2", "-H", "Nats-Sequence:7", "-q", "-J")
@@ -198,6 +172,7 @@ def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: P
     last = json.loads((tmp_path / "d" / "6.json").read_text())
     assert (last["Subject"], last["Header"]) == ("s.c", {"K": ["1", "2"]})
     assert base64.b64decode(last["Data"]) == "ÿ".encode()
+    assert five("sub", "s.b", "--all", "-T", "--dump", "/proc/none").code == 1
     parts = five("sub", "s.b", "--all", "-T", "--dump", "-").out.split("\0")
     assert [json.loads(part)["Subject"] for part in parts if part] == ["s.b"]
 

@@ -65,8 +65,7 @@ def bundle(system: Run, user: Run, tmp_path: Path) -> str:
     return path
 
 
-def test_a_bundle_answers_every_command_that_takes_one(bundle: str, command: Callable[[str], Run]) -> None:
-    offline = command("nats://127.0.0.1:9")
+def test_a_bundle_answers_every_command_that_takes_one(bundle: str, offline: Run) -> None:
     for line, text in ASKED.items():
         done = offline(*line.split(), "--archive", bundle)
         assert done.code == 0, (line, done.err)
@@ -87,8 +86,7 @@ def test_a_bundle_and_its_server_give_the_same_documents(bundle: str, system: Ru
     assert live == kept
 
 
-def test_a_bundle_says_what_it_cannot_answer(bundle: str, command: Callable[[str], Run]) -> None:
-    offline = command("nats://127.0.0.1:9")
+def test_a_bundle_says_what_it_cannot_answer(bundle: str, offline: Run) -> None:
     for line, code, text in (
         ("server report jetstream --account NOPE", 3, "has no account NOPE"),
         ("server report health --account A", 2, "cannot be chosen by account"),
@@ -105,8 +103,7 @@ def test_a_bundle_says_what_it_cannot_answer(bundle: str, command: Callable[[str
         assert (done.code, text in done.err) == (code, True), (line, done.err)
 
 
-def test_documents_of_a_bundle_are_found_by_their_tags(bundle: str, command: Callable[[str], Run]) -> None:
-    offline = command("nats://127.0.0.1:9")
+def test_documents_of_a_bundle_are_found_by_their_tags(bundle: str, offline: Run) -> None:
     (found,) = offline("audit", "query", bundle, "--stream", "KEPT", "-j").json
     assert found["tags"] == {
         "artifact_type": "stream_info", "cluster": "unclustered", "server": "one", "account": "A", "stream": "KEPT",
@@ -204,8 +201,8 @@ def test_a_full_disk_ends_a_gather_with_its_reason(
     assert "No space left on device" in done.err and "Traceback" not in done.err
 
 
-def test_markdown_of_a_report_moves_no_cursor(command: Callable[[str], Run], tmp_path: Path) -> None:
-    offline, path = command("nats://127.0.0.1:9"), tmp_path / "audit.zip"
+def test_markdown_of_a_report_moves_no_cursor(offline: Run, tmp_path: Path) -> None:
+    path = tmp_path / "audit.zip"
     with write_bundle(path) as writer:
         server = {"name": "one", "id": "A"}
         data = {"server": server, "data": {"now": "2026-11-24T00:00:00Z", "version": "2.15.2\x1b[2J", "cores": 1}}
@@ -217,8 +214,7 @@ def test_markdown_of_a_report_moves_no_cursor(command: Callable[[str], Run], tmp
     assert "\x1b" not in done.out and done.out.count("\n") > 20
 
 
-def test_a_file_that_is_no_bundle_is_refused(command: Callable[[str], Run], tmp_path: Path) -> None:
-    offline = command("nats://127.0.0.1:9")
+def test_a_file_that_is_no_bundle_is_refused(offline: Run, tmp_path: Path) -> None:
     plain, empty, damaged, lacking = (tmp_path / name for name in ("plain", "empty", "damaged", "lacking"))
     plain.write_text("text")
     with zipfile.ZipFile(empty, "w") as archive:
@@ -239,7 +235,7 @@ def test_a_file_that_is_no_bundle_is_refused(command: Callable[[str], Run], tmp_
             assert (done.code, done.out, text in done.err) == (2, "", True), (words, done.err)
 
 
-def test_pages_of_a_bundle_are_put_together(command: Callable[[str], Run], tmp_path: Path) -> None:
+def test_pages_of_a_bundle_are_put_together(offline: Run, tmp_path: Path) -> None:
     """Two pages of connections and two servers of one name, as large deployments have them."""
     path = tmp_path / "paged.zip"
     with write_bundle(path) as writer:
@@ -254,7 +250,6 @@ def test_pages_of_a_bundle_are_put_together(command: Callable[[str], Run], tmp_p
                 cids = [{"cid": 10 * at + 2 * page + one, "in_msgs": one, **same} for one in range(2)]
                 document = {"server": info, "data": {"connections": cids, "total": 2, "limit": 2}}
                 writer.add(document, artifact_type="account_connections", account="A", **tags)
-    offline = command("nats://127.0.0.1:9")
     asked = ("server", "request", "connections", "--archive", str(path))
     first, second = offline(*asked).lines
     assert [one["cid"] for one in first["data"]["connections"]] == [0, 1, 2, 3]
@@ -276,8 +271,8 @@ def test_pages_of_a_bundle_are_put_together(command: Callable[[str], Run], tmp_p
     assert offline("server", "request", "routes", "--archive", str(path)).code == 3
 
 
-def test_a_damaged_document_is_reported(bundle: str, command: Callable[[str], Run], tmp_path: Path) -> None:
-    offline, path = command("nats://127.0.0.1:9"), str(tmp_path / "damaged.zip")
+def test_a_damaged_document_is_reported(bundle: str, offline: Run, tmp_path: Path) -> None:
+    path = str(tmp_path / "damaged.zip")
     with zipfile.ZipFile(bundle) as whole, zipfile.ZipFile(path, "w") as damaged:
         for name in whole.namelist():
             content = whole.read(name)
@@ -299,7 +294,7 @@ def test_a_damaged_document_is_reported(bundle: str, command: Callable[[str], Ru
     assert "is damaged" in errors["SERVER_005"]
 
 
-def test_bundles_of_earlier_releases_are_read(command: Callable[[str], Run], tmp_path: Path) -> None:
+def test_bundles_of_earlier_releases_are_read(offline: Run, tmp_path: Path) -> None:
     """Until nats 0.2 a document was one file, not a folder of pages, and had nothing but the data of the answer."""
     path, manifest = tmp_path / "old.zip", {}
     varz = {"server_id": "N1", "server_name": "n1", "version": "2.10.0", "cpu": 5, "jetstream": {"config": {"x": 1}}}
@@ -311,7 +306,6 @@ def test_bundles_of_earlier_releases_are_read(command: Callable[[str], Run], tmp
             manifest[name] = [{"Name": label, "Value": value} for label, value in tags.items()]
         archive.writestr("capture/misc/manifest.json", json.dumps(manifest))
         archive.writestr("capture/misc/more.log", "")
-    offline = command("nats://127.0.0.1:9")
     (found,) = offline("server", "list", "-j", "--archive", str(path)).json
     assert found["server"] == {"name": "n1", "id": "N1", "cluster": "C", "ver": "2.10.0", "jetstream": True}
     assert found["statsz"]["cpu"] == 5

@@ -83,12 +83,6 @@ def _bundle(path: Path, kind: str = "", fault: Mapping[str, Any] = {}, cluster: 
     return str(path)
 
 
-@pytest.fixture
-def offline(command: Callable[[str], Run]) -> Run:
-    """Runs a command line where no server is."""
-    return command("nats://127.0.0.1:9")
-
-
 def test_every_check_has_a_case_here() -> None:
     assert {one.check.code for one in all_checks()} == {*FAULTY, "CLUSTER_004"}
 

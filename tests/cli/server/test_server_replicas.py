@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,18 +12,6 @@ from tests.support.commands import Done
 
 Run = Callable[..., Done]
 GROUP = {"name": "C", "leader": "n1"}
-
-
-@pytest.fixture
-def offline(command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command line where no server is, with `stdin` in a pipe."""
-    run = command("nats://127.0.0.1:9")
-
-    def piped(*words: str, stdin: bytes) -> Done:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        return run(*words)
-
-    return piped
 
 
 def _answer(

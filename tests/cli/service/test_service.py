@@ -135,12 +135,6 @@ def test_nobody_who_answers_is_told_at_once(natsctl: Run, words: tuple[str, ...]
     assert done.error["subject"].startswith("$SRV.")
 
 
-def test_a_name_with_wildcards_or_dots_is_a_usage_error(natsctl: Run) -> None:
-    assert natsctl("service", "info", "*").code == 2
-    assert natsctl("service", "info", "a.b.c").code == 2
-    assert natsctl("service", "serve", "a.b").code == 2
-
-
 def test_a_dry_run_shows_where_a_request_would_go(natsctl: Run, echo: EchoService) -> None:
     done = natsctl("service", "request", "demo", "echo", "hello", "--dry-run", "-j")
     assert done.json["requests"][0]["subject"] == "demo.echo"

@@ -96,10 +96,6 @@ def test_a_file_is_merged_or_replaces_everything_it_leaves_out(natsctl: Run, tmp
     assert (again.code, again.out) == (0, "No difference in configuration\n")
 
 
-def test_replacing_without_a_file_is_a_usage_error(natsctl: Run) -> None:
-    assert natsctl("str", "edit", "S", "--replace").code == 2
-
-
 def test_what_info_prints_replaces_a_stream_without_difference(natsctl: Run, tmp_path: Path) -> None:
     natsctl(*RICH)
     natsctl("str", "add", "T", "--source", "S")
@@ -151,20 +147,6 @@ def test_streams_of_buckets_are_changed_with_a_warning(natsctl: Run) -> None:
     done = natsctl("str", "edit", "KV_b", "--max-msgs", "5", "-f")
     assert (done.code, "belongs to the key-value bucket b" in done.err) == (0, True)
     assert natsctl("str", "edit", "KV_b", "--max-msgs", "6", "-f", "-j").err == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--transform-source", "s.*"), "--transform-destination"),
-        (("--republish-source", "s.*"), "--republish-destination"),
-        (("--mirror", "X", "--source", "Y"), "--source"),
-    ],
-)
-def test_half_of_a_pair_is_a_usage_error_that_names_the_other(natsctl: Run, words: tuple[str, ...], named: str) -> None:
-    subjects = () if "--mirror" in words else ("--subjects", "s.*")
-    done = natsctl("str", "add", "S", *subjects, *words)
-    assert (done.code, named in done.err) == (2, True)
 
 
 def test_a_copy_never_begins_sealed_and_keeps_acks_off(natsctl: Run) -> None:

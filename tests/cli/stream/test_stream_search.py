@@ -92,26 +92,6 @@ def test_a_search_counts_and_says_when_nothing_is_there(orders: Run) -> None:
     assert orders("str", "search", "S", "--since", time.strftime("%Y-01-01"), "--seq", "1-1", "--total").out == "1\n"
 
 
-REFUSED: list[tuple[tuple[str, ...], int, str]] = [
-    (("S", "("), 2, "PATTERN"),
-    (("S", "--payload-match", "("), 2, "--payload-match"),
-    (("S", "-i"), 2, "--ignore-case"),
-    (("S", "x", "--total", "--raw"), 2, "--total"),
-    (("S", "--expression", "nope > 1"), 2, "unknown name nope"),
-    (("S", "--expression", "json."), 2, "--expression"),
-    (("S", "--seq", "x"), 2, "--seq"),
-    (("S", "--since", "x"), 2, "--since"),
-    (("S", "--subject", "a b"), 2, "--subject"),
-    (("NOPE", "x"), 3, "NOPE"),
-]
-
-
-def test_a_search_that_cannot_be_is_refused(orders: Run) -> None:
-    for words, code, named in REFUSED:
-        done = orders("str", "search", *words)
-        assert (done.code, done.out, named in done.err) == (code, "", True), done
-
-
 @pytest.mark.parametrize("retention", ["interest", "workqueue"])
 @pytest.mark.parametrize("direct", ["--allow-direct", "--no-allow-direct"])
 def test_a_search_takes_nothing_from_a_queue(natsctl: Run, retention: str, direct: str) -> None:
