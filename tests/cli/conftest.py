@@ -7,7 +7,9 @@ import io
 import json
 import os
 import re
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
@@ -156,6 +158,32 @@ def clear(server: ServerProcess) -> None:
             for name in names:
                 asked.ask(f"STREAM.DELETE.{name}")
     server.await_removals()
+
+
+def eventually(ask: Callable[[], Any], good: Callable[[Any], Any] = bool) -> Any:
+    """The first good answer, within a bounded time."""
+    until_s = time.monotonic() + WITHIN_S
+    while not good(answer := ask()):
+        assert time.monotonic() < until_s, answer
+        time.sleep(0.01)
+    return answer
+
+
+@pytest.fixture
+def begun() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts commands in processes of their own, on the server of NATS_URL, with pipes; they end with the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str, **options: Any) -> subprocess.Popen[str]:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        running.append(subprocess.Popen([sys.executable, "-m", "natsctl", *words], **streams | options))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
 
 
 @pytest.fixture

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -17,17 +17,7 @@ from natsctl.cli.main import run
 from natsctl.cli.nouns import NOUNS
 from natsctl.cli.output import error_object, exit_code_of, render_error
 
-
-def _natsctl(*words: str, env: dict[str, str] | None = None, **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "natsctl", *words],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=60,
-        env={**os.environ, **(env or {})},
-        **options,
-    )
+Run = Callable[..., Any]
 
 
 def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,24 +52,18 @@ def test_a_misspelt_word_is_a_usage_error_with_what_was_meant(
     assert meant in said.err
 
 
-@pytest.mark.both
-def test_global_options_stand_before_or_after_the_command(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    bare = server.url.removeprefix("nats://")
-    for words in (
-        ["-s", bare, "stream", "ls", "-n"],
-        ["stream", "-s", bare, "ls", "-n"],
-        ["str", "ls", "-n", f"--server={bare}", "--timeout", "3s"],
-    ):
-        assert run(words) == 0, capsys.readouterr().err
+def test_global_options_stand_before_or_after_the_command(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    bare = os.environ["NATS_URL"].removeprefix("nats://")
+    monkeypatch.delenv("NATS_URL")
+    for line in (f"-s {bare} stream ls -n", f"stream -s {bare} ls -n", f"str ls -n --server={bare} --timeout 3s"):
+        assert natsctl(*line.split()).code == 0
 
 
-@pytest.mark.both
-def test_trace_shows_requests_on_stderr_and_keeps_stdout(server: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["-s", server.url, "--trace", "account", "info", "-j"]) == 0
-    said = capsys.readouterr()
-    json.loads(said.out)
-    assert ">>> $JS.API.INFO" in said.err
-    assert "<<< $JS.API.INFO" in said.err
+def test_trace_shows_requests_on_stderr_and_keeps_stdout(natsctl: Run) -> None:
+    done = natsctl("--trace", "account", "info", "-j")
+    assert done.json["limits"]
+    assert ">>> $JS.API.INFO" in done.err
+    assert "<<< $JS.API.INFO" in done.err
 
 
 def test_an_unexpected_failure_is_one_line_and_exit_1(
@@ -95,14 +79,9 @@ def test_an_unexpected_failure_is_one_line_and_exit_1(
     assert "Traceback" in capsys.readouterr().err
 
 
-def test_ctrl_c_is_exit_130_and_silent(server: Any) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", "-s", server.url, "sub", "news"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
+@pytest.mark.ours("signals do not reach a server")
+def test_ctrl_c_is_exit_130_and_silent(natsctl: Run, begun: Run) -> None:
+    process = begun("sub", "news")
     assert "Subscribing" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
@@ -110,11 +89,11 @@ def test_ctrl_c_is_exit_130_and_silent(server: Any) -> None:
     assert "Traceback" not in err
 
 
-def test_a_reader_that_has_gone_is_no_error(server: Any) -> None:
-    line = f"{sys.executable} -m natsctl -s {server.url} account info -j | true; echo ${{PIPESTATUS[0]}}"
+@pytest.mark.ours("a pipe does not reach a server")
+def test_a_reader_that_has_gone_is_no_error(natsctl: Run) -> None:
+    line = f"{sys.executable} -m natsctl account info -j | true; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
-    assert done.stderr == ""
-    assert done.stdout.strip() == "0"
+    assert (done.stderr, done.stdout.strip()) == ("", "0")
 
 
 @pytest.mark.parametrize("code", list(ExitCode))
@@ -147,16 +126,16 @@ PLAIN = (
 SLOW = {"asyncio", "dataclasses", "inspect", "msgspec", "nats", "orjson", "rich", "ssl", "typer", "yaml"}
 
 
-def test_a_plain_server_is_asked_without_what_is_slow_to_import(server: Any) -> None:
-    _natsctl("-s", server.url, "str", "add", "ORDERS", "--defaults", "--subjects", "ORDERS.*")
-    _natsctl("-s", server.url, "con", "add", "ORDERS", "NEW", "--defaults", "--pull")
-    _natsctl("-s", server.url, "kv", "add", "CONFIG")
+@pytest.mark.ours("what is imported depends on no server")
+def test_a_plain_server_is_asked_without_what_is_slow_to_import(natsctl: Run) -> None:
+    for line in ("str add ORDERS --subjects ORDERS.*", "con add ORDERS NEW --pull", "kv add CONFIG"):
+        assert natsctl(*line.split()).code == 0
     code = (
         "import sys; from natsctl.cli.main import run; slow = set(sys.argv[2].split());\n"
         "for line in sys.argv[3:]:\n"
         "    print(line, run(['-s', sys.argv[1], *line.split()]), *sorted(slow & set(sys.modules)), file=sys.stderr)"
     )
-    words = [server.url, " ".join(SLOW), *PLAIN]
+    words = [os.environ["NATS_URL"], " ".join(SLOW), *PLAIN]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True)
     assert done.stderr.splitlines() == [f"{line} 0" for line in PLAIN]
     assert '"config"' in done.stdout

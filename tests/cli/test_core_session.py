@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,17 @@ from natsctl.cli.commands import COMMANDS
 from natsctl.cli.globals import leading, take_out, wants_json
 from natsctl.cli.session import GlobalOptions, Session, data_folder
 from natsctl.cli.verbs import find
+from natsctl.testing.process import ServerProcess
+
+ALIKE = pytest.mark.ours("a session is the same on any server")
+
+
+@pytest.fixture
+def session(shared_server: ServerProcess) -> Iterator[Session]:
+    """A session of a command on the server."""
+    one = Session(GlobalOptions(server=shared_server.url))
+    yield one
+    one.close()
 
 
 def _client_id(session: Session) -> int:
@@ -23,38 +35,29 @@ def _client_id(session: Session) -> int:
     return session.run(look)
 
 
-def test_every_run_of_a_command_uses_one_connection(server: Any) -> None:
-    session = Session(GlobalOptions(server=server.url))
-    try:
-        assert _client_id(session) == _client_id(session)
-    finally:
-        session.close()
+@ALIKE
+def test_every_run_of_a_command_uses_one_connection(session: Session) -> None:
+    assert _client_id(session) == _client_id(session)
 
 
-def test_a_connection_that_rested_too_long_is_made_anew(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(GlobalOptions(server=server.url))
-    try:
-        first = _client_id(session)
-        monkeypatch.setattr("natsctl.cli.session.MAX_REST_S", -1.0)
-        assert _client_id(session) != first
-    finally:
-        session.close()
+@ALIKE
+def test_a_connection_that_rested_too_long_is_made_anew(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = _client_id(session)
+    monkeypatch.setattr("natsctl.cli.session.MAX_REST_S", -1.0)
+    assert _client_id(session) != first
 
 
-def test_a_connection_that_was_lost_at_rest_is_made_anew(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    session = Session(GlobalOptions(server=server.url))
+@ALIKE
+def test_a_connection_that_was_lost_at_rest_is_made_anew(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("natsctl.cli.session.UNSEEN_REST_S", -1.0)
-    try:
-        first = _client_id(session)
-        assert _client_id(session) == first
-        session.run(lambda manager: manager.connection.close())
-        assert _client_id(session) != first
-    finally:
-        session.close()
+    first = _client_id(session)
+    assert _client_id(session) == first
+    session.run(lambda manager: manager.connection.close())
+    assert _client_id(session) != first
 
 
-def test_a_server_that_ends_meanwhile_is_unreachable(server: Any) -> None:
-    session = Session(GlobalOptions(server=server.url, timeout=5.0))
+def test_a_server_that_ends_meanwhile_is_unreachable(server: ServerProcess) -> None:
+    session = Session(GlobalOptions(server=server.url, timeout=0.5))
     try:
         _client_id(session)
         server.stop()

@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -165,9 +163,9 @@ def test_domain_and_tls_first_have_a_second_spelling(natsctl: Run) -> None:
     assert natsctl("--tls-first", "stream", "ls").code == 5
 
 
-def test_advisories_are_heard_below_their_prefix(natsctl: Run) -> None:
-    command = [sys.executable, "-m", "natsctl", "events", "-j", "--wait", "20s", "--js-advisory", "--count", "1"]
-    listening = subprocess.Popen([*command, "--js-event-prefix", "from.hub"], stdout=subprocess.PIPE, text=True)
+def test_advisories_are_heard_below_their_prefix(natsctl: Run, begun: Run) -> None:
+    words = ("-j", "--wait", "20s", "--js-advisory", "--count", "1")
+    listening = begun("events", *words, "--js-event-prefix", "from.hub")
     while listening.poll() is None:
         natsctl("publish", "from.hub.ADVISORY.X.Y", '{"type": "io.nats.x", "id": "1"}', "-q")
     assert '"type":"io.nats.x"' in listening.communicate()[0]

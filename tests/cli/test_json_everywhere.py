@@ -6,8 +6,6 @@ import json
 import shlex
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -260,25 +258,17 @@ def test_a_failure_is_one_object_on_stderr_and_nothing_on_stdout(
     ],
 )
 def test_what_listens_prints_one_document_a_line(
-    command: Callable[[str], Any], natsctl: Run, shared_server: ServerProcess, listen: str, publish: str
+    command: Callable[[str], Any], natsctl: Run, begun: Run, listen: str, publish: str
 ) -> None:
     natsctl("con", "edit", "S", "C", "--sample", "100", "-f")
-    words = [sys.executable, "-m", "natsctl", "-s", shared_server.url, *shlex.split(listen), "-j", "--wait", "20s"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True) as listener:
-        told: tuple[str, str] | None = None
-        while told is None:
-            # Whether it listens already, its output does not tell: publish until it has seen enough.
-            natsctl(*shlex.split(publish))
-            try:
-                told = listener.communicate(timeout=0.3)
-            except subprocess.TimeoutExpired:
-                natsctl("pub", "s.a", "again", "-q")
-    out, err = told
+    listener = begun(*shlex.split(listen), "-j", "--wait", "20s")
+    while listener.poll() is None:  # whether it listens already, its output does not tell
+        natsctl(*shlex.split(publish))
+        natsctl("pub", "s.a", "again", "-q")
+    out, err = listener.communicate()
     assert (listener.returncode, err) == (0, "")
-    assert len([json.loads(line) for line in out.splitlines()]) == int(
-        shlex.split(listen)[-2 if "--raw" in listen else -1]
-    )
+    count = shlex.split(listen)[-2 if "--raw" in listen else -1]
+    assert len([json.loads(line) for line in out.splitlines()]) == int(count)
 
 
 @pytest.fixture

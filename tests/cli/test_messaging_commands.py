@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-
-from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
 
@@ -22,42 +18,6 @@ def stored(natsctl: Run) -> Run:
     """A server with a stream that stores `s.*`."""
     assert natsctl("str", "add", "S", "--subjects", "s.*").code == 0
     return natsctl
-
-
-class Background:
-    """A command in a process of its own; `ready` ones are known to be listening."""
-
-    def __init__(self, url: str, *words: str, ready: bool = True) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "natsctl", *words],
-            env={**os.environ, "NATS_URL": url},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stderr is not None
-        assert not ready or " on " in self.process.stderr.readline()
-
-    def end(self) -> tuple[int, str]:
-        """The exit status and stdout once it has ended."""
-        out, _ = self.process.communicate(timeout=30)
-        return self.process.returncode, out
-
-
-@pytest.fixture
-def background(shared_server: ServerProcess) -> Iterator[Callable[..., Background]]:
-    started: list[Background] = []
-
-    def start(*words: str, ready: bool = True) -> Background:
-        started.append(Background(shared_server.url, *words, ready=ready))
-        return started[-1]
-
-    yield start
-    for one in started:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.communicate()
 
 
 def test_publishing_tells_on_stderr_and_nothing_on_stdout(stored: Run) -> None:
@@ -111,21 +71,26 @@ def test_a_request_shows_the_answer_on_stdout(stored: Run) -> None:
     assert stored("req", "s.a", "hello", "--raw").out == '{"stream":"S","seq":3}\n\n\n'
 
 
-def test_subscribing_shows_messages_and_ends_after_count(natsctl: Run, background: Callable[..., Background]) -> None:
-    listener = background("sub", "a.*", "b", "--count", "2")
+def test_subscribing_shows_messages_and_ends_after_count(natsctl: Run, begun: Run) -> None:
+    listener = begun("sub", "a.*", "b", "--count", "2")
+    assert " on " in listener.stderr.readline()
     natsctl("pub", "a.x", "one", "-H", "K:V", "-q")
     natsctl("pub", "b", "two", "--reply", "r", "-q")
-    code, out = listener.end()
-    assert code == 0
+    out, _ = listener.communicate(timeout=60)
+    assert listener.returncode == 0
     assert out == '[#1] Received on "a.x"\nK: V\n\none\n\n\n[#2] Received on "b" with reply "r"\ntwo\n\n\n'
 
 
-def test_queue_groups_share(natsctl: Run, background: Callable[..., Background]) -> None:
-    listeners = [background("sub", "q", "--queue", "g", "--wait", "6s") for _ in range(2)]
-    for _ in range(6):
-        natsctl("pub", "q", "x", "-q")
-    outs = [listener.end()[1] for listener in listeners]
-    assert sum(out.count("Received on") for out in outs) == 6
+def test_queue_groups_share(natsctl: Run, begun: Run) -> None:
+    """Each of two listeners ends with its first message: they have different ones, or one would come to both."""
+    listeners = [begun("sub", "q", "--queue", "g", "--count", "1") for _ in range(2)]
+    for listener in listeners:
+        assert " on " in listener.stderr.readline()
+    numbers = itertools.count()
+    while any(listener.poll() is None for listener in listeners):
+        natsctl("pub", "q", str(next(numbers)), "-q")
+    one, other = (listener.communicate()[0] for listener in listeners)
+    assert one != other
 
 
 def test_a_wait_without_messages_ends_well(natsctl: Run) -> None:

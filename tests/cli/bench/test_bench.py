@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +16,10 @@ from natsctl.client.dial import connect
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
+ALIKE = pytest.mark.ours("what a benchmark counts and shows is the same on any server")
 
 WITHIN_S = 30
 
@@ -33,25 +31,6 @@ def stored(natsctl: Run) -> Run:
     assert natsctl("pub", "load.a", "12345", "--count", "59", "-q").code == 0
     assert natsctl("pub", "load.a", "12345", "-J").code == 0
     return natsctl
-
-
-@contextlib.contextmanager
-def in_background(url: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A benchmark in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", *words],
-        env={**os.environ, "NATS_URL": url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize("way", ["sync", "async", "atomic", "fast"])
@@ -89,6 +68,7 @@ def test_every_way_to_read_gets_all_messages_and_leaves_no_consumer(stored: Run,
     assert stored("con", "ls", "L", "-n").out == ""
 
 
+@ALIKE
 @pytest.mark.parametrize(
     "words",
     [
@@ -105,6 +85,7 @@ def test_the_older_words_read_the_messages_of_a_subject(stored: Run, words: tupl
     assert stored("con", "ls", "L", "-n").out == ""
 
 
+@ALIKE
 def test_clients_share_the_messages_and_a_table_shows_each(natsctl: Run, tmp_path: Path) -> None:
     lines = tmp_path / "run.csv"
     done = natsctl("bench", "pub", "b.x", "--msgs", "11", "--clients", "2", "--csv", str(lines))
@@ -117,6 +98,7 @@ def test_clients_share_the_messages_and_a_table_shows_each(natsctl: Run, tmp_pat
     assert [row[1:4] for row in written[1:]] == [["P0", "6", "768"], ["P1", "5", "640"]]
 
 
+@ALIKE
 def test_what_is_answered_is_timed(natsctl: Run) -> None:
     done = natsctl("bench", "js", "pub", "sync", "b.x", "--create", "--stream", "B", "--msgs", "20", "-j")
     spread = done.json["total"]["latency"]
@@ -125,6 +107,7 @@ def test_what_is_answered_is_timed(natsctl: Run) -> None:
     assert spread["min_ns"] <= spread["avg_ns"] <= spread["max_ns"]
 
 
+@ALIKE
 def test_payload_headers_ids_and_subjects_reach_the_stream(natsctl: Run, tmp_path: Path) -> None:
     body = tmp_path / "body"
     body.write_bytes(b"the payload")
@@ -138,6 +121,7 @@ def test_payload_headers_ids_and_subjects_reach_the_stream(natsctl: Run, tmp_pat
     assert "Nats-Msg-Id" in shown.out + shown.err
 
 
+@ALIKE
 def test_a_rate_is_kept_for_as_long_as_was_asked(natsctl: Run) -> None:
     done = natsctl("bench", "pub", "b.x", "--throughput", "1000", "--duration", "200ms", "-j")
     assert done.json["total"]["msgs"] == 200
@@ -155,35 +139,30 @@ def test_buckets_are_made_filled_and_read(natsctl: Run) -> None:
     assert "kv put" in absent.error["hint"]
 
 
-def test_subscribers_each_receive_everything(natsctl: Run, shared_server: ServerProcess) -> None:
-    words = ("bench", "sub", "b.sub", "--msgs", "40", "--clients", "2", "-j")
-    with in_background(shared_server.url, *words) as listener:
-        published = 0
-        while listener.poll() is None and published < WITHIN_S * 20:
-            assert natsctl("pub", "b.sub", "x", "-q", "--count", "40").code == 0
-            published += 1
-            time.sleep(0.05)
-        out, err = listener.communicate(timeout=WITHIN_S)
+@ALIKE
+def test_subscribers_each_receive_everything(natsctl: Run, begun: Run) -> None:
+    listener = begun("bench", "sub", "b.sub", "--msgs", "40", "--clients", "2", "-j")
+    eventually(lambda: natsctl("pub", "b.sub", "x", "-q", "--count", "40"), lambda _: listener.poll() is not None)
+    out, err = listener.communicate()
     assert listener.returncode == 0, err
     assert out.count('"msgs": 40') == 2
     assert '"msgs": 80' in out
 
 
-def test_a_service_answers_the_requests_of_another_benchmark(natsctl: Run, shared_server: ServerProcess) -> None:
-    words = ("bench", "service", "serve", "b.ask", "--msgs", "30", "--clients", "2", "-j")
-    with in_background(shared_server.url, *words) as service:
-        deadline = time.monotonic() + 2 * WITHIN_S
-        while (first := natsctl("req", "b.ask", "first", "-j")).code == 5 and time.monotonic() < deadline:
-            assert service.poll() is None
-        assert first.code == 0, first.err
-        done = natsctl("bench", "service", "request", "b.ask", "--msgs", "29", "-j")
-        assert done.code == 0, done.err
-        assert done.json["total"]["latency"]["min_ns"] > 0
-        out, err = service.communicate(timeout=WITHIN_S)
+@ALIKE
+def test_a_service_answers_the_requests_of_another_benchmark(natsctl: Run, begun: Run) -> None:
+    service = begun("bench", "service", "serve", "b.ask", "--msgs", "30", "--clients", "2", "-j")
+    first = eventually(lambda: natsctl("req", "b.ask", "first", "-j"), lambda done: done.code != 5)
+    assert first.code == 0, first.err
+    done = natsctl("bench", "service", "request", "b.ask", "--msgs", "29", "-j")
+    assert done.code == 0, done.err
+    assert done.json["total"]["latency"]["min_ns"] > 0
+    out, err = service.communicate(timeout=WITHIN_S)
     assert service.returncode == 0, err
     assert '"msgs": 30' in out
 
 
+@ALIKE
 async def test_answers_before_the_start_are_counted(shared_server: ServerProcess) -> None:
     target = resolve(Settings(url=shared_server.url), {"HOME": "/nowhere"})
     workers = Workers(target, Load(kind="service serve", subject="b.early", msgs=3), 1)
@@ -198,26 +177,30 @@ async def test_answers_before_the_start_are_counted(shared_server: ServerProcess
     assert workers.msgs == 3
 
 
+@ALIKE
 def test_nobody_who_answers_is_told_at_once(natsctl: Run) -> None:
     done = natsctl("bench", "service", "request", "b.nobody", "--msgs", "5", "-j")
     assert (done.code, done.out) == (5, "")
     assert "service serve" in done.error["hint"]
 
 
+@ALIKE
 @pytest.mark.parametrize("words", [("consume",), ("get", "sync"), ("get", "batch")], ids=" ".join)
 def test_messages_that_are_not_there_end_the_wait(stored: Run, words: tuple[str, ...]) -> None:
-    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "61", "--wait", "2s", "-j")
+    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "61", "--wait", "700ms", "-j")
     assert (done.code, done.out) == (7, "")
     assert "60" in done.error["description"]
     assert stored("con", "ls", "L", "-n").out == ""
 
 
+@ALIKE
 def test_a_consumer_that_was_there_stays(stored: Run) -> None:
     assert stored("con", "add", "L", "MINE", "--pull", "--ack", "explicit").code == 0
     assert stored("bench", "js", "consume", "--stream", "L", "--consumer", "MINE", "--msgs", "60").code == 0
     assert stored("con", "ls", "L", "-n").out == "MINE\n"
 
 
+@ALIKE
 def test_a_stream_that_no_benchmark_made_is_left_as_it_is(stored: Run) -> None:
     before = stored("str", "info", "L", "-j").json["config"]
     done = stored("bench", "js", "pub", "sync", "load.b", "--create", "--stream", "L", "--msgs", "5", "-j")
@@ -235,6 +218,7 @@ def test_a_stream_of_benchmarks_is_changed_by_the_next_and_purged(natsctl: Run) 
     assert (info["config"]["subjects"], info["state"]["messages"]) == (["b.y"], 5)
 
 
+@ALIKE
 def test_a_dry_run_shows_the_stream_and_changes_nothing(natsctl: Run) -> None:
     done = natsctl("bench", "js", "pub", "fast", "b.x", "--create", "--stream", "B", "--msgs", "7", "-j", "--dry-run")
     assert done.code == 0
@@ -246,25 +230,23 @@ def test_a_dry_run_shows_the_stream_and_changes_nothing(natsctl: Run) -> None:
     assert natsctl("bench", "pub", "b.x", "--dry-run", "-j").json["effect"]["messages"] == 100_000
 
 
+@ALIKE
 def test_a_stream_that_is_not_there_is_not_found(natsctl: Run) -> None:
     done = natsctl("bench", "js", "pub", "sync", "b.x", "--stream", "NOPE", "-j")
     assert (done.code, done.error["err_code"]) == (3, 10059)
     assert "--create" in done.error["hint"]
 
 
-def test_ctrl_c_leaves_no_consumer_and_no_process(stored: Run, shared_server: ServerProcess) -> None:
-    words = ("bench", "js", "consume", "--stream", "L", "--msgs", "1000", "--wait", "60s", "--clients", "2")
-    with in_background(shared_server.url, *words) as process:
-        assert process.stderr is not None
-        assert "created Consumer natsctl-bench" in process.stderr.readline()
-        state = {"num_pending": 60}
-        deadline = time.monotonic() + WITHIN_S
-        while state["num_pending"] and time.monotonic() < deadline:
-            state = stored("con", "info", "L", "natsctl-bench", "-j").json
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert children
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=WITHIN_S)
+@ALIKE
+def test_ctrl_c_leaves_no_consumer_and_no_process(stored: Run, begun: Run) -> None:
+    words = ("--stream", "L", "--msgs", "1000", "--wait", "60s", "--clients", "2")
+    process = begun("bench", "js", "consume", *words)
+    assert "created Consumer natsctl-bench" in process.stderr.readline()
+    eventually(lambda: stored("con", "info", "L", "natsctl-bench", "-j").json["num_pending"] == 0)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert children
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=WITHIN_S)
     assert process.returncode == 130
     assert stored("con", "ls", "L", "-n").out == ""
     assert not [child for child in children if Path(f"/proc/{child}/cmdline").exists()]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import pytest
 
 from natsctl.cli.candidates import ANY_FILE, candidates, shown, split
 from natsctl.cli.nouns import NOUNS
+from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
 LONG_S = 20.0
@@ -88,10 +88,7 @@ def test_names_are_those_that_the_server_has(natsctl: Run) -> None:
     assert words("consumer", "add", "ORDERS", "X", "--filter", "a,ORDERS.n") == ["a,ORDERS.new"]
     assert words("kv", "get", "") == ["CFG", "COPY"]
     assert words("kv", "get", "CFG", "a") == ["a.b"]
-    until_s = time.monotonic() + 60
-    while (found := words("kv", "get", "COPY", "a")) == [] and time.monotonic() < until_s:
-        time.sleep(0.05)  # until the server has copied it
-    assert found == ["a.b"]
+    assert eventually(lambda: words("kv", "get", "COPY", "a")) == ["a.b"]  # once the server has copied it
     assert words("object", "get", "FILES", "") == ["the file"]
     for name in ("KV_CFG", "KV_COPY", "OBJ_FILES"):
         natsctl("str", "rm", name, "-f")
@@ -119,28 +116,15 @@ def test_without_a_server_there_is_silence_and_no_server_is_started(
     assert not (tmp_path / "data").exists()
 
 
-@contextlib.contextmanager
-def _started(*typed: str, **environment: str) -> Iterator[subprocess.Popen[str]]:
-    with subprocess.Popen(
-        [sys.executable, "-m", "natsctl", "__complete", *typed],
-        env={**os.environ, **environment}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_a_person_waits() -> None:
+def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_a_person_waits(begun: Run) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        typed = ("zsh", "stream", "info", "")
         url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
-        with (
-            _started(*typed, NATS_URL=url, NATSCTL_COMPLETION_MS="600000") as patient,
-            _started(*typed, NATS_URL=url, NATSCTL_COMPLETION_MS="300") as done,
-        ):
-            assert done.communicate(timeout=60) == ("", "")
-            assert (done.returncode, patient.poll()) == (0, None)
+        patient, done = (
+            begun("__complete", "zsh", "stream", "info", "", env={**os.environ, "NATS_URL": url, **limit})
+            for limit in ({"NATSCTL_COMPLETION_MS": "600000"}, {"NATSCTL_COMPLETION_MS": "300"})
+        )
+        assert done.communicate(timeout=60) == ("", "")
+        assert (done.returncode, patient.poll()) == (0, None)
 
 
 def test_nothing_slow_is_loaded() -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
 WITHIN_S = 30.0
@@ -103,19 +101,10 @@ def test_sub_ends_when_a_pull_consumer_rests_and_gives_back_what_is_not_wanted(f
 
 
 @pytest.mark.parametrize("verb", ["next", "sub"])
-def test_ctrl_c_leaves_no_request_behind(fed: Run, shared_server: ServerProcess, verb: str) -> None:
+def test_ctrl_c_leaves_no_request_behind(fed: Run, begun: Run, verb: str) -> None:
     fed("con", "add", "ORDERS", "C", "--pull", "--deliver", "new")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", "con", verb, "ORDERS", "C", "--wait", "10m"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "NATS_URL": shared_server.url},
-    )
-    until_s = time.monotonic() + WITHIN_S
-    while fed("con", "info", "ORDERS", "C", "-j").json["num_waiting"] == 0:
-        assert time.monotonic() < until_s
-        time.sleep(0.05)
+    process = begun("con", verb, "ORDERS", "C", "--wait", "10m")
+    eventually(lambda: fed("con", "info", "ORDERS", "C", "-j").json["num_waiting"])
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=WITHIN_S)
     assert (process.returncode, out, "Traceback" in err) == (130, "", False)

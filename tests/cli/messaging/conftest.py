@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from natsctl.client.message import Message
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
 WITHIN_S = 60.0
@@ -30,10 +30,7 @@ def stored(natsctl: Run) -> Run:
 
 def until_stored(natsctl: Run, number: int) -> None:
     """Return once S has so many messages: nobody is told when what is published plainly is stored."""
-    until_s = time.monotonic() + WITHIN_S
-    while (held := natsctl("str", "info", "S", "-j").json["state"]["last_seq"]) < number:
-        assert time.monotonic() < until_s, held
-        time.sleep(0.01)
+    eventually(lambda: natsctl("str", "info", "S", "-j").json["state"]["last_seq"], lambda held: held >= number)
 
 
 class Other:

@@ -225,16 +225,11 @@ def test_a_file_as_stdin_is_the_body(stored: Run, shared_server: ServerProcess, 
     assert base64.b64decode(stored("str", "get", "S", "1", "-j").json["data"]) == b"\x00file\n"
 
 
-def test_lines_go_out_as_they_come(stored: Run, shared_server: ServerProcess) -> None:
-    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "pub", "s.a", "--send-on", "newline", "-J"]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, bufsize=1) as publisher:
-        assert publisher.stdin is not None
-        assert publisher.stdout is not None
-        for number in (1, 2):
-            publisher.stdin.write(f"line {number}\n")
-            assert publisher.stdout.readline() == f"Stored in Stream: S Sequence: {number}\n"
-        publisher.send_signal(2)
-        assert publisher.wait(60) == 130
-        assert publisher.stderr is not None
-        assert "Traceback" not in publisher.stderr.read()
+def test_lines_go_out_as_they_come(stored: Run, begun: Run) -> None:
+    publisher = begun("pub", "s.a", "--send-on", "newline", "-J", stdin=subprocess.PIPE, bufsize=1)
+    for number in (1, 2):
+        publisher.stdin.write(f"line {number}\n")
+        assert publisher.stdout.readline() == f"Stored in Stream: S Sequence: {number}\n"
+    publisher.send_signal(2)
+    assert publisher.wait(60) == 130
+    assert "Traceback" not in publisher.stderr.read()

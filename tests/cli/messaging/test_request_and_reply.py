@@ -5,22 +5,19 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from natsctl.client.connection import Connection
-from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import eventually
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message
 
 Run = Callable[..., Any]
-WITHIN_S = 20.0
 
 
 def _says(*bodies: bytes, **more: Any) -> Callable[[Message], list[dict[str, Any]]]:
@@ -118,11 +115,7 @@ def test_a_fixed_answer_ends_after_count_with_success(natsctl: Run, other: Any) 
 
 def _arrived(got: list[Any], number: int) -> list[Any]:
     """What the other client got, once it has read so much: `reply` may have ended before."""
-    until_s = time.monotonic() + WITHIN_S
-    while len(got) < number:
-        assert time.monotonic() < until_s, got
-        time.sleep(0.01)
-    return got
+    return eventually(lambda: got, lambda found: len(found) >= number)
 
 
 def test_an_echo_has_the_requests_body_and_headers(natsctl: Run, other: Any) -> None:
@@ -184,11 +177,10 @@ def test_a_request_is_answered_by_reply_in_its_group(natsctl: Run, other: Any) -
     assert _arrived(got, 1) == [b'{"a": 1}']
 
 
-def test_ctrl_c_ends_answering_with_130(natsctl: Run, shared_server: ServerProcess) -> None:
-    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "reply", "q", "x"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as answering:
-        assert answering.stderr is not None
-        assert 'Listening on "q" in group "NATS-RPLY-22"' in answering.stderr.readline()
-        answering.send_signal(signal.SIGINT)
-        assert answering.wait(60) == 130
-        assert answering.stderr.read() == ""
+@pytest.mark.ours("signals do not reach a server")
+def test_ctrl_c_ends_answering_with_130(natsctl: Run, begun: Run) -> None:
+    answering = begun("reply", "q", "x")
+    assert 'Listening on "q" in group "NATS-RPLY-22"' in answering.stderr.readline()
+    answering.send_signal(signal.SIGINT)
+    assert answering.communicate(timeout=60)[1] == ""
+    assert answering.returncode == 130

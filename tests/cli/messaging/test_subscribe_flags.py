@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import itertools
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.testing.process import ServerProcess
+from tests.cli.messaging.conftest import until_stored
 
 Run = Callable[..., Any]
 
@@ -54,9 +53,6 @@ def test_a_stream_is_read_from_where_it_is_asked_to_its_end(
 
 
 def test_reading_on_shows_what_comes_later(five: Run, other: Any) -> None:
-    import asyncio
-    import itertools
-
     async def once_read(connection: Any) -> None:
         names: list[str] | None = None
         while not names:  # the consumer that reads is where it begins from the start
@@ -106,13 +102,11 @@ def test_a_work_queue_is_looked_at_and_nothing_is_taken(natsctl: Run) -> None:
     assert natsctl("str", "info", "W", "-j").json["state"]["messages"] == 1
 
 
-def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: ServerProcess) -> None:
-    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "sub", "s.*", "--all", "--raw"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "1\n"
-        reader.send_signal(signal.SIGINT)
-        reader.communicate(timeout=60)
+def test_an_interrupted_reader_leaves_no_consumer(five: Run, begun: Run) -> None:
+    reader = begun("sub", "s.*", "--all", "--raw")
+    assert reader.stdout.readline() == "1\n"
+    reader.send_signal(signal.SIGINT)
+    reader.communicate(timeout=60)
     assert reader.returncode == 130
     assert five("con", "ls", "S", "-n").out == ""
 
@@ -220,16 +214,10 @@ def test_answers_are_shown_with_their_requests(natsctl: Run, other: Any) -> None
     assert done.out.endswith("answer\n\n\n")
 
 
-def test_an_inbox_is_told_and_listened_on(natsctl: Run, shared_server: ServerProcess, other: Any) -> None:
-    command = [sys.executable, "-m", "natsctl", "sub", "--inbox", "--count", "1", "--raw"]
-    pipe, environment = subprocess.PIPE, {**os.environ, "NATS_URL": shared_server.url}
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
-    ) as one:
-        assert one.stderr is not None
-        inbox = one.stderr.readline().split("Inbox: ")[1].strip()
-        other.sends_once_heard(inbox, b"for you")
-        out, _ = one.communicate(timeout=60)
+def test_an_inbox_is_told_and_listened_on(natsctl: Run, begun: Run, other: Any) -> None:
+    one = begun("sub", "--inbox", "--count", "1", "--raw")
+    other.sends_once_heard(one.stderr.readline().split("Inbox: ")[1].strip(), b"for you")
+    out, _ = one.communicate(timeout=60)
     assert (one.returncode, out) == (0, "for you\n")
 
 
@@ -247,3 +235,31 @@ def test_a_report_at_a_terminal_is_redrawn_and_stays_below(five: Run, person: Ca
     assert code == 130
     assert screen.rstrip().endswith("╯")
     assert "Traceback" not in screen
+
+
+@pytest.mark.ours("what the client does with many messages at once")
+def test_a_burst_is_shown_whole_and_in_order(natsctl: Run, other: Any) -> None:
+    count = 20_000
+    other.sends_once_heard("burst", *(b"%d" % number for number in range(count)))
+    done = natsctl("sub", "burst", "--raw", "--count", str(count), "--wait", "20s")
+    assert done.code == 0
+    assert done.out.split() == [str(number) for number in range(count)]
+
+
+def test_messages_that_are_not_shown_do_not_keep_a_wait_from_ending(natsctl: Run, other: Any) -> None:
+    async def chatter(connection: Any) -> None:
+        while True:
+            await connection.publish("noise.x", b"")
+            await asyncio.sleep(0.005)
+
+    other.does(chatter)
+    assert natsctl("sub", "noise.*", "-I", "noise.x", "--wait", "100ms").code == 0
+
+
+def test_many_stored_messages_are_read_whole_and_in_order(stored: Run) -> None:
+    lines = "".join(f"{number}\n" for number in range(3000)).encode()
+    assert stored("pub", "s.a", "--send-on", "newline", "-q", stdin=lines).code == 0
+    until_stored(stored, 3000)
+    for more in ((), ("--direct",)):
+        done = stored("sub", "s.a", "--all", "-T", "--raw", *more)
+        assert done.out.encode() == lines

@@ -6,11 +6,15 @@ import base64
 import hashlib
 import json
 import os
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
 
@@ -239,3 +243,19 @@ def test_watch_shows_what_is_there_and_what_comes_until_it_was_told_to_end(natsc
     assert natsctl("obj", "watch", bucket, "--no-deletes", "--count", "1", "-j").json["name"] == "b"
     assert natsctl("obj", "watch", bucket, "--updates", "--wait", "200ms").code == 7
     assert natsctl("con", "ls", "OBJ_F", "-n").out == ""
+
+
+CHUNK_BYTES = 128 * 1024
+
+
+@pytest.mark.ours("signals do not reach a server")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_no_chunk_behind(natsctl: Run, begun: Run, number: signal.Signals, status: int) -> None:
+    natsctl("obj", "add", "F")
+    process = begun("obj", "put", "F", "-", "--name", "f", stdin=subprocess.PIPE, text=False)
+    process.stdin.write(bytes(3 * CHUNK_BYTES))
+    process.stdin.flush()
+    eventually(lambda: natsctl("obj", "info", "F", "-j").json["stream_info"]["state"]["messages"] >= 2)
+    process.send_signal(number)
+    assert process.wait(60) == status
+    assert natsctl("obj", "info", "F", "-j").json["stream_info"]["state"]["messages"] == 0

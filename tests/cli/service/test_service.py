@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -141,26 +138,14 @@ def test_a_dry_run_shows_where_a_request_would_go(natsctl: Run, echo: EchoServic
     assert natsctl("service", "stats", "demo", "-j").json[0]["endpoints"][0]["num_requests"] == 0
 
 
-def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, shared_server: ServerProcess) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", "service", "serve", "mine"],
-        env={**os.environ, "NATS_URL": shared_server.url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        assert "serving mine" in process.stderr.readline()
-        assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc\n\n\n"
-        assert 'Request of 3 bytes on "mine.echo"' in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+@pytest.mark.ours("signals do not reach a server")
+def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, begun: Run) -> None:
+    process = begun("service", "serve", "mine")
+    assert "serving mine" in process.stderr.readline()
+    assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc\n\n\n"
+    assert 'Request of 3 bytes on "mine.echo"' in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert natsctl("service", "ls").code == 5
 
