@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,6 +159,17 @@ def clear(server: ServerProcess) -> None:
             for name in names:
                 asked.ask(f"STREAM.DELETE.{name}")
     server.await_removals()
+
+
+def groups_of(name: str) -> dict[str, list[str]]:
+    """The lines of a file of this folder below each of its headings."""
+    found: dict[str, list[str]] = {}
+    for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            found[line[3:]] = []
+        elif line and not line.startswith("#"):
+            found[next(reversed(found))].append(line)
+    return found
 
 
 def eventually(ask: Callable[[], Any], good: Callable[[Any], Any] = bool) -> Any:

@@ -102,7 +102,9 @@ def test_creds_that_are_refused_are_not_authorised(
 
 
 def test_command_without_credentials_is_not_authorised(operated: str, natsctl: Run) -> None:
-    assert natsctl("--server", operated, "str", "ls")[0] == NOT_AUTHORISED
+    code, out, err = natsctl("--server", operated, "str", "ls", "-j")
+    assert (code, out) == (NOT_AUTHORISED, "")
+    assert "--user" in json.loads(err)["error"]["hint"]
 
 
 def test_nkey_lets_commands_in(natsctl: Run, tmp_path: Path) -> None:

@@ -56,11 +56,6 @@ def test_an_empty_word_is_told_and_never_means_everything(stored: Run, line: str
     assert stored("con", "ls", "S", "-n").out == "C\n"
 
 
-@pytest.mark.parametrize("line", ["pub s.a ''", "req s.a ''", "kv put B k ''", "str edit S --description '' -f"])
-def test_bodies_values_and_descriptions_may_be_empty(stored: Run, line: str) -> None:
-    assert stored(*shlex.split(line)).code == 0
-
-
 @pytest.mark.parametrize(
     "line",
     [
@@ -80,13 +75,6 @@ def test_a_number_of_more_than_64_bits_is_a_usage_error_that_names_the_flag(stor
     flag = next((word for word in line.split() if word.startswith("--") and word not in ("--subjects",)), "SEQ")
     assert flag in done.error["description"]
     assert "too large" in done.error["description"]
-
-
-def test_a_revision_that_has_gone_is_not_answered_with_its_own_key(stored: Run) -> None:
-    done = stored("kv", "revert", "B", "k", "7", "-f")
-    assert done.code == 3
-    assert "did you mean" not in done.err
-    assert "kv history B k" in done.err
 
 
 def test_a_websocket_without_its_package_is_told(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,10 +14,9 @@ from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
 from natsctl.cli.output import show_page
 from natsctl.cli.render import consumers, streams
 from natsctl.cli.render.change import LABELS, changes, render_change
-from natsctl.cli.render.consumers import render_consumer
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
-from natsctl.cli.render.streams import render_cluster, render_stream
+from natsctl.cli.render.streams import render_cluster
 
 NOW_NS = 1_767_225_600_000_000_000
 
@@ -99,87 +98,10 @@ def consumer(**changed: Any) -> ConsumerInfo:
     return msgspec.convert({**CONSUMER, **changed}, ConsumerInfo)
 
 
-def test_a_stream_page_has_the_references_sections_labels_and_values() -> None:
-    text = render_stream(stream()).text()
-    lines = [line.strip() for line in text.splitlines()]
-    assert lines[0].startswith("Information for Stream ORDERS created 2026-07-20 15:23:51 ")
-    for wanted in (
-        "Subjects: ORDERS.*, SHOP.>",
-        "Replicas: 3",
-        "Storage: Memory",
-        "Compression: S2 Compression",
-        "Placement Cluster: east",
-        "Placement Tags: ssd",
-        "Republishing: a to b",
-        "Republishing Headers: only",
-        "Retention: WorkQueue",
-        "Acknowledgments: false",
-        "Discard Policy: New Per Subject",
-        "Duplicate Window: 2m0s",
-        "Direct Get: true",
-        "Allows Purge: false",
-        "Maximum Messages: unlimited",
-        "Maximum Per Subject: 5",
-        "Maximum Bytes: 13 MiB",
-        "Maximum Age: 1y0d0h0m0s",
-        "team: sales\\x1b[2J",
-        "Mirror: OTHER, filter x.>, API prefix $JS.hub.API",
-        "Leader: n1",
-        "Replica: n2, current, seen 120ms ago, 3 operations behind",
-        "Replica: n3, OFFLINE, not seen",
-        "Host Version: 2.15.2",
-        "Required API Level: 0 hosted at level 5",
-        "Messages: 1,234",
-        "Bytes: 147 KiB",
-        "Lost Messages: 1 (100 B)",
-        "Deleted Messages: 66",
-        "Active Consumers: 2",
-        "Number of Subjects: 2",
-    ):
-        assert wanted in lines, wanted
-    sections = [line for line in text.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    assert sections == ["Options:", "Limits:", "Metadata:", "Replication:", "Cluster Information:", "State:"]
-
-
 def test_a_page_in_a_pipe_is_never_wrapped() -> None:
     page = Page("x")
     page.section().row("Label", "word " * 200)
     assert len(page.text().splitlines()) == 3
-
-
-def test_a_consumer_page_has_the_references_labels() -> None:
-    lines = [line.strip() for line in render_consumer(consumer(), NOW_NS).text().splitlines()]
-    assert lines[0].startswith("Information for Consumer ORDERS > DISPATCH created")
-    for wanted in (
-        "Pull Mode: true",
-        "Filter Subjects: a, b",
-        "Deliver Policy: From Sequence 10",
-        "Ack Policy: Explicit",
-        "Ack Wait: 30.00s",
-        "Replay Policy: Original",
-        "Maximum Deliveries: 20",
-        "Sampling Rate: 100",
-        "Max Ack Pending: 1,000",
-        "Max Waiting Pulls: 512",
-        "Backoff: 1m0s, 2m0s",
-        "Last Delivered Message: Consumer sequence: 3 Stream sequence: 3 Last delivery: 2.00s ago",
-        "Acknowledgment Floor: Consumer sequence: 1 Stream sequence: 1",
-        "Outstanding Acks: 2 out of maximum 1,000",
-        "Redelivered Messages: 1",
-        "Unprocessed Messages: 7",
-        "Waiting Pulls: 0 of maximum 512",
-    ):
-        assert wanted in lines, wanted
-
-
-def test_a_push_consumer_shows_its_interest_instead_of_pulls() -> None:
-    config = {"deliver_subject": "out", "deliver_group": "g", "ack_policy": "none"}
-    lines = [
-        line.strip() for line in render_consumer(consumer(config=config, push_bound=True), NOW_NS).text().splitlines()
-    ]
-    assert "Delivery Subject: out" in lines
-    assert "Active Interest: Active using Queue Group g" in lines
-    assert not [line for line in lines if line.startswith(("Pull Mode", "Waiting Pulls", "Outstanding"))]
 
 
 def test_changes_are_told_field_by_field_for_people() -> None:

@@ -168,12 +168,3 @@ def test_a_copy_leaves_out_what_the_server_noted(orders: Run) -> None:
     config = done.json["requests"][0]["body"]["config"]
     assert (config["metadata"], config["name"], config["description"]) == ({"a": "b"}, "B", "copied")
     assert "pause_until" not in config
-
-
-def test_a_pause_is_shown_with_its_offset(orders: Run) -> None:
-    done = orders("con", "add", "ORDERS", "C", "--pause", "2100-01-01T00:00:00+02:00")
-    assert done.code == 0
-    assert config_of(orders, "C")["pause_until"] == "2099-12-31T22:00:00Z"
-    line = next(line for line in done.out.splitlines() if "Paused Until Deadline" in line)
-    assert "+00:00" in line or ":00 -" in line or ":00 +" in line
-    assert "remaining" in line

@@ -83,12 +83,6 @@ def test_compact_frees_what_deleted_keys_take_up_and_nothing_else(natsctl: Run, 
     assert natsctl("kv", "get", bucket, "b", "--raw").out == "new"
 
 
-def test_one_deleted_key_is_counted_in_the_singular(natsctl: Run, bucket: str) -> None:
-    natsctl("kv", "del", bucket, "a.1", "-f")
-    done = natsctl("kv", "compact", bucket, "-f")
-    assert " of 1 deleted key of bucket B, 1 newer marker stays" in done.err
-
-
 def test_watch_shows_values_history_deletes_and_ends_where_it_was_told(natsctl: Run, bucket: str) -> None:
     natsctl("kv", "del", bucket, "b", "-f")
     assert [one["key"] for one in natsctl("kv", "watch", bucket, "--wait", "2s", "-j").lines] == ["a.1", "a.2", "b"]

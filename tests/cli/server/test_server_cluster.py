@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import time
 from collections.abc import Callable
@@ -16,28 +15,6 @@ from tests.support.servers import Cluster
 READY_WITHIN_S = 60.0
 
 Run = Callable[..., Any]
-
-
-def test_all_servers_are_listed_with_their_cluster(cluster: Run) -> None:
-    done = cluster("srv", "ls", "3")
-    assert done.code == 0
-    assert re.search(r"Cluster Overview(.|\n)*│ C +│ +3 │", done.out)
-    assert cluster("srv", "ls", "-n", "--sort", "name").out.split() == ["n1", "n2", "n3"]
-    assert cluster("srv", "ls", "-n", "--host", "n2").out == "n2\n"
-
-
-def test_routes_and_members_are_reported(cluster: Run) -> None:
-    rows = cluster("srv", "rep", "routes", "-j").json
-    assert {row["remote_name"] for row in rows if row["server"]["name"] == "n1"} == {"n2", "n3"}
-    out = cluster("srv", "rep", "js").out
-    assert "RAFT Meta Group, led from cluster C" in out
-    assert len(re.findall(r"│ n\d\* +│", out)) == 1
-
-
-def test_the_group_is_checked(cluster: Run) -> None:
-    assert cluster("srv", "check", "meta", "--expect", "3").code == 0
-    assert cluster("srv", "check", "meta", "--expect", "4").code == 2
-    assert "not seen" in cluster("srv", "check", "meta", "--expect", "3", "--seen-critical", "1ns").out
 
 
 def test_the_leader_hands_over_to_the_one_that_is_wanted(cluster: Run) -> None:
@@ -57,19 +34,6 @@ def test_a_member_is_removed_only_when_it_is_one(cluster: Run) -> None:
     assert dry["requests"][0]["body"]["peer"] == "n3"
     assert dry["effect"] == {"server": "n3", "online": True}
     assert cluster("srv", "cluster", "peer-remove", "n3").code == 2
-
-
-def test_an_account_is_emptied_after_saying_what_goes(
-    cluster: Run, command: Callable[[str], Run], three: Cluster
-) -> None:
-    user = command(three.url())
-    assert user("str", "add", "S", "--subjects", "s", "--defaults").code == 0
-    dry = cluster("srv", "account", "purge", "A", "--dry-run", "-j").json
-    assert dry["effect"] == {"streams": 1}
-    assert cluster("srv", "account", "purge", "A").code == 2
-    unknown = cluster("srv", "account", "purge", "NOPE", "-f")
-    assert (unknown.code, "there is no account NOPE" in unknown.err) == (3, True)
-    assert cluster("srv", "account", "purge", "A", "-f", "-j").json["initiated"] is True
 
 
 def _client(port: int) -> socket.socket:
