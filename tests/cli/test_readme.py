@@ -41,6 +41,7 @@ def _run(line: str, server: ServerProcess, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.docs
 def test_the_commands_of_the_first_five_minutes_work(server: ServerProcess, tmp_path: Path) -> None:
     first, second, third, *_ = BLOCK.findall(README.read_text())  # those behind are Spark's, in tests/spark
     said = [_run(line, server, tmp_path) for line in first.splitlines()]

@@ -16,13 +16,14 @@ import pytest
 
 from natsctl.api.archive.s2 import FrameReader
 from natsctl.testing.process import ServerProcess
+from tests.support import tiers
 from tests.support.commands import Done
 
 Run = Callable[..., Done]
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 PLACES = 200
-"""Truncations, and flipped bits, in all; each form gets its share."""
+"""Truncations, and flipped bits, in all at full size; each form gets its share."""
 RESTORED = int(os.environ.get("NATSCTL_DAMAGES", "1"))
 """Truncations, and flipped bits, of each form that are restored too; 34 makes the 200 of all forms."""
 APPENDED = [
@@ -99,7 +100,7 @@ def test_damage_ends_neither_as_success_nor_as_an_interruption(offline: Run, for
     whole = form.file.read_bytes()
     words = [("verify", str(form.path), "-j"), ("ls", str(form.path), "-j"), ("cat", str(form.path), "--raw")]
     assert [offline("backup", *each).code for each in words] == [0, 0, 0], name
-    for what, damaged in _damaged(form, name, random.Random(name), -(-PLACES // len(forms))):
+    for what, damaged in _damaged(form, name, random.Random(name), -(-tiers.sized(40, PLACES) // len(forms))):
         form.file.write_bytes(damaged)
         wrong = _differs(whole, damaged)
         for each in words:

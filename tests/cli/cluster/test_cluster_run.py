@@ -41,8 +41,8 @@ def running(folder: Path, *words: str) -> Iterator[tuple[subprocess.Popen[str], 
             process.wait(PATIENCE_S)
 
 
+@pytest.mark.live
 @pytest.mark.reference
-@pytest.mark.ours("nats-servers are started here")
 def test_a_cluster_outlives_a_server_and_goes_on_later(home: Path, command: Callable[[str], Run]) -> None:
     with running(home / "c") as (process, event):
         ready = event()
@@ -76,7 +76,6 @@ def test_a_cluster_outlives_a_server_and_goes_on_later(home: Path, command: Call
 
 
 @pytest.mark.reference
-@pytest.mark.ours("nothing is started")
 def test_what_is_there_is_respected(home: Path, command: Callable[[str], Run]) -> None:
     run = command("")
     folder = ("--dir", str(home / "c"))
@@ -96,7 +95,6 @@ def test_what_is_there_is_respected(home: Path, command: Callable[[str], Run]) -
     assert run("cluster", "run", "--dir", str(home / "e")).code == 1
 
 
-@pytest.mark.ours("nothing is started")
 def test_without_nats_server_the_extra_is_named(
     home: Path, command: Callable[[str], Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:

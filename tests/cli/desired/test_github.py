@@ -165,6 +165,8 @@ def test_every_input_is_used_told_and_reaches_scripts_by_the_environment_only() 
     }
 
 
+@pytest.mark.docs
+@pytest.mark.ours("scripts around commands")
 def test_the_three_jobs_of_orders_run_in_their_order_and_again(runner: Runner, natsctl: Run) -> None:
     values = EVENT | {"vars.NATS_URL": runner.url}
 
@@ -183,6 +185,8 @@ def test_the_three_jobs_of_orders_run_in_their_order_and_again(runner: Runner, n
     assert natsctl("str", "ls", "-n").out == ""
 
 
+@pytest.mark.docs
+@pytest.mark.ours("scripts around commands")
 def test_a_plan_shows_what_would_change_and_an_apply_changes_it(runner: Runner, natsctl: Run, tmp_path: Path) -> None:
     documents = tmp_path / "streams"
     documents.mkdir()
@@ -212,6 +216,8 @@ def test_a_plan_shows_what_would_change_and_an_apply_changes_it(runner: Runner, 
     assert (gone.code, natsctl("str", "ls", "-n").out) == (0, ""), gone.log
 
 
+@pytest.mark.docs
+@pytest.mark.ours("scripts around commands")
 def test_what_can_not_be_done_fails_the_job_with_its_code(runner: Runner, natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("streams: {A: {subjects: [a], max_age: soon}}")
@@ -230,6 +236,8 @@ def test_what_can_not_be_done_fails_the_job_with_its_code(runner: Runner, natsct
     assert (nowhere.code != 0, "the input server is empty" in nowhere.log) == (True, True)
 
 
+@pytest.mark.docs
+@pytest.mark.ours("scripts around commands")
 @pytest.mark.parametrize("message", ["@/etc/hostname", "two\nlines"])
 def test_a_message_is_sent_as_it_is(runner: Runner, natsctl: Run, message: str) -> None:
     natsctl("str", "add", "A", "--subjects", "a")
@@ -240,6 +248,8 @@ def test_a_message_is_sent_as_it_is(runner: Runner, natsctl: Run, message: str) 
     assert natsctl("str", "get", "A", "1", "--raw").out.rstrip("\n") == message
 
 
+@pytest.mark.docs
+@pytest.mark.ours("scripts around commands")
 def test_the_plan_that_was_reviewed_is_carried_out_and_no_other(runner: Runner, natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("streams: {A: {subjects: [a], max_msgs: 5}}")
@@ -263,6 +273,8 @@ def test_the_plan_that_was_reviewed_is_carried_out_and_no_other(runner: Runner, 
     assert natsctl("str", "info", "A", "-j").json["config"]["subjects"] == ["by.hand"]
 
 
+@pytest.mark.docs
+@pytest.mark.ours("scripts around commands")
 @pytest.mark.parametrize(
     ("install", "code", "what"),
     [

@@ -85,7 +85,7 @@ def test_compact_frees_what_deleted_keys_take_up_and_nothing_else(natsctl: Run, 
 
 def test_watch_shows_values_history_deletes_and_ends_where_it_was_told(natsctl: Run, bucket: str) -> None:
     natsctl("kv", "del", bucket, "b", "-f")
-    assert [one["key"] for one in natsctl("kv", "watch", bucket, "--wait", "2s", "-j").lines] == ["a.1", "a.2", "b"]
+    assert [one["key"] for one in natsctl("kv", "watch", bucket, "--wait", "500ms", "-j").lines] == ["a.1", "a.2", "b"]
     history = natsctl("kv", "watch", bucket, "b", "--history", "--deletes", "--count", "3", "-j").lines
     assert [(one["revision"], one["operation"], one["delta"]) for one in history] == [
         (5, "PUT", 2),

@@ -76,6 +76,6 @@ def test_latency_shows_percentiles_and_bars_and_writes_a_file(
 
 def test_messages_that_do_not_get_there_are_told(natsctl: Run, tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "other") as other:
-        done = natsctl("latency", "--server-b", other.url, "--duration", "100ms", "--timeout", "2s", "-j")
+        done = natsctl("latency", "--server-b", other.url, "--duration", "100ms", "--timeout", "1s", "-j")
     assert (done.code, done.out) == (5, "")
     assert "be connected" in done.error["hint"]

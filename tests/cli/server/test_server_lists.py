@@ -48,7 +48,7 @@ def test_list_ends_as_soon_as_all_known_servers_have_answered(system: Run, monke
 
 
 def test_fewer_servers_than_expected_are_shown_and_fail(system: Run) -> None:
-    done = system("srv", "ls", "2", "-n", "--timeout", "2s")
+    done = system("srv", "ls", "2", "-n", "--timeout", "1s")
     assert (done.code, done.out) == (5, "one\n")
     assert "1 of 2 servers answered" in done.err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,31 +16,10 @@ from natsctl.client.manager import CONSUMER_LEVELS, STREAM_LEVELS, check_level, 
 
 Run = Callable[..., Any]
 
-RICH = (
-    *(
-        "str",
-        "add",
-        "S",
-        "--subjects",
-        "s.*",
-        "--no-ack",
-        "--compression",
-        "s2",
-        "--max-msgs",
-        "7",
-        "--no-allow-direct",
-    ),
-    *(
-        "--metadata",
-        "a=b",
-        "--metadata",
-        "team.name=x",
-        "--republish-source",
-        "s.*",
-        "--republish-destination",
-        "r.{{wildcard(1)}}",
-    ),
-    *("--description", "d", "--allow-rollup", "--max-bytes", "5000000000"),
+RICH = shlex.split(
+    "str add S --subjects s.* --no-ack --compression s2 --max-msgs 7 --no-allow-direct --metadata a=b"
+    " --metadata team.name=x --republish-source s.* --republish-destination r.{{wildcard(1)}} --description d"
+    " --allow-rollup --max-bytes 5000000000"
 )
 
 
