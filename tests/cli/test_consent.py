@@ -1,6 +1,6 @@
 """Every command that can lose something: it wants --force or an answer at a terminal, and sends nothing without.
 
-Each command of the tables of nouns and verbs has a row in `LOSING` or a word in `HARMLESS`; a new one without either
+Each command of the tables of nouns and verbs has a row in `LOSING` or a line in consent.txt; a new one without either
 fails the first test.
 """
 
@@ -20,6 +20,7 @@ from natsctl.cli.commands import every_command
 from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.auth.operators import new_operator
 from natsctl.client.connection import Connection
+from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.ours("consent is asked for before any request: no server differs")
@@ -98,54 +99,7 @@ LOSING: dict[str, tuple[Row, ...]] = {
     "server cluster peer-remove": (Row("server cluster peer-remove X", ends=False),),
 }  # fmt: skip
 """What can lose something, in an order in which each line finds what it needs."""
-HARMLESS = """
-    account info|account report connections|account report statistics|account tls|account backup
-    stream add|stream copy|stream ls|stream report|stream find|stream subjects|stream info|stream state
-    stream get|stream view|stream search|stream gaps|stream graph|stream cluster step-down|stream cluster balance
-    stream cluster evacuate|stream cluster cancel-move|stream backup
-    stream export|stream import|stream template add|stream template ls|stream template info
-    consumer add|consumer copy|consumer ls|consumer find|consumer info|consumer state|consumer report|consumer next
-    consumer fetch|consumer sub|consumer pause|consumer resume|consumer unpin|consumer events|consumer graph
-    consumer cluster step-down|consumer cluster balance|consumer cluster evacuate
-    publish|request|subscribe|reply|trace|events
-    kv add|kv put|kv get|kv create|kv update|kv history|kv info|kv watch|kv ls
-    object add|object info|object ls|object watch
-    backup|backup stream|backup account|backup verify|backup ls|backup inspect|backup info
-    backup validate|backup cat|backup edit|backup lookup
-    validate|export|convert terraform|convert documents|plan|diff|sql
-    pipeline init|pipeline validate|pipeline status|pipeline ls|pipeline logs|pipeline stop
-    spark doctor|spark warm|spark start|spark stop|spark status
-    errors ls|errors lookup|errors edit|errors validate|schema ls|schema info|schema validate|schema request|cheat
-    completion bash|completion zsh|completion fish|completion install
-    context add|context edit|context copy|context ls|context info|context validate|context select|context previous
-    context unselect
-    server stream-check|server consumer-check|server generate
-    auth account add|auth account info|auth account edit|auth account ls|auth account push|auth account query
-    auth account imports add|auth account imports info|auth account imports edit|auth account imports ls
-    auth account imports kv|auth account exports add|auth account exports info|auth account exports edit
-    auth account exports ls|auth account exports kv|auth account keys add|auth account keys info|auth account keys ls
-    auth account mappings add|auth account mappings info|auth account mappings ls|auth account mappings rm
-    server run|server list|server ping|server report accounts|server report connections|server report leafnodes
-    server report routes|server report gateways|server report cpu|server report mem|server report health
-    server report jetstream|server report downgrade|server check connection|server check stream|server check consumer
-    server check message|server check meta|server check request|server check jetstream|server check server
-    server check kv|server check credential|server info|server request accounts|server request connections
-    server request gateways|server request ipqueue|server request jetstream-health|server request jetstream
-    server request kick|server request leafnodes|server request profile|server request raft|server request routes
-    server request subscriptions|server request variables|server config reload|server cluster step-down
-    server cluster balance|server account info|server mappings|server passwd|server watch servers
-    server watch jetstream|server watch accounts|server watch api requests|server graph
-    audit gather|audit analyze|audit checks|audit query|jwt decode|migrate
-    auth operator add|auth operator info|auth operator ls|auth operator edit|auth operator import|auth operator select
-    auth operator backup|auth operator restore|auth operator keys list|auth operator keys add
-    auth user add|auth user info|auth user edit|auth user ls|auth user credential|auth nuid gen
-    auth nkey gen|auth nkey show|auth nkey sign|auth nkey verify|auth nkey seal|auth nkey unseal
-    bench pub|bench sub|bench service request|bench service serve|bench js get sync|bench js get batch|bench kv get
-    bench oldjs ordered|bench oldjs push|bench oldjs pull
-    counter get|counter view|counter ls|counter increment|counter decrement
-    service ls|service info|service stats|service ping|service request|service serve
-    rtt|latency|top|tour|cluster run|cluster config
-"""
+HARMLESS = groups_of("consent.txt")["harmless"]
 """What removes nothing, or only what it made itself; what stores or acknowledges does what it was asked to."""
 READS = {"INFO", "NAMES", "LIST", "GET", "DIRECT"}
 FIRST = (
@@ -159,8 +113,7 @@ FIRST = (
 
 
 def test_every_command_is_known_to_lose_something_or_to_be_harmless() -> None:
-    harmless = [name.strip() for line in HARMLESS.strip().splitlines() for name in line.split("|")]
-    assert sorted([*LOSING, *harmless]) == sorted(path for path, _ in every_command())
+    assert sorted([*LOSING, *HARMLESS]) == sorted(path for path, _ in every_command())
 
 
 class _Terminal(io.TextIOWrapper):

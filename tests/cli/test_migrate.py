@@ -317,24 +317,6 @@ def test_a_sample_leaves_the_origin_alone(orders: Run, natsctl: Run, there: Run)
     assert (since.code, since.json["messages"]) == (0, 20), since.err
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--from", "a"), "--from and --to"),
-        (("--from", "a", "--to", "a"), "--from and --to"),
-        (("--from", "nats://x", "--to", "b", "--cutover", "--abort"), "exclude each other"),
-        (("--from", "nats://x", "--to", "b", "--sample", "1", "--cutover"), "exclude each other"),
-        (("--from", "nats://x", "--to", "b", "--since", "never"), "--since"),
-        (("--from", "nats://x", "--to", "b", "a.b"), "invalid stream name"),
-        (("--from", "nats://x", "--to", "b", "--abort", "ORDERS"), "name no streams"),
-    ],
-)
-@pytest.mark.ours("no server is asked")
-def test_wrong_words_are_refused(words: tuple[str, ...], said: str, natsctl: Run) -> None:
-    refused = natsctl("migrate", *words, "-j")
-    assert (refused.code, said in refused.error["description"]) == (2, True), refused.err
-
-
 @pytest.mark.ours("no server is asked")
 def test_an_unknown_context_is_not_found(natsctl: Run) -> None:
     missing = natsctl("migrate", "--from", "nowhere", "--to", "elsewhere", "-j")

@@ -91,18 +91,6 @@ def test_a_wrong_answer_is_told_and_asked_again(person: Callable[..., Person], n
     assert natsctl("str", "ls", "-n").out == ""
 
 
-def test_given_flags_are_not_asked(person: Callable[..., Person]) -> None:
-    one = person(
-        *shlex.split(
-            "str add S --subjects s --storage memory --replicas 1 --retention limits --discard old --max-msgs=-1"
-            " --max-msgs-per-subject=-1 --max-bytes=-1 --max-age=-1 --max-msg-size=-1 --dupe-window 2m"
-            " --no-allow-rollup --no-deny-delete --no-deny-purge"
-        )
-    )
-    status, screen = one.end()
-    assert (status, "? " in screen) == (0, False)
-
-
 @pytest.mark.parametrize("flag", ["--defaults", "--no-input"])
 def test_nothing_is_asked_when_told_so(person: Callable[..., Person], flag: str) -> None:
     status, screen = person("str", "add", "S", "--subjects", "s", flag).end()
@@ -206,12 +194,6 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
     one.answers("Really delete Stream ORDERS: type ORDERS", "ORDERS\r")
     assert one.end()[0] == 0
     assert natsctl("str", "ls", "-n").out == ""
-
-
-def test_an_edit_without_a_change_says_what_to_give(person: Callable[..., Person], natsctl: Run) -> None:
-    natsctl("str", "add", "S", "--subjects", "s")
-    code, screen = person("str", "edit", "S").end()
-    assert (code, "--max-age 30d, --config FILE or --interactive" in screen) == (2, True)
 
 
 def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person], natsctl: Run) -> None:

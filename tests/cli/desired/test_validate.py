@@ -90,21 +90,6 @@ def test_documents_come_from_a_pipe_too(offline: Run) -> None:
     assert offline("validate", "-f", "-", stdin=b"name: A\n").out.startswith("stdin: 1 stream\n")
 
 
-@pytest.mark.parametrize(
-    ("words", "text"),
-    [
-        ((), "documents are needed: give -f PATH"),
-        (("-f", "none.yaml"), "none.yaml: no such file or folder"),
-        (("-f", "-", "--var", "A"), "--var A: expected NAME=VALUE"),
-        (("-f", "-", "--var", "1=2"), "--var 1=2: expected NAME=VALUE"),
-    ],
-)
-def test_what_can_not_be_looked_at_is_a_usage_error(offline: Run, words: tuple[str, ...], text: str) -> None:
-    done = offline("validate", *words)
-    assert (done.code, done.out) == (2, "")
-    assert text in done.err
-
-
 def test_a_hostile_text_does_nothing_to_a_terminal(offline: Run, tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text('name: "\\e[31mA"\n"\\e]0;x\\a": 5\nmax_age: ${X:?\x1b[0m}\n'.replace("\x1b", "e"))
     done = offline("validate", "-f", "a.yaml")
