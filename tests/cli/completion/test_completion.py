@@ -1,20 +1,24 @@
-"""What may stand in place of a word: commands, flags, fixed values, files, contexts, and names that a server has."""
+"""Completion: what may stand in place of a word, the scripts, and the shells themselves at a pseudo-terminal."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from natsctl.cli.candidates import ANY_FILE, candidates, shown, split
+from natsctl.cli.completion import SCRIPTS
+from natsctl.cli.main import run
 from natsctl.cli.nouns import NOUNS
 from tests.cli.conftest import eventually
 
@@ -173,3 +177,119 @@ def test_what_commands_declare_is_kept_as_data(tmp_path: Path) -> None:
 
     tables = {file.stem: json.loads(file.read_text()) for file in COMMANDS.glob("*.json")}
     assert set(tables) == {noun.name for noun in NOUNS}
+
+
+install = importlib.import_module("natsctl.cli.completion")
+Ask = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def completion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ask:
+    for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "ZDOTDIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(install, "BASH_COMPLETION", ())
+
+    def ask(*words: str) -> tuple[int, str, str]:
+        return (run(["completion", *words]), *capsys.readouterr())
+
+    return ask
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_script_is_printed_as_it_is_kept(completion: Ask, shell: str) -> None:
+    assert completion(shell)[:2] == (0, SCRIPTS[shell])
+
+
+@pytest.mark.parametrize(
+    ("shell", "script", "startup"),
+    [
+        ("bash", ".local/share/bash-completion/completions/natsctl", ".bashrc"),
+        ("zsh", ".local/share/zsh/site-functions/_natsctl", ".zshrc"),
+        ("fish", ".config/fish/completions/natsctl.fish", ""),
+    ],
+)
+def test_installing_twice_changes_nothing(
+    completion: Ask, tmp_path: Path, shell: str, script: str, startup: str
+) -> None:
+    if startup:
+        (tmp_path / startup).write_text("alias ll='ls -l'")
+    planned = json.loads(completion("install", shell, "--dry-run", "-j")[1])
+    assert not (tmp_path / script).exists()
+    first = json.loads(completion("install", shell, "-j")[1])
+    wanted = [str(tmp_path / path) for path in (script, startup) if path]
+    assert first["changed"] == wanted == [one["subject"] for one in planned["requests"]]
+    assert (tmp_path / script).read_text() == SCRIPTS[shell]
+    if startup:
+        lines = (tmp_path / startup).read_text().splitlines()
+        assert lines[0] == "alias ll='ls -l'"
+        assert lines[1].endswith("# natsctl completion")
+    assert json.loads(completion("install", shell, "-j")[1])["changed"] == []
+    assert "installed already" in completion("install", shell)[1]
+
+
+def test_bash_finds_the_script_itself_where_its_package_is(
+    completion: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(install, "BASH_COMPLETION", ("/",))
+    assert json.loads(completion("install", "bash", "-j")[1])["startup"] == ""
+    assert not (tmp_path / ".bashrc").exists()
+
+
+def test_the_shell_is_yours_unless_named(completion: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHELL", "/usr/bin/fish")
+    assert json.loads(completion("install", "-j")[1])["shell"] == "fish"
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    code, _, err = completion("install")
+    assert (code, "bash, zsh or fish" in err) == (2, True)
+
+
+WITHIN_S = 60
+START = {
+    "bash": (
+        ["--norc", "--noprofile", "-i"],
+        "PS1='ready> '; bind 'set enable-bracketed-paste off'; source '{script}'",
+    ),
+    "zsh": (["-f", "-i"], "PS1='ready> '; autoload -Uz compinit; compinit -u -d '{script}.dump'; source '{script}'"),
+    "fish": (["--no-config", "-i"], "function fish_prompt; echo 'ready> '; end; source '{script}'"),
+}
+
+
+@pytest.fixture(params=["bash", "zsh", "fish"])
+def shell(request: pytest.FixtureRequest, tmp_path: Path, natsctl: Callable[..., Any]) -> Iterator[Any]:
+    """An interactive shell with completion loaded, on a server with a stream."""
+    name = request.param
+    pexpect = pytest.importorskip("pexpect")
+    if shutil.which(name) is None:
+        pytest.skip(f"{name} is not installed")
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    script = tmp_path / f"natsctl.{name}"
+    script.write_text(SCRIPTS[name])
+    arguments, setup = START[name]
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "HOME": str(tmp_path),
+        "TERM": "dumb" if name != "fish" else "xterm",
+        "NATSCTL_COMPLETION_MS": "20000",
+    }
+    child = pexpect.spawn(name, arguments, env=environment, encoding="utf-8", timeout=WITHIN_S, dimensions=(40, 200))
+    child.sendline(setup.format(script=script))
+    child.sendline("echo go''ing")
+    child.expect_exact("going")
+    yield child
+    child.close(force=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("natsctl strea\tinf\tORD\t", "stream info ORDERS"),
+        ("natsctl stream add X --storage=f\t", "--storage=file"),
+    ],
+)
+def test_a_tab_completes_commands_values_and_names(shell: Any, typed: str, completed: str) -> None:
+    for part in typed.split("\t")[:-1]:
+        shell.send(f"{part}\t")
+    shell.send("\x01echo got \r")  # to the beginning of the line, so that the shell says what it has
+    shell.expect_exact(f"got natsctl {'' if 'stream info' in completed else 'stream add X '}{completed}")
