@@ -164,7 +164,7 @@ def clear(server: ServerProcess) -> None:
 def groups_of(name: str) -> dict[str, list[str]]:
     """The lines of a file of this folder below each of its headings."""
     found: dict[str, list[str]] = {}
-    for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines():
+    for line in (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines():
         if line.startswith("## "):
             found[line[3:]] = []
         elif line and not line.startswith("#"):

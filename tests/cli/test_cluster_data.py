@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import eventually
 from tests.support.servers import NAMES, Cluster
 
 Run = Callable[..., Any]
-READY_WITHIN_S = 60.0
 
 
 def until_led(run: Run, *words: str) -> Any:
     """Run a command until it succeeds: a leader may not be elected yet, or a server not know the asset."""
-    until_s = time.monotonic() + READY_WITHIN_S
-    while (done := run(*words)).code:
-        assert time.monotonic() < until_s, done.err
-        time.sleep(0.1)
-    return done
+    return eventually(lambda: run(*words), lambda done: done.code == 0)
 
 
 @pytest.fixture

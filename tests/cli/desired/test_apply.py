@@ -92,17 +92,6 @@ def test_fields_that_no_document_mentions_stay_as_they_were_set_by_hand(natsctl:
     assert after == [{**old, **new} for old, new in zip(before, news, strict=True)]
 
 
-def test_json_is_one_document_of_plan_results_and_summary(natsctl: Run, document: Run) -> None:
-    done = natsctl("apply", "-f", document({**A, "consumers": [consumer("C")]}), "-j")
-    assert (done.code, done.err) == (0, "")
-    assert [(one["action"], one["kind"], one["status"]) for one in done.json["results"]] == [
-        ("create", "Stream", "done"),
-        ("create", "Consumer", "done"),
-    ]
-    assert (done.json["summary"]["created"], done.json["summary"]["failed"], done.json["ended"]) == (2, 0, "")
-    assert done.json["plan"]["hash"].startswith("sha256:")
-
-
 def test_a_dry_run_gives_the_exact_requests_and_drift(natsctl: Run, document: Run, audit: Any) -> None:
     path = document({**A, "consumers": [consumer("C", filter_subject="A.b")]})
     done = natsctl("apply", "-f", path, "--dry-run", "-j")
@@ -244,12 +233,6 @@ def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tm
     file = saved_plan(natsctl, path, tmp_path)
     assert natsctl("apply", "--plan", str(file), "-f", path).code == 2
     assert natsctl("apply", "-f", path, str(file)).code == 2
-
-
-def test_without_documents_the_flag_is_named(natsctl: Run) -> None:
-    refused = natsctl("apply")
-    assert refused.code == 2
-    assert "-f PATH" in refused.err
 
 
 def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Run, person: Run) -> None:

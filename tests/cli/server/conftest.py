@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,8 @@ from typing import Any
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess
+from tests.cli.conftest import eventually
 from tests.support.servers import CONFIG, Cluster
-
-READY_WITHIN_S = 60.0
-
 
 Run = Callable[..., Any]
 
@@ -58,9 +55,7 @@ def cluster(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.M
     """Runs a command line as a user of the cluster's system account, once it has a leader; it awaits every server."""
     monkeypatch.setattr("natsctl.client.system.system_account.KNOWN_QUIET_S", 20.0)
     run = command(three.url("s:p"))
-    until_s = time.monotonic() + READY_WITHIN_S
-    while run("srv", "check", "meta", "--expect", "3").code and time.monotonic() < until_s:
-        time.sleep(0.1)
+    eventually(lambda: run("srv", "check", "meta", "--expect", "3").code == 0)
     return run
 
 

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from natsctl.client.system.cluster import Member
+from tests.cli.conftest import eventually
 from tests.support.servers import Cluster
-
-READY_WITHIN_S = 60.0
 
 Run = Callable[..., Any]
 
@@ -100,10 +98,8 @@ def test_a_cluster_that_has_lost_its_majority_is_rescued(cluster: Run, monkeypat
 
 def test_a_server_is_evacuated(cluster: Run, command: Callable[[str], Run], three: Cluster) -> None:
     user = command(three.url())
-    until_s = time.monotonic() + READY_WITHIN_S
-    while user("str", "add", "LONE", "--subjects", "lone", "--defaults", "--if-not-exists").code:
-        assert time.monotonic() < until_s, "the cluster is not ready"
-        time.sleep(0.1)
+    add = ("str", "add", "LONE", "--subjects", "lone", "--defaults", "--if-not-exists")
+    eventually(lambda: user(*add).code == 0)
     assert user("con", "add", "LONE", "C", "--pull", "--defaults").code == 0
     home = user("str", "info", "LONE", "-j").json["cluster"]["leader"]
     refused = cluster("srv", "cluster", "evacuate", "n9", "-f")

@@ -104,12 +104,6 @@ def test_a_server_of_another_name_is_not_found(top: Run) -> None:
     assert "WATCHED" in done.error["hint"]
 
 
-def test_an_unknown_order_is_a_usage_error(top: Run) -> None:
-    done = top("--sort", "beauty")
-    assert done.code == 2
-    assert "msgs_to" in done.err
-
-
 def test_without_the_system_account_it_says_what_is_missing(natsctl: Run, watched: ServerProcess) -> None:
     done = natsctl("top", "-s", watched.url, "-j", "--timeout", "20s")
     assert (done.code, done.out) == (6, "")
