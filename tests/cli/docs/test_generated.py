@@ -11,7 +11,7 @@ import pytest
 
 from natsctl.cli.nouns import NOUNS
 from tests.support.command_pages import ROOT, command_files
-from tests.support.natscli_page import compared, facts_of, our_tree
+from tests.support.natscli_page import compared, facts_of
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +29,6 @@ LINK = re.compile(r"\[(\w+)\]\(\.\./(tests/[\w/.]+)\)")
 def _compared(path: Path, text: str) -> str:
     """The text as far as it has to be current: which of several tests a row names is left open."""
     return LINK.sub("[test]", text) if path.name == "natscli.md" else text
-
-
-LEFT_OUT = [
-    path
-    for path, said in json.loads((ROOT / "tests/cli/natscli_differences.json").read_text())["commands"].items()
-    if "reason" in said
-]
-"""Commands of the tool that are not here."""
 
 
 def test_every_made_file_is_current(files: dict[Path, str]) -> None:
@@ -106,15 +98,3 @@ def test_no_difference_is_written_down_that_is_none() -> None:
     written = json.loads((ROOT / "tests/cli/natscli_differences.json").read_text())
     keys = {key for part in written.values() for key in part}
     assert keys - comparison.used == set()
-
-
-@pytest.mark.parametrize("noun", sorted({path.split()[0] for path in FACTS if path}))
-def test_every_command_answers_to_the_words_of_the_tool(noun: str) -> None:
-    node = our_tree()
-    for path, fact in FACTS.items():
-        if path.split()[:1] != [noun] or any(f"{path} ".startswith(f"{key} ") for key in LEFT_OUT):
-            continue
-        found = node
-        for word in path.split():
-            found = found.below[word]
-        assert {path.split()[-1], *fact.get("aliases", ())} <= set(found.names), path
