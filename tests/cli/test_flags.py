@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,6 +20,7 @@ from natsctl.cli.flags import Flag, apply
 from natsctl.cli.main import run
 from natsctl.cli.render.change import not_taken, render_not_taken
 from natsctl.cli.stream.create import STREAM_EDIT, STREAM_FLAGS
+from tests.cli.conftest import groups_of
 
 SAMPLES: dict[str, Any] = {
     "--subjects": ["a.b,c"],
@@ -189,21 +191,7 @@ Run = Callable[..., Any]
 HOUR = 3600 * 10**9
 WITHIN_S = 20.0
 
-STREAM: dict[str, dict[str, Any]] = {
-    "--max-consumers 9": {"max_consumers": 9},
-    "--max-msgs-per-subject 3 --discard new --discard-per-subject": {
-        "max_msgs_per_subject": 3,
-        "discard_new_per_subject": True,
-    },
-    "--first-sequence 5": {"first_seq": 5},
-    "--deny-purge": {"deny_purge": True},
-    "--allow-msg-ttl --subject-del-markers-ttl 1h": {"subject_delete_marker_ttl": HOUR},
-    "--limit-consumer-inactive 1h": {"consumer_limits": {"inactive_threshold": HOUR}},
-    "--limit-consumer-max-pending 7": {"consumer_limits": {"max_ack_pending": 7}},
-    "--allow-schedules": {"allow_msg_schedules": True},
-    "--no-allow-direct": {"allow_direct": False},
-    "--persist-mode async": {"persist_mode": "async"},
-}
+STREAM = {words: json.loads(wanted) for words, wanted in (row.split("  →  ") for row in groups_of("flags.txt")["set"])}
 """Flags of `stream add` and `copy`, and what the server says that the stream then has."""
 EDITED = (
     "--max-consumers 9",

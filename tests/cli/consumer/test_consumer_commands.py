@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]
 
@@ -283,43 +285,11 @@ def test_a_copy_leaves_out_what_the_server_noted(orders: Run) -> None:
     assert "pause_until" not in config
 
 
-PULL: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("--ack", "all"), {"ack_policy": "all"}),
-    (("--deliver", "new"), {"deliver_policy": "new"}),
-    (("--deliver", "7"), {"deliver_policy": "by_start_sequence", "opt_start_seq": 7}),
-    (("--deliver", "2026-01-01T00:00:00Z"), {"opt_start_time": "2026-01-01T00:00:00Z"}),
-    (("--deliver", "subject"), {"deliver_policy": "last_per_subject", "filter_subject": ">"}),
-    (("--max-waiting", "7"), {"max_waiting": 7}),
-    (("--replay", "original"), {"replay_policy": "original"}),
-    (("--memory",), {"mem_storage": True}),
-    (("--pause", "2100-01-01T00:00:00Z"), {"pause_until": "2100-01-01T00:00:00Z"}),
-    (("--pinned-groups", "g", "--pinned-ttl", "9s"), {"priority_groups": ["g"], "priority_timeout": 9 * 10**9}),
-    (("--overflow-groups", "g"), {"priority_policy": "overflow"}),
-    (("--prioritized-groups", "g"), {"priority_policy": "prioritized"}),
+PULL, PUSH, CHANGED = (
+    [(tuple(shlex.split(words)), json.loads(wanted)) for words, wanted in (row.split("  →  ") for row in rows)]
+    for rows in groups_of("consumer/flags.txt").values()
 )
-PUSH: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("--bps", "1024"), {"rate_limit_bps": 1024}),
-    (("--deliver-group", "g"), {"deliver_group": "g"}),
-    (("--heartbeat", "5s", "--flow-control"), {"idle_heartbeat": 5 * 10**9, "flow_control": True}),
-)
-CHANGED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("--backoff", "linear", "--backoff-steps", "2", "--backoff-min", "1s", "--backoff-max", "3s"), {"max_deliver": 3}),
-    (("--description", "d"), {"description": "d"}),
-    (("--filter", "ORDERS.a"), {"filter_subject": "ORDERS.a"}),
-    (("--filter", "ORDERS.a", "--filter", "ORDERS.b"), {"filter_subjects": ["ORDERS.a", "ORDERS.b"]}),
-    (("--headers-only",), {"headers_only": True}),
-    (("--max-deliver", "9"), {"max_deliver": 9}),
-    (("--max-pending", "9"), {"max_ack_pending": 9}),
-    (("--max-outstanding", "9"), {"max_ack_pending": 9}),
-    (("--max-pull-batch", "9"), {"max_batch": 9}),
-    (("--max-pull-expire", "9s"), {"max_expires": 9 * 10**9}),
-    (("--max-pull-bytes", "9KB"), {"max_bytes": 9216}),
-    (("--sample", "50"), {"sample_freq": "50"}),
-    (("--wait", "9s"), {"ack_wait": 9 * 10**9}),
-    (("--inactive-threshold", "1h"), {"inactive_threshold": 3600 * 10**9}),
-    (("--replicas", "1"), {"num_replicas": 1}),
-    (("--metadata", "a=b"), {"metadata": {"a": "b"}}),
-)
+"""Flags of pull and push consumers, and of edits, each with the fields that it sets."""
 
 
 def check(done: Any, wanted: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from natsctl.cli.context import Keys
 from natsctl.client.context_file import EMPTY
 from natsctl.client.settings import Settings, without_login
+from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]
 
@@ -63,32 +65,15 @@ def test_a_dry_run_shows_the_file_and_writes_nothing(ctx: Run, home: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "text"),
-    [
-        (("info",), 3, "no context is selected"),
-        (("info", "prdo"), 3, 'did you mean "prod"'),
-        (("info", "NOPE"), 3, "known are prod"),
-        (("select", "prdo"), 3, 'did you mean "prod"'),
-        (("select",), 2, "give CONTEXT"),
-        (("previous",), 3, "no context was selected before"),
-        (("edit", "prdo", "--user", "x"), 3, 'did you mean "prod"'),
-        (("edit", "prod"), 2, "nothing to change"),
-        (("copy", "prod", "prod"), 4, "exists already"),
-        (("copy", "prdo", "x"), 3, 'did you mean "prod"'),
-        (("rm", "prdo", "-f"), 3, 'did you mean "prod"'),
-        (("rm", "prod"), 2, "--force"),
-        (("add", "../x"), 2, "invalid context name"),
-        (("add", "a\nb"), 2, "invalid context name"),
-        (("add", "x", "--colors", "pink"), 2, "expected one of rounded"),
-    ],
+    "row", [*groups_of("context/failures.txt")["failures"], "add 'a\nb'  →  2  →  invalid context name"]
 )
-def test_a_failure_has_its_code_and_says_what_to_do(ctx: Run, words: tuple[str, ...], code: int, text: str) -> None:
+def test_a_failure_has_its_code_and_says_what_to_do(ctx: Run, row: str) -> None:
+    line, code, text = row.split("  →  ")
     ctx("add", "prod", "-s", "nats://p:1")
-    done = ctx(*words)
-    assert done.code == code
-    assert text in done.err
-    told = ctx(*words, "-j")
-    assert (told.code, told.out) == (code, "")
+    done = ctx(*shlex.split(line))
+    assert (done.code, text in done.err) == (int(code), True)
+    told = ctx(*shlex.split(line), "-j")
+    assert (told.code, told.out) == (int(code), "")
     assert json.loads(told.err)["error"]["description"]
 
 

@@ -28,59 +28,13 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.session import Session
 from natsctl.client.manager import Manager
 from natsctl.client.requests import Requests
+from tests.cli.conftest import groups_of
 
 WIDTHS = (60, 80, 200)
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 WORLD: dict[str, Any] = json.loads(Path(__file__).with_name("world.json").read_text(encoding="utf-8"))
 ANSWERS: dict[str, dict[str, Any]] = WORLD["api"]
-ARCHIVE = "ARCHIVE-OF-EVERYTHING-THAT-WAS-EVER-ORDERED"
-DISPATCHING = "A_RATHER_LONG_CONSUMER_NAME_FOR_DISPATCHING"
 SHOWN: dict[str, Any] = WORLD["shown"]
-COMMANDS = {
-    "help": "--help",
-    "stream-help": "stream --help",
-    "stream-purge-help": "stream purge --help",
-    "stream-ls-help": "stream ls --help",
-    "consumer-help": "consumer --help",
-    "consumer-next-help": "consumer next --help",
-    "kv-help": "kv --help",
-    "object-help": "object --help",
-    "publish-help": "publish --help",
-    "backup-help": "backup --help",
-    "server-help": "server --help",
-    "server-report-help": "server report --help",
-    "context-help": "context --help",
-    "service-help": "service --help",
-    "stream-info": "stream info ORDERS",
-    "stream-info-mirror": f"stream info {ARCHIVE}",
-    "stream-info-sources": "stream info ALL",
-    "stream-info-transform": "stream info EVENTS",
-    "stream-info-bucket": "stream info KV_CONFIG",
-    "stream-info-clustered": "stream info CLUSTERED",
-    "stream-state": "stream state ORDERS",
-    "stream-ls": "stream ls",
-    "stream-ls-wide": "stream ls --wide",
-    "stream-ls-columns": "stream ls --columns name,created,description,last-message",
-    "stream-report": "stream report",
-    "stream-find": "stream find --consumers 1",
-    "consumer-info": "consumer info ORDERS NEW",
-    "consumer-info-filters": "consumer info ORDERS MULTI",
-    "consumer-info-push": "consumer info ORDERS MONITOR",
-    "consumer-info-long": f"consumer info ORDERS {DISPATCHING}",
-    "consumer-info-started": "consumer info ORDERS DISPATCH",
-    "consumer-info-bound": "consumer info ORDERS BOUND",
-    "consumer-ls": "consumer ls ORDERS",
-    "consumer-ls-wide": "consumer ls ORDERS --wide",
-    "consumer-report": "consumer report ORDERS",
-    "kv-ls": "kv ls",
-    "object-ls": "object ls",
-    "errors-ls": "errors ls mirror.*subject",
-    "errors-lookup": "errors lookup 10065",
-    "schema-ls": "schema ls (api.v1.stream_msg|natsctl.stream|natsctl.schema)",
-    "schema-commands": "schema ls stream_info --commands",
-    "cheat": "cheat kv",
-}
-"""What is shown by a command."""
 
 
 def _models(kind: Any, name: str) -> list[Any]:
@@ -181,6 +135,7 @@ def _listed(asked: str, body: str) -> dict[str, Any]:
     return {**told, "type": kind_of, "total": len(streams), "streams": shown}
 
 
+COMMANDS = dict(row.split("  →  ") for row in groups_of("screens/commands.txt")["shown by a command"])
 COLOURED = ("stream-info", "stream-ls", "consumer-info", "help")
 
 
