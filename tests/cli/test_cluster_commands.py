@@ -1,4 +1,4 @@
-"""Every command of `server`, `cluster` and `report`, run once on a cluster of three; a new one needs a row."""
+"""Every command of `server`, `cluster` and `report`, once on a cluster of three; cluster.txt has a row for each."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 import pytest
 
 from natsctl.cli.commands import every_command
-from tests.cli.conftest import WITHIN_S, eventually
+from tests.cli.conftest import WITHIN_S, eventually, groups_of
 from tests.support.commands import Done
-from tests.support.servers import NAMES, Cluster
+from tests.support.servers import Cluster
 
 Run = Callable[..., Done]
 
@@ -31,7 +31,6 @@ class Row(NamedTuple):
     code: int = 0
 
 
-ALL: Final = Row(prints=NAMES)
 OFFLINE: Final = {
     "server run": "starts a server",
     "server generate": "writes a configuration",
@@ -41,75 +40,20 @@ OFFLINE: Final = {
     "server check credential": "asks no server",
 }
 """Commands that a cluster does not make a difference to, with the reason."""
-ROWS: Final = {
-    "account report connections": Row(prints=("A",), system=False),
-    "account report statistics": Row(prints=("n1",), system=False),
-    "stream report": Row(prints=("SEEN", "n1", "n2", "n3"), system=False),
-    "consumer report": Row("SEEN", ("C",), system=False),
-    "server list": Row("3", ("Cluster Overview", *NAMES)),
-    "server ping": Row("3", NAMES),
-    "server report accounts": Row(prints=("A",)),
-    "server report connections": Row(prints=("n1",)),
-    "server report leafnodes": Row(),
-    "server report routes": ALL,
-    "server report gateways": Row(),
-    "server report cpu": ALL,
-    "server report mem": ALL,
-    "server report health": ALL,
-    "server report jetstream": Row(
-        "--wide", (*NAMES, "RAFT Meta Group", "led from cluster C", "Quorum Sz", "Rescuing")
-    ),
-    "server report downgrade": Row("0", ("API level",)),
-    "server stream-check": Row("--stream SEEN --health --expected 3", (*NAMES, "IN SYNC", "ok")),
-    "server consumer-check": Row("--stream SEEN", (*NAMES, "IN SYNC")),
-    "server check connection": Row(prints=("OK",)),
-    "server check stream": Row("--stream SEEN --peer-expect 3", ("OK",), system=False),
-    "server check consumer": Row("--stream SEEN --consumer C", ("OK",), system=False),
-    "server check message": Row("--stream SEEN --content x", ("OK",), system=False),
-    "server check meta": Row("--expect 4", ("CRITICAL",), code=2),
-    "server check request": Row("--subject $JS.API.INFO", ("OK",), system=False),
-    "server check jetstream": Row(prints=("OK",), system=False),
-    "server check server": Row("--name n2", ("OK",)),
-    "server check kv": Row("--bucket KEPT", ("OK",), system=False),
-    "server info": Row("n3", ("n3",)),
-    "server request accounts": ALL,
-    "server request connections": ALL,
-    "server request gateways": ALL,
-    "server request ipqueue": ALL,
-    "server request jetstream-health": ALL,
-    "server request jetstream": ALL,
-    "server request kick": Row("{cid} n1"),
-    "server request leafnodes": ALL,
-    "server request profile": Row("heap {folder} --host n1"),
-    "server request raft": Row("--group _meta_", (*NAMES, "_meta_")),
-    "server request routes": ALL,
-    "server request subscriptions": ALL,
-    "server request variables": ALL,
-    "server config reload": Row("n2 -f"),
-    "server cluster balance": Row("--account A -f"),
-    # Removed for good, a server comes back only after a new start.
-    "server cluster peer-remove": Row("n3 --dry-run", ("n3",)),
-    "server cluster rescue": Row(prints=(*NAMES, "Cluster is healthy with a leader")),
-    "server account info": Row("A", ("A",)),
-    "server watch servers": Row("--count 1", NAMES),
-    "server watch jetstream": Row("--count 1", NAMES),
-    "server watch accounts": Row("--count 1", ("A",)),
-    "server watch api requests": Row("--count 1", system=False),
-    "server graph": Row("n1 --count 1", ("n1",)),
-    "stream cluster balance": Row("-f", system=False),
-    "consumer cluster balance": Row("SEEN -f", system=False),
-    "consumer cluster step-down": Row("SEEN C -f", system=False),
-    "stream cluster step-down": Row("SEEN -f", system=False),
-    "stream cluster peer-remove": Row("MOVED {peer} -f", system=False),
-    "stream cluster evacuate": Row("LONE {lone}", ("Stream peers are now: n",), system=False),
-    "consumer cluster evacuate": Row("SEEN ONCE {alone}", ("Consumer peers are now: n",), system=False),
-    # A move that hangs is in test_stream_cluster.py, one of a whole server in test_server_cluster.py.
-    "stream cluster cancel-move": Row("SEEN", ("Stream SEEN is not moving",), system=False, code=1),
-    "server cluster evacuate": Row("n3 --dry-run", ("$JS.API.SERVER.EVACUATE", "streams: ")),
-    "server cluster step-down": Row("-f"),
-    "server account purge": Row("A -f"),
-}
-"""In the order in which they run: those that change who leads come last."""
+
+
+def rows() -> dict[str, Row]:
+    """The commands in the order in which they run: those that change who leads come last."""
+    found = {}
+    for line in groups_of("cluster.txt")["rows"]:
+        path, words, prints, ending = line.split("  →  ")
+        user, _, code = ending.partition(" ")
+        texts = () if prints == "-" else tuple(prints.split(" | "))
+        found[path] = Row("" if words == "-" else words, texts, user == "system", int(code or 0))
+    return found
+
+
+ROWS: Final = rows()
 
 
 def commands() -> set[str]:

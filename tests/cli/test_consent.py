@@ -1,6 +1,6 @@
 """Every command that can lose something: it wants --force or an answer at a terminal, and sends nothing without.
 
-Each command of the tables of nouns and verbs has a row in `LOSING` or a line in consent.txt; a new one without either
+Each command of the tables of nouns and verbs has a line in consent.txt; a new one without either
 fails the first test.
 """
 
@@ -39,66 +39,18 @@ class Row(NamedTuple):
     flag: str = "--force"
 
 
-LOSING: dict[str, tuple[Row, ...]] = {
-    "stream purge": (Row("stream purge S --subject s.b"), Row("stream purge S"), Row("stream purge 'S*' --keep 1")),
-    "stream rmm": (Row("stream rmm S 12", ("pub s.a x --count 9 -J -q",)),),
-    "stream edit": (
-        Row("stream edit S --max-msgs 3", looks=True),
-        Row("stream edit S --config small.json", looks=True),
-        Row("stream edit S --max-msgs-per-subject 1", ("pub s.a x --count 3 -J -q",), looks=True),
-    ),
-    "stream restore": (Row("stream restore saved.tgz --on-existing replace"),),
-    "account restore": (Row("account restore saved-account --on-existing replace"),),
-    "backup restore stream": (Row("backup restore stream saved.tgz --on-existing replace"),),
-    "backup restore account": (Row("backup restore account saved-account --on-existing replace"),),
-    "restore": (Row("restore saved --update-streams", looks=True),),
-    "bench js pub sync": (Row("bench js pub sync s.a --stream S --purge --msgs 1"),),
-    "bench js pub async": (Row("bench js pub async s.a --stream S --purge --msgs 1"),),
-    "bench js pub atomic": (Row("bench js pub atomic s.a --stream ATOMIC --purge --msgs 1", ends=False),),
-    "bench js pub fast": (Row("bench js pub fast s.a --stream ATOMIC --purge --msgs 1", ends=False),),
-    "bench js ordered": (Row("bench js ordered --stream NONE --purge --msgs 1", ends=False),),
-    "bench js consume": (Row("bench js consume --stream NONE --purge --msgs 1", ends=False),),
-    "bench js fetch": (Row("bench js fetch --stream NONE --purge --msgs 1", ends=False),),
-    "bench kv put": (Row("bench kv put --bucket BENCHED --purge --msgs 1", ("kv add BENCHED", "kv put BENCHED k v")),),
-    "consumer edit": (
-        Row("consumer edit S C --inactive-threshold 1h", looks=True),
-        Row("consumer edit S C --filter s.c", looks=True),
-    ),
-    "consumer reset": (Row("consumer reset S C"),),
-    "consumer rm": (Row("consumer rm S C"), Row("consumer rm S 'D*'", ("consumer add S D1 --pull",))),
-    "stream seal": (Row("stream seal SEALED", ("stream add SEALED --subjects sealed",)),),
-    "stream rm": (Row("stream rm S"), Row("stream rm 'T*'")),
-    "stream template rm": (
-        Row("stream template rm T", ("stream template add T --subjects t --max-streams 1",)),
-    ),
-    "stream cluster peer-remove": (Row("stream cluster peer-remove CNT P", ends=False),),
-    "kv revert": (Row("kv revert B r 3", ("kv put B r v", "kv put B r w")),),
-    "kv edit": (Row("kv edit B --history 1", looks=True),),
-    "kv del": (Row("kv del B k"), Row("kv del BENCHED --all")),
-    "kv purge": (Row("kv purge B k"), Row("kv purge B 'r.>'"), Row("kv purge B --all")),
-    "kv compact": (Row("kv compact B --older-than 0", ("kv put B c v", "kv del B c -f")),),
-    "object put": (Row("object put O file.txt", looks=True),),
-    "object get": (Row("object get O file.txt", looks=True, ends=False),),
-    "object del": (Row("object del O file.txt"), Row("object del P --all", ("object add P",))),
-    "object edit": (Row("object edit O --ttl 100ms", looks=True),),
-    "object seal": (Row("object seal O"),),
-    "apply": (Row("apply -f fewer.yaml", looks=True, flag="--yes"),),
-    "destroy": (Row("destroy -f documents.yaml", looks=True, flag="--yes"),),
-    "context rm": (Row("context rm c1", ends=False),),
-    "auth user rm": (Row("auth user rm app SYSTEM", ends=False),),
-    "auth operator keys rm": (Row("auth operator keys rm ACME OKEY", ends=False),),
-    "pipeline run": (Row("pipeline run shop --full-refresh-all", ends=False),),
-    "auth account exports rm": (Row("auth account exports rm ex APP", ends=False),),
-    "auth account imports rm": (Row("auth account imports rm im APP", ends=False),),
-    "auth account keys rm": (Row("auth account keys rm APP --key reader", ends=False),),
-    "auth account rm": (Row("auth account rm APP", ends=False),),
-    "server repair": (Row("server repair nowhere S", ends=False),),
-    "server account purge": (Row("server account purge A", ends=False),),
-    "server cluster rescue": (Row("server cluster rescue --quorum 1", ends=False),),
-    "server cluster evacuate": (Row("server cluster evacuate X", ends=False),),
-    "server cluster peer-remove": (Row("server cluster peer-remove X", ends=False),),
-}  # fmt: skip
-"""What can lose something, in an order in which each line finds what it needs."""
+def losing() -> dict[str, list[Row]]:
+    """What can lose something, in an order in which each line finds what it needs."""
+    found: dict[str, list[Row]] = {}
+    for text in groups_of("consent.txt")["losing"]:
+        path, line, options, first = text.split("  →  ")
+        lines = () if first == "-" else tuple(first.split(" ; "))
+        flag = "--yes" if "yes" in options else "--force"
+        found.setdefault(path, []).append(Row(line, lines, "looks" in options, "stays" not in options, flag))
+    return found
+
+
+LOSING = losing()
 HARMLESS = groups_of("consent.txt")["harmless"]
 """What removes nothing, or only what it made itself; what stores or acknowledges does what it was asked to."""
 READS = {"INFO", "NAMES", "LIST", "GET", "DIRECT"}

@@ -189,7 +189,6 @@ def test_flags_that_exclude_each_other_are_refused() -> None:
 
 Run = Callable[..., Any]
 HOUR = 3600 * 10**9
-WITHIN_S = 20.0
 
 STREAM = {words: json.loads(wanted) for words, wanted in (row.split("  →  ") for row in groups_of("flags.txt")["set"])}
 """Flags of `stream add` and `copy`, and what the server says that the stream then has."""
@@ -269,25 +268,6 @@ def test_flags_of_placement_replace_those_of_a_backup(natsctl: Run, tmp_path: Pa
     done = natsctl(*command.split(), folder, "--cluster", "C1", "--tag", "ssd", "--replicas", "3", "--dry-run", "-j")
     config = request_of(done)["config"]
     assert (config["placement"], config["num_replicas"]) == ({"cluster": "C1", "tags": ["ssd"]}, 3)
-
-
-CONSUMER: dict[str, dict[str, Any]] = {
-    "--pull --inactive-threshold 1h": {"inactive_threshold": HOUR},
-    "--pull --max-waiting 9": {"max_waiting": 9},
-    "--pull --max-pull-batch 9 --max-pull-expire 1h --max-pull-bytes 1KB": {
-        "max_batch": 9,
-        "max_expires": HOUR,
-        "max_bytes": 1024,
-    },
-    "--pull --headers-only": {"headers_only": True},
-    "--pull --memory": {"mem_storage": True},
-    "--pull --sample 50": {"sample_freq": "50"},
-    "--pull --max-pending 7": {"max_ack_pending": 7},
-    "--pull --wait 9s": {"ack_wait": 9 * 10**9},
-    "--pull --max-deliver 4 --backoff linear --backoff-steps 2 --backoff-min 1s --backoff-max 9s": {"max_deliver": 4},
-    "--target out --heartbeat 5s --flow-control": {"idle_heartbeat": 5 * 10**9, "flow_control": True},
-    "--target out --bps 1024 --ack none": {"rate_limit_bps": 1024},
-}
 
 
 BENCH: dict[str, dict[str, Any]] = {

@@ -7,16 +7,14 @@ import json
 import re
 import time
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
+from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import UnreachableError, UsageError
-from natsctl.api.stream import ClusterInfo, StreamConfig, StreamInfo
+from natsctl.api.stream import ClusterInfo, StreamConfig
 from natsctl.api.units import plural
 from natsctl.cli.live import _Lines
 from natsctl.cli.output import show_page
@@ -143,83 +141,6 @@ def test_an_import_goes_on_when_the_server_cannot_be_asked_how_far_it_is() -> No
 
 
 NOW_NS = 1_767_225_600_000_000_000
-
-STREAM: dict[str, Any] = {
-    "config": {
-        "name": "ORDERS",
-        "subjects": ["ORDERS.*", "SHOP.>"],
-        "retention": "workqueue",
-        "max_msgs": -1,
-        "max_bytes": 1024 * 1024 * 13,
-        "max_age": 31536000 * 1_000_000_000,
-        "max_msgs_per_subject": 5,
-        "discard": "new",
-        "discard_new_per_subject": True,
-        "storage": "memory",
-        "num_replicas": 3,
-        "no_ack": True,
-        "duplicate_window": 120_000_000_000,
-        "placement": {"cluster": "east", "tags": ["ssd"]},
-        "compression": "s2",
-        "deny_purge": True,
-        "allow_direct": True,
-        "metadata": {"team": "sales\x1b[2J", "_nats.ver": "2.15.2", "_nats.req.level": "0", "_nats.level": "5"},
-        "republish": {"src": "a", "dest": "b", "headers_only": True},
-        "mirror": {"name": "OTHER", "filter_subject": "x.>", "external": {"api": "$JS.hub.API", "deliver": ""}},
-    },
-    "created": "2026-07-20T15:23:51Z",
-    "state": {
-        "messages": 1234,
-        "bytes": 150528,
-        "first_seq": 1,
-        "first_ts": "2026-07-20T15:24:01Z",
-        "last_seq": 1300,
-        "last_ts": "2026-07-20T15:24:09Z",
-        "num_subjects": 2,
-        "num_deleted": 66,
-        "lost": {"msgs": [7], "bytes": 100},
-        "consumer_count": 2,
-    },
-    "cluster": {
-        "name": "C1",
-        "leader": "n1",
-        "replicas": [{"name": "n2", "current": True, "active": 120_000_000, "lag": 3}, {"name": "n3", "offline": True}],
-    },
-    "ts": "2026-07-21T00:00:00Z",
-}
-CONSUMER: dict[str, Any] = {
-    "stream_name": "ORDERS",
-    "name": "DISPATCH",
-    "created": "2026-07-20T15:23:51Z",
-    "config": {
-        "durable_name": "DISPATCH",
-        "name": "DISPATCH",
-        "deliver_policy": "by_start_sequence",
-        "opt_start_seq": 10,
-        "ack_policy": "explicit",
-        "ack_wait": 30_000_000_000,
-        "max_deliver": 20,
-        "filter_subjects": ["a", "b"],
-        "replay_policy": "original",
-        "sample_freq": "100",
-        "max_ack_pending": 1000,
-        "max_waiting": 512,
-        "backoff": [60_000_000_000, 120_000_000_000],
-    },
-    "delivered": {"consumer_seq": 3, "stream_seq": 3, "last_active": "2025-12-31T23:59:58Z"},
-    "ack_floor": {"consumer_seq": 1, "stream_seq": 1},
-    "num_ack_pending": 2,
-    "num_redelivered": 1,
-    "num_pending": 7,
-}
-
-
-def stream(**changed: Any) -> StreamInfo:
-    return msgspec.convert({**STREAM, **changed}, StreamInfo)
-
-
-def consumer(**changed: Any) -> ConsumerInfo:
-    return msgspec.convert({**CONSUMER, **changed}, ConsumerInfo)
 
 
 def test_a_page_in_a_pipe_is_never_wrapped() -> None:
