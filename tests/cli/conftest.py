@@ -29,11 +29,15 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every test of a command on natsctl's server and on the reference, but those marked `ours` with the reason."""
+    """Run tests of commands on natsctl's server and on the reference, but for those marked `ours` with the reason.
+
+    A module may be marked `ours`, and those of its tests that need the reference too `both`.
+    """
     if "shared_server" not in metafunc.fixturenames:
         return
     kinds: list[object] = ["natsctl"]
-    if metafunc.definition.get_closest_marker("ours") is None:
+    marks = metafunc.definition
+    if marks.get_closest_marker("ours") is None or marks.get_closest_marker("both") is not None:
         kinds.append("reference")
     metafunc.parametrize("shared_server", kinds, indirect=True, scope="session")
 
@@ -221,7 +225,6 @@ def command(
 
 @pytest.fixture
 def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
-    """Runs a command line where no server is."""
     return command("nats://127.0.0.1:9")
 
 
@@ -239,7 +242,6 @@ def spawn() -> Callable[..., Any]:
 
 
 def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
-    """A child at a pseudo-terminal."""
     return commands.spawn([sys.executable, "-m", "natsctl", *words], env=environment, **options)
 
 
@@ -255,12 +257,10 @@ class Person:
         self.seen = ""
 
     def sees(self, text: str) -> None:
-        """Wait for a text to appear."""
         self.child.expect_exact(text)
         self.seen += self.child.before + self.child.after
 
     def answers(self, question: str, keys: str = "\r") -> None:
-        """Wait for a question and press keys."""
         self.sees(question)
         self.child.send(keys)
 

@@ -57,7 +57,6 @@ ROWS: Final = rows()
 
 
 def commands() -> set[str]:
-    """Return every command of `server`, and those of other nouns that are about a cluster or report."""
     found = set()
     for path, verb in every_command():
         noun, *below = path.split()

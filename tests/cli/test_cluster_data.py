@@ -29,7 +29,6 @@ def replicated(three: Cluster, command: Callable[[str], Run]) -> Run:
 
 
 def copies(run: Run, stream: str) -> set[str]:
-    """Return the servers that have the stream."""
     cluster = run("str", "info", stream, "-j").json["cluster"]
     return {cluster["leader"], *(one["name"] for one in cluster["replicas"])}
 

@@ -103,8 +103,6 @@ def test_every_example_is_understood(
         ("str edit S --storage memory", "--storage is set when a stream is created"),
         ("con edit S C --deliver all", "--deliver is set when a consumer is created"),
         ("str frob", "see natsctl stream --help"),
-        ("str inof", 'did you mean "info"'),
-        ("pub", "SUBJECT is missing"),
         ("str add S --subjects other", "natsctl stream edit S"),
         ("--context nope str ls", "natsctl context add NAME makes one"),
         ("-s host.invalid:4222 str ls", "no connection to nats://host.invalid:4222"),

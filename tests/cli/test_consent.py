@@ -88,7 +88,6 @@ class _Terminal(io.TextIOWrapper):
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The subjects of all that is sent from now on."""
     found: list[str] = []
     for name in ("publish", "request"):
         method = getattr(Connection, name)
@@ -114,7 +113,6 @@ def _save_operator() -> None:
 
 @pytest.fixture
 def filled(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs a line where there is something of everything."""
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)

@@ -43,25 +43,7 @@ def test_every_noun_and_alias_has_help(noun: Any, capsys: pytest.CaptureFixture[
             assert f"Usage: natsctl {noun.name}" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        (["strem", "ls"], '"stream"'),
-        (["stream", "inof"], '"info"'),
-        (["stream", "ls", "--subjct", "x"], '"--subject"'),
-        (["stream", "ls", "--timout", "1s"], '"--timeout"'),
-        (["--srver", "x", "stream", "ls"], '"--server"'),
-    ],
-)
-def test_a_misspelt_word_is_a_usage_error_with_what_was_meant(
-    words: list[str], meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(words) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert meant in said.err
-
-
+@pytest.mark.ours("options of the command line")
 def test_global_options_stand_before_or_after_the_command(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     bare = os.environ["NATS_URL"].removeprefix("nats://")
     monkeypatch.delenv("NATS_URL")
@@ -69,6 +51,7 @@ def test_global_options_stand_before_or_after_the_command(natsctl: Run, monkeypa
         assert natsctl(*line.split()).code == 0
 
 
+@pytest.mark.ours("options of the command line")
 def test_trace_shows_requests_on_stderr_and_keeps_stdout(natsctl: Run) -> None:
     done = natsctl("--trace", "account", "info", "-j")
     assert done.json["limits"]
@@ -158,7 +141,6 @@ ALIKE = pytest.mark.ours("a session is the same on any server")
 
 @pytest.fixture
 def session(shared_server: ServerProcess) -> Iterator[Session]:
-    """A session of a command on the server."""
     one = Session(GlobalOptions(server=shared_server.url))
     yield one
     one.close()

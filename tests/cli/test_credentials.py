@@ -34,7 +34,6 @@ def serve(text: str, folder: Path) -> ServerThread:
 
 @pytest.fixture(scope="module")
 def operated(operator: Operator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server that trusts the operator of the operator."""
     with serve(operator.conf(), tmp_path_factory.mktemp("operated")) as thread:
         yield thread.url
 

@@ -125,7 +125,6 @@ def test_no_command_changes_anything_or_reads_stdin_in_a_dry_run(
 
 
 def _fault(done: Any, json_asked: bool) -> str:
-    """What is wrong with how a command ended."""
     if done.code not in ALLOWED:
         return f"exit code {done.code}: {done.err}"
     if "unexpected" in done.err or "Traceback" in done.err:

@@ -66,7 +66,6 @@ def placed(table: tuple[Flag, ...], flag: Flag) -> dict[str, Any]:
 
 
 def missing(config: dict[str, Any], model: type[Model], prefix: str = "") -> list[str]:
-    """The fields that the model does not have, by path."""
     hints = typing.get_type_hints(model)
     found = []
     for key, value in config.items():
@@ -122,26 +121,6 @@ def test_stream_values_become_wire_values(name: str, given: Any, wanted: dict[st
     config: dict[str, Any] = {}
     apply(config, STREAM_FLAGS, {name: flag.read(given)})
     assert config == wanted
-
-
-@pytest.mark.parametrize(
-    ("table", "name", "given"),
-    [
-        (STREAM_FLAGS, "--max-age", "1x"),
-        (STREAM_FLAGS, "--max-bytes", "lots"),
-        (STREAM_FLAGS, "--storage", "tape"),
-        (STREAM_FLAGS, "--max-msgs", "1.5"),
-        (STREAM_FLAGS, "--mirror", '{"nome": "x"}'),
-        (STREAM_FLAGS, "--metadata", ["novalue"]),
-        (CONSUMER_FLAGS, "--deliver", "sometimes"),
-        (CONSUMER_FLAGS, "--deliver", "0"),
-        (CONSUMER_FLAGS, "--sample", "101"),
-    ],
-)
-def test_a_bad_value_is_told_with_its_flag(table: tuple[Flag, ...], name: str, given: Any) -> None:
-    flag = next(flag for flag in table if flag.name == name)
-    with pytest.raises(UsageError, match=name):
-        flag.read(given)
 
 
 def test_merging_keeps_what_was_not_named() -> None:
@@ -249,6 +228,7 @@ PLACED: tuple[tuple[str, str], ...] = (
 )
 
 
+@pytest.mark.ours("a dry run sends nothing")
 @pytest.mark.parametrize(("command", "tags"), PLACED, ids=lambda words: words.replace(" ", "_"))
 def test_flags_of_placement_go_to_the_server(natsctl: Run, command: str, tags: str) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*", "--defaults")
@@ -258,6 +238,7 @@ def test_flags_of_placement_go_to_the_server(natsctl: Run, command: str, tags: s
     assert request_of(natsctl(*words))["placement"] == {"cluster": "C1", "tags": ["ssd", "eu"]}
 
 
+@pytest.mark.ours("a dry run sends nothing")
 @pytest.mark.parametrize("command", ("str restore", "account restore"))
 def test_flags_of_placement_replace_those_of_a_backup(natsctl: Run, tmp_path: Path, command: str) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*", "--defaults")
@@ -286,6 +267,7 @@ BENCHES = [
 ]
 
 
+@pytest.mark.ours("a dry run sends nothing")
 @pytest.mark.parametrize(("how", "flags"), BENCHES)
 def test_a_flag_of_a_benchmark_sets_a_field_of_its_stream(natsctl: Run, how: str, flags: str) -> None:
     words = ["bench", "js", "pub", how, "b.x", "--create", *flags.split(), "--msgs", "10", "--dry-run", "-j"]

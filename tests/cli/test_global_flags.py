@@ -15,6 +15,8 @@ import pytest
 
 from natsctl.api.times import parse_time
 
+pytestmark = pytest.mark.ours("what a client says and shows")
+
 Run = Callable[..., Any]
 
 
@@ -157,6 +159,7 @@ def test_tables_look_as_the_scheme_says(natsctl: Run, monkeypatch: pytest.Monkey
     assert natsctl("str", "ls", "--colors", "pink").code == 2
 
 
+@pytest.mark.both
 def test_domain_and_tls_first_have_a_second_spelling(natsctl: Run) -> None:
     done = natsctl("--domain", "nowhere", "stream", "ls", "-j")
     assert done.error["subject"] == "$JS.nowhere.API.STREAM.LIST"

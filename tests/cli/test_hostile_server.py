@@ -48,7 +48,6 @@ class Liar:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Accept nobody more."""
         self._listener.close()
 
     def _accept(self) -> None:
@@ -113,7 +112,6 @@ def lied(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 def entries(folder: Path) -> set[Path]:
-    """Return what is in a folder, but for the folder OUT of the one that commands run in."""
     return {path for path in folder.rglob("*") if "OUT" not in path.relative_to(folder).parts[:3]}
 
 

@@ -19,6 +19,8 @@ from natsctl.testing.process import Kind, ServerProcess
 from tests.cli.conftest import groups_of
 from tests.support.request_differential import Reference
 
+pytestmark = pytest.mark.ours("how messages are shown")
+
 Run = Callable[..., Any]
 
 ONE_DOCUMENT, LINES, FAILURES = groups_of("json_everywhere.txt").values()
@@ -76,6 +78,7 @@ def counted(row: str) -> tuple[str, int]:
     return line, int(number)
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("line", ONE_DOCUMENT)
 def test_a_success_is_one_document_and_nothing_else(command: Callable[[str], Any], natsctl: Run, line: str) -> None:
     if line.startswith("str restore"):
@@ -95,7 +98,6 @@ def test_a_series_is_one_document_on_each_line(command: Callable[[str], Any], li
     assert (done.code, done.err, len(done.lines)) == (0, "", count)
 
 
-@pytest.mark.ours("how a difference is shown")
 @pytest.mark.parametrize("line", DRIFT)
 def test_a_dry_run_that_finds_differences_is_a_document_and_exit_10(command: Callable[[str], Any], line: str) -> None:
     done = command(line)
@@ -103,7 +105,6 @@ def test_a_dry_run_that_finds_differences_is_a_document_and_exit_10(command: Cal
     assert [change["new"] for change in done.json["effect"]["differences"]] == [7]
 
 
-@pytest.mark.ours("how a failure is shown")
 @pytest.mark.parametrize(("line", "code"), [*map(counted, FAILURES)])
 def test_a_failure_is_one_object_on_stderr_and_nothing_on_stdout(
     command: Callable[[str], Any], line: str, code: int

@@ -31,7 +31,6 @@ Run = Callable[..., Done]
 
 @pytest.fixture(scope="module")
 def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """The server that streams are moved to."""
     with ServerProcess(tmp_path_factory.mktemp("other"), getattr(request, "param", "natsctl")) as process:
         yield process
 
@@ -51,14 +50,12 @@ def migrate(natsctl: Run, shared_server: ServerProcess, other: ServerProcess, tm
 
 
 def infos(run: Run) -> dict[str, Any]:
-    """Return configuration and numbers of messages of every stream of a server."""
     found = [run("str", "info", name, "-j").json for name in run("str", "ls", "-a", "-n").out.split()]
     return {one["config"]["name"]: (one["config"], one["state"]["messages"]) for one in found}
 
 
 @pytest.fixture
 def there(natsctl: Run, other: ServerProcess) -> Run:
-    """Runs a command line on the other server."""
     return lambda *words: natsctl("--server", other.url, *words)
 
 

@@ -14,6 +14,7 @@ import pytest
 from natsctl.cli.stream.dialogue import read_name, read_start_time, read_subject
 
 pytest.importorskip("pexpect")
+pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
 Run = Callable[..., Any]
 Person = Any

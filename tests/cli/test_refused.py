@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support.commands import Done
 
 Run = Callable[..., Any]
 SOON_S, TIMEOUT_S = 80.0, 110
@@ -24,19 +24,6 @@ accounts { A { jetstream: enabled, users: [
   {user: deaf, password: p, permissions: {subscribe: {deny: ["_INBOX.>"]}}}
 ] } }
 """
-
-
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def error(self) -> Any:
-        """The error object on stderr."""
-        return json.loads(self.err)["error"]
 
 
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
@@ -56,7 +43,7 @@ def as_user(strict_server: ServerProcess, capsys: pytest.CaptureFixture[str]) ->
         capsys.readouterr()
         words = ["-s", strict_server.url, "--user", user, "--password", "p", "--timeout", f"{TIMEOUT_S}s"]
         words += [*shlex.split(line), "-j"]
-        return Ended(run_main(words), *capsys.readouterr())
+        return Done(run_main(words), *capsys.readouterr())
 
     for line in ("str add S --subjects s.*", "con add S C --pull", "kv add B", "object add O", "pub s.a x -J"):
         run("admin", f"{line} --if-not-exists" if " add " in line else line)

@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli.conftest import groups_of
 
+pytestmark = pytest.mark.ours("what is wrong is found before a server is asked")
+
 Run = Callable[..., Any]
 
 REASONS = {"empty": "empty", "huge": "too large"}
@@ -31,7 +33,6 @@ LINES = groups_of("usage_errors.txt")
 """Lines by noun, each with what its error names."""
 
 
-@pytest.mark.ours("what is wrong is found before a server is asked")
 @pytest.mark.parametrize("group", LINES)
 def test_what_is_missing_or_wrong_is_named(
     natsctl: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, group: str
@@ -49,7 +50,6 @@ def test_what_is_missing_or_wrong_is_named(
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.ours("no server is asked")
 def test_a_websocket_without_its_package_is_told(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     done = natsctl("-s", "ws://127.0.0.1:1", "str", "ls", "-j")
@@ -64,7 +64,6 @@ IN_FILES = (
 )
 
 
-@pytest.mark.ours("what is wrong is found before a server is asked")
 @pytest.mark.parametrize(("line", "named"), IN_FILES)
 def test_an_invalid_subject_in_a_file_is_named(
     natsctl: Run, line: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -76,7 +75,6 @@ def test_an_invalid_subject_in_a_file_is_named(
     assert (done.code, named in done.err + done.out) == (2, True), done
 
 
-@pytest.mark.ours("what is wrong is found before a server is asked")
 @pytest.mark.parametrize(
     ("words", "text"),
     [
@@ -98,7 +96,6 @@ def test_the_text_of_a_usage_error_is_whole(
     assert (done.code, text in done.err) == (2, True), done.err
 
 
-@pytest.mark.ours("no server is asked")
 def test_backup_in_a_wrong_order_writes_no_folder(
     natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

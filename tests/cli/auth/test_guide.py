@@ -79,7 +79,6 @@ def test_the_guide_works_on_nats_server(
 
         @contextlib.contextmanager
         def beside(*words: str) -> Iterator[Any]:
-            """Run a command that listens in the block, and end it then."""
             process = begun(*words, "--server", server.url)
             process.stderr.readline()
             yield process

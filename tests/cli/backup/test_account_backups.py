@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.ours("files and messages on this side")
+
 Run = Callable[..., Any]
 
 NAMES = ["COPY", "KV_config", "MEM", "ORIGIN"]
@@ -33,6 +35,7 @@ def _remove(natsctl: Run) -> None:
         assert natsctl("str", "rm", name, "-f").code == 0
 
 
+@pytest.mark.both
 def test_every_stream_is_saved_and_comes_back(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     folder = str(tmp_path / "saved")
@@ -55,6 +58,7 @@ def test_every_stream_is_saved_and_comes_back(natsctl: Run, tmp_path: Path) -> N
     assert natsctl("str", "ls", "-a", "-n").out.split() == NAMES
 
 
+@pytest.mark.both
 def test_nothing_is_restored_where_a_stream_exists(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     folder = str(tmp_path / "saved")
@@ -148,7 +152,6 @@ def _make(natsctl: Run) -> None:
 
 
 def _said(text: str) -> list[str]:
-    """The lines of a log without their times."""
     return [re.sub(r"^\d\d:\d\d:\d\d ", "", line) for line in text.splitlines()]
 
 
@@ -173,6 +176,7 @@ def test_the_log_lines_are_those_of_the_specification(natsctl: Run, tmp_path: Pa
     ]
 
 
+@pytest.mark.both
 def test_restoring_onto_an_existing_stream_is_a_conflict(natsctl: Run, tmp_path: Path) -> None:
     _make(natsctl)
     assert natsctl("backup", str(tmp_path / "b")).code == 0
@@ -183,6 +187,7 @@ def test_restoring_onto_an_existing_stream_is_a_conflict(natsctl: Run, tmp_path:
     assert [one["subject"] for one in planned["requests"]] == ["$JS.API.STREAM.UPDATE.ORDERS"]
 
 
+@pytest.mark.both
 def test_data_is_saved_so_that_stream_restore_reads_it(natsctl: Run, tmp_path: Path) -> None:
     _make(natsctl)
     assert natsctl("pub", "ORDERS.received", "hello", "-J").code == 0
@@ -221,7 +226,6 @@ def test_a_changed_file_is_found_before_anything_is_restored(natsctl: Run, tmp_p
     assert natsctl("backup", "verify", str(tmp_path / "b")).code == 1
 
 
-@pytest.mark.ours("nats-server has had no stream templates since 2.14")
 def test_templates_are_saved_and_come_back(natsctl: Run, tmp_path: Path) -> None:
     made = natsctl("str", "template", "add", "CLIENTS", "--subjects", "CLIENT.*", "--max-streams", "7")
     assert made.code == 0

@@ -73,7 +73,6 @@ def forms(offline: Run, tmp_path: Path) -> dict[str, Form]:
 
 
 def _damaged(form: Form, name: str, chance: random.Random, share: int) -> Iterator[tuple[str, bytes]]:
-    """Damage of each kind, with its description."""
     whole = form.file.read_bytes()
     for at in chance.sample(range(len(whole)), share):
         yield f"{name}: cut at {at}", whole[:at]
@@ -110,7 +109,6 @@ def test_damage_ends_neither_as_success_nor_as_an_interruption(offline: Run, for
 
 
 def _rows(done: Done) -> list[dict[str, object]]:
-    """The backups that -j lists."""
     return list(done.json["backups"] if isinstance(done.json, dict) else done.json)
 
 

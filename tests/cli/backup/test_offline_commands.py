@@ -21,7 +21,6 @@ RELEASES = ["2.9.25", "2.10.29", "2.11.12", "2.12.4", "2.15.2"]
 
 
 def _directory(folder: Path, archive: Path, meta: Path) -> Path:
-    """A backup directory as the nats tool writes it."""
     folder.mkdir(parents=True)
     shutil.copy(archive, folder / "stream.tar.s2")
     said = json.loads(meta.read_text())

@@ -43,6 +43,7 @@ def test_a_backup_says_what_it_holds(natsctl: Run, tmp_path: Path) -> None:
     assert manifest["server"]["version"].startswith("2.")
 
 
+@pytest.mark.ours("files and messages on this side")
 def test_an_older_backup_is_replaced_only_with_force(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     for target in (str(tmp_path / "b"), str(tmp_path / "b.tgz")):
@@ -53,6 +54,7 @@ def test_an_older_backup_is_replaced_only_with_force(natsctl: Run, tmp_path: Pat
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith((".", "b"))) == ["b", "b.tgz"]
 
 
+@pytest.mark.ours("files and messages on this side")
 def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl, stream="ORDERS")
     done = natsctl("str", "backup", "ORDRES", str(tmp_path / "b"), "-j")
@@ -124,7 +126,6 @@ def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(natsctl: Ru
 
 
 def _directory(tmp_path: Path, archive: Path) -> Path:
-    """A backup directory of the nats tool around an archive that nats-server made."""
     folder = tmp_path / "made"
     folder.mkdir()
     shutil.copy(archive, folder / "stream.tar.s2")
@@ -152,6 +153,7 @@ def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Run, tmp_path: Path)
     assert natsctl("str", "restore", str(tmp_path / "b"), "-j").json["state"]["messages"] == 2
 
 
+@pytest.mark.ours("files and messages on this side")
 def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     lines = natsctl("str", "backup", "S", str(tmp_path / "b")).err.splitlines()
@@ -159,6 +161,7 @@ def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Run, tmp_
     assert "compressed data in 1 chunk " in lines[-1]
 
 
+@pytest.mark.ours("files and messages on this side")
 def test_a_person_types_the_name_of_what_is_replaced(natsctl: Run, person: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
@@ -168,6 +171,7 @@ def test_a_person_types_the_name_of_what_is_replaced(natsctl: Run, person: Run, 
     assert (status, 'Replaced stream "S" in' in screen) == (0, True)
 
 
+@pytest.mark.ours("files and messages on this side")
 def test_what_a_restored_stream_lacks_is_told_to_programs_and_people(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0

@@ -28,7 +28,6 @@ WITHIN_S = 30
 
 @pytest.fixture
 def stored(natsctl: Run) -> Run:
-    """A server with a stream of 60 messages of 5 bytes on `load.a`."""
     assert natsctl("str", "add", "L", "--subjects", "load.*", "--allow-direct").code == 0
     assert natsctl("pub", "load.a", "12345", "--count", "59", "-q").code == 0
     assert natsctl("pub", "load.a", "12345", "-J").code == 0

@@ -16,6 +16,7 @@ from natsctl.cli.main import run as run_main
 Run = Callable[..., Any]
 
 
+@pytest.mark.ours("each line has tests on both servers")
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
 def test_every_line_runs(
     natsctl: Run, begun: Run, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -73,6 +73,7 @@ def test_contexts_schemas_and_errors_need_no_server(monkeypatch: pytest.MonkeyPa
     assert words("completion", "install", "") == ["bash", "zsh", "fish"]
 
 
+@pytest.mark.ours("completion asks by requests that other tests hold to both servers")
 def test_names_are_those_that_the_server_has(natsctl: Run) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     natsctl("str", "add", "OTHER", "--subjects", "other.>")
@@ -98,6 +99,7 @@ def test_names_are_those_that_the_server_has(natsctl: Run) -> None:
         natsctl("str", "rm", name, "-f")
 
 
+@pytest.mark.ours("completion asks by requests that other tests hold to both servers")
 def test_a_server_that_is_named_is_the_one_that_is_asked(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
     there = os.environ["NATS_URL"]
@@ -257,7 +259,6 @@ START = {
 
 @pytest.fixture(params=["bash", "zsh", "fish"])
 def shell(request: pytest.FixtureRequest, tmp_path: Path, natsctl: Callable[..., Any]) -> Iterator[Any]:
-    """An interactive shell with completion loaded, on a server with a stream."""
     name = request.param
     pexpect = pytest.importorskip("pexpect")
     if shutil.which(name) is None:
@@ -281,6 +282,7 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path, natsctl: Callable[...,
     child.close(force=True)
 
 
+@pytest.mark.ours("completion asks by requests that other tests hold to both servers")
 @pytest.mark.parametrize(
     ("typed", "completed"),
     [

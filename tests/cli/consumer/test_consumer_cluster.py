@@ -17,13 +17,11 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def run(three: Cluster, command: Callable[[str], Run]) -> Run:
-    """Runs a command line on the cluster."""
     return command(three.url())
 
 
 @pytest.fixture
 def led(run: Run) -> Run:
-    """A cluster with six consumers of three copies each."""
     add = ("str", "add", "S", "--subjects", "s", "--replicas", "3", "--if-not-exists")
     eventually(lambda: run(*add), lambda done: done.code == 0)
     for number in range(6):

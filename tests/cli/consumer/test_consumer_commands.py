@@ -155,6 +155,7 @@ def test_an_existing_consumer_is_a_conflict_or_left_alone(orders: Run) -> None:
     assert missing.code == 3
 
 
+@pytest.mark.ours("files and editors on this side")
 @pytest.mark.parametrize("key", ["stream", "stream_name"])
 def test_a_file_may_say_which_stream(orders: Run, tmp_path: Path, key: str) -> None:
     file = tmp_path / "c.json"
@@ -168,6 +169,7 @@ def test_a_file_may_say_which_stream(orders: Run, tmp_path: Path, key: str) -> N
     assert orders("con", "add", "--config", str(file)).code == 2
 
 
+@pytest.mark.ours("files and editors on this side")
 def test_validating_and_writing_need_neither_stream_nor_server(
     natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +181,7 @@ def test_validating_and_writing_need_neither_stream_nor_server(
     assert natsctl("con", "add", "--config", str(file), "--validate").json["durable_name"] == "C"
 
 
+@pytest.mark.ours("files and editors on this side")
 def test_names_of_fields_in_the_technical_preview_are_read(orders: Run, tmp_path: Path) -> None:
     file = tmp_path / "old.json"
     old = {"delivery_subject": "out.old", "stream_seq": 1, "start_time": "0001-01-01T00:00:00Z"}
@@ -223,6 +226,7 @@ def test_a_dry_run_of_an_edit_shows_the_difference_and_the_request(orders: Run) 
     assert config_of(orders, "C")["max_deliver"] == 5
 
 
+@pytest.mark.ours("files and editors on this side")
 def test_an_editor_changes_what_the_person_changed(
     orders: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +248,7 @@ def test_an_editor_changes_what_the_person_changed(
     assert {**after, "ack_wait": 0} == {**before, "ack_wait": 0}
 
 
+@pytest.mark.ours("files and editors on this side")
 @pytest.mark.parametrize(("edit", "code"), [("s/^max_deliver.*/max_delivery: 7/", 2), ("s/.*//", 2), ("", 0)])
 def test_a_faulty_empty_or_untouched_document_changes_nothing(
     orders: Run, monkeypatch: pytest.MonkeyPatch, edit: str, code: int
@@ -255,6 +260,7 @@ def test_a_faulty_empty_or_untouched_document_changes_nothing(
     assert config_of(orders, "C") == before
 
 
+@pytest.mark.ours("files and editors on this side")
 def test_without_an_editor_and_a_terminal_the_variable_is_named(orders: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     orders("con", "add", "ORDERS", "C")
     monkeypatch.delenv("VISUAL", raising=False)

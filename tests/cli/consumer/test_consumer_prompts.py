@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pexpect")
+pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
 Run = Callable[..., Any]
 Person = Any

@@ -100,6 +100,7 @@ def test_sub_ends_when_a_pull_consumer_rests_and_gives_back_what_is_not_wanted(f
     assert (info["num_waiting"], info["num_ack_pending"]) == (0, 0)
 
 
+@pytest.mark.ours("signals do not reach a server")
 @pytest.mark.parametrize("verb", ["next", "sub"])
 def test_ctrl_c_leaves_no_request_behind(fed: Run, begun: Run, verb: str) -> None:
     fed("con", "add", "ORDERS", "C", "--pull", "--deliver", "new")

@@ -27,8 +27,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Runs `natsctl context …` there."""
-
     def run(*words: str, stdin: bytes = b"") -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capsys.readouterr()
@@ -40,8 +38,6 @@ def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 @pytest.fixture
 def nats(home: Path) -> Callable[..., str]:
-    """Runs the `nats` tool in the same home, and returns what it says."""
-
     # Without XDG_CONFIG_HOME the tool may look up the home of the account instead of HOME.
     environment = {**os.environ, "XDG_CONFIG_HOME": str(home / ".config")}
 

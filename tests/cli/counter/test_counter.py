@@ -16,7 +16,6 @@ LARGE = "340282366920938463463374607431768211456"
 
 @pytest.fixture
 def counting(natsctl: Run) -> Run:
-    """A server with a stream of counters on `hits.>`, one of which is 3."""
     assert natsctl("str", "add", "HITS", "--subjects", "hits.>", "--allow-counter", "--allow-direct").code == 0
     assert natsctl("counter", "increment", "hits.a", "5").out == "5\n"
     assert natsctl("counter", "decrement", "hits.a", "2").out == "3\n"

@@ -220,6 +220,7 @@ def test_a_saved_plan_is_refused_when_the_account_has_changed(
     assert audit.changes() == []
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_a_saved_plan_that_was_edited_is_refused(natsctl: Run, document: Run, tmp_path: Path) -> None:
     file = saved_plan(natsctl, document(A), tmp_path)
     file.write_text(file.read_text().replace('"A.>"', '"B.>"'))
@@ -228,6 +229,7 @@ def test_a_saved_plan_that_was_edited_is_refused(natsctl: Run, document: Run, tm
     assert "not as it was written" in refused.err
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tmp_path: Path) -> None:
     path = document(A)
     file = saved_plan(natsctl, path, tmp_path)
@@ -235,6 +237,7 @@ def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tm
     assert natsctl("apply", "-f", path, str(file)).code == 2
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Run, person: Run) -> None:
     natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["old"]}, owner="team"))
     typing = person("apply", "-f", document(A, owner="team"), "--prune")
@@ -299,6 +302,7 @@ def test_a_consumer_that_no_document_describes_any_more_does_not_come_back_with_
     assert natsctl("apply", "-f", wanted, *flags).out.startswith("nothing to do")
 
 
+@pytest.mark.ours("what is decided before a request")
 @pytest.mark.parametrize("command", ["apply", "plan", "diff", "destroy"])
 def test_documents_that_describe_nothing_are_a_mistake(natsctl: Run, tmp_path: Path, command: str) -> None:
     empty = tmp_path / "never-written.yaml"
@@ -322,6 +326,7 @@ def test_a_sealed_stream_stays_as_its_document_seals_it(natsctl: Run, document: 
     assert config(natsctl, "A")["description"] == "closed"
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_a_dash_is_stdin_whatever_file_has_that_name(
     natsctl: Run, document: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +351,7 @@ def test_a_limit_that_takes_messages_away_needs_consent(natsctl: Run, document: 
     assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 2
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_more_removals_than_usual_are_refused(natsctl: Run, document: Run) -> None:
     many = [{"name": f"S{number}", "subjects": [f"s{number}"], "storage": "memory"} for number in range(12)]
     natsctl("apply", "-f", document(*many, owner="team"))
@@ -359,6 +365,7 @@ def test_more_removals_than_usual_are_refused(natsctl: Run, document: Run) -> No
     assert natsctl("destroy", "-f", path, "--yes", "--max-removals", "0").code == 4
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_what_somebody_else_does_meanwhile_is_not_counted(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -77,6 +77,7 @@ def test_full_names_every_field_and_ephemeral_every_consumer(natsctl: Run, shop:
     assert not any(key.startswith(("_nats.", "natsctl.")) for key in stream.get("metadata", {}))
 
 
+@pytest.mark.ours("documents on disk")
 def test_header_names_the_server_and_the_time_on_request(natsctl: Run, shop: None) -> None:
     assert natsctl("export", "--no-header").out.startswith("streams:")
     first = natsctl("export", "SHOP", "--time").out.splitlines()[0]
@@ -90,6 +91,7 @@ def test_protection_and_owner_are_words_of_the_document(natsctl: Run, tmp_path: 
     assert natsctl("export", "-j").json == {"owner": "shop", "streams": [{"name": "KEPT", "protect": True}]}
 
 
+@pytest.mark.ours("documents on disk")
 def test_a_folder_has_a_file_for_each_stream(natsctl: Run, shop: None, tmp_path: Path) -> None:
     folder = tmp_path / "streams"
     made = natsctl("export", "--output", str(folder))
@@ -100,6 +102,7 @@ def test_a_folder_has_a_file_for_each_stream(natsctl: Run, shop: None, tmp_path:
     assert again.err == f"Wrote 0 files to {folder}, 2 were up to date\n"
 
 
+@pytest.mark.ours("documents on disk")
 def test_files_that_say_something_else_are_kept_unless_forced(natsctl: Run, shop: None, tmp_path: Path) -> None:
     natsctl("export", "-o", str(tmp_path / "out"))
     before = (tmp_path / "out" / "SHOP.yaml").read_text()
@@ -113,6 +116,7 @@ def test_files_that_say_something_else_are_kept_unless_forced(natsctl: Run, shop
     assert "max_msgs: 7" in (tmp_path / "out" / "SHOP.yaml").read_text()
 
 
+@pytest.mark.ours("documents on disk")
 def test_a_file_of_a_stream_that_is_gone_is_told_and_stays(natsctl: Run, shop: None, tmp_path: Path) -> None:
     natsctl("export", "-o", str(tmp_path))
     natsctl("kv", "rm", "PRICES", "--all", "-f")
@@ -127,6 +131,7 @@ def test_a_file_of_a_stream_that_is_gone_is_told_and_stays(natsctl: Run, shop: N
     assert (tmp_path / "KV_PRICES.yaml").exists()
 
 
+@pytest.mark.ours("documents on disk")
 def test_a_file_is_json_by_its_name_and_a_dry_run_writes_none(natsctl: Run, shop: None, tmp_path: Path) -> None:
     path = tmp_path / "account.json"
     dry = natsctl("export", "-o", str(path), "--dry-run", "-j")
@@ -197,12 +202,14 @@ def test_the_orders_world_of_terraform_is_that_of_the_examples(natsctl: Run, tmp
     assert differing <= BY_TERRAFORM | {"max_deliver"}
 
 
+@pytest.mark.ours("documents on disk")
 def test_documents_of_terraform_go_straight_into_a_plan(natsctl: Run) -> None:
     text = natsctl("convert", "tf", TERRAFORM).out
     assert natsctl("apply", "-f", "-", stdin=text.encode()).code == 0
     assert natsctl("plan", "-f", "-", stdin=text.encode()).code == 0
 
 
+@pytest.mark.ours("documents on disk")
 def test_converted_json_is_one_document(natsctl: Run) -> None:
     (stream,) = natsctl("convert", "terraform", TERRAFORM, "-j").json["streams"]
     assert [one["name"] for one in stream["consumers"]] == ["DISPATCH", "MONITOR", "NEW"]
@@ -210,6 +217,7 @@ def test_converted_json_is_one_document(natsctl: Run) -> None:
     assert [one["kind"] for one in split] == ["Stream", "Consumer", "Consumer", "Consumer"]
 
 
+@pytest.mark.ours("documents on disk")
 def test_what_cannot_be_converted_is_told_all_at_once(natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "bad.tf"
     path.write_text('resource "jetstream_stream" "A" {\n  name = var.x\n  max_agee = 5\n}\n')
@@ -219,6 +227,7 @@ def test_what_cannot_be_converted_is_told_all_at_once(natsctl: Run, tmp_path: Pa
     assert "did you mean max_age?" in done.err
 
 
+@pytest.mark.ours("documents on disk")
 def test_variables_are_given_on_the_command_line(natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "v.tf"
     path.write_text('variable "n" {}\nresource "jetstream_stream" "A" {\n  name = var.n\n  subjects = ["a"]\n}\n')
@@ -228,6 +237,7 @@ def test_variables_are_given_on_the_command_line(natsctl: Run, tmp_path: Path) -
     assert done.json["streams"][0]["name"] == "FILE"
 
 
+@pytest.mark.ours("documents on disk")
 def test_manifests_of_the_controller_become_documents(natsctl: Run, tmp_path: Path) -> None:
     manifest = tmp_path / "stream.yml"
     manifest.write_text(

@@ -72,6 +72,7 @@ def test_json_is_the_plan_and_the_same_as_what_is_saved(natsctl: Run, tmp_path: 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.ours("how a plan is shown")
 def test_a_plan_that_cannot_be_saved_is_a_usage_error(natsctl: Run, tmp_path: Path) -> None:
     done = natsctl("plan", ORDERS, "--out", str(tmp_path / "no" / "folder.json"))
     assert done.code == 2
@@ -87,6 +88,7 @@ def test_another_owners_asset_is_refused_until_adopted(natsctl: Run, document: R
     assert "refused" not in adopted
 
 
+@pytest.mark.ours("how a plan is shown")
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_no_line_is_wider_than_the_screen(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch, columns: int
@@ -103,12 +105,14 @@ def test_no_line_is_wider_than_the_screen(
     assert max(map(len, natsctl("diff", document(long)).out.splitlines())) <= columns
 
 
+@pytest.mark.ours("how a plan is shown")
 def test_hostile_names_do_not_reach_the_terminal(natsctl: Run, document: Run) -> None:
     done = natsctl("plan", document({**A, "description": "a\x1b[31mb", "metadata": {"k\x07": "v"}}))
     assert done.code == 10
     assert "\x1b" not in done.out and "\x07" not in done.out
 
 
+@pytest.mark.ours("how a plan is shown")
 @pytest.mark.parametrize("path", ["-", "."])
 def test_a_plan_is_saved_to_a_file_alone(natsctl: Run, document: Run, path: str) -> None:
     refused = natsctl("plan", "-f", document({"name": "A", "subjects": ["A.>"]}), "--out", path)
@@ -275,6 +279,7 @@ def test_a_dry_run_names_the_requests(natsctl: Run, document: Run) -> None:
     assert names(natsctl) == ["A"]
 
 
+@pytest.mark.ours("how a plan is shown")
 def test_a_person_sees_what_vanishes_and_types_its_number(natsctl: Run, document: Run, person: Run) -> None:
     path = document(WITH_CONSUMER, {"name": "B", "subjects": ["B"]})
     natsctl("apply", "-f", path)

@@ -38,8 +38,6 @@ def rows() -> set[tuple[str, str]]:
 
 
 def taken(path: str) -> set[str]:
-    """The flags of a command, or of those of a group."""
-
     def below(node: Node) -> Iterator[str]:
         if node.row and node.row.function:
             for one in parameters(node.row):

@@ -161,6 +161,7 @@ def test_a_removed_bucket_is_gone_with_what_it_held(natsctl: Run) -> None:
     }
 
 
+@pytest.mark.ours("what is shown and asked on this side")
 def test_a_person_picks_a_bucket_and_types_its_name_to_remove_it(natsctl: Run, person: Run) -> None:
     natsctl("kv", "add", "B")
     natsctl("kv", "add", "C")
@@ -293,6 +294,7 @@ def test_history_and_revert(natsctl: Run, bucket: str) -> None:
     assert natsctl("kv", "history", bucket, "none").code == 3
 
 
+@pytest.mark.ours("what is shown and asked on this side")
 def test_values_and_keys_drive_no_terminal(natsctl: Run, bucket: str) -> None:
     natsctl("kv", "put", bucket, "k", "\x1b[2J[red]x")
     assert "\\x1b[2J[red]x" in natsctl("kv", "history", bucket, "k").out
@@ -401,6 +403,7 @@ def test_watch_shows_values_history_deletes_and_ends_where_it_was_told(natsctl: 
     assert natsctl("con", "ls", "KV_B", "-n").out == ""
 
 
+@pytest.mark.ours("what is shown and asked on this side")
 @pytest.mark.parametrize("columns", (30, 60, 200))
 def test_events_of_a_watch_fit_the_terminal_and_lose_nothing(
     natsctl: Run, monkeypatch: pytest.MonkeyPatch, columns: int

@@ -20,6 +20,8 @@ from natsctl.client.messaging.messages import stream_headers
 from natsctl.testing.process import ServerProcess
 from tests.cli.messaging.conftest import until_stored
 
+pytestmark = pytest.mark.ours("what a client makes of words and stdin")
+
 Run = Callable[..., Any]
 
 
@@ -30,6 +32,7 @@ def test_publishing_tells_on_stderr_and_nothing_on_stdout(stored: Run) -> None:
     assert stored("pub", "s.a", "hello", "-q").err == ""
 
 
+@pytest.mark.both
 @pytest.mark.parametrize("flag", ["-J", "--jetstream", "--wait", "-w"])
 def test_publishing_with_an_ack_shows_it(stored: Run, flag: str) -> None:
     done = stored("pub", flag, "s.a", "hello")
@@ -43,11 +46,11 @@ def _id_is_understood(stored: Run, header: str) -> None:
     assert f"{header}: 1" in stored("str", "get", "S", "1").out
 
 
+@pytest.mark.both
 def test_message_ids_are_kept_and_understood(stored: Run) -> None:
     _id_is_understood(stored, "Nats-Msg-Id")
 
 
-@pytest.mark.ours("servers of today do not know the header that the specification's document shows")
 def test_message_ids_in_the_documents_spelling_are_kept_and_understood(stored: Run) -> None:
     _id_is_understood(stored, "Msg-Id")
 
@@ -64,6 +67,7 @@ def test_a_body_is_the_words_as_they_are_and_else_stdin(stored: Run) -> None:
     assert stored("str", "info", "S", "-j").json["state"]["messages"] == len(got)
 
 
+@pytest.mark.both
 def test_a_request_shows_the_answer_on_stdout(stored: Run) -> None:
     done = stored("req", "s.a", "hello")
     assert (done.code, json.loads(done.out)) == (0, {"stream": "S", "seq": 1})
@@ -109,6 +113,7 @@ def _headers(natsctl: Run, seq: int = 1) -> str:
     return base64.b64decode(natsctl("str", "get", "S", str(seq), "-j").json["hdrs"]).decode()
 
 
+@pytest.mark.both
 def test_headers_of_one_name_are_all_kept(stored: Run) -> None:
     stored("pub", "s.a", "x", "-H", "K:1", "-H", "K: 2", "-H", "k:3", "-q", "-J")
     assert _headers(stored) == "NATS/1.0\r\nK: 1\r\nK: 2\r\nk: 3\r\n\r\n"
@@ -116,6 +121,7 @@ def test_headers_of_one_name_are_all_kept(stored: Run) -> None:
     assert stored("con", "next", "S", "C", "-j").json["headers"] == {"K": ["1", "2"], "k": ["3"]}
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     ("flags", "header"),
     [
@@ -132,6 +138,7 @@ def test_what_is_asked_of_a_stream_goes_with_the_message_and_waits_for_the_ack(
     assert header in _headers(stored, done.json["seq"])
 
 
+@pytest.mark.both
 def test_expectations_that_fail_are_conflicts(stored: Run) -> None:
     stored("pub", "s.a", "x", "--msg-id", "1", "-q")
     assert stored("pub", "s.a", "x", "--expect-last-seq", "7").code == 4
@@ -141,6 +148,7 @@ def test_expectations_that_fail_are_conflicts(stored: Run) -> None:
     assert stored("pub", "s.a", "x", "--msg-id", "1", "-j").json["duplicate"] is True
 
 
+@pytest.mark.both
 def test_rollups_replace_what_was_there_and_ttls_expire(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*", "--allow-rollup", "--allow-msg-ttl")
     natsctl("pub", "s.a", "x", "--count", "3", "-q")
@@ -162,6 +170,7 @@ def test_lines_of_stdin_are_messages(stored: Run) -> None:
     assert [base64.b64decode(one.get("data", "")) for one in got] == [b"one", b"two", b"", b"four"]
 
 
+@pytest.mark.both
 def test_a_batch_is_stored_as_a_whole_with_one_ack(natsctl: Run) -> None:
     assert natsctl("str", "add", "S", "--subjects", "s.*", "--allow-batch").code == 0
     done = natsctl("pub", "s.a", "--atomic", "--send-on", "newline", "-j", stdin=b"one\ntwo\nthree\n")
@@ -172,6 +181,7 @@ def test_a_batch_is_stored_as_a_whole_with_one_ack(natsctl: Run) -> None:
     assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 5
 
 
+@pytest.mark.both
 def test_a_batch_where_none_are_taken_stores_nothing(stored: Run) -> None:
     done = stored("pub", "s.a", "x", "--atomic", "--count", "3", "-j")
     assert (done.code, done.out) == (1, "")
@@ -179,6 +189,7 @@ def test_a_batch_where_none_are_taken_stores_nothing(stored: Run) -> None:
     assert stored("str", "info", "S", "-j").json["state"]["messages"] == 0
 
 
+@pytest.mark.both
 def test_a_scheduled_message_comes_when_it_is_time(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*", "--allow-schedules", "--allow-msg-ttl")
     asked = natsctl("pub", "s.much", "much later", "--schedule-after", "1h", "--schedule-dest", "s.out", "-j")
@@ -190,6 +201,7 @@ def test_a_scheduled_message_comes_when_it_is_time(natsctl: Run) -> None:
     assert natsctl("sub", "s.out", "--all", "--count", "1", "--raw", "--wait", "30s").out == "later\n"
 
 
+@pytest.mark.both
 def test_flags_win_over_headers_of_the_same_name(natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s.*", "--allow-schedules")
     done = natsctl(
@@ -200,6 +212,7 @@ def test_flags_win_over_headers_of_the_same_name(natsctl: Run) -> None:
     assert "nats-schedule-target" not in _headers(natsctl)
 
 
+@pytest.mark.both
 def test_a_destination_alone_is_sent_and_stored(stored: Run) -> None:
     assert stored("pub", "s.a", "x", "--schedule-dest", "elsewhere", "-j").json["seq"] == 1
 

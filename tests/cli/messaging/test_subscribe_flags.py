@@ -131,12 +131,14 @@ def test_what_is_read_becomes_a_backup_of_the_stream(five: Run, tmp_path: Path, 
     assert five("str", "info", "S", "-j").json["state"]["last_seq"] == 6
 
 
+@pytest.mark.ours("how messages are shown")
 def test_of_several_starts_one_is_taken_and_named(five: Run) -> None:
     done = five("sub", "s.*", "--last", "--start-sequence", "4", "--new", "-T", "--raw")
     assert (done.code, done.out) == (0, "4\n5\n")
     assert "warning: ignored beside --start-sequence: --last, --new\n" in done.err
 
 
+@pytest.mark.ours("how messages are shown")
 def test_the_line_before_stored_messages_says_how_they_are_read(five: Run) -> None:
     for words, line in (
         (("--stream", "S", "--last"), 'JetStream Stream "S" holding messages with subject s.* starting with the last'),
@@ -156,6 +158,7 @@ def test_the_line_before_stored_messages_says_how_they_are_read(five: Run) -> No
     assert 'using existing push consumer "P"' in five("sub", "--stream", "S", "--durable", "P", "--count", "1").err
 
 
+@pytest.mark.ours("how messages are shown")
 def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: Path) -> None:
     five("pub", "s.c", b"\xff".decode("latin1"), "-H", "K:1", "-H", "K:2", "-q", "-J")
     five("sub", "s.b", "--all", "-T", "--dump", str(tmp_path / "b"))
@@ -171,6 +174,7 @@ def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: P
     assert [json.loads(part)["Subject"] for part in parts if part] == ["s.b"]
 
 
+@pytest.mark.ours("how messages are shown")
 def test_subjects_headers_and_times_only(five: Run) -> None:
     only = five("sub", "s.b", "--all", "-T", "--subjects-only").out
     place = r"stream: S seq: \d+ / pending: 0 / subject: s\.b / time: [^\n]+\n"
@@ -184,11 +188,13 @@ def test_subjects_headers_and_times_only(five: Run) -> None:
     assert re.match(r"\[#1\] @ \w{3} [\d ]\d [\d:]{8}\.\d{6} Received", five("sub", "s.b", "--all", "-T", "-t").out)
 
 
+@pytest.mark.ours("how messages are shown")
 def test_bodies_are_translated_by_a_program(five: Run) -> None:
     done = five("sub", "s.b", "--all", "-T", "--raw", "--translate", "echo {{Subject}}")
     assert done.out == "s.b\n"
 
 
+@pytest.mark.ours("how messages are shown")
 def test_a_report_counts_by_subject_and_by_subscription(five: Run) -> None:
     report = five("sub", "s.*", "--all", "-T", "--report-subjects", "--report-top", "1", "-j").json
     assert report == [{"subject": "s.a", "messages": 4, "bytes": 4}]
@@ -199,6 +205,7 @@ def test_a_report_counts_by_subject_and_by_subscription(five: Run) -> None:
     assert "5 messages" in five("sub", "s.*", "--all", "-T", "--graph").out
 
 
+@pytest.mark.ours("how messages are shown")
 def test_answers_are_shown_with_their_requests(natsctl: Run, other: Any) -> None:
     other.listens("ask", lambda _: [{"body": b"answer"}])
 
@@ -214,6 +221,7 @@ def test_answers_are_shown_with_their_requests(natsctl: Run, other: Any) -> None
     assert done.out.endswith("answer\n\n\n")
 
 
+@pytest.mark.ours("how messages are shown")
 def test_an_inbox_is_told_and_listened_on(natsctl: Run, begun: Run, other: Any) -> None:
     one = begun("sub", "--inbox", "--count", "1", "--raw")
     other.sends_once_heard(one.stderr.readline().split("Inbox: ")[1].strip(), b"for you")
@@ -227,6 +235,7 @@ def test_acks_go_to_the_consumer_when_asked_for(five: Run) -> None:
     assert five("con", "info", "S", "P", "-j").json["num_ack_pending"] == 0
 
 
+@pytest.mark.ours("how messages are shown")
 def test_a_report_at_a_terminal_is_redrawn_and_stays_below(five: Run, person: Callable[..., Any]) -> None:
     one = person("sub", "s.*", "--all", "--report-subjects")
     one.sees("5 messages")
@@ -246,6 +255,7 @@ def test_a_burst_is_shown_whole_and_in_order(natsctl: Run, other: Any) -> None:
     assert done.out.split() == [str(number) for number in range(count)]
 
 
+@pytest.mark.ours("how messages are shown")
 def test_messages_that_are_not_shown_do_not_keep_a_wait_from_ending(natsctl: Run, other: Any) -> None:
     async def chatter(connection: Any) -> None:
         while True:

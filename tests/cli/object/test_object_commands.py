@@ -21,7 +21,6 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def bucket(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty bucket, and an empty folder to be in."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)

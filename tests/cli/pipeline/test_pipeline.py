@@ -21,11 +21,12 @@ from natsctl.spark.pipeline.run_record import log_path
 from natsctl.testing.process import ServerProcess
 from tests.support.commands import Done
 
+pytestmark = pytest.mark.ours("files of a project")
+
 Natsctl = Callable[..., Done]
 
 
 def checkpoint(folder: Path, created: str, seq: int) -> Path:
-    """The checkpoint of a query that has read so far."""
     position = {"v": 1, "streams": {"ORDERS": {"seq": seq, "created": created}}}
     for name, text in (("offsets", f"v1\n{{}}\n{json.dumps(position)}"), ("commits", "v1\n{}")):
         (folder / name).mkdir(parents=True)
@@ -43,6 +44,7 @@ def test_init_makes_a_project_that_is_known_by_name(natsctl: Natsctl, tmp_path: 
     assert natsctl("pipeline", "init", str(tmp_path / "shop")).code == 2
 
 
+@pytest.mark.both
 def test_status_tells_how_far_behind_any_checkpoint_is(natsctl: Natsctl, tmp_path: Path) -> None:
     info = natsctl("stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults", "-j").json
     for number in range(5):
@@ -56,6 +58,7 @@ def test_status_tells_how_far_behind_any_checkpoint_is(natsctl: Natsctl, tmp_pat
     assert "ORDERS" in natsctl("pipeline", "status", "--checkpoint", str(folder)).out
 
 
+@pytest.mark.both
 def test_status_of_an_acknowledging_query_is_that_of_its_durable(natsctl: Natsctl, tmp_path: Path) -> None:
     natsctl("stream", "add", "JOBS", "--subjects", "JOBS.>", "--retention", "work", "--defaults")
     natsctl("consumer", "add", "JOBS", "SPARK", "--pull", "--ack", "explicit", "--defaults")
@@ -118,7 +121,6 @@ exec sleep 100
 """A run that finds its pipeline unsound, or else one whose first batch fails."""
 
 
-@pytest.mark.ours("a run of its own")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Popen's, of a process that runs on
 def test_a_run_in_the_background_is_reported_once_its_pipeline_is_sound(
     natsctl: Natsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -138,7 +140,6 @@ def test_a_run_in_the_background_is_reported_once_its_pipeline_is_sound(
     os.kill(started.json["pid"], signal.SIGKILL)
 
 
-@pytest.mark.ours("flags alone")
 @pytest.mark.parametrize(
     "words", [("--once", "--interval", "5s"), ("--full-refresh", "a", "--full-refresh-all"), ("--interval", "never")]
 )

@@ -16,7 +16,6 @@ Run = Callable[..., Any]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests with `operated` on natsctl's server and on the reference."""
     if "operated" in metafunc.fixturenames:
         kinds: list[object] = ["natsctl", "reference"]
         metafunc.parametrize("operated", kinds, indirect=True, scope="session")
@@ -35,7 +34,6 @@ def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def system(operated: ServerProcess, command: Callable[[str], Run]) -> Run:
-    """Runs a command line as a user of the system account."""
     return command(operated.url.replace("nats://", "nats://s:p@"))
 
 
@@ -61,7 +59,6 @@ def cluster(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.M
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder."""
     made = tmp_path / "made"
     made.mkdir()
     return made

@@ -25,7 +25,6 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def bundle(system: Run, user: Run, tmp_path: Path) -> str:
-    """A bundle of a server with a stream and a consumer."""
     user("str", "add", "KEPT", "--subjects", "kept.x", "--defaults")
     user("con", "add", "KEPT", "C1", "--pull", "--defaults")
     path = str(tmp_path / "audit.zip")

@@ -24,7 +24,6 @@ def rows(group: str) -> list[tuple[str, int, str]]:
 
 @pytest.fixture
 def checked(user: Run) -> Run:
-    """A stream S with five messages of two subjects and a consumer C."""
     user("str", "add", "S", "--subjects", "s.>", "--defaults")
     user("con", "add", "S", "C", "--pull", "--defaults")
     user("pub", "s.a", "hello", "--count", "4", "-q", "-J")

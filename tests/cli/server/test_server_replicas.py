@@ -17,7 +17,6 @@ GROUP = {"name": "C", "leader": "n1"}
 def _answer(
     server: str, state: dict[str, int], *consumers: dict[str, Any], cluster: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return what a server says of its copy of ORDERS."""
     stream = {
         "name": "ORDERS",
         "state": state,

@@ -18,6 +18,8 @@ from natsctl.client.services import EchoService
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
 
+pytestmark = pytest.mark.ours("services are clients")
+
 Run = Callable[..., Any]
 
 
@@ -58,12 +60,12 @@ def running(url: str, *services: EchoService) -> Iterator[None]:
 
 @pytest.fixture
 def echo(natsctl: Run, shared_server: ServerProcess) -> Iterator[EchoService]:
-    """A service `demo` whose answers have a header."""
     service = EchoService("demo", (("Kind", "echo"),))
     with running(shared_server.url, service):
         yield service
 
 
+@pytest.mark.both
 def test_services_are_listed_as_they_describe_themselves(natsctl: Run, echo: EchoService) -> None:
     (found,) = natsctl("service", "ls", "-j").json
     assert (found["name"], found["id"], found["type"]) == ("demo", echo.info.id, "io.nats.micro.v1.info_response")
@@ -96,6 +98,7 @@ def test_information_is_of_the_endpoints_that_match(natsctl: Run, echo: EchoServ
     assert natsctl("service", "info", "demo", "-e", "(").code == 2
 
 
+@pytest.mark.both
 def test_a_request_reaches_the_endpoint_and_is_counted(natsctl: Run, echo: EchoService) -> None:
     done = natsctl("service", "request", "demo", "echo", "hello", "-j")
     assert done.code == 0, done.err
@@ -122,6 +125,7 @@ def test_an_endpoint_that_is_not_there_is_not_found(natsctl: Run, echo: EchoServ
     assert "echo" in done.error["hint"]
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     "words", [("ls",), ("ping",), ("info", "demo"), ("stats", "demo"), ("request", "demo", "echo", "x")], ids=" ".join
 )
@@ -138,7 +142,6 @@ def test_a_dry_run_shows_where_a_request_would_go(natsctl: Run, echo: EchoServic
     assert natsctl("service", "stats", "demo", "-j").json[0]["endpoints"][0]["num_requests"] == 0
 
 
-@pytest.mark.ours("signals do not reach a server")
 def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, begun: Run) -> None:
     process = begun("service", "serve", "mine")
     assert "serving mine" in process.stderr.readline()

@@ -18,12 +18,10 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def natsctl(three: Cluster, command: Callable[[str], Run]) -> Run:
-    """Runs a command line on the cluster."""
     return command(three.url())
 
 
 def made(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
-    """A stream of so many replicas, once all of them are there."""
     words = ("--subjects", name, "--replicas", str(copies))
     eventually(lambda: natsctl("str", "add", name, *words), lambda done: done.code == 0)
     return settled(natsctl, name, copies)

@@ -75,6 +75,7 @@ def test_flags_a_file_and_buckets_agree_on_the_defaults_of_a_stream(natsctl: Run
     assert natsctl("str", "add", "--config", str(file), "-j").json["config"]["allow_direct"] is False
 
 
+@pytest.mark.ours("files and editors on this side")
 def test_a_set_of_documents_gives_the_asset_that_is_named_or_the_only_one(natsctl: Run, tmp_path: Path) -> None:
     orders, several = str(EXAMPLES / "orders.yaml"), tmp_path / "several.yaml"
     several.write_text("kind: Stream\nname: A\nsubjects: [a]\n---\nstreams: {B: {subjects: [b]}}\n")
@@ -90,6 +91,7 @@ def test_a_set_of_documents_gives_the_asset_that_is_named_or_the_only_one(natsct
     assert (which.code, "ORDERS > DISPATCH" in which.err) == (2, True)
 
 
+@pytest.mark.ours("files and editors on this side")
 @pytest.mark.parametrize(
     ("text", "told"),
     [
@@ -236,6 +238,7 @@ def test_what_info_prints_replaces_a_stream_without_difference(natsctl: Run, tmp
         assert natsctl("str", "edit", name, "--dry-run").code == 0, name
 
 
+@pytest.mark.ours("files and editors on this side")
 def test_an_editor_changes_what_it_changed_and_nothing_else(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     natsctl(*RICH)
     before = config(natsctl)
@@ -285,6 +288,7 @@ def test_a_copy_never_begins_sealed_and_keeps_acks_off(natsctl: Run) -> None:
     assert (config(natsctl, "T")["sealed"], config(natsctl, "T")["no_ack"]) == (False, True)
 
 
+@pytest.mark.ours("files and editors on this side")
 def test_a_written_configuration_is_for_its_owner_only(natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     assert natsctl("str", "add", "S", "--subjects", "s", "--output", str(path)).code == 0
@@ -302,8 +306,6 @@ def test_fields_of_a_newer_level_are_sent_with_it(natsctl: Run) -> None:
 
 
 class OldServer:
-    """A manager of a server with JetStream API level 1."""
-
     def __init__(self) -> None:
         self.connection = self
         self.info = {"version": "2.11.0"}

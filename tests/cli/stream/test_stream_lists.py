@@ -61,6 +61,7 @@ def test_lists_are_narrowed_by_patterns_of_names(filled: Run) -> None:
     assert filled("str", "ls", "Z*").out == "No Streams match Z*\n"
 
 
+@pytest.mark.ours("how lists are shown")
 def test_an_empty_list_says_what_it_left_out(natsctl: Run) -> None:
     assert (natsctl("str", "ls").out, natsctl("str", "ls", "-j").json) == ("No Streams defined\n", [])
     natsctl("str", "add", "KV_b", "--subjects", "$KV.b.>")
@@ -96,6 +97,7 @@ def test_a_report_is_sorted_by_its_flags(filled: Run) -> None:
     assert (lines.count("Bytes"), re.search(r"BIG\W+7\b", lines) is not None) == (0, True)
 
 
+@pytest.mark.ours("how lists are shown")
 def test_raw_rows_have_as_many_cells_as_the_head(filled: Run) -> None:
     lines = filled("str", "report", "--raw", "-l").out.splitlines()
     rows = [line for line in lines if line.startswith("│") and "Mirror" not in line and "Source" not in line]
@@ -105,6 +107,7 @@ def test_raw_rows_have_as_many_cells_as_the_head(filled: Run) -> None:
     assert f" {size} " in big
 
 
+@pytest.mark.ours("how lists are shown")
 def test_a_graph_of_what_is_copied_is_written(filled: Run, tmp_path: Path) -> None:
     path = tmp_path / "streams.dot"
     assert filled("str", "report", "--dot", str(path)).code == 0
@@ -116,6 +119,7 @@ def test_a_graph_of_what_is_copied_is_written(filled: Run, tmp_path: Path) -> No
     assert filled("str", "report", "--dot", str(tmp_path)).code == 2
 
 
+@pytest.mark.ours("how lists are shown")
 def test_a_report_that_is_watched_is_shown_again(filled: Run) -> None:
     done = filled("str", "report", "--watch", "100ms", "--count", "2")
     assert (done.code, done.out.count("Stream Report")) == (0, 2)
@@ -147,6 +151,7 @@ def test_subjects_are_counted_sorted_and_named(filled: Run) -> None:
     assert filled("str", "subj", "BIGG").code == 3
 
 
+@pytest.mark.ours("how lists are shown")
 def test_streams_that_do_not_answer_are_rows_with_a_reason(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Listing

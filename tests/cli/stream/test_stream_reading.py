@@ -55,6 +55,7 @@ def test_a_view_takes_nothing_from_a_queue(natsctl: Run, retention: str) -> None
     assert natsctl("str", "info", "Q", "-j").json["state"]["messages"] == 3
 
 
+@pytest.mark.ours("how messages are shown")
 def test_bodies_are_translated(filled: Run) -> None:
     assert filled("str", "get", "S", "5", "--translate", "sed s/^/{{Subject}}=/").out.endswith("\n\ns.a=5\n\n")
     assert filled("str", "view", "S", "1", "--raw", "--translate", "tr 1 9").out.startswith("9\n")
@@ -69,6 +70,7 @@ def test_gaps_are_ranges_in_every_form(filled: Run) -> None:
     assert filled("str", "gaps", "FULL").out == "No deleted messages in FULL\n"
 
 
+@pytest.mark.ours("how messages are shown")
 def test_gaps_are_found_where_the_server_names_only_some(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     from natsctl.client.manager import Manager
 
@@ -85,6 +87,7 @@ def test_gaps_are_found_where_the_server_names_only_some(filled: Run, monkeypatc
     assert filled("con", "ls", "S", "-n").out == ""
 
 
+@pytest.mark.ours("how messages are shown")
 def test_a_plot_ends_after_its_looks_and_needs_room(filled: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
     monkeypatch.setenv("LINES", "30")
@@ -98,6 +101,7 @@ def test_a_plot_ends_after_its_looks_and_needs_room(filled: Run, monkeypatch: py
     assert filled("str", "graph", "S", "--count", "1").code == 2
 
 
+@pytest.mark.ours("how messages are shown")
 def test_a_person_turns_pages(person: Callable[..., Any], filled: Run) -> None:
     one = person("str", "view", "S", "4")
     one.sees("[7] Subject")
@@ -288,6 +292,7 @@ def test_a_sealed_stream_stays_so_and_a_refusal_is_told(ten: Run) -> None:
     assert ten("str", "seal", "NOPE", "-f").code == 3
 
 
+@pytest.mark.ours("how messages are shown")
 def test_whole_streams_go_only_when_their_name_is_typed(person: Callable[..., Any], ten: Run) -> None:
     one = person("str", "rm", "S")
     one.sees("Stream S holds 9 messages")
