@@ -188,7 +188,7 @@ def test_nobody_who_answers_is_told_at_once(natsctl: Run) -> None:
 @ALIKE
 @pytest.mark.parametrize("words", [("consume",), ("get", "sync"), ("get", "batch")], ids=" ".join)
 def test_messages_that_are_not_there_end_the_wait(stored: Run, words: tuple[str, ...]) -> None:
-    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "61", "--wait", "700ms", "-j")
+    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "61", "--wait", "1s", "-j")
     assert (done.code, done.out) == (7, "")
     assert "60" in done.error["description"]
     assert stored("con", "ls", "L", "-n").out == ""

@@ -93,7 +93,7 @@ def test_sub_reads_a_queue_group_with_heartbeats_and_flow_control(fed: Run) -> N
 
 def test_sub_ends_when_a_pull_consumer_rests_and_gives_back_what_is_not_wanted(fed: Run) -> None:
     fed("con", "add", "ORDERS", "C", "--pull", "--wait", "1h")
-    done = fed("con", "sub", "ORDERS", "C", "--wait", "500ms", "-j")
+    done = fed("con", "sub", "ORDERS", "C", "--wait", "1s", "-j")
     assert (done.code, texts(done)) == (0, ["1", "2", "3", "4", "5"])
     assert fed("con", "sub", "ORDERS", "C", "--wait", "100ms").code == 7
     info = fed("con", "info", "ORDERS", "C", "-j").json
@@ -161,5 +161,5 @@ def test_sub_reads_a_stream_in_order_and_leaves_no_consumer(fed: Run, flags: str
 def test_ordered_reading_waits_for_what_comes_and_ends_idle(fed: Run) -> None:
     idle = fed("con", "sub", "ORDERS", "--ordered", "--new", "--wait", "200ms", "-j")
     assert (idle.code, idle.out) == (7, "")
-    shown = fed("con", "sub", "ORDERS", "--ordered", "--wait", "500ms", "--raw")
+    shown = fed("con", "sub", "ORDERS", "--ordered", "--wait", "1s", "--raw")
     assert (shown.code, shown.out) == (0, "1\n2\n3\n4\n5\n")

@@ -385,7 +385,7 @@ def test_compact_frees_what_deleted_keys_take_up_and_nothing_else(natsctl: Run, 
 
 def test_watch_shows_values_history_deletes_and_ends_where_it_was_told(natsctl: Run, full: str) -> None:
     natsctl("kv", "del", full, "b", "-f")
-    assert [one["key"] for one in natsctl("kv", "watch", full, "--wait", "500ms", "-j").lines] == [
+    assert [one["key"] for one in natsctl("kv", "watch", full, "--wait", "1s", "-j").lines] == [
         "a.1",
         "a.2",
         "b",

@@ -95,7 +95,8 @@ def test_status_of_a_pipeline_is_that_of_its_flows(natsctl: Natsctl, tmp_path: P
     assert natsctl("pipeline", "status", str(tmp_path)).code == 3
 
 
-def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path: Path) -> None:
+@pytest.mark.parametrize("detached", [(), pytest.param(("-d",), marks=pytest.mark.live)])
+def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path: Path, detached: list[str]) -> None:
     shop = tmp_path / "shop"
     natsctl("pipeline", "init", str(shop), "--stream", "NOWHERE")
     (shop / "natsctl.yml").write_text("streams:\n  NOWHERE: {maxOffsetPerTrigger: 3}\nsinks:\n  GONE: {from: x}\n")
@@ -104,12 +105,11 @@ def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path
     faults = checked.json["faults"]
     assert [(fault["file"], fault["line"]) for fault in faults] == [("natsctl.yml", line) for line in (2, 2, 4)]
     assert "maxOffsetsPerTrigger" in faults[0]["text"] + faults[1]["text"]
-    for words in ((), ("-d",)):
-        ended = natsctl("pipeline", "run", "shop", "--once", *words)
-        assert ended.code == 2
-        assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
-        assert sum(line.strip().startswith("natsctl.yml:") for line in ended.err.splitlines()) == 3
-        assert "runs in process" not in ended.out
+    ended = natsctl("pipeline", "run", "shop", "--once", *detached)
+    assert ended.code == 2
+    assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
+    assert sum(line.strip().startswith("natsctl.yml:") for line in ended.err.splitlines()) == 3
+    assert "runs in process" not in ended.out
 
 
 _RUN = """#!/bin/sh
