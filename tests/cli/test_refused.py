@@ -90,31 +90,3 @@ def test_a_refused_inbox_is_exit_6_and_no_timeout(as_user: Run, line: str) -> No
 def test_core_messages_that_are_refused_are_never_reported_as_published(as_user: Run) -> None:
     """The server's PONG must answer for what was published before it, in every of several tries."""
     assert {as_user("mute", "pub s.a x").code for _ in range(12)} == {6}
-
-
-def test_a_flush_comes_behind_what_was_published() -> None:
-    import asyncio
-
-    from natsctl.client.dial import connect
-    from natsctl.client.servers import Target, TargetKind
-    from natsctl.client.settings import Settings
-
-    seen = bytearray()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b'INFO {"server_id":"X","version":"2.15.2","headers":true,"max_payload":1048576,"proto":1}\r\n')
-        while data := await reader.read(4096):
-            seen.extend(data)
-            writer.write(b"PONG\r\n" * data.count(b"PING\r\n"))
-        writer.close()
-
-    async def go() -> None:
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            target = Target(TargetKind.NAMED, (f"nats://127.0.0.1:{port}",), "--server", Settings())
-            async with await connect(target, name="test") as connection:
-                await connection.publish("a.b", b"x")
-                await connection.flush()
-                assert seen.rindex(b"PING\r\n") > seen.index(b"PUB a.b")
-
-    asyncio.run(go())

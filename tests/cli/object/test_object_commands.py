@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 from collections.abc import Callable
@@ -43,22 +44,8 @@ def put_link(natsctl: Run, name: str, target: dict[str, str]) -> None:
 
 
 def test_every_flag_of_add_reaches_the_stream(natsctl: Run) -> None:
-    made = natsctl(
-        *(
-            "object",
-            "add",
-            "B",
-            "--description",
-            "d",
-            "--ttl",
-            "1d",
-            "--max-bucket-size",
-            "5GiB",
-            "--storage",
-            "memory",
-        ),
-        *("--metadata", "team=a", "--compress", "--replicas", "1", "-j"),
-    ).json
+    flags = "--description d --ttl 1d --max-bucket-size 5GiB --storage memory --metadata team=a --compress --replicas 1"
+    made = natsctl("object", "add", "B", *shlex.split(flags), "-j").json
     assert (made["description"], made["ttl"], made["max_bucket_size"]) == ("d", 86400 * 10**9, 5 * 1024**3)
     assert (made["storage"], made["metadata"], made["compressed"]) == ("memory", {"team": "a"}, True)
     config = made["stream_info"]["config"]
