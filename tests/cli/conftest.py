@@ -7,9 +7,12 @@ import io
 import json
 import os
 import re
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -26,11 +29,15 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07]*\x07|[()][A-Z0-9]|[
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run every test of a command on natsctl's server and on the reference, but those marked `ours` with the reason."""
+    """Run tests of commands on natsctl's server and on the reference, but for those marked `ours` with the reason.
+
+    A module may be marked `ours`, and those of its tests that need the reference too `both`.
+    """
     if "shared_server" not in metafunc.fixturenames:
         return
     kinds: list[object] = ["natsctl"]
-    if metafunc.definition.get_closest_marker("ours") is None:
+    marks = metafunc.definition
+    if marks.get_closest_marker("ours") is None or marks.get_closest_marker("both") is not None:
         kinds.append("reference")
     metafunc.parametrize("shared_server", kinds, indirect=True, scope="session")
 
@@ -158,6 +165,43 @@ def clear(server: ServerProcess) -> None:
     server.await_removals()
 
 
+def groups_of(name: str) -> dict[str, list[str]]:
+    """The lines of a file of this folder below each of its headings."""
+    found: dict[str, list[str]] = {}
+    for line in (Path(__file__).parent / name).read_text(encoding="utf-8").splitlines():
+        if line.startswith("## "):
+            found[line[3:]] = []
+        elif line and not line.startswith("#"):
+            found[next(reversed(found))].append(line)
+    return found
+
+
+def eventually(ask: Callable[[], Any], good: Callable[[Any], Any] = bool) -> Any:
+    """The first good answer, within a bounded time."""
+    until_s = time.monotonic() + WITHIN_S
+    while not good(answer := ask()):
+        assert time.monotonic() < until_s, answer
+        time.sleep(0.01)
+    return answer
+
+
+@pytest.fixture
+def begun() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts commands in processes of their own, on the server of NATS_URL, with pipes; they end with the test."""
+    running: list[subprocess.Popen[str]] = []
+
+    def begin(*words: str, **options: Any) -> subprocess.Popen[str]:
+        streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        running.append(subprocess.Popen([sys.executable, "-m", "natsctl", *words], **streams | options))
+        return running[-1]
+
+    yield begin
+    for process in running:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()
+
+
 @pytest.fixture
 def command(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -166,8 +210,10 @@ def command(
     monkeypatch.setenv("NO_COLOR", "1")
 
     def on(url: str) -> Callable[..., Done]:
-        def run(*words: str) -> Done:
+        def run(*words: str, stdin: bytes | None = None) -> Done:
             monkeypatch.setenv("NATS_URL", url)
+            if stdin is not None:
+                monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
             capsys.readouterr()
             code = run_main(list(words))
             return Done(code, *capsys.readouterr())
@@ -175,6 +221,11 @@ def command(
         return run
 
     return on
+
+
+@pytest.fixture
+def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
+    return command("nats://127.0.0.1:9")
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +242,6 @@ def spawn() -> Callable[..., Any]:
 
 
 def spawned(words: list[str], environment: dict[str, str], **options: Any) -> Any:
-    """A child at a pseudo-terminal."""
     return commands.spawn([sys.executable, "-m", "natsctl", *words], env=environment, **options)
 
 
@@ -207,12 +257,10 @@ class Person:
         self.seen = ""
 
     def sees(self, text: str) -> None:
-        """Wait for a text to appear."""
         self.child.expect_exact(text)
         self.seen += self.child.before + self.child.after
 
     def answers(self, question: str, keys: str = "\r") -> None:
-        """Wait for a question and press keys."""
         self.sees(question)
         self.child.send(keys)
 

@@ -1,4 +1,4 @@
-"""Every command of `server`, `cluster` and `report`, run once on a cluster of three; a new one needs a row."""
+"""Commands on a cluster of three: every one of `server`, `cluster` and `report`, and data in three copies."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from natsctl.cli.commands import every_command
+from tests.cli.conftest import WITHIN_S, eventually, groups_of
 from tests.support.commands import Done
 from tests.support.servers import NAMES, Cluster
 
-Run = Callable[..., Done]
-READY_WITHIN_S = 60.0
+Run = Callable[..., Any]
 
 
 class Row(NamedTuple):
@@ -31,7 +31,6 @@ class Row(NamedTuple):
     code: int = 0
 
 
-ALL: Final = Row(prints=NAMES)
 OFFLINE: Final = {
     "server run": "starts a server",
     "server generate": "writes a configuration",
@@ -41,77 +40,23 @@ OFFLINE: Final = {
     "server check credential": "asks no server",
 }
 """Commands that a cluster does not make a difference to, with the reason."""
-ROWS: Final = {
-    "account report connections": Row(prints=("A",), system=False),
-    "account report statistics": Row(prints=("n1",), system=False),
-    "stream report": Row(prints=("SEEN", "n1", "n2", "n3"), system=False),
-    "consumer report": Row("SEEN", ("C",), system=False),
-    "server list": ALL,
-    "server ping": Row("3", NAMES),
-    "server report accounts": Row(prints=("A",)),
-    "server report connections": Row(prints=("n1",)),
-    "server report leafnodes": Row(),
-    "server report routes": ALL,
-    "server report gateways": Row(),
-    "server report cpu": ALL,
-    "server report mem": ALL,
-    "server report health": ALL,
-    "server report jetstream": Row("--wide", (*NAMES, "led from cluster C", "Quorum Sz", "Rescuing")),
-    "server report downgrade": Row("0", ("API level",)),
-    "server stream-check": Row("--stream SEEN --health --expected 3", (*NAMES, "IN SYNC", "ok")),
-    "server consumer-check": Row("--stream SEEN", (*NAMES, "IN SYNC")),
-    "server check connection": Row(prints=("OK",)),
-    "server check stream": Row("--stream SEEN --peer-expect 3", ("OK",), system=False),
-    "server check consumer": Row("--stream SEEN --consumer C", ("OK",), system=False),
-    "server check message": Row("--stream SEEN --content x", ("OK",), system=False),
-    "server check meta": Row("--expect 3", ("OK",)),
-    "server check request": Row("--subject $JS.API.INFO", ("OK",), system=False),
-    "server check jetstream": Row(prints=("OK",), system=False),
-    "server check server": Row("--name n2", ("OK",)),
-    "server check kv": Row("--bucket KEPT", ("OK",), system=False),
-    "server info": Row("n3", ("n3",)),
-    "server request accounts": ALL,
-    "server request connections": ALL,
-    "server request gateways": ALL,
-    "server request ipqueue": ALL,
-    "server request jetstream-health": ALL,
-    "server request jetstream": ALL,
-    "server request kick": Row("{cid} n1"),
-    "server request leafnodes": ALL,
-    "server request profile": Row("heap {folder} --host n1"),
-    "server request raft": Row("--group _meta_", (*NAMES, "_meta_")),
-    "server request routes": ALL,
-    "server request subscriptions": ALL,
-    "server request variables": ALL,
-    "server config reload": Row("n2 -f"),
-    "server cluster balance": Row("--account A -f"),
-    # Removed for good, a server comes back only after a new start.
-    "server cluster peer-remove": Row("n3 --dry-run", ("n3",)),
-    "server cluster rescue": Row(prints=(*NAMES, "Cluster is healthy with a leader")),
-    "server account info": Row("A", ("A",)),
-    "server watch servers": Row("--count 1", NAMES),
-    "server watch jetstream": Row("--count 1", NAMES),
-    "server watch accounts": Row("--count 1", ("A",)),
-    "server watch api requests": Row("--count 1", system=False),
-    "server graph": Row("n1 --count 1", ("n1",)),
-    "stream cluster balance": Row("-f", system=False),
-    "consumer cluster balance": Row("SEEN -f", system=False),
-    "consumer cluster step-down": Row("SEEN C -f", system=False),
-    "stream cluster step-down": Row("SEEN -f", system=False),
-    "stream cluster peer-remove": Row("MOVED {peer} -f", system=False),
-    "stream cluster evacuate": Row("LONE {lone}", ("Stream peers are now: n",), system=False),
-    "consumer cluster evacuate": Row("SEEN ONCE {alone}", ("Consumer peers are now: n",), system=False),
-    # A move that hangs is in test_stream_cluster.py, one of a whole server in test_server_cluster.py.
-    "stream cluster cancel-move": Row("SEEN", ("Stream SEEN is not moving",), system=False, code=1),
-    "server cluster evacuate": Row("n3 --dry-run", ("$JS.API.SERVER.EVACUATE", "streams: ")),
-    "server cluster step-down": Row("-f"),
-    "server account purge": Row("A -f"),
-}
-"""In the order in which they run: those that change who leads come last."""
+
+
+def rows() -> dict[str, Row]:
+    """The commands in the order in which they run: those that change who leads come last."""
+    found = {}
+    for line in groups_of("cluster.txt")["rows"]:
+        path, words, prints, ending = line.split("  →  ")
+        user, _, code = ending.partition(" ")
+        texts = () if prints == "-" else tuple(prints.split(" | "))
+        found[path] = Row("" if words == "-" else words, texts, user == "system", int(code or 0))
+    return found
+
+
+ROWS: Final = rows()
 
 
 def commands() -> set[str]:
-    """Return every command of `server`, and those of other nouns that are about a cluster or report."""
     found = set()
     for path, verb in every_command():
         noun, *below = path.split()
@@ -124,10 +69,10 @@ def test_every_command_of_clusters_and_reports_has_a_row() -> None:
     assert commands() == ROWS.keys() | OFFLINE.keys()
 
 
-def _until_done(run: Run, *words: str) -> Done:
+def _until_done(run: Run, *words: str, code: int = 0) -> Done:
     """Return how a command ended, begun again while a leader is missing."""
-    until_s = time.monotonic() + READY_WITHIN_S
-    while (done := run(*words)).code in (1, 5) and time.monotonic() < until_s:
+    until_s = time.monotonic() + WITHIN_S
+    while (done := run(*words)).code in {1, 5} - {code} and time.monotonic() < until_s:
         time.sleep(0.1)
     return done
 
@@ -167,12 +112,95 @@ def test_each_command_of_clusters_and_reports_runs_on_three_servers(
                 values["lone"] = _until_done(user, "str", "info", "LONE", "-j").json["cluster"]["leader"]
             if "{alone}" in row.words:
                 values["alone"] = _until_done(user, "con", "info", "SEEN", "ONCE", "-j").json["cluster"]["leader"]
-            done = _until_done(system if row.system else user, *path.split(), *row.words.format_map(values).split())
+            words = row.words.format_map(values).split()
+            done = _until_done(system if row.system else user, *path.split(), *words, code=row.code)
             missing = [text for text in row.prints if text not in done.out + done.err]
             if done.code != row.code or missing:
                 wrong.append((path, done.code, missing, done.out[-500:], done.err[-500:]))
     assert not wrong, "\n".join(map(str, wrong))
-    until_s = time.monotonic() + READY_WITHIN_S
-    while user("str", "ls", "-a", "-n").out and time.monotonic() < until_s:
-        time.sleep(0.1)
-    assert user("str", "ls", "-a", "-n").out == "", "the account was emptied by the last command"
+    eventually(lambda: user("str", "ls", "-a", "-n").out, lambda out: out == "")  # emptied by the last command
+
+
+def until_led(run: Run, *words: str) -> Any:
+    """Run a command until it succeeds: a leader may not be elected yet, or a server not know the asset."""
+    return eventually(lambda: run(*words), lambda done: done.code == 0)
+
+
+@pytest.fixture
+def replicated(three: Cluster, command: Callable[[str], Run]) -> Run:
+    """Runs a command line on the cluster, which has a stream of three copies."""
+    run = command(three.url())
+    until_led(run, "str", "add", "SAVED", "--subjects", "SAVED.*", "--replicas", "3", "--if-not-exists")
+    return run
+
+
+def copies(run: Run, stream: str) -> set[str]:
+    cluster = run("str", "info", stream, "-j").json["cluster"]
+    return {cluster["leader"], *(one["name"] for one in cluster["replicas"])}
+
+
+def test_a_stream_of_three_copies_is_saved_replaced_and_copied(replicated: Run, tmp_path: Path) -> None:
+    assert replicated("pub", "SAVED.a", "{{Count}}", "--count", "200", "-q", "-J").code == 0
+    assert replicated("con", "add", "SAVED", "C", "--pull", "--replicas", "3", "--defaults").code == 0
+    assert replicated("con", "next", "SAVED", "C", "--count", "50", "--raw").code == 0
+    saved = replicated("str", "backup", "SAVED", str(tmp_path / "SAVED"), "-j")
+    assert (saved.code, saved.json["messages"], saved.json["consumers"]) == (0, 200, 1)
+
+    assert replicated("str", "purge", "SAVED", "-f").code == 0
+    back = replicated("str", "restore", str(tmp_path / "SAVED"), "--on-existing", "replace", "-f", "-j")
+    assert (back.code, back.json["state"]["messages"], copies(replicated, "SAVED")) == (0, 200, set(NAMES)), back.err
+    # The server that saves it may not yet have heard of the last acks, which another one leads.
+    assert 1 <= int(until_led(replicated, "con", "next", "SAVED", "C", "--raw").out) <= 51
+
+    other = replicated("str", "restore", "T", str(tmp_path / "SAVED"), "--subjects", "T.*", "--replicas", "1", "-j")
+    assert (other.code, other.json["config"]["num_replicas"]) == (0, 1), other.err
+    # The server asked need not know the consumer yet.
+    assert until_led(replicated, "con", "info", "T", "C", "-j").json["config"]["num_replicas"] == 1
+    assert replicated("str", "rm", "T", "-f").code == 0
+
+
+def test_a_restore_that_a_cluster_refuses_leaves_no_stream(replicated: Run, tmp_path: Path) -> None:
+    assert replicated("con", "add", "SAVED", "C", "--pull", "--replicas", "3", "--defaults").code == 0
+    saved = tmp_path / "SAVED"
+    assert replicated("str", "backup", "SAVED", str(saved)).code == 0
+    meta = json.loads((saved / "backup.json").read_text())
+    meta["config"] |= {"num_replicas": 1, "name": "LESS", "subjects": ["LESS.*"]}
+    (saved / "backup.json").write_text(json.dumps(meta))
+    (saved / "manifest.json").unlink()
+    refused = replicated("str", "restore", str(saved), "-j")
+    assert (refused.code, "replica count exceeds" in refused.error["description"]) == (1, True)
+    assert replicated("str", "info", "LESS").code == 3
+
+
+def test_an_account_is_saved_and_comes_back_in_three_copies(replicated: Run, tmp_path: Path) -> None:
+    assert replicated("kv", "add", "B", "--replicas", "3").code == 0
+    assert replicated("kv", "put", "B", "k", "kept").code == 0
+    assert replicated("account", "backup", str(tmp_path / "all"), "-f", "-j").code == 0
+    for name in replicated("str", "ls", "-a", "-n").out.split():
+        assert replicated("str", "rm", name, "-f").code == 0
+    back = replicated("account", "restore", str(tmp_path / "all"), "-j")
+    assert back.code == 0, back.out
+    assert replicated("kv", "get", "B", "k", "--raw").out == "kept"
+    assert copies(replicated, "KV_B") == set(NAMES)
+    assert replicated("kv", "del", "B", "--all", "-f").code == 0
+
+
+def test_keys_and_objects_are_written_read_and_removed(replicated: Run, tmp_path: Path) -> None:
+    assert replicated("kv", "add", "K", "--replicas", "3", "--history", "3").code == 0
+    for value in ("1", "2"):
+        assert replicated("kv", "put", "K", "a.b", value).code == 0
+    assert replicated("kv", "create", "K", "a.b", "3").code == 4
+    assert replicated("kv", "update", "K", "a.b", "3", "2").code == 0
+    assert replicated("kv", "get", "K", "a.b", "--raw").out == "3"
+    assert [one["value"] for one in replicated("kv", "history", "K", "a.b", "-j").json] == ["1", "2", "3"]
+    assert replicated("kv", "ls", "K", "-n").out == "a.b\n"
+
+    body = bytes(range(256)) * 2000
+    (tmp_path / "sent").write_bytes(body)
+    assert replicated("object", "add", "O", "--replicas", "3").code == 0
+    assert replicated("object", "put", "O", str(tmp_path / "sent"), "--name", "file", "-f").code == 0
+    assert replicated("object", "get", "O", "file", "--output", str(tmp_path / "got"), "-f").code == 0
+    assert (tmp_path / "got").read_bytes() == body
+    assert replicated("object", "del", "O", "file", "-f").code == 0
+    assert replicated("object", "ls", "O", "-n").out == ""
+    assert copies(replicated, "KV_K") == copies(replicated, "OBJ_O") == set(NAMES)

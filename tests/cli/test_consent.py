@@ -1,6 +1,6 @@
 """Every command that can lose something: it wants --force or an answer at a terminal, and sends nothing without.
 
-Each command of the tables of nouns and verbs has a row in `LOSING` or a word in `HARMLESS`; a new one without either
+Each command of the tables of nouns and verbs has a line in consent.txt; a new one without either
 fails the first test.
 """
 
@@ -20,6 +20,7 @@ from natsctl.cli.commands import every_command
 from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.auth.operators import new_operator
 from natsctl.client.connection import Connection
+from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.ours("consent is asked for before any request: no server differs")
@@ -38,114 +39,19 @@ class Row(NamedTuple):
     flag: str = "--force"
 
 
-LOSING: dict[str, tuple[Row, ...]] = {
-    "stream purge": (Row("stream purge S --subject s.b"), Row("stream purge S"), Row("stream purge 'S*' --keep 1")),
-    "stream rmm": (Row("stream rmm S 12", ("pub s.a x --count 9 -J -q",)),),
-    "stream edit": (
-        Row("stream edit S --max-msgs 3", looks=True),
-        Row("stream edit S --config small.json", looks=True),
-        Row("stream edit S --max-msgs-per-subject 1", ("pub s.a x --count 3 -J -q",), looks=True),
-    ),
-    "stream restore": (Row("stream restore saved.tgz --on-existing replace"),),
-    "account restore": (Row("account restore saved-account --on-existing replace"),),
-    "backup restore stream": (Row("backup restore stream saved.tgz --on-existing replace"),),
-    "backup restore account": (Row("backup restore account saved-account --on-existing replace"),),
-    "restore": (Row("restore saved --update-streams", looks=True),),
-    "bench js pub sync": (Row("bench js pub sync s.a --stream S --purge --msgs 1"),),
-    "bench js pub async": (Row("bench js pub async s.a --stream S --purge --msgs 1"),),
-    "bench js pub atomic": (Row("bench js pub atomic s.a --stream ATOMIC --purge --msgs 1", ends=False),),
-    "bench js pub fast": (Row("bench js pub fast s.a --stream ATOMIC --purge --msgs 1", ends=False),),
-    "bench js ordered": (Row("bench js ordered --stream NONE --purge --msgs 1", ends=False),),
-    "bench js consume": (Row("bench js consume --stream NONE --purge --msgs 1", ends=False),),
-    "bench js fetch": (Row("bench js fetch --stream NONE --purge --msgs 1", ends=False),),
-    "bench kv put": (Row("bench kv put --bucket BENCHED --purge --msgs 1", ("kv add BENCHED", "kv put BENCHED k v")),),
-    "consumer edit": (
-        Row("consumer edit S C --inactive-threshold 1h", looks=True),
-        Row("consumer edit S C --filter s.c", looks=True),
-    ),
-    "consumer reset": (Row("consumer reset S C"),),
-    "consumer rm": (Row("consumer rm S C"), Row("consumer rm S 'D*'", ("consumer add S D1 --pull",))),
-    "stream seal": (Row("stream seal SEALED", ("stream add SEALED --subjects sealed",)),),
-    "stream rm": (Row("stream rm S"), Row("stream rm 'T*'")),
-    "stream template rm": (
-        Row("stream template rm T", ("stream template add T --subjects t --max-streams 1",)),
-    ),
-    "stream cluster peer-remove": (Row("stream cluster peer-remove CNT P", ends=False),),
-    "kv revert": (Row("kv revert B r 3", ("kv put B r v", "kv put B r w")),),
-    "kv edit": (Row("kv edit B --history 1", looks=True),),
-    "kv del": (Row("kv del B k"), Row("kv del BENCHED --all")),
-    "kv purge": (Row("kv purge B k"), Row("kv purge B 'r.>'"), Row("kv purge B --all")),
-    "kv compact": (Row("kv compact B --older-than 0", ("kv put B c v", "kv del B c -f")),),
-    "object put": (Row("object put O file.txt", looks=True),),
-    "object get": (Row("object get O file.txt", looks=True, ends=False),),
-    "object del": (Row("object del O file.txt"), Row("object del P --all", ("object add P",))),
-    "object edit": (Row("object edit O --ttl 100ms", looks=True),),
-    "object seal": (Row("object seal O"),),
-    "apply": (Row("apply -f fewer.yaml", looks=True, flag="--yes"),),
-    "destroy": (Row("destroy -f documents.yaml", looks=True, flag="--yes"),),
-    "context rm": (Row("context rm c1", ends=False),),
-    "auth user rm": (Row("auth user rm app SYSTEM", ends=False),),
-    "auth operator keys rm": (Row("auth operator keys rm ACME OKEY", ends=False),),
-    "pipeline run": (Row("pipeline run shop --full-refresh-all", ends=False),),
-    "auth account exports rm": (Row("auth account exports rm ex APP", ends=False),),
-    "auth account imports rm": (Row("auth account imports rm im APP", ends=False),),
-    "auth account keys rm": (Row("auth account keys rm APP --key reader", ends=False),),
-    "auth account rm": (Row("auth account rm APP", ends=False),),
-    "server repair": (Row("server repair nowhere S", ends=False),),
-    "server account purge": (Row("server account purge A", ends=False),),
-    "server cluster rescue": (Row("server cluster rescue --quorum 1", ends=False),),
-    "server cluster evacuate": (Row("server cluster evacuate X", ends=False),),
-    "server cluster peer-remove": (Row("server cluster peer-remove X", ends=False),),
-}  # fmt: skip
-"""What can lose something, in an order in which each line finds what it needs."""
-HARMLESS = """
-    account info|account report connections|account report statistics|account tls|account backup
-    stream add|stream copy|stream ls|stream report|stream find|stream subjects|stream info|stream state
-    stream get|stream view|stream search|stream gaps|stream graph|stream cluster step-down|stream cluster balance
-    stream cluster evacuate|stream cluster cancel-move|stream backup
-    stream export|stream import|stream template add|stream template ls|stream template info
-    consumer add|consumer copy|consumer ls|consumer find|consumer info|consumer state|consumer report|consumer next
-    consumer fetch|consumer sub|consumer pause|consumer resume|consumer unpin|consumer events|consumer graph
-    consumer cluster step-down|consumer cluster balance|consumer cluster evacuate
-    publish|request|subscribe|reply|trace|events
-    kv add|kv put|kv get|kv create|kv update|kv history|kv info|kv watch|kv ls
-    object add|object info|object ls|object watch
-    backup|backup stream|backup account|backup verify|backup ls|backup inspect|backup info
-    backup validate|backup cat|backup edit|backup lookup
-    validate|export|convert terraform|convert documents|plan|diff|sql
-    pipeline init|pipeline validate|pipeline status|pipeline ls|pipeline logs|pipeline stop
-    spark doctor|spark warm|spark start|spark stop|spark status
-    errors ls|errors lookup|errors edit|errors validate|schema ls|schema info|schema validate|schema request|cheat
-    completion bash|completion zsh|completion fish|completion install
-    context add|context edit|context copy|context ls|context info|context validate|context select|context previous
-    context unselect
-    server stream-check|server consumer-check|server generate
-    auth account add|auth account info|auth account edit|auth account ls|auth account push|auth account query
-    auth account imports add|auth account imports info|auth account imports edit|auth account imports ls
-    auth account imports kv|auth account exports add|auth account exports info|auth account exports edit
-    auth account exports ls|auth account exports kv|auth account keys add|auth account keys info|auth account keys ls
-    auth account mappings add|auth account mappings info|auth account mappings ls|auth account mappings rm
-    server run|server list|server ping|server report accounts|server report connections|server report leafnodes
-    server report routes|server report gateways|server report cpu|server report mem|server report health
-    server report jetstream|server report downgrade|server check connection|server check stream|server check consumer
-    server check message|server check meta|server check request|server check jetstream|server check server
-    server check kv|server check credential|server info|server request accounts|server request connections
-    server request gateways|server request ipqueue|server request jetstream-health|server request jetstream
-    server request kick|server request leafnodes|server request profile|server request raft|server request routes
-    server request subscriptions|server request variables|server config reload|server cluster step-down
-    server cluster balance|server account info|server mappings|server passwd|server watch servers
-    server watch jetstream|server watch accounts|server watch api requests|server graph
-    audit gather|audit analyze|audit checks|audit query|jwt decode|migrate
-    auth operator add|auth operator info|auth operator ls|auth operator edit|auth operator import|auth operator select
-    auth operator backup|auth operator restore|auth operator keys list|auth operator keys add
-    auth user add|auth user info|auth user edit|auth user ls|auth user credential|auth nuid gen
-    auth nkey gen|auth nkey show|auth nkey sign|auth nkey verify|auth nkey seal|auth nkey unseal
-    bench pub|bench sub|bench service request|bench service serve|bench js get sync|bench js get batch|bench kv get
-    bench oldjs ordered|bench oldjs push|bench oldjs pull
-    counter get|counter view|counter ls|counter increment|counter decrement
-    service ls|service info|service stats|service ping|service request|service serve
-    rtt|latency|top|tour|cluster run|cluster config
-"""
+def losing() -> dict[str, list[Row]]:
+    """What can lose something, in an order in which each line finds what it needs."""
+    found: dict[str, list[Row]] = {}
+    for text in groups_of("consent.txt")["losing"]:
+        path, line, options, first = text.split("  →  ")
+        lines = () if first == "-" else tuple(first.split(" ; "))
+        flag = "--yes" if "yes" in options else "--force"
+        found.setdefault(path, []).append(Row(line, lines, "looks" in options, "stays" not in options, flag))
+    return found
+
+
+LOSING = losing()
+HARMLESS = groups_of("consent.txt")["harmless"]
 """What removes nothing, or only what it made itself; what stores or acknowledges does what it was asked to."""
 READS = {"INFO", "NAMES", "LIST", "GET", "DIRECT"}
 FIRST = (
@@ -159,8 +65,7 @@ FIRST = (
 
 
 def test_every_command_is_known_to_lose_something_or_to_be_harmless() -> None:
-    harmless = [name.strip() for line in HARMLESS.strip().splitlines() for name in line.split("|")]
-    assert sorted([*LOSING, *harmless]) == sorted(path for path, _ in every_command())
+    assert sorted([*LOSING, *HARMLESS]) == sorted(path for path, _ in every_command())
 
 
 class _Terminal(io.TextIOWrapper):
@@ -183,7 +88,6 @@ class _Terminal(io.TextIOWrapper):
 
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The subjects of all that is sent from now on."""
     found: list[str] = []
     for name in ("publish", "request"):
         method = getattr(Connection, name)
@@ -209,7 +113,6 @@ def _save_operator() -> None:
 
 @pytest.fixture
 def filled(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
-    """Runs a line where there is something of everything."""
     for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.chdir(tmp_path)

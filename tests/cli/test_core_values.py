@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -177,13 +176,3 @@ def test_json_is_the_same_with_and_without_orjson(document: Any, monkeypatch: py
             without.delitem(sys.modules, "orjson")
             assert json_text(asked, one_line=one_line) == shown
         sys.modules["orjson"] = orjson
-
-
-def test_a_command_runs_without_typer_and_pydantic() -> None:
-    code = (
-        "import sys; from natsctl.cli.main import run;"
-        "run(['-s', '127.0.0.1:1', 'stream', 'info', 'X', '-j']);"
-        "print({'typer', 'pydantic', 'rich', 'nats.js.client'} & set(sys.modules))"
-    )
-    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown == "set()\n"

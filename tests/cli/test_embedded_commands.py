@@ -23,15 +23,12 @@ WITHIN_S = 40
 
 
 class Alone:
-    """Runs commands on a machine without any server, on one data folder."""
-
     def __init__(self, folder: Path) -> None:
         self.data = folder / "data"
         self.environment = {**os.environ, "NATSCTL_DATA": str(self.data)}
         self.running: list[subprocess.Popen[str]] = []
 
     def start(self, line: str, **environment: str) -> subprocess.Popen[str]:
-        """Start a command and do not wait for it."""
         pipe = subprocess.PIPE
         process = subprocess.Popen(
             [sys.executable, "-m", "natsctl", *shlex.split(line)],

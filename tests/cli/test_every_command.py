@@ -15,80 +15,15 @@ import pytest
 
 from natsctl.cli.commands import every_command
 from natsctl.cli.parameters import command_of
+from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]
 
-WORDS = {
-    "STREAM": "S", "[STREAM]": "S", "SOURCE": "S", "DESTINATION": "NEW", "CONSUMER": "C", "TEMPLATE": "T",
-    "BUCKET": "B", "KEY": "k", "OBJECT": "o", "SUBJECT": "s.a", "BODY": "x", "PAYLOAD": "x", "VALUE": "5", "SEQ": "1",
-    "REVISION": "1", "FILE": "file.txt", "FOLDER": "new", "PATH": "saved.tgz", "TARGET": "target", "CONTEXT": "c1",
-    "NAME": "NEW", "PEER": "P", "GROUP": "g", "UNTIL": "1h", "SERVICE": "SVC", "ENDPOINT": "echo", "CODE": "10059",
-    "TOPIC": "kv", "SHELL": "bash", "ACCOUNT": "A", "DEST": "b", "ID": "S", "CID": "1", "SERVER": "X",
-    "PROFILE": "heap", "[STREAM] SOURCE": "saved.tgz",
-}  # fmt: skip
-"""What each argument is given, by its metavar: what exists, so that the command gets as far as it can."""
-INSTEAD = {
-    "context copy": "c1 c9",
-    "context edit": "c1 --description x",
-    "context add": "c9 --server x:1",
-    "restore": "saved",
-    "stream restore": "NEW saved.tgz",
-    "account restore": "saved-account",
-    "backup restore stream": "NEW saved.tgz",
-    "backup restore account": "saved-account",
-    "backup lookup": "file.txt x",
-    "backup ls": ".",
-    "backup edit": "saved.tgz edited.tgz",
-    "kv add": "NEW",
-    "object add": "NEW",
-    "object put": "O file.txt",
-    "object get": "O file.txt",
-    "object del": "O file.txt",
-    "object info": "O file.txt",
-    "object edit": "O --description x",
-    "object ls": "O",
-    "object seal": "O",
-    "object watch": "O",
-    "kv edit": "B --history 7",
-    "kv update": "B k v 1",
-    "stream add": "NEW --subjects new",
-    "stream edit": "S --max-msgs 7",
-    "stream copy": "S NEW --subjects new",
-    "stream report": "",
-    "sql": "'select count(*) from S'",
-    "stream template add": "T --subjects t --max-streams 2",
-    "consumer add": "S NEW --pull",
-    "consumer copy": "S C D",
-    "consumer edit": "S C --max-deliver 7",
-    "counter increment": "cnt.a 1",
-    "counter decrement": "cnt.a 1",
-    "counter get": "cnt.a",
-    "counter view": "cnt.a",
-    "reply": "q x",
-    "service serve": "NEW",
-    "server check request": "--subject s.a",
-    "server check stream": "--stream S",
-    "server check consumer": "--stream S --consumer C",
-    "server check message": "--stream S --subject s.a",
-    "server check kv": "--bucket B",
-    "server passwd": "--generate",
-    "audit analyze": "file.txt",
-    "migrate": "--from nowhere --to elsewhere",
-    "audit query": "file.txt",
-    "jwt decode": "file.txt",
-    "auth operator restore": "NEW none.json",
-    "bench pub": "s.a --msgs 5",
-    "bench sub": "s.a --msgs 5",
-    **{f"bench js pub {way}": "s.a --stream S --msgs 5" for way in ("sync", "async", "atomic", "fast")},
-    **{f"bench js {way}": "--stream S --msgs 1" for way in ("ordered", "consume", "fetch", "get sync", "get batch")},
-    **{f"bench oldjs {way}": "s.a --stream S --msgs 1" for way in ("ordered", "push", "pull")},
-    "bench kv get": "--bucket B --msgs 1",
-    "schema info": "AccountInfo",
-    "schema validate": "x file.txt",
-    "latency": "--server-b 127.0.0.1:1",
-    "subscribe": "s.* --durable NEW",
-}
-"""Whole arguments where the metavars do not say enough."""
+WORDS, INSTEAD = (
+    dict(line.split("  →  ") if "  →  " in line else (line.removesuffix("  →"), "") for line in lines)
+    for lines in groups_of("every_command.txt").values()
+)
+"""Arguments by metavar: what exists, so that a command gets as far as it can; whole arguments of some commands."""
 APART = ("tour", "server run", "events", "rtt")
 """What starts servers, or takes its time by its nature; tested by themselves."""
 ENDING = {"--wait": "50ms", "--count": "1"}
@@ -190,7 +125,6 @@ def test_no_command_changes_anything_or_reads_stdin_in_a_dry_run(
 
 
 def _fault(done: Any, json_asked: bool) -> str:
-    """What is wrong with how a command ended."""
     if done.code not in ALLOWED:
         return f"exit code {done.code}: {done.err}"
     if "unexpected" in done.err or "Traceback" in done.err:

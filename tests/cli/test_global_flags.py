@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +14,8 @@ from typing import Any
 import pytest
 
 from natsctl.api.times import parse_time
+
+pytestmark = pytest.mark.ours("what a client says and shows")
 
 Run = Callable[..., Any]
 
@@ -159,15 +159,16 @@ def test_tables_look_as_the_scheme_says(natsctl: Run, monkeypatch: pytest.Monkey
     assert natsctl("str", "ls", "--colors", "pink").code == 2
 
 
+@pytest.mark.both
 def test_domain_and_tls_first_have_a_second_spelling(natsctl: Run) -> None:
     done = natsctl("--domain", "nowhere", "stream", "ls", "-j")
     assert done.error["subject"] == "$JS.nowhere.API.STREAM.LIST"
     assert natsctl("--tls-first", "stream", "ls").code == 5
 
 
-def test_advisories_are_heard_below_their_prefix(natsctl: Run) -> None:
-    command = [sys.executable, "-m", "natsctl", "events", "-j", "--wait", "20s", "--js-advisory", "--count", "1"]
-    listening = subprocess.Popen([*command, "--js-event-prefix", "from.hub"], stdout=subprocess.PIPE, text=True)
+def test_advisories_are_heard_below_their_prefix(natsctl: Run, begun: Run) -> None:
+    words = ("-j", "--wait", "20s", "--js-advisory", "--count", "1")
+    listening = begun("events", *words, "--js-event-prefix", "from.hub")
     while listening.poll() is None:
         natsctl("publish", "from.hub.ADVISORY.X.Y", '{"type": "io.nats.x", "id": "1"}', "-q")
     assert '"type":"io.nats.x"' in listening.communicate()[0]

@@ -76,7 +76,6 @@ class Api:
 async def running(
     line: str, server: ServerProcess, *more: str
 ) -> AsyncIterator[tuple[Api, asyncio.subprocess.Process]]:
-    """The command, and what answers it."""
     verb, key, entry, names = LISTS[line]
     client = await RawClient.connect(server.url)
     api = Api(client, verb, key, [entry(name) for name in names])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Callable
@@ -10,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from natsctl.cli.stream.dialogue import read_name, read_start_time, read_subject
+
 pytest.importorskip("pexpect")
+pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
 Run = Callable[..., Any]
 Person = Any
@@ -89,18 +93,6 @@ def test_a_wrong_answer_is_told_and_asked_again(person: Callable[..., Person], n
     one.child.sendintr()
     assert one.end()[0] == 130
     assert natsctl("str", "ls", "-n").out == ""
-
-
-def test_given_flags_are_not_asked(person: Callable[..., Person]) -> None:
-    one = person(
-        *shlex.split(
-            "str add S --subjects s --storage memory --replicas 1 --retention limits --discard old --max-msgs=-1"
-            " --max-msgs-per-subject=-1 --max-bytes=-1 --max-age=-1 --max-msg-size=-1 --dupe-window 2m"
-            " --no-allow-rollup --no-deny-delete --no-deny-purge"
-        )
-    )
-    status, screen = one.end()
-    assert (status, "? " in screen) == (0, False)
 
 
 @pytest.mark.parametrize("flag", ["--defaults", "--no-input"])
@@ -190,6 +182,11 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
         one = person("str", *words)
         one.answers(question)
         assert one.end()[0] == 0
+    one = person("str", "rmm")
+    one.answers("Select a Stream", "ORD\r")
+    one.answers("Message Sequence to remove", "1\r")
+    one.answers("Really remove message 1", "\x04")
+    assert one.end()[0] == 130
     info = natsctl("str", "info", "ORDERS", "-j").json
     assert (info["state"]["messages"], info["config"]["max_age"]) == (1, 0)
     one = person("str", "edit", "ORDERS", "--max-age", "1d")
@@ -201,12 +198,6 @@ def test_confirmations_take_no_for_an_answer(person: Callable[..., Person], nats
     one.answers("Really delete Stream ORDERS: type ORDERS", "ORDERS\r")
     assert one.end()[0] == 0
     assert natsctl("str", "ls", "-n").out == ""
-
-
-def test_an_edit_without_a_change_says_what_to_give(person: Callable[..., Person], natsctl: Run) -> None:
-    natsctl("str", "add", "S", "--subjects", "s")
-    code, screen = person("str", "edit", "S").end()
-    assert (code, "--max-age 30d, --config FILE or --interactive" in screen) == (2, True)
 
 
 def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person], natsctl: Run) -> None:
@@ -271,3 +262,99 @@ def test_a_backup_shows_a_bar_unless_told_not_to(person: Callable[..., Person], 
     natsctl("str", "rm", "S", "-f")
     status, screen = person("str", "restore", "S", str(tmp_path / "b")).end()
     assert (status, "100%" in screen, 'Restored stream "S" in' in screen) == (0, True, True)
+
+
+pytest.importorskip("pexpect")
+
+GIVEN = shlex.split(
+    "--storage file --replicas 1 --retention limits --discard old --max-msgs=-1 --max-msgs-per-subject=-1 "
+    "--max-bytes=-1 --max-age=-1 --max-msg-size=-1 --dupe-window 2m --no-allow-rollup --no-deny-delete"
+    " --no-deny-purge --validate"
+)
+
+
+def document(screen: str) -> Any:
+    return json.loads(screen[screen.index("{\n") :])
+
+
+def test_a_mirror_is_adjusted_by_answers(person: Run) -> None:
+    one = person("str", "add", "M", "--mirror", "ORDERS", *GIVEN)
+    one.answers("Configure a custom durable consumer")
+    one.answers("Adjust mirror start", "y\r")
+    one.answers("Mirror Start Sequence")
+    one.answers("Mirror Start Time (YYYY:MM:DD HH:MM:SS)", "2026:01:31 12:00:00\r")
+    one.answers("Adjust mirror filter and transform", "y\r")
+    one.answers("Filter mirror by subject (enter to finish)", "ORDERS.new\r")
+    one.answers("Subject transform destination")
+    one.answers("Filter mirror by subject (enter to finish)")
+    one.answers("Import mirror from a different JetStream domain", "y\r")
+    one.answers("Foreign JetStream domain name", "hub\r")
+    one.answers("Delivery prefix", "deliver.hub\r")
+    status, screen = one.end()
+    assert status == 0, screen
+    assert document(screen)["mirror"] == {
+        "name": "ORDERS",
+        "opt_start_time": "2026-01-31T12:00:00Z",
+        "filter_subject": "ORDERS.new",
+        "external": {"api": "$JS.hub.API", "deliver": "deliver.hub"},
+    }
+
+
+def test_each_source_is_asked_about_by_name_unless_given_whole(person: Run) -> None:
+    one = person("str", "add", "S", "--source", "A", "--source", '{"name": "B", "opt_start_seq": 7}', *GIVEN)
+    one.answers("Configure a custom durable consumer for source A")
+    one.answers("Adjust source A start", "y\r")
+    one.answers("A Start Sequence", "5\r")
+    one.answers("A Start Time")
+    one.answers("Adjust source A filter and transform", "y\r")
+    one.answers("Filter A by subject", "a.>\r")
+    one.answers("Subject transform destination", "b.>\r")
+    one.answers("Filter A by subject")
+    one.answers("Import source A from a different JetStream domain")
+    one.answers("Import source A from a different account", "y\r")
+    one.answers("Foreign account API prefix", "api.x\r")
+    one.answers("Foreign account delivery prefix", "deliver.x\r")
+    status, screen = one.end()
+    assert status == 0, screen
+    assert document(screen)["sources"] == [
+        {
+            "name": "A",
+            "opt_start_seq": 5,
+            "subject_transforms": [{"src": "a.>", "dest": "b.>"}],
+            "external": {"api": "api.x", "deliver": "deliver.x"},
+        },
+        {"name": "B", "opt_start_seq": 7},
+    ]
+
+
+def test_start_times_are_read_in_three_spellings() -> None:
+    assert read_start_time("2026:01:31 12:00:00") == "2026-01-31T12:00:00Z"
+    assert read_start_time("2026-01-31 12:00:00") == "2026-01-31T12:00:00Z"
+    assert read_start_time("2026-01-31T12:00:00+01:00") == "2026-01-31T12:00:00+01:00"
+    assert read_start_time("") == ""
+    with pytest.raises(ValueError, match="expected a time"):
+        read_start_time("yesterday")
+    with pytest.raises(ValueError, match="not a day"):
+        read_start_time("2026:02:31 12:00:00")
+
+
+def test_subjects_and_names_of_origins_are_checked() -> None:
+    assert (read_subject(""), read_subject("a.>"), read_name("A-b")) == ("", "a.>", "A-b")
+    for read, wrong in ((read_subject, "a..b"), (read_subject, ">.a"), (read_name, "a.b")):
+        with pytest.raises(ValueError, match=r".+"):
+            read(wrong)
+
+
+def test_a_message_to_show_is_asked_for_by_sequence_or_subject(person: Run, natsctl: Any) -> None:
+    natsctl("str", "add", "S", "--subjects", "s.*")
+    natsctl("pub", "s.a", "first", "-q", "-J")
+    natsctl("pub", "s.b", "second", "-q", "-J")
+    one = person("str", "get", "S")
+    one.answers("Message Sequence to retrieve", "1\r")
+    one.sees("first")
+    assert one.end()[0] == 0
+    one = person("str", "get", "S")
+    one.answers("Message Sequence to retrieve")
+    one.answers("Subject to retrieve last message for", "s.b\r")
+    one.sees("second")
+    assert one.end()[0] == 0

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess
+from tests.support.commands import Done
 
 Run = Callable[..., Any]
 SOON_S, TIMEOUT_S = 80.0, 110
@@ -24,19 +24,6 @@ accounts { A { jetstream: enabled, users: [
   {user: deaf, password: p, permissions: {subscribe: {deny: ["_INBOX.>"]}}}
 ] } }
 """
-
-
-class Ended(NamedTuple):
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def error(self) -> Any:
-        """The error object on stderr."""
-        return json.loads(self.err)["error"]
 
 
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
@@ -56,7 +43,7 @@ def as_user(strict_server: ServerProcess, capsys: pytest.CaptureFixture[str]) ->
         capsys.readouterr()
         words = ["-s", strict_server.url, "--user", user, "--password", "p", "--timeout", f"{TIMEOUT_S}s"]
         words += [*shlex.split(line), "-j"]
-        return Ended(run_main(words), *capsys.readouterr())
+        return Done(run_main(words), *capsys.readouterr())
 
     for line in ("str add S --subjects s.*", "con add S C --pull", "kv add B", "object add O", "pub s.a x -J"):
         run("admin", f"{line} --if-not-exists" if " add " in line else line)
@@ -103,31 +90,3 @@ def test_a_refused_inbox_is_exit_6_and_no_timeout(as_user: Run, line: str) -> No
 def test_core_messages_that_are_refused_are_never_reported_as_published(as_user: Run) -> None:
     """The server's PONG must answer for what was published before it, in every of several tries."""
     assert {as_user("mute", "pub s.a x").code for _ in range(12)} == {6}
-
-
-def test_a_flush_comes_behind_what_was_published() -> None:
-    import asyncio
-
-    from natsctl.client.dial import connect
-    from natsctl.client.servers import Target, TargetKind
-    from natsctl.client.settings import Settings
-
-    seen = bytearray()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b'INFO {"server_id":"X","version":"2.15.2","headers":true,"max_payload":1048576,"proto":1}\r\n')
-        while data := await reader.read(4096):
-            seen.extend(data)
-            writer.write(b"PONG\r\n" * data.count(b"PING\r\n"))
-        writer.close()
-
-    async def go() -> None:
-        async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-            port = server.sockets[0].getsockname()[1]
-            target = Target(TargetKind.NAMED, (f"nats://127.0.0.1:{port}",), "--server", Settings())
-            async with await connect(target, name="test") as connection:
-                await connection.publish("a.b", b"x")
-                await connection.flush()
-                assert seen.rindex(b"PING\r\n") > seen.index(b"PUB a.b")
-
-    asyncio.run(go())

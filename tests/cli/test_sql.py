@@ -40,6 +40,7 @@ def test_counts_are_right_where_messages_are_gone(
     assert natsctl("sql", query, "-j").json == rows
 
 
+@pytest.mark.ours("how an answer is shown")
 def test_an_answer_is_a_table_csv_or_what_a_pipe_asked_for(natsctl: Run, orders: None) -> None:
     query = "select subject, count(*) messages from my-orders group by subject"
     assert "│ o.b     │        3 │" in natsctl("sql", query).out
@@ -50,6 +51,7 @@ def test_an_answer_is_a_table_csv_or_what_a_pipe_asked_for(natsctl: Run, orders:
     assert "without Spark" in natsctl("sql", query, "--trace").err
 
 
+@pytest.mark.ours("how an answer is shown")
 def test_a_query_from_a_file_and_none_at_all(natsctl: Run, orders: None, tmp_path: Any) -> None:
     (tmp_path / "q.sql").write_text("-- how many\nselect count(*) from my-orders;\n")
     assert natsctl("sql", f"@{tmp_path / 'q.sql'}", "--csv").out == "count(1)\n3\n"
@@ -57,6 +59,7 @@ def test_a_query_from_a_file_and_none_at_all(natsctl: Run, orders: None, tmp_pat
         assert natsctl("sql", *words).code == 2, words
 
 
+@pytest.mark.ours("how an answer is shown")
 @pytest.mark.parametrize(
     ("words", "messages"),
     [

@@ -1,9 +1,10 @@
 """`natsctl tour` runs the whole ORDERS scenario, and fails when a step does."""
 
 import json
-import subprocess
-import sys
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,7 @@ from natsctl.cli.main import run as run_main
 from natsctl.testing.process import ServerProcess
 
 
-def natsctl(*arguments: str, timeout_s: float = 300) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "natsctl", *arguments]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout_s, check=False
-    )
-
-
+@pytest.mark.cpu(30)
 @pytest.mark.timeout(300)
 def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
@@ -39,8 +34,8 @@ def test_the_tour_ends_well_on_the_reference(server: ServerProcess, capfd: pytes
     assert code == 0, out + err
 
 
-def test_a_failing_step_fails_the_tour(server: ServerProcess) -> None:
-    assert natsctl("-s", server.url, "str", "add", "ORDERS", "--subjects", "OTHER.*").returncode == 0
-    done = natsctl("tour", "-s", server.url)
-    assert done.returncode == 1
-    assert "exit status 4" in done.stderr
+@pytest.mark.ours("the tour's own steps")
+def test_a_failing_step_fails_the_tour(natsctl: Callable[..., Any]) -> None:
+    assert natsctl("str", "add", "ORDERS", "--subjects", "OTHER.*").code == 0
+    done = natsctl("tour", "-s", os.environ["NATS_URL"])
+    assert (done.code, "exit status 4" in done.err) == (1, True)

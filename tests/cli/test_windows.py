@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from natsctl.testing.jetstream import JetStreamServer
+from tests.cli.conftest import groups_of
 
 SESSION = """
 import contextlib, io, json, sys
@@ -22,28 +23,7 @@ for words in json.load(sys.stdin):
     out.flush(), err.flush()
     print(json.dumps([code, *(each.buffer.getvalue().decode() for each in (out, err))]))
 """
-COMMANDS = [
-    "stream add ORDERS --subjects ORDERS.* --defaults",
-    "pub ORDERS.new hello",
-    "stream info ORDERS -j",
-    "stream ls",
-    "consumer add ORDERS NEW --pull --defaults",
-    "consumer next ORDERS NEW",
-    "stream backup ORDERS orders.tgz",
-    "backup verify orders.tgz",
-    "stream view ORDERS",
-    "stream report",
-    "kv add B",
-    "kv put B k v",
-    "kv get B k",
-    "object add O",
-    "object put O orders.tgz",
-    "context add lab",
-    "context ls",
-    "export",
-    "server check connection",
-    "stream purge ORDERS --force",
-]
+COMMANDS = groups_of("windows.txt")["commands"]
 
 
 def session(folder: Path, lines: list[list[str]], **environment: str) -> list[tuple[int, str, str]]:

@@ -17,7 +17,6 @@ STORE_OF_NATS = Path(__file__).parents[2] / "client" / "auth" / "store_of_nats.j
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> NscStore:
-    """An empty store, which the commands use."""
     environment = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_CONFIG_HOME": str(tmp_path / "config")}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-import subprocess
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -68,51 +68,43 @@ def lines(natsctl: Run) -> Callable[..., None]:
 
 
 @pytest.mark.reference
-def test_the_guide_works_on_nats_server(lines: Callable[..., None], natsctl: Run, tmp_path: Path) -> None:
+def test_the_guide_works_on_nats_server(
+    lines: Callable[..., None], natsctl: Run, begun: Callable[..., Any], tmp_path: Path
+) -> None:
     lines(FIRST)
     config = tmp_path / "nats-server.conf" / "nats-server.conf"
     with ServerProcess(tmp_path / "server", "reference", "-c", str(config)) as server:
         lines(f"ctx add system --server {server.url} --creds {tmp_path}/system.cred")
         lines(LOGIN)
 
+        @contextlib.contextmanager
+        def beside(*words: str) -> Iterator[Any]:
+            process = begun(*words, "--server", server.url)
+            process.stderr.readline()
+            yield process
+            process.kill()
+
         def request(subject: str, creds: str) -> tuple[int, str]:
             code, out, _ = natsctl("req", subject, "x", "--creds", creds, "--server", server.url, "--raw")
             return code, out.strip()
 
-        with _beside(server, "reply", "echo", "--echo", "--creds", "myuser.cred"):
+        with beside("reply", "echo", "--echo", "--creds", "myuser.cred"):
             assert request("echo", "myuser.cred") == (0, "x")
         lines(PERMISSIONS)
-        with _beside(server, "reply", "echo", "--echo", "--creds", "service.cred"):
+        with beside("reply", "echo", "--echo", "--creds", "service.cred"):
             assert request("echo", "myuser.cred") == (0, "x")
         assert request("other", "myuser.cred")[0] == 6
         lines(SHARING)
-        with _beside(server, "sub", "a.b.c.d", "--creds", "other.cred", "--count", "1") as heard:
+        with beside("sub", "a.b.c.d", "--creds", "other.cred", "--count", "1") as heard:
             lines(f"pub a.b.c.d shared -q --creds myaccount.cred --server {server.url}")
-            assert b"\nshared\n" in heard.communicate(timeout=30)[0]
-        with _beside(server, "sub", "new", "--creds", "myaccount.cred", "--count", "1") as heard:
+            assert "\nshared\n" in heard.communicate(timeout=30)[0]
+        with beside("sub", "new", "--creds", "myaccount.cred", "--count", "1") as heard:
             lines(f"pub old mapped -q --creds myaccount.cred --server {server.url}")
-            assert b"\nmapped\n" in heard.communicate(timeout=30)[0]
-        with _beside(server, "reply", "weather.v1.>", "cold", "--creds", "myaccount.cred"):
+            assert "\nmapped\n" in heard.communicate(timeout=30)[0]
+        with beside("reply", "weather.v1.>", "cold", "--creds", "myaccount.cred"):
             assert request("weather.malta", "other.cred") == (0, "cold")
         lines(TOKENS.partition("auth account import")[0])
         client = json.loads(natsctl("auth", "account", "info", "CLIENT", "-j")[1])["sub"]
         lines("auth account import" + TOKENS.partition("auth account import")[2], ID=client)
-        with _beside(server, "reply", "weather.*.>", "warm", "--creds", "api.cred"):
+        with beside("reply", "weather.*.>", "warm", "--creds", "api.cred"):
             assert request("weather.lon", "client.cred") == (0, "warm")
-
-
-class _Beside(subprocess.Popen[bytes]):
-    """A command that ends with its block."""
-
-    def __exit__(self, *exc: object) -> None:
-        self.kill()
-        self.communicate()
-
-
-def _beside(server: ServerProcess, *words: str) -> _Beside:
-    """Start a command that listens when this returns."""
-    command = [sys.executable, "-m", "natsctl", *words, "--server", server.url]
-    process = _Beside(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    process.stderr.readline()
-    return process

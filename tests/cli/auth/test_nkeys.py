@@ -1,13 +1,18 @@
-"""`natsctl auth nkey` and `nuid`: keys in files, signatures and sealed files, shared with nats."""
+"""`natsctl auth nkey`, `nuid` and `jwt decode`: keys in files, signatures, sealed files, and every kind of JWT."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from natsctl.client.auth.keys import KINDS, parse_key
+from natsctl.client.auth.claims import add_tags, new_claims, sign
+from natsctl.client.auth.keys import KINDS, KeyPair, generate_key, parse_key
+from natsctl.client.auth.nsc_store import NscStore
+from natsctl.client.auth.operators import new_operator
 from tests.cli.auth.conftest import Run
 from tests.cli.auth.test_operators import nats, needs_nats
 
@@ -105,3 +110,151 @@ def test_a_dry_run_writes_no_file(natsctl: Run, tmp_path: Path) -> None:
     for words in (("gen", "user"), ("seal", "data", "curve.nk", public)):
         code, out, _ = natsctl("--dry-run", "auth", "nkey", *words, "--output", "made")
         assert (code, "made" in out, Path("made").exists()) == (0, True, False), words
+
+
+ACCOUNT, USER, SERVER = (generate_key(kind) for kind in ("account", "user", "server"))
+
+
+def _page(natsctl: Run, word: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.setenv("TESTING", "true")
+    code, out, err = natsctl("jwt", "decode", word)
+    assert (code, err) == (0, "")
+    return dict(json.loads(out))
+
+
+def _jwt(kind: str, signer: KeyPair, subject: str, times: dict[str, Any] | None = None, /, **body: Any) -> str:
+    return sign({"name": "N", "sub": subject, **(times or {}), "nats": {**body, "type": kind}}, signer)[0]
+
+
+def test_the_whole_claims_are_shown_as_json(natsctl: Run) -> None:
+    token = _jwt("user", ACCOUNT, USER.public, pub={"allow": ["a.>"]}, of_tomorrow=[1])
+    code, out, _ = natsctl("jwt", "d", token, "-j")
+    claims = json.loads(out)
+    assert code == 0 and claims["iss"] == ACCOUNT.public and claims["nats"] == {
+        "pub": {"allow": ["a.>"]}, "of_tomorrow": [1], "type": "user", "version": 2,
+    }  # fmt: skip
+
+
+def test_the_jwt_of_a_creds_file_is_shown_without_its_seed(natsctl: Run, recorded: NscStore, tmp_path: Path) -> None:
+    user = recorded.operator("RECORDED").account("ORDERS").user("app")
+    for text in (user.credentials(), user.token + "\n", user.credentials().replace("\n", "\r\n")):
+        Path("app.creds").write_text(text, newline="")
+        code, out, _ = natsctl("jwt", "decode", "app.creds")
+        assert code == 0 and out.startswith(f"User app ({user.subject})\n")
+        assert "Allow: orders.>" in out and "Max Payload: 1,048,576" in out
+        assert user.key.seed not in out
+
+
+def test_operators_and_accounts_have_pages(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    operator = new_operator("O")
+    account = operator.add_account("A")
+    key = account.add_signing_key({"role": "service", "template": {}})
+    account.nats.update(
+        {
+            "exports": [{"subject": "svc.>", "type": "service", "token_req": True}],
+            "imports": [{"subject": "x", "account": ACCOUNT.public, "type": "stream", "name": "x"}],
+            "mappings": {"a": [{"subject": "b", "weight": 20}, {"subject": "c", "cluster": "C1"}]},
+            "default_permissions": {"pub": {"deny": ["secret"]}, "sub": {}},
+            "authorization": {"auth_users": [USER.public], "allowed_accounts": ["*"]},
+        }
+    )
+    account.nats["limits"] |= {"disk_storage": -1, "mem_storage": 1 << 20, "streams": 10, "consumer": -1}
+    add_tags(account.claims, ["t"])
+    account.sign()
+    page = _page(natsctl, account.token, monkeypatch)
+    assert page["Configuration"]["JetStream"] == "true" and page["Configuration"]["Tags"] == "t"
+    assert page["Additional Settings"] == {
+        "Signing Keys": f"{key.public} (scoped: service)", "Mappings": "a -> b (20%)",
+    }  # fmt: skip
+    assert page["Exports and Imports"] == {
+        "Exported Subjects": "svc.> (service, token required)",
+        "Imported Subjects": f"x from {ACCOUNT.public} (stream)",
+    }
+    assert page["Account Default Limits"]["Max File Storage"] == "unlimited"
+    assert page["Account Default Limits"]["Max Memory Storage"].startswith("1")
+    assert page["External Authorization"] == {"Auth Users": USER.public, "Allowed Accounts": "*"}
+    assert page["Publish"] == {"Deny": "secret"} and page["JetStream Settings"] == {"Cluster Traffic": "system"}
+    account.nats["limits"] |= {"mem_storage": -1, "streams": -1}
+    account.sign()
+    page = _page(natsctl, account.token, monkeypatch)
+    assert page["Account Default Limits"] == {"header": ["Unlimited"]}
+    page = _page(natsctl, operator.token, monkeypatch)
+    assert page["Configuration"]["System Account"] == operator.account("SYSTEM").subject
+    other, _ = sign(operator.claims, operator.signing_keys[0])
+    assert _page(natsctl, other, monkeypatch)["Additional Settings"]["Issuer"] == operator.signing_keys[0].public
+
+
+def test_users_show_what_binds_them(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    scoped = _jwt("user", generate_key("account"), USER.public, issuer_account=ACCOUNT.public)
+    page = _page(natsctl, scoped, monkeypatch)
+    assert page["Configuration"]["Scoped"] == "true"
+    assert page["Limits"] == {"header": ["Set by the signing key scope in the account JWT"]}
+    claims = new_claims("user", USER.public, "U")
+    claims["nats"] |= {"proxy_required": True, "resp": {"max": 5, "ttl": 60_000_000_000}}
+    assert _page(natsctl, sign(claims, ACCOUNT)[0], monkeypatch)["Additional Settings"] == {
+        "Proxy Required": "true", "Allow Responses": "5 messages, expires 1m0s",
+    }  # fmt: skip
+    for given, shown in (
+        ({}, "1 messages, expires 2m0s"),
+        ({"max": -1, "ttl": -1}, "unlimited messages, expires never"),
+    ):
+        claims["nats"]["resp"] = given
+        page = _page(natsctl, sign(claims, ACCOUNT)[0], monkeypatch)
+        assert page["Additional Settings"]["Allow Responses"] == shown
+
+
+def test_activations_authorizations_and_other_kinds_have_pages(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    activation = _jwt("activation", ACCOUNT, generate_key("account").public, subject="o.v", kind="service", tags=["t"])
+    shown = _page(natsctl, activation, monkeypatch)["Configuration"]
+    assert (shown["Import Subject"], shown["Import Type"], shown["Tags"]) == ("o.v", "service", "t")
+    request = _jwt(
+        "authorization_request", SERVER, ACCOUNT.public, user_nkey=USER.public,
+        server_id={"name": "s", "id": SERVER.public}, client_info={"id": 7}, connect_opts={"protocol": 1, "user": "a"},
+        client_tls={"version": "1.3"},
+    )  # fmt: skip
+    page = _page(natsctl, request, monkeypatch)
+    assert page["Header"].startswith("Authorization Request N (")
+    assert (page["Server"]["Name"], page["Client"], page["TLS"]) == ("s", {"Id": "7"}, {"Version": "1.3"})
+    assert page["Connect Options"] == {"Username": "a", "Protocol": "1"}
+    response = _jwt("authorization_response", ACCOUNT, USER.public, {"aud": SERVER.public}, jwt="x", error="no")
+    page = _page(natsctl, response, monkeypatch)
+    assert page["Configuration"]["User JWT Issued"] == "true" and page["Token"]["Audience"] == SERVER.public
+    assert _page(natsctl, _jwt("mine", ACCOUNT, "x", nothing=1), monkeypatch)["Header"] == "Mine N (x)"
+
+
+def test_what_is_wrong_with_claims_is_listed_and_no_error(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = int(time.time())
+    token = _jwt("user", ACCOUNT, USER.public, {"exp": now - 10, "nbf": now + 1000}, pub={"allow": ["a..b"]})
+    issues = _page(natsctl, token, monkeypatch)["Validation Issues"]["header"]
+    assert issues[:2] == ["claim is expired", "claim is not yet valid"] and "consecutive" in issues[2]
+
+
+@pytest.mark.parametrize(
+    ("word", "code", "message"),
+    [
+        ("notajwt", 2, '"notajwt" is neither a file nor a JWT'),
+        ("x" * 5000, 2, "neither a file nor a JWT"),
+        ("eyJ.eyJ.x", 1, "invalid JWT"),
+        ("plain.txt", 2, "plain.txt does not contain a JWT"),
+        (".", 2, "neither a file nor a JWT"),
+        ("", 2, "JWT is empty"),
+    ],
+)
+def test_what_is_no_jwt_is_an_error(natsctl: Run, word: str, code: int, message: str) -> None:
+    Path("plain.txt").write_text("hello world\n")
+    assert natsctl("jwt", "decode", word)[0] == code
+    assert message in natsctl("jwt", "decode", word)[2]
+
+
+def test_a_seed_that_was_mistaken_for_a_jwt_is_not_repeated(natsctl: Run) -> None:
+    seed = generate_key("user").seed
+    code, out, err = natsctl("jwt", "decode", seed)
+    assert (code, out) == (2, "") and "private key" in err and seed not in err
+
+
+def test_a_jwt_that_another_key_signed_or_with_claims_of_a_wrong_type_is_refused(natsctl: Run) -> None:
+    head, body, signature = _jwt("user", ACCOUNT, USER.public).split(".")
+    code, out, err = natsctl("jwt", "decode", f"{head}.{body}.{signature[::-1]}", "-j")
+    assert (code, out) == (1, "") and "signature" in json.loads(err)["error"]["description"]
+    code, _, err = natsctl("jwt", "decode", _jwt("user", ACCOUNT, USER.public, subs="many"))
+    assert code == 1 and "invalid claims" in err

@@ -16,6 +16,8 @@ from natsctl.api.archive.archive import ArchivedMessage
 from natsctl.client.backup.obfuscation import Obfuscator
 from tests.support.commands import Done
 
+Run = Callable[..., Done]
+
 ORDERS = Path(__file__).parent / "nats" / "0.5.1" / "ORDERS"
 SECRET = "IPl7FerQ4ONilPdy78R0Zs5sKpUm0A9hpI5pMqzkilY="
 LONG = "abcdefghij" * 12
@@ -27,12 +29,6 @@ HASHES = {
     "j7bu59u7hqrb7i0knnbonbg72704e8bk1jbdbrf36f51dled0fdp3seb",
 }
 """Hashes under the secret above, as nats 0.5.1 computed them."""
-
-
-@pytest.fixture
-def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
-    """Runs a command line where no server is."""
-    return command("nats://127.0.0.1:9")
 
 
 @pytest.fixture
@@ -88,7 +84,7 @@ def test_headers_that_the_server_acts_on_stay(keys: Path) -> None:
     assert obfuscator.bodies == 1
 
 
-def test_an_obfuscated_backup_names_nothing_and_is_whole(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_an_obfuscated_backup_names_nothing_and_is_whole(offline: Run, tmp_path: Path) -> None:
     target = tmp_path / "shared"
     done = offline("backup", "edit", str(ORDERS), str(target), "--obfuscate", "--subject", "ORDERS.*", "-j").json
     assert done["obfuscation"] == {"tokens_mapped": 4, "bodies_padded": 5, "key_file": f"{target}.keys.json"}
@@ -114,9 +110,7 @@ def test_an_obfuscated_backup_names_nothing_and_is_whole(offline: Callable[..., 
 
 
 @pytest.mark.reference("nats")
-def test_the_tool_makes_the_same_backup_with_the_same_key(
-    offline: Callable[..., Done], keys: Path, tmp_path: Path
-) -> None:
+def test_the_tool_makes_the_same_backup_with_the_same_key(offline: Run, keys: Path, tmp_path: Path) -> None:
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     flags = ["--obfuscate", "--obfuscation-key", str(keys)]
     assert offline("backup", "edit", str(ORDERS), str(ours), *flags).code == 0
@@ -129,7 +123,7 @@ def test_the_tool_makes_the_same_backup_with_the_same_key(
     assert known[0]["config"]["name"] == known[1]["config"]["name"]
 
 
-def test_an_obfuscated_backup_is_restored(natsctl: Callable[..., Done], tmp_path: Path) -> None:
+def test_an_obfuscated_backup_is_restored(natsctl: Run, tmp_path: Path) -> None:
     for line in ("kv add SHOP", "kv put SHOP a.b value", "str add CNT --subjects cnt.* --allow-counter --defaults"):
         assert natsctl(*line.split()).code == 0, line
     natsctl("counter", "increment", "cnt.a", "5")
@@ -148,7 +142,7 @@ def test_an_obfuscated_backup_is_restored(natsctl: Callable[..., Done], tmp_path
     assert natsctl("counter", "get", counted).out.strip() == "5"
 
 
-def test_key_files_are_not_replaced_unasked(offline: Callable[..., Done], keys: Path, tmp_path: Path) -> None:
+def test_key_files_are_not_replaced_unasked(offline: Run, keys: Path, tmp_path: Path) -> None:
     target = tmp_path / "shared"
     dry = offline("backup", "edit", str(ORDERS), str(target), "--obfuscate", "--dry-run")
     assert "Message Bodies Padded: 5" in dry.out
@@ -179,9 +173,7 @@ def test_key_files_are_not_replaced_unasked(offline: Callable[..., Done], keys: 
         (None, "No such file"),
     ],
 )
-def test_a_key_file_that_is_none_is_refused(
-    offline: Callable[..., Done], tmp_path: Path, content: str | None, text: str
-) -> None:
+def test_a_key_file_that_is_none_is_refused(offline: Run, tmp_path: Path, content: str | None, text: str) -> None:
     path, target = tmp_path / "keys.json", tmp_path / "shared"
     if content is not None:
         path.write_text(content)
@@ -193,6 +185,6 @@ def test_a_key_file_that_is_none_is_refused(
         assert (done.code, done.out, text in done.err) == (2, "", True), done.err
 
 
-def test_a_key_without_obfuscation_is_a_mistake(offline: Callable[..., Done], keys: Path, tmp_path: Path) -> None:
+def test_a_key_without_obfuscation_is_a_mistake(offline: Run, keys: Path, tmp_path: Path) -> None:
     done = offline("backup", "edit", str(ORDERS), str(tmp_path / "t"), "--obfuscation-key", str(keys))
     assert (done.code, "--obfuscation-key is for --obfuscate" in done.err) == (2, True)

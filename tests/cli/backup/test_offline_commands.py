@@ -1,11 +1,17 @@
-"""`backup verify`, `ls`, `inspect`, `cat` and `edit`: what backups of any form tell without a server."""
+"""Backups without a server: `verify`, `ls`, `inspect`, `cat` and `edit` on any form, and backups of the nats tool.
+
+The folders below nats/ are named after the tool: 0.1.6 and 0.2.4 saved them from nats-server 2.10.26 (version 1), 0.4.0
+from 2.15.1 (version 2 under the older name) and 0.5.1 from 2.15.2. Each ORDERS has messages 1, 2, 4, 5 and 6, and a
+consumer that has had the first two of them acknowledged.
+"""
 
 from __future__ import annotations
 
-import base64
 import gzip
 import json
+import shlex
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,20 +19,14 @@ from typing import Any
 import pytest
 
 from natsctl.api.archive.s2 import FrameReader
-from tests.support.commands import Done
+
+Run = Callable[..., Any]
 
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 RELEASES = ["2.9.25", "2.10.29", "2.11.12", "2.12.4", "2.15.2"]
 
 
-@pytest.fixture
-def offline(command: Callable[[str], Callable[..., Done]]) -> Callable[..., Done]:
-    """Runs a command line where no server is."""
-    return command("nats://127.0.0.1:9")
-
-
 def _directory(folder: Path, archive: Path, meta: Path) -> Path:
-    """A backup directory as the nats tool writes it."""
     folder.mkdir(parents=True)
     shutil.copy(archive, folder / "stream.tar.s2")
     said = json.loads(meta.read_text())
@@ -43,7 +43,7 @@ def _v1(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("version", RELEASES)
-def test_backups_of_every_release_are_read(offline: Callable[..., Done], tmp_path: Path, version: str) -> None:
+def test_backups_of_every_release_are_read(offline: Run, tmp_path: Path, version: str) -> None:
     path = str(_release(tmp_path / "b", version))
     verdict = offline("backup", "verify", path, "-j")
     assert verdict.code == 0, verdict.out
@@ -58,22 +58,14 @@ def test_backups_of_every_release_are_read(offline: Callable[..., Done], tmp_pat
     assert len(lines) == found["messages"]
 
 
-def test_consumers_are_told_with_what_they_wait_for(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_consumers_are_told_with_what_they_wait_for(offline: Run, tmp_path: Path) -> None:
     consumers = offline("backup", "inspect", str(_v1(tmp_path / "b")), "-j").json["consumers"]
     assert all(one["delivered"] >= one["ack_floor"] and one["config"] for one in consumers)
     page = offline("backup", "inspect", str(tmp_path / "b")).out
     assert all(f"{one['name']}: delivered" in page for one in consumers)
 
 
-def test_a_flipped_bit_is_found_wherever_it_is(offline: Callable[..., Done], tmp_path: Path) -> None:
-    path = _v1(tmp_path / "b")
-    whole = (path / "stream.tar.s2").read_bytes()
-    for at in range(10, len(whole), len(whole) // 5):
-        (path / "stream.tar.s2").write_bytes(whole[:at] + bytes((whole[at] ^ 4,)) + whole[at + 1 :])
-        assert offline("backup", "verify", str(path)).code == 1, at
-
-
-def test_checksums_find_what_the_archive_can_not_tell(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_checksums_find_what_the_archive_can_not_tell(offline: Run, tmp_path: Path) -> None:
     source = str(_v1(tmp_path / "b"))
     made = tmp_path / "made"
     assert offline("backup", "edit", source, str(made)).code == 0
@@ -87,7 +79,7 @@ def test_checksums_find_what_the_archive_can_not_tell(offline: Callable[..., Don
     ]
 
 
-def test_a_backup_that_lacks_messages_is_not_whole(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_backup_that_lacks_messages_is_not_whole(offline: Run, tmp_path: Path) -> None:
     path = _v1(tmp_path / "b")
     said = json.loads((path / "backup.json").read_text())
     said["state"]["messages"] += 1
@@ -96,7 +88,7 @@ def test_a_backup_that_lacks_messages_is_not_whole(offline: Callable[..., Done],
     assert (done.code, "the state says" in done.out, "not complete" in done.err) == (1, True, True)
 
 
-def test_a_tar_of_a_servers_own_files_is_a_backup_too(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_a_tar_of_a_servers_own_files_is_a_backup_too(offline: Run, tmp_path: Path) -> None:
     tar = b"".join(FrameReader().read((DATA / "reference_v1_S.s2").read_bytes()))
     path = tmp_path / "ORDERS.tgz"
     path.write_bytes(gzip.compress(tar))
@@ -107,7 +99,7 @@ def test_a_tar_of_a_servers_own_files_is_a_backup_too(offline: Callable[..., Don
     assert offline("backup", "verify", str(path)).code == 0
 
 
-def test_every_form_below_a_folder_is_listed(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_every_form_below_a_folder_is_listed(offline: Run, tmp_path: Path) -> None:
     source = _v1(tmp_path / "top" / "deep" / "S")
     assert offline("backup", "edit", str(source), str(tmp_path / "top" / "S.tgz")).code == 0
     (tmp_path / "top" / "broken.tgz").write_bytes(b"no tar")
@@ -125,7 +117,7 @@ def test_every_form_below_a_folder_is_listed(offline: Callable[..., Done], tmp_p
     assert offline("backup", "ls", str(tmp_path / "none")).code == 2
 
 
-def test_messages_are_picked_by_subject_time_and_sequence(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_messages_are_picked_by_subject_time_and_sequence(offline: Run, tmp_path: Path) -> None:
     path = str(_v1(tmp_path / "b"))
 
     def picked(*flags: str) -> list[Any]:
@@ -144,18 +136,7 @@ def test_messages_are_picked_by_subject_time_and_sequence(offline: Callable[...,
     assert offline("backup", "cat", path, "--since", "yesterday-ish").code == 2
 
 
-def test_bodies_come_raw_and_as_text(offline: Callable[..., Done], tmp_path: Path) -> None:
-    path = str(_v1(tmp_path / "b"))
-    first = json.loads(offline("backup", "cat", path, "--count", "1", "-j").out)
-    body = base64.b64decode(first.get("data", ""))
-    assert offline("backup", "cat", path, "--count", "1", "--raw").out.encode() == body
-    text = offline("backup", "cat", path, "--count", "1").out
-    assert text.startswith(f"Item: S#{first['seq']} received ")
-
-
-def test_an_edited_backup_has_what_was_picked_under_the_other_name(
-    offline: Callable[..., Done], tmp_path: Path
-) -> None:
+def test_an_edited_backup_has_what_was_picked_under_the_other_name(offline: Run, tmp_path: Path) -> None:
     path = str(_v1(tmp_path / "b"))
     lines = [json.loads(line) for line in offline("backup", "cat", path, "-j").out.splitlines()]
     subject = lines[0]["subject"]
@@ -175,7 +156,7 @@ def test_an_edited_backup_has_what_was_picked_under_the_other_name(
     assert offline("backup", "edit", path, str(tmp_path / "made1")).code == 2
 
 
-def test_names_and_bodies_can_not_drive_a_terminal(offline: Callable[..., Done], tmp_path: Path) -> None:
+def test_names_and_bodies_can_not_drive_a_terminal(offline: Run, tmp_path: Path) -> None:
     path = _v1(tmp_path / "b")
     said = json.loads((path / "backup.json").read_text())
     said["config"]["description"] = "\x1b[2Jgone"
@@ -183,11 +164,141 @@ def test_names_and_bodies_can_not_drive_a_terminal(offline: Callable[..., Done],
     assert "\x1b" not in offline("backup", "inspect", str(path)).out
 
 
-@pytest.mark.parametrize("width", ["60", "80", "200"])
-def test_pages_fit_the_width(
-    offline: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, width: str
-) -> None:
-    path = str(_v1(tmp_path / "b"))
-    monkeypatch.setenv("COLUMNS", width)
-    for words in (("inspect", path), ("verify", path), ("ls", str(tmp_path))):
-        assert max(map(len, offline("backup", *words).out.splitlines())) <= int(width), words
+SAVED = Path(__file__).parent / "nats"
+TOOL_RELEASES = sorted(path.name for path in SAVED.iterdir())
+SEQUENCES = [1, 2, 4, 5, 6]
+
+
+def _nats(*words: str) -> str:
+    done = subprocess.run(["nats", *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_there_are_backups_of_four_releases() -> None:
+    assert TOOL_RELEASES == ["0.1.6", "0.2.4", "0.4.0", "0.5.1"]
+
+
+@pytest.mark.parametrize("release", TOOL_RELEASES)
+def test_backups_of_each_release_of_the_tool_are_read(offline: Run, release: str) -> None:
+    folder = SAVED / release
+    verdict = offline("backup", "verify", str(folder), "-j")
+    assert (verdict.code, verdict.json["whole"]) == (0, True)
+    listed = offline("backup", "ls", str(folder), "-j")
+    version = 1 if release in ("0.1.6", "0.2.4") else 2
+    assert (listed.code, {one["archive"] for one in listed.json}) == (0, {version})
+    orders = str(folder / "ORDERS")
+    assert [one["seq"] for one in offline("backup", "cat", orders, "-j").lines] == SEQUENCES
+    assert offline("backup", "cat", orders, "--seq", "4", "--raw").out.strip() == "order 4 of the day"
+    (consumer,) = offline("backup", "inspect", orders, "-j").json["consumers"]
+    assert (consumer["name"], consumer["ack_floor"], consumer["pending"]) == ("NEW", 2, 0)
+
+
+@pytest.mark.parametrize("release", TOOL_RELEASES)
+def test_backups_of_each_release_of_the_tool_are_restored(natsctl: Run, release: str) -> None:
+    if release == "0.1.6":
+        assert natsctl("str", "restore", str(SAVED / release / "ORDERS"), "-j").code == 0
+    else:
+        assert natsctl("account", "restore", str(SAVED / release), "-j").code == 0
+        assert natsctl("kv", "get", "CONFIG", "a", "--raw").out.strip() == "b"
+    state = natsctl("str", "info", "ORDERS", "-j").json["state"]
+    assert (state["messages"], state["first_seq"], state["last_seq"]) == (5, 1, 6)
+    assert natsctl("con", "next", "ORDERS", "NEW", "--raw").out.strip() == "order 4 of the day"
+
+
+@pytest.mark.reference("nats")
+def test_the_tool_validates_and_restores_what_was_saved_here(natsctl: Run, tmp_path: Path) -> None:
+    assert natsctl("str", "restore", str(SAVED / "0.5.1" / "ORDERS"), "-j").code == 0
+    target = tmp_path / "ORDERS"
+    assert natsctl("str", "backup", "ORDERS", str(target)).code == 0
+    assert (target / "stream.arc.s2").exists()
+
+    assert "OK: 8 entries, 1 consumers, 5 messages" in _nats("backup", "validate", str(target))
+    assert "First Sequence: 1" in _nats("backup", "info", str(target))
+    assert natsctl("str", "rm", "ORDERS", "-f").code == 0
+    _nats("backup", "restore", "stream", str(target), "--no-progress")
+    assert natsctl("str", "info", "ORDERS", "-j").json["state"]["messages"] == 5
+
+
+def test_an_edited_backup_is_valid_for_the_tool(offline: Run, tmp_path: Path) -> None:
+    target = tmp_path / "FEW"
+    assert offline("backup", "edit", str(SAVED / "0.2.4" / "ORDERS"), str(target), "--seq", "2-4").code == 0
+    assert json.loads((target / "manifest.json").read_text())["files"][1]["name"] == "stream.arc.s2"
+    assert offline("backup", "verify", str(target)).code == 0
+    said = offline("backup", "info", str(target), "--subjects", "-j").json
+    assert (said["consumers"], said["messages"], said["subjects"]) == (["NEW"], 2, {"ORDERS.new": 2})
+    assert said["edit"]["options"] == ["first-seq=2", "last-seq=4"]
+    assert "Source Digest: sha256:" in offline("backup", "info", str(target), "--subjects").out
+    valid = offline("backup", "validate", str(target))
+    assert (valid.code, valid.out) == (0, "OK: 5 entries, 1 consumers, 2 messages, 1 subjects, sequences 2 to 4\n")
+    (target / "stream.arc.s2").write_bytes((target / "stream.arc.s2").read_bytes()[:-9])
+    assert offline("backup", "validate", str(target)).code == 1
+
+
+FILTERS = {
+    "": [1, 2, 4, 5, 6],
+    "--first-seq 2 --last-seq 5": [2, 4, 5],
+    "--exclude-subject ORDERS.*": [],
+    "--after 2026-11-23T03:43:04.465134005Z --before 2026-11-23T03:43:04.80362175Z": [2],
+    "--header kind": [1, 2, 4, 5, 6],
+    "--header Kind:large --header Other": [],
+    "--exclude-header KIND": [],
+    "--payload-match 'order [125]' --exclude-payload-match 2": [1, 5],
+    "--last-per-subject 2 --last-seq 5": [4, 5],
+    "--subject ORDERS.new --renumber --first-seq 3": [1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("flags", FILTERS)
+def test_an_edit_keeps_what_its_flags_say(offline: Run, tmp_path: Path, flags: str) -> None:
+    source, target = str(SAVED / "0.5.1" / "ORDERS"), str(tmp_path / "made")
+    done = offline("backup", "edit", source, target, *shlex.split(flags), "-j")
+    assert (done.code, done.json["messages"]) == (0, len(FILTERS[flags])), done
+    assert [one["seq"] for one in offline("backup", "cat", target, "-j").lines] == FILTERS[flags]
+
+
+@pytest.mark.reference("nats")
+def test_an_edit_keeps_what_the_tool_keeps(offline: Run, tmp_path: Path) -> None:
+    source = str(SAVED / "0.5.1" / "ORDERS")
+    for number, flags in enumerate(FILTERS):
+        ours, theirs = str(tmp_path / f"ours{number}"), str(tmp_path / f"theirs{number}")
+        valid = offline("backup", "edit", source, ours, *shlex.split(flags), "-j")
+        _nats("backup", "edit", source, theirs, *shlex.split(flags), "--no-progress")
+        known = [offline("backup", "info", path, "--subjects", "-j").json for path in (ours, theirs)]
+        for one in known:
+            one["declared"], one["edit"]["version"] = {}, ""  # an edit of the tool counts there what it likes
+        assert known[0] == known[1], (flags, valid)
+        assert _nats("backup", "validate", ours, "--no-progress") == offline("backup", "validate", ours).out
+
+
+def test_a_bucket_is_compacted_to_its_newest_values(natsctl: Run, tmp_path: Path) -> None:
+    for line in ("kv add B --history 5", "kv put B a 1", "kv put B a 2", "kv put B b x", "kv del B b -f"):
+        assert natsctl(*line.split()).code == 0, line
+    source, target = str(tmp_path / "B"), str(tmp_path / "small")
+    assert natsctl("backup", "stream", "KV_B", source).code == 0
+    dry = natsctl("backup", "edit", source, target, "--kv-compact", "--dry-run")
+    assert ("Dry Run, Nothing Was Written" in dry.out, Path(target).exists()) == (True, False)
+    done = natsctl("backup", "edit", source, target, "--kv-compact", "-j").json
+    assert (done["picked"]["source_messages"], done["picked"]["dropped"]["kv_compact"], done["messages"]) == (4, 3, 1)
+    assert [one["seq"] for one in natsctl("backup", "cat", target, "-j").lines] == [2]
+    lost = natsctl("backup", "edit", source, f"{target}2", "--payload-match", "^x$", "-j").json
+    assert (lost["picked"]["tombstones_dropped"], lost["picked"]["dropped"]["payload"]) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ("--kv-compact", "--kv-compact requires a KV bucket backup: ORDERS is no key-value bucket"),
+        ("--kv-compact --last-per-subject 1", "--kv-compact and --last-per-subject are mutually exclusive"),
+        ("--last-per-subject 0", "--last-per-subject: expected 1 or more, not 0"),
+        ("--payload-match (", "--payload-match: invalid payload expression '('"),
+        ("--after yesterday", "--after: invalid time 'yesterday'"),
+        ("--after 1h --before 2h", "--after: must be earlier than --before"),
+        ("--first-seq 5 --last-seq 4", "--first-seq: 5 is behind --last-seq 4"),
+        ("--header :x", "--header: invalid header name ''"),
+        ("--exclude-subject a..b", "--exclude-subject: invalid subject 'a..b'"),
+    ],
+)
+def test_an_edit_that_means_nothing_is_refused(offline: Run, tmp_path: Path, flags: str, text: str) -> None:
+    done = offline("backup", "edit", str(SAVED / "0.5.1" / "ORDERS"), str(tmp_path / "NEW"), *flags.split())
+    assert (done.code, text in done.err, (tmp_path / "NEW").exists()) == (2, True, False), done

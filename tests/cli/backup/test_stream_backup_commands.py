@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+Run = Callable[..., Any]
+
 DATA = Path(__file__).parents[2] / "jetstream" / "data"
 
 
-def _fill(natsctl: Callable[..., Any], *flags: str, stream: str = "S") -> None:
+def _fill(natsctl: Run, *flags: str, stream: str = "S") -> None:
     assert natsctl("str", "add", stream, "--subjects", f"{stream}.*", "--defaults", *flags).code == 0
     assert natsctl("con", "add", stream, "C", "--pull", "--defaults").code == 0
     for body in ("one", "two", "three"):
@@ -24,7 +26,7 @@ def _fill(natsctl: Callable[..., Any], *flags: str, stream: str = "S") -> None:
     assert natsctl("str", "rmm", stream, "2", "-f").code == 0
 
 
-def test_a_backup_says_what_it_holds(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_backup_says_what_it_holds(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     done = natsctl("str", "backup", "S", str(tmp_path / "b"), "-j").json
     assert {key: done[key] for key in ("stream", "messages", "first_seq", "last_seq", "consumers", "method")} == {
@@ -41,7 +43,8 @@ def test_a_backup_says_what_it_holds(natsctl: Callable[..., Any], tmp_path: Path
     assert manifest["server"]["version"].startswith("2.")
 
 
-def test_an_older_backup_is_replaced_only_with_force(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.ours("files and messages on this side")
+def test_an_older_backup_is_replaced_only_with_force(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     for target in (str(tmp_path / "b"), str(tmp_path / "b.tgz")):
         assert natsctl("str", "backup", "S", target).code == 0
@@ -51,22 +54,15 @@ def test_an_older_backup_is_replaced_only_with_force(natsctl: Callable[..., Any]
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith((".", "b"))) == ["b", "b.tgz"]
 
 
-def test_a_dry_run_of_a_backup_writes_nothing(natsctl: Callable[..., Any], tmp_path: Path) -> None:
-    _fill(natsctl)
-    done = natsctl("str", "backup", "S", str(tmp_path / "b"), "--dry-run", "-j")
-    assert (done.code, done.json["effect"]["messages"]) == (0, 2)
-    assert done.json["requests"][0]["subject"] == "$JS.API.STREAM.SNAPSHOT.S"
-    assert not (tmp_path / "b").exists()
-
-
-def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.ours("files and messages on this side")
+def test_an_unknown_stream_is_told_with_what_may_have_been_meant(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl, stream="ORDERS")
     done = natsctl("str", "backup", "ORDRES", str(tmp_path / "b"), "-j")
     assert (done.code, "ORDERS" in done.error["hint"]) == (3, True)
     assert not (tmp_path / "b").exists()
 
 
-def test_a_stream_in_memory_comes_back(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_stream_in_memory_comes_back(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl, "--storage", "memory")
     assert natsctl("str", "backup", "S", str(tmp_path / "b"), "--replay", "-j").json["method"] == "replay"
     assert natsctl("str", "rm", "S", "-f").code == 0
@@ -76,7 +72,7 @@ def test_a_stream_in_memory_comes_back(natsctl: Callable[..., Any], tmp_path: Pa
     assert base64.b64decode(message["hdrs"]) == b"NATS/1.0\r\nK: v\r\n\r\n"
 
 
-def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     target = str(tmp_path / "b.tgz")
     assert natsctl("str", "backup", "S", target).code == 0
@@ -88,7 +84,7 @@ def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Call
     assert natsctl("str", "ls", "-n").out.split() == ["S", "T"]
 
 
-def test_what_exists_is_refused_skipped_or_replaced(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_exists_is_refused_skipped_or_replaced(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     target = str(tmp_path / "b")
     assert natsctl("str", "backup", "S", target).code == 0
@@ -108,7 +104,7 @@ def test_what_exists_is_refused_skipped_or_replaced(natsctl: Callable[..., Any],
     assert (wrong.code, "fail, skip or replace" in wrong.err) == (2, True)
 
 
-def test_a_backup_cut_short_leaves_no_stream(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_backup_cut_short_leaves_no_stream(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
     assert natsctl("str", "rm", "S", "-f").code == 0
@@ -118,24 +114,7 @@ def test_a_backup_cut_short_leaves_no_stream(natsctl: Callable[..., Any], tmp_pa
     assert natsctl("str", "ls", "-n").out == ""
 
 
-@pytest.mark.parametrize("flag", [("--idle-timeout", "soon"), ("--chunk-size", "much"), ("--idle-timeout", "0s")])
-def test_a_value_that_is_none_is_a_usage_error(
-    natsctl: Callable[..., Any], tmp_path: Path, flag: tuple[str, str]
-) -> None:
-    done = natsctl("str", "backup", "S", str(tmp_path / "b"), *flag)
-    assert (done.code, flag[0] in done.err) == (2, True)
-
-
-@pytest.mark.parametrize("archive", ["reference_v1_S.s2", "reference_v1_Z.s2"])
-def test_archives_of_the_reference_are_restored(natsctl: Callable[..., Any], tmp_path: Path, archive: str) -> None:
-    found = natsctl("str", "restore", str(_directory(tmp_path, DATA / archive)), "-j")
-    assert found.code == 0, found.err
-    assert found.json["state"]["messages"] > 0
-
-
-def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(
-    natsctl: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(natsctl: Run, tmp_path: Path) -> None:
     folder = _directory(tmp_path, DATA / "reference_v1_S.s2")
     (folder / "stream.tar.s2").rename(folder / "stream.arc.s2")
     found = natsctl("str", "restore", str(folder), "-j")
@@ -147,7 +126,6 @@ def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(
 
 
 def _directory(tmp_path: Path, archive: Path) -> Path:
-    """A backup directory of the nats tool around an archive that nats-server made."""
     folder = tmp_path / "made"
     folder.mkdir()
     shutil.copy(archive, folder / "stream.tar.s2")
@@ -157,19 +135,7 @@ def _directory(tmp_path: Path, archive: Path) -> Path:
 
 
 @pytest.mark.reference("nats")
-def test_the_nats_tool_restores_what_was_written_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
-    _fill(natsctl)
-    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
-    assert natsctl("str", "rm", "S", "-f").code == 0
-    done = subprocess.run(
-        ["nats", "stream", "restore", str(tmp_path / "b"), "--no-progress"], capture_output=True, text=True, timeout=20
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
-
-
-@pytest.mark.reference("nats")
-def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     done = subprocess.run(
         ["nats", "stream", "backup", "S", str(tmp_path / "b"), "--no-progress"],
@@ -187,16 +153,16 @@ def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Callable[..., Any], 
     assert natsctl("str", "restore", str(tmp_path / "b"), "-j").json["state"]["messages"] == 2
 
 
-def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Callable[..., Any], tmp_path: Path) -> None:
+@pytest.mark.ours("files and messages on this side")
+def test_without_a_terminal_the_lines_of_a_backup_have_a_time(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     lines = natsctl("str", "backup", "S", str(tmp_path / "b")).err.splitlines()
     assert re.fullmatch(r'\d\d:\d\d:\d\d Starting backup of Stream "S" with \d+ B', lines[0])
     assert "compressed data in 1 chunk " in lines[-1]
 
 
-def test_a_person_types_the_name_of_what_is_replaced(
-    natsctl: Callable[..., Any], person: Callable[..., Any], tmp_path: Path
-) -> None:
+@pytest.mark.ours("files and messages on this side")
+def test_a_person_types_the_name_of_what_is_replaced(natsctl: Run, person: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
     one = person("str", "restore", str(tmp_path / "b"), "--on-existing", "replace")
@@ -205,9 +171,8 @@ def test_a_person_types_the_name_of_what_is_replaced(
     assert (status, 'Replaced stream "S" in' in screen) == (0, True)
 
 
-def test_what_a_restored_stream_lacks_is_told_to_programs_and_people(
-    natsctl: Callable[..., Any], tmp_path: Path
-) -> None:
+@pytest.mark.ours("files and messages on this side")
+def test_what_a_restored_stream_lacks_is_told_to_programs_and_people(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
     assert natsctl("str", "rm", "S", "-f").code == 0

@@ -1,14 +1,12 @@
-"""`natsctl bench` as a script runs it, with few messages: that they all come, are counted, and nothing is left."""
+"""`natsctl bench`, `rtt` and `latency` as a script runs them, with few messages."""
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,38 +18,20 @@ from natsctl.client.dial import connect
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
+ALIKE = pytest.mark.ours("what a benchmark counts and shows is the same on any server")
 
 WITHIN_S = 30
 
 
 @pytest.fixture
 def stored(natsctl: Run) -> Run:
-    """A server with a stream of 60 messages of 5 bytes on `load.a`."""
     assert natsctl("str", "add", "L", "--subjects", "load.*", "--allow-direct").code == 0
     assert natsctl("pub", "load.a", "12345", "--count", "59", "-q").code == 0
     assert natsctl("pub", "load.a", "12345", "-J").code == 0
     return natsctl
-
-
-@contextlib.contextmanager
-def in_background(url: str, *words: str) -> Iterator[subprocess.Popen[str]]:
-    """A benchmark in a process of its own."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", *words],
-        env={**os.environ, "NATS_URL": url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
 
 
 @pytest.mark.parametrize("way", ["sync", "async", "atomic", "fast"])
@@ -89,6 +69,7 @@ def test_every_way_to_read_gets_all_messages_and_leaves_no_consumer(stored: Run,
     assert stored("con", "ls", "L", "-n").out == ""
 
 
+@ALIKE
 @pytest.mark.parametrize(
     "words",
     [
@@ -105,6 +86,7 @@ def test_the_older_words_read_the_messages_of_a_subject(stored: Run, words: tupl
     assert stored("con", "ls", "L", "-n").out == ""
 
 
+@ALIKE
 def test_clients_share_the_messages_and_a_table_shows_each(natsctl: Run, tmp_path: Path) -> None:
     lines = tmp_path / "run.csv"
     done = natsctl("bench", "pub", "b.x", "--msgs", "11", "--clients", "2", "--csv", str(lines))
@@ -117,6 +99,7 @@ def test_clients_share_the_messages_and_a_table_shows_each(natsctl: Run, tmp_pat
     assert [row[1:4] for row in written[1:]] == [["P0", "6", "768"], ["P1", "5", "640"]]
 
 
+@ALIKE
 def test_what_is_answered_is_timed(natsctl: Run) -> None:
     done = natsctl("bench", "js", "pub", "sync", "b.x", "--create", "--stream", "B", "--msgs", "20", "-j")
     spread = done.json["total"]["latency"]
@@ -125,6 +108,7 @@ def test_what_is_answered_is_timed(natsctl: Run) -> None:
     assert spread["min_ns"] <= spread["avg_ns"] <= spread["max_ns"]
 
 
+@ALIKE
 def test_payload_headers_ids_and_subjects_reach_the_stream(natsctl: Run, tmp_path: Path) -> None:
     body = tmp_path / "body"
     body.write_bytes(b"the payload")
@@ -138,6 +122,7 @@ def test_payload_headers_ids_and_subjects_reach_the_stream(natsctl: Run, tmp_pat
     assert "Nats-Msg-Id" in shown.out + shown.err
 
 
+@ALIKE
 def test_a_rate_is_kept_for_as_long_as_was_asked(natsctl: Run) -> None:
     done = natsctl("bench", "pub", "b.x", "--throughput", "1000", "--duration", "200ms", "-j")
     assert done.json["total"]["msgs"] == 200
@@ -155,35 +140,30 @@ def test_buckets_are_made_filled_and_read(natsctl: Run) -> None:
     assert "kv put" in absent.error["hint"]
 
 
-def test_subscribers_each_receive_everything(natsctl: Run, shared_server: ServerProcess) -> None:
-    words = ("bench", "sub", "b.sub", "--msgs", "40", "--clients", "2", "-j")
-    with in_background(shared_server.url, *words) as listener:
-        published = 0
-        while listener.poll() is None and published < WITHIN_S * 20:
-            assert natsctl("pub", "b.sub", "x", "-q", "--count", "40").code == 0
-            published += 1
-            time.sleep(0.05)
-        out, err = listener.communicate(timeout=WITHIN_S)
+@ALIKE
+def test_subscribers_each_receive_everything(natsctl: Run, begun: Run) -> None:
+    listener = begun("bench", "sub", "b.sub", "--msgs", "40", "--clients", "2", "-j")
+    eventually(lambda: natsctl("pub", "b.sub", "x", "-q", "--count", "40"), lambda _: listener.poll() is not None)
+    out, err = listener.communicate()
     assert listener.returncode == 0, err
     assert out.count('"msgs": 40') == 2
     assert '"msgs": 80' in out
 
 
-def test_a_service_answers_the_requests_of_another_benchmark(natsctl: Run, shared_server: ServerProcess) -> None:
-    words = ("bench", "service", "serve", "b.ask", "--msgs", "30", "--clients", "2", "-j")
-    with in_background(shared_server.url, *words) as service:
-        deadline = time.monotonic() + 2 * WITHIN_S
-        while (first := natsctl("req", "b.ask", "first", "-j")).code == 5 and time.monotonic() < deadline:
-            assert service.poll() is None
-        assert first.code == 0, first.err
-        done = natsctl("bench", "service", "request", "b.ask", "--msgs", "29", "-j")
-        assert done.code == 0, done.err
-        assert done.json["total"]["latency"]["min_ns"] > 0
-        out, err = service.communicate(timeout=WITHIN_S)
+@ALIKE
+def test_a_service_answers_the_requests_of_another_benchmark(natsctl: Run, begun: Run) -> None:
+    service = begun("bench", "service", "serve", "b.ask", "--msgs", "30", "--clients", "2", "-j")
+    first = eventually(lambda: natsctl("req", "b.ask", "first", "-j"), lambda done: done.code != 5)
+    assert first.code == 0, first.err
+    done = natsctl("bench", "service", "request", "b.ask", "--msgs", "29", "-j")
+    assert done.code == 0, done.err
+    assert done.json["total"]["latency"]["min_ns"] > 0
+    out, err = service.communicate(timeout=WITHIN_S)
     assert service.returncode == 0, err
     assert '"msgs": 30' in out
 
 
+@ALIKE
 async def test_answers_before_the_start_are_counted(shared_server: ServerProcess) -> None:
     target = resolve(Settings(url=shared_server.url), {"HOME": "/nowhere"})
     workers = Workers(target, Load(kind="service serve", subject="b.early", msgs=3), 1)
@@ -198,26 +178,30 @@ async def test_answers_before_the_start_are_counted(shared_server: ServerProcess
     assert workers.msgs == 3
 
 
+@ALIKE
 def test_nobody_who_answers_is_told_at_once(natsctl: Run) -> None:
     done = natsctl("bench", "service", "request", "b.nobody", "--msgs", "5", "-j")
     assert (done.code, done.out) == (5, "")
     assert "service serve" in done.error["hint"]
 
 
+@ALIKE
 @pytest.mark.parametrize("words", [("consume",), ("get", "sync"), ("get", "batch")], ids=" ".join)
 def test_messages_that_are_not_there_end_the_wait(stored: Run, words: tuple[str, ...]) -> None:
-    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "61", "--wait", "2s", "-j")
+    done = stored("bench", "js", *words, "--stream", "L", "--msgs", "61", "--wait", "1s", "-j")
     assert (done.code, done.out) == (7, "")
     assert "60" in done.error["description"]
     assert stored("con", "ls", "L", "-n").out == ""
 
 
+@ALIKE
 def test_a_consumer_that_was_there_stays(stored: Run) -> None:
     assert stored("con", "add", "L", "MINE", "--pull", "--ack", "explicit").code == 0
     assert stored("bench", "js", "consume", "--stream", "L", "--consumer", "MINE", "--msgs", "60").code == 0
     assert stored("con", "ls", "L", "-n").out == "MINE\n"
 
 
+@ALIKE
 def test_a_stream_that_no_benchmark_made_is_left_as_it_is(stored: Run) -> None:
     before = stored("str", "info", "L", "-j").json["config"]
     done = stored("bench", "js", "pub", "sync", "load.b", "--create", "--stream", "L", "--msgs", "5", "-j")
@@ -235,6 +219,7 @@ def test_a_stream_of_benchmarks_is_changed_by_the_next_and_purged(natsctl: Run) 
     assert (info["config"]["subjects"], info["state"]["messages"]) == (["b.y"], 5)
 
 
+@ALIKE
 def test_a_dry_run_shows_the_stream_and_changes_nothing(natsctl: Run) -> None:
     done = natsctl("bench", "js", "pub", "fast", "b.x", "--create", "--stream", "B", "--msgs", "7", "-j", "--dry-run")
     assert done.code == 0
@@ -246,52 +231,89 @@ def test_a_dry_run_shows_the_stream_and_changes_nothing(natsctl: Run) -> None:
     assert natsctl("bench", "pub", "b.x", "--dry-run", "-j").json["effect"]["messages"] == 100_000
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("pub", "b.x", "--clients", "0"),
-        ("pub", "b.x", "--clients", "3", "--msgs", "2"),
-        ("pub", "b.*"),
-        ("pub", "b.x", "--duration", "1s"),
-        ("pub", "b.x", "--csv", "/nowhere/at/all.csv"),
-        ("pub", "b.x", "--payload", "/nowhere/at/all"),
-        ("js", "pub", "atomic", "b.x", "--batch", "1001"),
-        ("js", "consume", "--acks", "perhaps"),
-    ],
-    ids=" ".join,
-)
-def test_what_does_not_go_together_is_a_usage_error(natsctl: Run, words: tuple[str, ...]) -> None:
-    assert natsctl("bench", *words).code == 2
-
-
+@ALIKE
 def test_a_stream_that_is_not_there_is_not_found(natsctl: Run) -> None:
     done = natsctl("bench", "js", "pub", "sync", "b.x", "--stream", "NOPE", "-j")
     assert (done.code, done.error["err_code"]) == (3, 10059)
     assert "--create" in done.error["hint"]
 
 
-def test_ctrl_c_leaves_no_consumer_and_no_process(stored: Run, shared_server: ServerProcess) -> None:
-    words = ("bench", "js", "consume", "--stream", "L", "--msgs", "1000", "--wait", "60s", "--clients", "2")
-    with in_background(shared_server.url, *words) as process:
-        assert process.stderr is not None
-        assert "created Consumer natsctl-bench" in process.stderr.readline()
-        state = {"num_pending": 60}
-        deadline = time.monotonic() + WITHIN_S
-        while state["num_pending"] and time.monotonic() < deadline:
-            state = stored("con", "info", "L", "natsctl-bench", "-j").json
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        assert children
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=WITHIN_S)
+@ALIKE
+def test_ctrl_c_leaves_no_consumer_and_no_process(stored: Run, begun: Run) -> None:
+    words = ("--stream", "L", "--msgs", "1000", "--wait", "60s", "--clients", "2")
+    process = begun("bench", "js", "consume", *words)
+    assert "created Consumer natsctl-bench" in process.stderr.readline()
+    eventually(lambda: stored("con", "info", "L", "natsctl-bench", "-j").json["num_pending"] == 0)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert children
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=WITHIN_S)
     assert process.returncode == 130
     assert stored("con", "ls", "L", "-n").out == ""
     assert not [child for child in children if Path(f"/proc/{child}/cmdline").exists()]
 
 
-def test_a_stream_is_purged_by_a_benchmark_only_with_consent(stored: Run) -> None:
-    words = ("bench", "js", "pub", "sync", "load.a", "--stream", "L", "--purge", "--msgs", "2")
-    refused = stored(*words)
-    assert (refused.code, "--force" in refused.err) == (2, True)
-    assert stored("str", "info", "L", "-j").json["state"]["messages"] == 60
-    assert stored(*words, "-f").code == 0
-    assert stored("str", "info", "L", "-j").json["state"]["messages"] == 2
+def test_round_trips_are_told_for_every_address(natsctl: Run, shared_server: ServerProcess) -> None:
+    (server,) = natsctl("rtt", "3", "-j").json
+    assert server["url"] == shared_server.url
+    (trip,) = server["results"]
+    assert (trip["address"], trip["iterations"]) == (shared_server.url, 3)
+    assert 0 < trip["min"] <= trip["rtt"] <= trip["max"]
+    assert shared_server.url in natsctl("rtt").out
+
+
+def test_a_server_that_is_not_there_is_told_beside_those_that_are(natsctl: Run, shared_server: ServerProcess) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        absent = f"nats://127.0.0.1:{taken.getsockname()[1]}"
+        done = natsctl("rtt", "1", "-s", f"{shared_server.url},{absent}", "-j")
+        lines = natsctl("rtt", "1", "-s", f"{shared_server.url},{absent}")
+        assert natsctl("rtt", "1", "-s", absent).code == 5
+    assert done.code == lines.code == 0
+    assert re.search(rf"^{shared_server.url}: \d.*\n{absent}: failed\n$", lines.out), lines.out
+    assert absent in lines.err
+    here, there = done.json
+    assert here["results"][0]["rtt"] > 0
+    assert "nothing listens" in there["results"][0]["error"]
+    assert "rtt" not in there["results"][0]
+
+
+def test_a_login_in_the_url_is_not_shown(natsctl: Run, shared_server: ServerProcess) -> None:
+    done = natsctl("rtt", "1", "-s", shared_server.url.replace("://", "://me:secret@"), "-j")
+    assert done.code == 0, done.err
+    assert "secret" not in done.out
+
+
+def test_latency_is_measured_at_the_rate_that_was_asked_for(natsctl: Run, shared_server: ServerProcess) -> None:
+    done = natsctl("latency", "--server-b", shared_server.url, "--rate", "500", "--duration", "200ms", "-j")
+    assert done.code == 0, done.err
+    report = done.json
+    assert (report["sent"], report["received"]) == (100, 100)
+    assert report["msgs_per_s"] <= 520
+    assert report["latency"]["min_ns"] <= report["latency"]["p50_ns"] <= report["latency"]["max_ns"]
+    assert sum(one["count"] for one in report["histogram"]) == 100
+    assert [one["percent"] for one in report["percentiles"]][-1] == 100.0
+
+
+def test_latency_shows_percentiles_and_bars_and_writes_a_file(
+    natsctl: Run, shared_server: ServerProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    file = tmp_path / "latency.hdr"
+    words = ("--duration", "100ms", "--rate", "300", "--size", "64", "--histogram", str(file))
+    done = natsctl("lat", "--server-b", shared_server.url, *words)
+    assert done.code == 0, done.err
+    assert "99.9%:" in done.out
+    assert "█" in done.out
+    assert max(len(line) for line in done.out.splitlines()) <= 60
+    titles, blank, *rows = file.read_text().splitlines()
+    assert (titles.split(), blank) == (["Value", "Percentile", "TotalCount", "1/(1-Percentile)"], "")
+    values = [float(row.split()[0]) for row in rows]
+    assert values == sorted(values)
+
+
+def test_messages_that_do_not_get_there_are_told(natsctl: Run, tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "other") as other:
+        done = natsctl("latency", "--server-b", other.url, "--duration", "100ms", "--timeout", "1s", "-j")
+    assert (done.code, done.out) == (5, "")
+    assert "be connected" in done.error["hint"]

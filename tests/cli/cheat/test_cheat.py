@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,8 +16,11 @@ from natsctl.cli.main import run as run_main
 Run = Callable[..., Any]
 
 
+@pytest.mark.ours("each line has tests on both servers")
 @pytest.mark.parametrize("topic", TOPICS, ids=lambda topic: topic.name)
-def test_every_line_runs(natsctl: Run, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_line_runs(
+    natsctl: Run, begun: Run, topic: Topic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / ".config"))
@@ -31,7 +31,8 @@ def test_every_line_runs(natsctl: Run, topic: Topic, tmp_path: Path, monkeypatch
         first, *words = shlex.split(line.removesuffix("&"))
         assert first == "natsctl"
         if line.endswith("&"):
-            beside.append(_started(words))
+            beside.append(begun(*words))
+            beside[-1].stderr.readline()  # it listens then
             continue
         done = natsctl(*words, stdin=b"from stdin")
         assert done.code in ((0, 10) if words[0] == "plan" else (0,)), f"{line}\n{done.out}{done.err}"
@@ -39,16 +40,6 @@ def test_every_line_runs(natsctl: Run, topic: Topic, tmp_path: Path, monkeypatch
         assert process.wait(timeout=60) == 0
         process.communicate()
     natsctl("str", "rm", "KV_CFG", "-f", "--missing-ok")
-
-
-def _started(words: list[str]) -> subprocess.Popen[bytes]:
-    """A command that runs beside those that follow; it listens when this returns."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
-    )
-    assert process.stderr is not None
-    process.stderr.readline()
-    return process
 
 
 def test_lines_fit_and_commands_are_told_as_such() -> None:

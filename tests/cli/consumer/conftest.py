@@ -12,7 +12,6 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def orders(natsctl: Run) -> Run:
-    """A server with the stream ORDERS."""
     assert natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*", "--storage", "memory").code == 0
     return natsctl
 

@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pexpect")
+pytestmark = pytest.mark.ours("questions are asked before a request, whatever the server is")
 
 Run = Callable[..., Any]
 Person = Any
-
-PULL = (
-    "--pull --ack explicit --deliver all --replay instant --filter= --max-deliver=-1 --max-pending 5 --no-headers-only"
-)
 
 
 def test_a_removal_shows_what_vanishes_and_wants_the_name(person: Callable[..., Person], fed: Run) -> None:
@@ -54,26 +51,6 @@ def test_flow_control_asks_for_the_heartbeat_that_it_needs(person: Callable[...,
     assert one.end()[0] == 0
     config = orders("con", "info", "ORDERS", "C", "-j").json["config"]
     assert (config["flow_control"], config["idle_heartbeat"]) == (True, 5 * 10**9)
-
-
-def test_defaults_ask_nothing_at_all(person: Callable[..., Person], orders: Run) -> None:
-    for words in (("C", "--defaults"), ("D", "--target", "out", "--defaults"), ("E", "--no-input")):
-        status, screen = person("con", "add", "ORDERS", *words).end()
-        assert (status, "? " in screen) == (0, False)
-    status, screen = person("con", "add", "ORDERS", "--defaults").end()
-    assert (status, "CONSUMER" in screen) == (2, True)
-
-
-def test_wrong_answers_are_told_before_they_are_taken(person: Callable[..., Person], orders: Run) -> None:
-    one = person("con", "add", "ORDERS", *shlex.split(PULL.replace("--deliver all", "")))
-    one.answers("Consumer name", "a.b\r")
-    one.sees("none of them blank")
-    one.child.send("\x15C\r")
-    one.answers("Start policy", "sometimes\r")
-    one.sees("expected all, new, last, subject")
-    one.child.sendintr()
-    assert one.end()[0] == 130
-    assert orders("con", "ls", "ORDERS", "-n").out == ""
 
 
 def test_a_watched_report_is_drawn_again_and_leaves_the_terminal(person: Callable[..., Person], fed: Run) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,8 +27,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
-    """Runs `natsctl context …` there."""
-
     def run(*words: str, stdin: bytes = b"") -> Done:
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
         capsys.readouterr()
@@ -41,16 +38,13 @@ def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
 
 @pytest.fixture
 def nats(home: Path) -> Callable[..., str]:
-    """Runs the `nats` tool in the same home, and returns what it says."""
-    tool = shutil.which("nats") or shutil.which("nats", path=str(Path("~/go/bin").expanduser()))
-    if tool is None:
-        pytest.skip("the nats tool is not on PATH")
-
     # Without XDG_CONFIG_HOME the tool may look up the home of the account instead of HOME.
     environment = {**os.environ, "XDG_CONFIG_HOME": str(home / ".config")}
 
     def run(*words: str) -> str:
-        done = subprocess.run([tool, *words], capture_output=True, text=True, timeout=20, check=False, env=environment)
+        done = subprocess.run(
+            ["nats", *words], capture_output=True, text=True, timeout=20, check=False, env=environment
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 

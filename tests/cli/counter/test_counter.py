@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import eventually
+
 Run = Callable[..., Any]
-WITHIN_S = 60.0
 
 LARGE = "340282366920938463463374607431768211456"
 
 
 @pytest.fixture
 def counting(natsctl: Run) -> Run:
-    """A server with a stream of counters on `hits.>`, one of which is 3."""
     assert natsctl("str", "add", "HITS", "--subjects", "hits.>", "--allow-counter", "--allow-direct").code == 0
     assert natsctl("counter", "increment", "hits.a", "5").out == "5\n"
     assert natsctl("counter", "decrement", "hits.a", "2").out == "3\n"
@@ -55,13 +54,10 @@ def test_a_view_tells_what_was_added_last(counting: Run) -> None:
 def test_a_view_tells_what_each_source_has_counted(counting: Run) -> None:
     assert counting("str", "add", "ALL", "--source", "HITS", "--allow-counter", "--allow-direct").code == 0
     assert counting("str", "info", "ALL", "-j").code == 0
-    found = counting("counter", "view", "hits.a", "--stream", "ALL", "-j")
-    until_s = time.monotonic() + WITHIN_S
-    while (found.code != 0 or found.json["val"] != "3") and time.monotonic() < until_s:
-        found = counting("counter", "view", "hits.a", "--stream", "ALL", "-j")
+    view = ("counter", "view", "hits.a", "--stream", "ALL")
+    found = eventually(lambda: counting(*view, "-j"), lambda done: done.code == 0 and done.json["val"] == "3")
     assert found.json["sources"] == {"HITS": {"hits.a": "3"}}
-    page = counting("counter", "view", "hits.a", "--stream", "ALL").out
-    assert "HITS: 3 on hits.a" in page
+    assert "HITS: 3 on hits.a" in counting(*view).out
 
 
 def test_lists_hold_whole_counters_or_their_names(counting: Run) -> None:
@@ -108,13 +104,3 @@ def test_a_dry_run_tells_the_sum_before_and_after(counting: Run) -> None:
     assert done.json["requests"] == [{"subject": "hits.a", "headers": {"Nats-Incr": ["+10"]}, "data": ""}]
     assert done.json["effect"] == {"stream": "HITS", "before": "3", "after": "13"}
     assert counting("counter", "get", "hits.a").out == "3\n"
-
-
-@pytest.mark.parametrize("value", ["1.5", "many", "0x10", ""])
-def test_what_is_no_whole_number_is_a_usage_error(counting: Run, value: str) -> None:
-    assert counting("counter", "incr", "hits.a", value).code == 2
-
-
-def test_a_counter_has_no_wildcards(counting: Run) -> None:
-    assert counting("counter", "get", "hits.*").code == 2
-    assert counting("counter", "incr", "hits.>").code == 2

@@ -63,7 +63,6 @@ class Audit:
 
 @pytest.fixture
 def audit(shared_server: ServerProcess, natsctl: Any) -> Iterator[Audit]:
-    """What was asked of the server while a test runs."""
     listening = Audit(shared_server.url)
     yield listening
     listening.close()

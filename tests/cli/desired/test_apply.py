@@ -92,17 +92,6 @@ def test_fields_that_no_document_mentions_stay_as_they_were_set_by_hand(natsctl:
     assert after == [{**old, **new} for old, new in zip(before, news, strict=True)]
 
 
-def test_json_is_one_document_of_plan_results_and_summary(natsctl: Run, document: Run) -> None:
-    done = natsctl("apply", "-f", document({**A, "consumers": [consumer("C")]}), "-j")
-    assert (done.code, done.err) == (0, "")
-    assert [(one["action"], one["kind"], one["status"]) for one in done.json["results"]] == [
-        ("create", "Stream", "done"),
-        ("create", "Consumer", "done"),
-    ]
-    assert (done.json["summary"]["created"], done.json["summary"]["failed"], done.json["ended"]) == (2, 0, "")
-    assert done.json["plan"]["hash"].startswith("sha256:")
-
-
 def test_a_dry_run_gives_the_exact_requests_and_drift(natsctl: Run, document: Run, audit: Any) -> None:
     path = document({**A, "consumers": [consumer("C", filter_subject="A.b")]})
     done = natsctl("apply", "-f", path, "--dry-run", "-j")
@@ -231,6 +220,7 @@ def test_a_saved_plan_is_refused_when_the_account_has_changed(
     assert audit.changes() == []
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_a_saved_plan_that_was_edited_is_refused(natsctl: Run, document: Run, tmp_path: Path) -> None:
     file = saved_plan(natsctl, document(A), tmp_path)
     file.write_text(file.read_text().replace('"A.>"', '"B.>"'))
@@ -239,6 +229,7 @@ def test_a_saved_plan_that_was_edited_is_refused(natsctl: Run, document: Run, tm
     assert "not as it was written" in refused.err
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tmp_path: Path) -> None:
     path = document(A)
     file = saved_plan(natsctl, path, tmp_path)
@@ -246,25 +237,7 @@ def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tm
     assert natsctl("apply", "-f", path, str(file)).code == 2
 
 
-def test_documents_come_from_stdin_too(natsctl: Run) -> None:
-    done = natsctl("apply", "-f", "-", stdin=b"streams: [{name: A, subjects: [A.>]}]")
-    assert done.err == "created Stream A\n"
-
-
-def test_without_documents_the_flag_is_named(natsctl: Run) -> None:
-    refused = natsctl("apply")
-    assert refused.code == 2
-    assert "-f PATH" in refused.err
-
-
-def test_what_the_live_configuration_has_of_unknown_fields_is_not_what_an_update_removes(
-    natsctl: Run, document: Run
-) -> None:
-    natsctl("apply", "-f", document({**A, "metadata": {"team": "x"}}))
-    natsctl("apply", "-f", document({**A, "metadata": {"team": "y"}}))
-    assert config(natsctl, "A")["metadata"]["team"] == "y"
-
-
+@pytest.mark.ours("what is decided before a request")
 def test_a_person_is_asked_before_anything_is_removed(natsctl: Run, document: Run, person: Run) -> None:
     natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["old"]}, owner="team"))
     typing = person("apply", "-f", document(A, owner="team"), "--prune")
@@ -329,6 +302,7 @@ def test_a_consumer_that_no_document_describes_any_more_does_not_come_back_with_
     assert natsctl("apply", "-f", wanted, *flags).out.startswith("nothing to do")
 
 
+@pytest.mark.ours("what is decided before a request")
 @pytest.mark.parametrize("command", ["apply", "plan", "diff", "destroy"])
 def test_documents_that_describe_nothing_are_a_mistake(natsctl: Run, tmp_path: Path, command: str) -> None:
     empty = tmp_path / "never-written.yaml"
@@ -338,23 +312,6 @@ def test_documents_that_describe_nothing_are_a_mistake(natsctl: Run, tmp_path: P
     assert f"is described in {empty}" in refused.err
     assert "--allow-empty" in refused.err
     assert natsctl(command, "-f", str(empty), "--allow-empty").code == 0
-
-
-def test_a_plan_for_an_account_that_has_changed_tells_each_difference_on_its_line(
-    natsctl: Run, document: Run, tmp_path: Path
-) -> None:
-    natsctl("apply", "-f", document(A))
-    saved = str(tmp_path / "later.plan.json")
-    natsctl("plan", "-f", document({**A, "max_msgs": 7}), "--out", saved)
-    natsctl("str", "edit", "A", "--max-bytes", "1MiB", "--description", "by hand", "-f")
-    refused = natsctl("apply", "--plan", saved)
-    assert refused.code == 4
-    assert refused.err.splitlines() == [
-        "natsctl: error: nothing was changed: the account is not what the plan was made for",
-        "  Stream A: max_bytes was -1, it is 1048576 now",
-        '  Stream A: description was not set, it is "by hand" now',
-        "  make a new plan with natsctl plan --out",
-    ]
 
 
 def test_a_sealed_stream_stays_as_its_document_seals_it(natsctl: Run, document: Run) -> None:
@@ -369,6 +326,7 @@ def test_a_sealed_stream_stays_as_its_document_seals_it(natsctl: Run, document: 
     assert config(natsctl, "A")["description"] == "closed"
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_a_dash_is_stdin_whatever_file_has_that_name(
     natsctl: Run, document: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -393,6 +351,7 @@ def test_a_limit_that_takes_messages_away_needs_consent(natsctl: Run, document: 
     assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 2
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_more_removals_than_usual_are_refused(natsctl: Run, document: Run) -> None:
     many = [{"name": f"S{number}", "subjects": [f"s{number}"], "storage": "memory"} for number in range(12)]
     natsctl("apply", "-f", document(*many, owner="team"))
@@ -406,6 +365,7 @@ def test_more_removals_than_usual_are_refused(natsctl: Run, document: Run) -> No
     assert natsctl("destroy", "-f", path, "--yes", "--max-removals", "0").code == 4
 
 
+@pytest.mark.ours("what is decided before a request")
 def test_what_somebody_else_does_meanwhile_is_not_counted(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ import yaml
 
 from natsctl.testing.process import ServerProcess
 
+pytestmark = pytest.mark.ours("scripts around commands")
+
 ROOT = Path(__file__).parents[3]
 GITHUB = ROOT / "examples" / "github"
 ACTION: dict[str, Any] = yaml.safe_load((GITHUB / "action" / "action.yml").read_text())
@@ -41,7 +43,6 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 def steps_of(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The jobs of a workflow with each of their steps."""
     for job, body in workflow(name)["jobs"].items():
         for step in body["steps"]:
             yield job, step
@@ -54,8 +55,6 @@ def expanded(text: Any, values: Mapping[str, str]) -> str:
 
 @dataclass
 class Ended:
-    """How a step ended."""
-
     code: int
     log: str
     outputs: dict[str, str] = field(default_factory=dict)
@@ -124,7 +123,6 @@ class Runner:
 
 @pytest.fixture
 def runner(natsctl: Run, shared_server: ServerProcess, tmp_path: Path) -> Runner:
-    """A runner for a server without streams."""
     folder = tmp_path / "runner"
     folder.mkdir()
     return Runner(folder, shared_server.url)
@@ -165,6 +163,7 @@ def test_every_input_is_used_told_and_reaches_scripts_by_the_environment_only() 
     }
 
 
+@pytest.mark.docs
 def test_the_three_jobs_of_orders_run_in_their_order_and_again(runner: Runner, natsctl: Run) -> None:
     values = EVENT | {"vars.NATS_URL": runner.url}
 
@@ -183,6 +182,7 @@ def test_the_three_jobs_of_orders_run_in_their_order_and_again(runner: Runner, n
     assert natsctl("str", "ls", "-n").out == ""
 
 
+@pytest.mark.docs
 def test_a_plan_shows_what_would_change_and_an_apply_changes_it(runner: Runner, natsctl: Run, tmp_path: Path) -> None:
     documents = tmp_path / "streams"
     documents.mkdir()
@@ -212,6 +212,7 @@ def test_a_plan_shows_what_would_change_and_an_apply_changes_it(runner: Runner, 
     assert (gone.code, natsctl("str", "ls", "-n").out) == (0, ""), gone.log
 
 
+@pytest.mark.docs
 def test_what_can_not_be_done_fails_the_job_with_its_code(runner: Runner, natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("streams: {A: {subjects: [a], max_age: soon}}")
@@ -230,6 +231,7 @@ def test_what_can_not_be_done_fails_the_job_with_its_code(runner: Runner, natsct
     assert (nowhere.code != 0, "the input server is empty" in nowhere.log) == (True, True)
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize("message", ["@/etc/hostname", "two\nlines"])
 def test_a_message_is_sent_as_it_is(runner: Runner, natsctl: Run, message: str) -> None:
     natsctl("str", "add", "A", "--subjects", "a")
@@ -240,6 +242,7 @@ def test_a_message_is_sent_as_it_is(runner: Runner, natsctl: Run, message: str) 
     assert natsctl("str", "get", "A", "1", "--raw").out.rstrip("\n") == message
 
 
+@pytest.mark.docs
 def test_the_plan_that_was_reviewed_is_carried_out_and_no_other(runner: Runner, natsctl: Run, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text("streams: {A: {subjects: [a], max_msgs: 5}}")
@@ -263,6 +266,7 @@ def test_the_plan_that_was_reviewed_is_carried_out_and_no_other(runner: Runner, 
     assert natsctl("str", "info", "A", "-j").json["config"]["subjects"] == ["by.hand"]
 
 
+@pytest.mark.docs
 @pytest.mark.parametrize(
     ("install", "code", "what"),
     [

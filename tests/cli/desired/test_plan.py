@@ -1,4 +1,4 @@
-"""`natsctl plan` as a script runs it, on both servers: what it says, what it saves, how it ends."""
+"""`natsctl plan`, `diff` and `destroy` as a script and as a person run them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import pytest
 Run = Callable[..., Any]
 ORDERS = str(Path(__file__).parents[3] / "examples" / "configs" / "orders.yaml")
 A = {"name": "A", "subjects": ["A.>"]}
-NOTHING = "0 to create, 0 to update, 0 to replace, 0 to remove, "
 
 
 def test_a_plan_says_what_apply_would_do_and_changes_nothing(natsctl: Run, audit: Any) -> None:
@@ -21,12 +20,6 @@ def test_a_plan_says_what_apply_would_do_and_changes_nothing(natsctl: Run, audit
     assert done.out.startswith("+ Stream ORDERS\n    subjects: ORDERS.*, max_age: 1y0d0h0m0s, allow_direct: true\n")
     assert done.out.endswith("4 to create, 0 to update, 0 to replace, 0 to remove, 0 unchanged\n")
     assert audit.changes() == []
-
-
-def test_after_apply_there_is_nothing_to_do(natsctl: Run) -> None:
-    natsctl("apply", "-f", ORDERS)
-    done = natsctl("plan", ORDERS)
-    assert (done.code, done.out, done.err) == (0, NOTHING + "4 unchanged\n", "")
 
 
 def test_an_update_shows_its_fields_and_what_goes(natsctl: Run, document: Run) -> None:
@@ -79,14 +72,7 @@ def test_json_is_the_plan_and_the_same_as_what_is_saved(natsctl: Run, tmp_path: 
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_saved_plan_is_carried_out_by_apply(natsctl: Run, tmp_path: Path) -> None:
-    path = str(tmp_path / "orders.plan.json")
-    said = natsctl("plan", ORDERS, "-o", path)
-    assert said.err == f"saved: natsctl apply --plan {path} carries it out\n"
-    assert natsctl("apply", "--plan", path).code == 0
-    assert natsctl("plan", ORDERS).code == 0
-
-
+@pytest.mark.ours("how a plan is shown")
 def test_a_plan_that_cannot_be_saved_is_a_usage_error(natsctl: Run, tmp_path: Path) -> None:
     done = natsctl("plan", ORDERS, "--out", str(tmp_path / "no" / "folder.json"))
     assert done.code == 2
@@ -102,6 +88,7 @@ def test_another_owners_asset_is_refused_until_adopted(natsctl: Run, document: R
     assert "refused" not in adopted
 
 
+@pytest.mark.ours("how a plan is shown")
 @pytest.mark.parametrize("columns", [60, 80, 200])
 def test_no_line_is_wider_than_the_screen(
     natsctl: Run, document: Run, monkeypatch: pytest.MonkeyPatch, columns: int
@@ -118,14 +105,190 @@ def test_no_line_is_wider_than_the_screen(
     assert max(map(len, natsctl("diff", document(long)).out.splitlines())) <= columns
 
 
+@pytest.mark.ours("how a plan is shown")
 def test_hostile_names_do_not_reach_the_terminal(natsctl: Run, document: Run) -> None:
     done = natsctl("plan", document({**A, "description": "a\x1b[31mb", "metadata": {"k\x07": "v"}}))
     assert done.code == 10
     assert "\x1b" not in done.out and "\x07" not in done.out
 
 
+@pytest.mark.ours("how a plan is shown")
 @pytest.mark.parametrize("path", ["-", "."])
 def test_a_plan_is_saved_to_a_file_alone(natsctl: Run, document: Run, path: str) -> None:
     refused = natsctl("plan", "-f", document({"name": "A", "subjects": ["A.>"]}), "--out", path)
     assert (refused.code, refused.out) == (2, "")
     assert f"--out {path}: " in refused.err
+
+
+def test_one_field_that_was_changed_on_the_server_is_named_alone(natsctl: Run, audit: Any) -> None:
+    natsctl("apply", "-f", ORDERS)
+    natsctl("con", "edit", "ORDERS", "NEW", "--max-deliver", "3", "-f")
+    audit.changes()
+    done = natsctl("diff", "-f", ORDERS)
+    assert (done.code, done.err) == (10, "")
+    assert done.out == (
+        "~ Consumer ORDERS > NEW\n    max_deliver: 3 → 20\n\n"
+        "1 different, 0 not on the server, 0 not in any document, 3 equal\n"
+    )
+    assert audit.changes() == []
+
+
+def test_missing_and_extra_assets_are_listed(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document(A, {"name": "OLD", "subjects": ["OLD"]}, owner="team"))
+    natsctl("str", "add", "HAND", "--subjects", "hand", "--defaults")
+    path = document(A, {"name": "NEW", "subjects": ["NEW"]}, owner="team")
+    assert "OLD" not in natsctl("diff", "-f", path).out
+    done = natsctl("diff", "-f", path, "--prune")
+    assert done.code == 10
+    assert done.out.split("\n\n") == [
+        "+ Stream NEW: not on the server",
+        "- Stream OLD: not in any document",
+        "0 different, 1 not on the server, 1 not in any document, 1 equal\n",
+    ]
+
+
+def test_a_consumer_of_a_stream_that_is_to_be_replaced_is_compared_all_the_same(natsctl: Run, document: Run) -> None:
+    consumers = [{"durable_name": name, "ack_policy": "explicit"} for name in ("C", "D")]
+    natsctl("apply", "-f", document({**A, "consumers": consumers}))
+    consumers[0]["max_deliver"] = 5  # type: ignore[assignment]  # a number among texts
+    done = natsctl("diff", "-f", document({**A, "storage": "memory", "consumers": consumers}), "-j")
+    assert done.code == 10
+    assert [(one["consumer"], [each["path"] for each in one["differences"]]) for one in done.json["different"]] == [
+        ("", ["storage"]),
+        ("C", ["max_deliver"]),
+    ]
+    assert (done.json["missing"], done.json["extra"], done.json["equal"]) == ([], [], 1)
+
+
+def test_json_has_values_of_the_wire(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document(A))
+    natsctl("str", "edit", "A", "--max-age", "1h", "-f")
+    done = natsctl("diff", "-f", document({**A, "max_age": "2h"}), "-j")
+    (stream,) = done.json["different"]
+    assert stream["differences"] == [{"path": "max_age", "old": 3_600_000_000_000, "new": 7_200_000_000_000}]
+
+
+def test_buckets_are_compared_by_their_streams(natsctl: Run, tmp_path: Path) -> None:
+    path = tmp_path / "kv.yaml"
+    path.write_text("kind: KeyValue\nbucket: CFG\nhistory: 5\n")
+    natsctl("apply", "-f", str(path))
+    assert natsctl("diff", str(path)).code == 0
+    natsctl("kv", "edit", "CFG", "--history", "9", "-f")
+    done = natsctl("diff", str(path))
+    assert done.code == 10
+    assert "~ KeyValue CFG\n    max_msgs_per_subject: 9 → 5\n" in done.out
+
+
+def test_a_pause_is_a_field_like_others_and_apply_mends_it(natsctl: Run, document: Run) -> None:
+    consumer = {"durable_name": "C", "ack_policy": "explicit", "pause_until": "2099-01-01T00:00:00Z"}
+    paused, going = document({**A, "consumers": [consumer]}), {**consumer, "pause_until": "2020-01-01T00:00:00Z"}
+    natsctl("apply", "-f", paused)
+    assert natsctl("diff", "-f", paused).code == 0
+    natsctl("con", "resume", "A", "C", "-f")
+    assert "    pause_until: (none) → 2099-01-01T00:00:00Z\n" in natsctl("diff", "-f", paused).out
+    assert natsctl("apply", "-f", paused).code == 0
+    assert natsctl("diff", "-f", paused).code == 0
+    over = document({**A, "consumers": [going]}, name="going.json")
+    assert "    pause_until: 2099-01-01T00:00:00Z → (none)\n" in natsctl("diff", "-f", over).out
+    assert natsctl("apply", "-f", over).code == 0
+    assert natsctl("diff", "-f", over).code == 0
+    assert not natsctl("con", "info", "A", "C", "-j").json.get("paused")
+
+
+WITH_CONSUMER = {
+    "name": "A",
+    "subjects": ["A.>"],
+    "consumers": [{"durable_name": "C", "ack_policy": "explicit"}],
+}
+MIRROR = {"name": "M", "mirror": {"name": "A"}}
+
+
+def names(natsctl: Run) -> list[str]:
+    return natsctl("str", "ls", "-n", "-a").out.split()
+
+
+def test_all_that_documents_describe_is_removed_mirrors_before_their_origins(
+    natsctl: Run, document: Run, audit: Any
+) -> None:
+    natsctl("str", "add", "OTHER", "--subjects", "other", "--defaults")
+    path = document(WITH_CONSUMER, MIRROR)
+    natsctl("apply", "-f", path)
+    audit.changes()
+    done = natsctl("destroy", "-f", path, "--yes")
+    assert done.code == 0, done.err
+    asked = [subject for subject in audit.changes() if "JS_MIRROR" not in subject]  # that is the server's own
+    assert asked == ["STREAM.DELETE.M", "STREAM.DELETE.A"]
+    assert names(natsctl) == ["OTHER"]
+
+
+def test_what_is_gone_is_done(natsctl: Run, document: Run) -> None:
+    done = natsctl("destroy", "-f", document(WITH_CONSUMER), "--yes", "-j")
+    assert (done.code, done.json["results"]) == (0, [])
+    assert natsctl("destroy", "-f", document(WITH_CONSUMER), "--yes").out == "nothing to do\n"
+
+
+def test_without_a_terminal_it_wants_to_be_told(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document(WITH_CONSUMER))
+    refused = natsctl("destroy", "-f", document(WITH_CONSUMER))
+    assert refused.code == 2
+    assert "--yes" in refused.err
+    assert names(natsctl) == ["A"]
+    assert natsctl("destroy", "-f", document(WITH_CONSUMER), "--force").code == 0
+
+
+def test_a_protected_asset_keeps_everything_from_being_removed(natsctl: Run, document: Run, audit: Any) -> None:
+    path = document({**WITH_CONSUMER, "protect": True}, {"name": "B", "subjects": ["B"]})
+    natsctl("apply", "-f", path)
+    audit.changes()
+    refused = natsctl("destroy", "-f", path, "--yes")
+    assert refused.code == 4
+    assert "Stream A: it is protected" in refused.err
+    assert "protect: false" in refused.err
+    assert audit.changes() == []
+    natsctl("apply", "-f", document({**WITH_CONSUMER, "protect": False}))
+    assert natsctl("destroy", "-f", path, "--yes").code == 0
+
+
+def test_with_prune_the_rest_of_the_owner_goes_too(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document(WITH_CONSUMER, {"name": "OLD", "subjects": ["old"]}, owner="team"))
+    natsctl("apply", "-f", document({"name": "HERS", "subjects": ["hers"]}, owner="other"))
+    natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--prune", "--yes")
+    assert names(natsctl) == ["HERS"]
+
+
+def test_what_belongs_to_another_owner_is_refused(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document(WITH_CONSUMER, owner="other"))
+    refused = natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--yes")
+    assert refused.code == 4
+    assert "belongs to other" in refused.err
+    assert natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--yes", "--adopt").code == 0
+
+
+def test_consumers_alone_are_removed_from_streams_that_stay(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document(WITH_CONSUMER))
+    path = document(consumers=[{"stream": "A", "durable_name": "C", "ack_policy": "explicit"}])
+    assert natsctl("destroy", "-f", path, "--yes").err == "deleted Consumer A > C\n"
+    assert names(natsctl) == ["A"]
+
+
+def test_a_dry_run_names_the_requests(natsctl: Run, document: Run) -> None:
+    natsctl("apply", "-f", document(WITH_CONSUMER))
+    done = natsctl("destroy", "-f", document(WITH_CONSUMER), "--dry-run", "-j")
+    assert done.code == 10
+    assert [one["subject"] for one in done.json["requests"]] == ["$JS.API.STREAM.DELETE.A"]
+    assert names(natsctl) == ["A"]
+
+
+@pytest.mark.ours("how a plan is shown")
+def test_a_person_sees_what_vanishes_and_types_its_number(natsctl: Run, document: Run, person: Run) -> None:
+    path = document(WITH_CONSUMER, {"name": "B", "subjects": ["B"]})
+    natsctl("apply", "-f", path)
+    natsctl("pub", "A.x", "hello", "--wait")
+    typing = person("destroy", "-f", path)
+    typing.answers("Really delete 2 streams with 1 message: type 2 to do it", "\r")
+    assert typing.end()[0] == 0
+    assert names(natsctl) == ["A", "B"]
+    typing = person("destroy", "-f", path)
+    typing.answers("type 2 to do it", "2\r")
+    assert typing.end()[0] == 0
+    assert names(natsctl) == []

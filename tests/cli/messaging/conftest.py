@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ from natsctl.client.message import Message
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
 WITHIN_S = 60.0
@@ -23,17 +23,13 @@ WITHIN_S = 60.0
 
 @pytest.fixture
 def stored(natsctl: Run) -> Run:
-    """A server with a stream S that stores `s.*`."""
     assert natsctl("str", "add", "S", "--subjects", "s.*").code == 0
     return natsctl
 
 
 def until_stored(natsctl: Run, number: int) -> None:
     """Return once S has so many messages: nobody is told when what is published plainly is stored."""
-    until_s = time.monotonic() + WITHIN_S
-    while (held := natsctl("str", "info", "S", "-j").json["state"]["last_seq"]) < number:
-        assert time.monotonic() < until_s, held
-        time.sleep(0.01)
+    eventually(lambda: natsctl("str", "info", "S", "-j").json["state"]["last_seq"], lambda held: held >= number)
 
 
 class Other:
@@ -49,7 +45,6 @@ class Other:
         self.connection: Connection = self.do(connect(target, name="other"))
 
     def do(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """The result of some work on its loop."""
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(WITHIN_S)
 
     def listens(self, subject: str, answers: Callable[[Message], list[dict[str, Any]]] = lambda _: []) -> None:
@@ -72,8 +67,6 @@ class Other:
         self.do(begin())
 
     def publishes(self, subject: str, body: bytes = b"", **more: Any) -> None:
-        """Publish, and return when the server has it."""
-
         async def work() -> None:
             await self.connection.publish(subject, body, **more)
             await self.connection.flush()
@@ -102,7 +95,6 @@ class Other:
         return answer is None or answer.status != 503
 
     def does(self, work: Callable[[Connection], Coroutine[Any, Any, None]]) -> None:
-        """Start some work on its connection, and return at once."""
         self._later(work(self.connection))
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
@@ -112,8 +104,6 @@ class Other:
         self.do(begin())
 
     def close(self) -> None:
-        """End it."""
-
         async def end() -> None:
             # nats-py may drop one cancellation, so it is told until it listens.
             while left := [task for task in self._tasks if not task.done()]:

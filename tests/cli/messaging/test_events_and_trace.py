@@ -105,21 +105,6 @@ def test_stored_events_are_read_from_a_stream(natsctl: Run) -> None:
     assert 'did you mean "LOG"?' in missing.err
 
 
-@pytest.mark.parametrize(
-    ("words", "named"),
-    [
-        (("--filter", "("), "--filter"),
-        (("--since", "1h"), "--stream"),
-        (("--short", "-j"), "--short"),
-        (("--no-js-advisory", "--no-js-metric", "--no-srv-advisory"), "kind"),
-    ],
-)
-def test_what_makes_no_sense_is_a_usage_error(natsctl: Run, words: tuple[str, ...], named: str) -> None:
-    done = natsctl("events", *words, "--wait", "1s")
-    assert (done.code, done.out) == (2, "")
-    assert named in done.err
-
-
 @pytest.fixture
 def system_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """A server whose connections the system account hears of."""

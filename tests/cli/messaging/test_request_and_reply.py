@@ -5,28 +5,28 @@ from __future__ import annotations
 import json
 import shlex
 import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from natsctl.client.connection import Connection
-from natsctl.testing.process import ServerProcess
+from tests.cli.conftest import eventually
+
+pytestmark = pytest.mark.ours("what a client makes of messages")
 
 if TYPE_CHECKING:
     from natsctl.client.message import Message
 
 Run = Callable[..., Any]
-WITHIN_S = 20.0
 
 
 def _says(*bodies: bytes, **more: Any) -> Callable[[Message], list[dict[str, Any]]]:
     return lambda _: [{"body": body, **more} for body in bodies]
 
 
+@pytest.mark.both
 def test_several_answers_come_one_document_a_line(natsctl: Run, other: Any) -> None:
     other.listens("many", _says(b"1", b"2", b"3"))
     assert [one["text"] for one in natsctl("req", "many", "x", "--replies", "2", "-j").lines] == ["1", "2"]
@@ -57,6 +57,7 @@ def test_a_header_that_was_named_is_a_failure(natsctl: Run, other: Any, flag: st
     assert natsctl("req", "health", "", "--fail-on-header", flag).code == code
 
 
+@pytest.mark.both
 def test_nobody_there_and_nobody_answering_have_a_hint(natsctl: Run, other: Any) -> None:
     absent = natsctl("req", "nobody.there", "x", "-j")
     assert (absent.code, absent.error["subject"]) == (5, "nobody.there")
@@ -106,6 +107,7 @@ def _asks(other: Any, subject: str, *bodies: bytes, headers: Any = None) -> list
     return answers
 
 
+@pytest.mark.both
 def test_a_fixed_answer_ends_after_count_with_success(natsctl: Run, other: Any) -> None:
     answers = _asks(other, "q", b"one", b"two")
     done = natsctl("reply", "q", "pong {{Count}} {{Request}}", "-H", "K:v{{Count}}", "--count", "2")
@@ -118,11 +120,7 @@ def test_a_fixed_answer_ends_after_count_with_success(natsctl: Run, other: Any) 
 
 def _arrived(got: list[Any], number: int) -> list[Any]:
     """What the other client got, once it has read so much: `reply` may have ended before."""
-    until_s = time.monotonic() + WITHIN_S
-    while len(got) < number:
-        assert time.monotonic() < until_s, got
-        time.sleep(0.01)
-    return got
+    return eventually(lambda: got, lambda found: len(found) >= number)
 
 
 def test_an_echo_has_the_requests_body_and_headers(natsctl: Run, other: Any) -> None:
@@ -171,6 +169,7 @@ def test_an_answer_that_cannot_be_made_is_a_usage_error(natsctl: Run, other: Any
     assert natsctl("reply", *words, "--count", "1").code == 2
 
 
+@pytest.mark.both
 def test_a_request_is_answered_by_reply_in_its_group(natsctl: Run, other: Any) -> None:
     got: list[Any] = []
 
@@ -184,11 +183,9 @@ def test_a_request_is_answered_by_reply_in_its_group(natsctl: Run, other: Any) -
     assert _arrived(got, 1) == [b'{"a": 1}']
 
 
-def test_ctrl_c_ends_answering_with_130(natsctl: Run, shared_server: ServerProcess) -> None:
-    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "reply", "q", "x"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as answering:
-        assert answering.stderr is not None
-        assert 'Listening on "q" in group "NATS-RPLY-22"' in answering.stderr.readline()
-        answering.send_signal(signal.SIGINT)
-        assert answering.wait(60) == 130
-        assert answering.stderr.read() == ""
+def test_ctrl_c_ends_answering_with_130(natsctl: Run, begun: Run) -> None:
+    answering = begun("reply", "q", "x")
+    assert 'Listening on "q" in group "NATS-RPLY-22"' in answering.stderr.readline()
+    answering.send_signal(signal.SIGINT)
+    assert answering.communicate(timeout=60)[1] == ""
+    assert answering.returncode == 130

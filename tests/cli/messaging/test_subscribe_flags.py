@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import itertools
 import json
-import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from natsctl.testing.process import ServerProcess
+from tests.cli.messaging.conftest import until_stored
 
 Run = Callable[..., Any]
 
@@ -54,9 +53,6 @@ def test_a_stream_is_read_from_where_it_is_asked_to_its_end(
 
 
 def test_reading_on_shows_what_comes_later(five: Run, other: Any) -> None:
-    import asyncio
-    import itertools
-
     async def once_read(connection: Any) -> None:
         names: list[str] | None = None
         while not names:  # the consumer that reads is where it begins from the start
@@ -106,41 +102,13 @@ def test_a_work_queue_is_looked_at_and_nothing_is_taken(natsctl: Run) -> None:
     assert natsctl("str", "info", "W", "-j").json["state"]["messages"] == 1
 
 
-def test_an_interrupted_reader_leaves_no_consumer(five: Run, shared_server: ServerProcess) -> None:
-    command = [sys.executable, "-m", "natsctl", "-s", shared_server.url, "sub", "s.*", "--all", "--raw"]
-    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True) as reader:
-        assert reader.stdout is not None
-        assert reader.stdout.readline() == "1\n"
-        reader.send_signal(signal.SIGINT)
-        reader.communicate(timeout=60)
+def test_an_interrupted_reader_leaves_no_consumer(five: Run, begun: Run) -> None:
+    reader = begun("sub", "s.*", "--all", "--raw")
+    assert reader.stdout.readline() == "1\n"
+    reader.send_signal(signal.SIGINT)
+    reader.communicate(timeout=60)
     assert reader.returncode == 130
     assert five("con", "ls", "S", "-n").out == ""
-
-
-@pytest.mark.parametrize(
-    ("words", "code", "named"),
-    [
-        (("a", "--queue", "g", "--all"), 2, "--queue"),
-        (("--all",), 2, "SUBJECT"),
-        (("nobody.stores", "--all"), 2, "nobody.stores"),
-        (("--stream", "NOPE"), 3, "NOPE"),
-        (("a", "--durable", "d", "--direct"), 2, "cannot use direct get when a durable name is supplied"),
-        (("a", "--report-subjects", "--graph"), 2, "report"),
-        (("a", "--report-subjects", "--dump", "-"), 2, "--dump"),
-        (("a", "--dump", "/proc/none"), 1, "/proc/none"),
-        (("s.*", "--durable", "a.b"), 2, "a.b"),
-        (("a", "--quiet"), 2, "--quiet requires --backup"),
-        (("a", "--quiet", "--backup", "CAPTURED", "--dump", "-"), 2, "--dump"),
-        (("a", "--backup", "CAPTURED", "--report-subjects"), 2, "--backup"),
-        (("a", "--backup", "CAPTURED", "--graph"), 2, "--backup"),
-        (("a", "--backup", "with.dot"), 2, "'with.dot' is not a valid stream name"),
-        (("s.*", "--backup", "CAPTURED", "--direct", "--last-per-subject"), 2, "--last-per-subject"),
-    ],
-)
-def test_what_cannot_be_is_told(five: Run, words: tuple[str, ...], code: int, named: str) -> None:
-    done = five("sub", *words, "--wait", "1s")
-    assert (done.code, done.out) == (code, "")
-    assert named in done.err
 
 
 @pytest.mark.parametrize("way", [(), ("--direct",), ("--durable", "READER")])
@@ -163,12 +131,14 @@ def test_what_is_read_becomes_a_backup_of_the_stream(five: Run, tmp_path: Path, 
     assert five("str", "info", "S", "-j").json["state"]["last_seq"] == 6
 
 
+@pytest.mark.ours("how messages are shown")
 def test_of_several_starts_one_is_taken_and_named(five: Run) -> None:
     done = five("sub", "s.*", "--last", "--start-sequence", "4", "--new", "-T", "--raw")
     assert (done.code, done.out) == (0, "4\n5\n")
     assert "warning: ignored beside --start-sequence: --last, --new\n" in done.err
 
 
+@pytest.mark.ours("how messages are shown")
 def test_the_line_before_stored_messages_says_how_they_are_read(five: Run) -> None:
     for words, line in (
         (("--stream", "S", "--last"), 'JetStream Stream "S" holding messages with subject s.* starting with the last'),
@@ -188,6 +158,7 @@ def test_the_line_before_stored_messages_says_how_they_are_read(five: Run) -> No
     assert 'using existing push consumer "P"' in five("sub", "--stream", "S", "--durable", "P", "--count", "1").err
 
 
+@pytest.mark.ours("how messages are shown")
 def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: Path) -> None:
     five("pub", "s.c", b"\xff".decode("latin1"), "-H", "K:1", "-H", "K:2", "-q", "-J")
     five("sub", "s.b", "--all", "-T", "--dump", str(tmp_path / "b"))
@@ -198,10 +169,12 @@ def test_messages_are_dumped_as_the_nats_tool_writes_them(five: Run, tmp_path: P
     last = json.loads((tmp_path / "d" / "6.json").read_text())
     assert (last["Subject"], last["Header"]) == ("s.c", {"K": ["1", "2"]})
     assert base64.b64decode(last["Data"]) == "ÿ".encode()
+    assert five("sub", "s.b", "--all", "-T", "--dump", "/proc/none").code == 1
     parts = five("sub", "s.b", "--all", "-T", "--dump", "-").out.split("\0")
     assert [json.loads(part)["Subject"] for part in parts if part] == ["s.b"]
 
 
+@pytest.mark.ours("how messages are shown")
 def test_subjects_headers_and_times_only(five: Run) -> None:
     only = five("sub", "s.b", "--all", "-T", "--subjects-only").out
     place = r"stream: S seq: \d+ / pending: 0 / subject: s\.b / time: [^\n]+\n"
@@ -215,11 +188,13 @@ def test_subjects_headers_and_times_only(five: Run) -> None:
     assert re.match(r"\[#1\] @ \w{3} [\d ]\d [\d:]{8}\.\d{6} Received", five("sub", "s.b", "--all", "-T", "-t").out)
 
 
+@pytest.mark.ours("how messages are shown")
 def test_bodies_are_translated_by_a_program(five: Run) -> None:
     done = five("sub", "s.b", "--all", "-T", "--raw", "--translate", "echo {{Subject}}")
     assert done.out == "s.b\n"
 
 
+@pytest.mark.ours("how messages are shown")
 def test_a_report_counts_by_subject_and_by_subscription(five: Run) -> None:
     report = five("sub", "s.*", "--all", "-T", "--report-subjects", "--report-top", "1", "-j").json
     assert report == [{"subject": "s.a", "messages": 4, "bytes": 4}]
@@ -230,6 +205,7 @@ def test_a_report_counts_by_subject_and_by_subscription(five: Run) -> None:
     assert "5 messages" in five("sub", "s.*", "--all", "-T", "--graph").out
 
 
+@pytest.mark.ours("how messages are shown")
 def test_answers_are_shown_with_their_requests(natsctl: Run, other: Any) -> None:
     other.listens("ask", lambda _: [{"body": b"answer"}])
 
@@ -245,16 +221,11 @@ def test_answers_are_shown_with_their_requests(natsctl: Run, other: Any) -> None
     assert done.out.endswith("answer\n\n\n")
 
 
-def test_an_inbox_is_told_and_listened_on(natsctl: Run, shared_server: ServerProcess, other: Any) -> None:
-    command = [sys.executable, "-m", "natsctl", "sub", "--inbox", "--count", "1", "--raw"]
-    pipe, environment = subprocess.PIPE, {**os.environ, "NATS_URL": shared_server.url}
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe, text=True
-    ) as one:
-        assert one.stderr is not None
-        inbox = one.stderr.readline().split("Inbox: ")[1].strip()
-        other.sends_once_heard(inbox, b"for you")
-        out, _ = one.communicate(timeout=60)
+@pytest.mark.ours("how messages are shown")
+def test_an_inbox_is_told_and_listened_on(natsctl: Run, begun: Run, other: Any) -> None:
+    one = begun("sub", "--inbox", "--count", "1", "--raw")
+    other.sends_once_heard(one.stderr.readline().split("Inbox: ")[1].strip(), b"for you")
+    out, _ = one.communicate(timeout=60)
     assert (one.returncode, out) == (0, "for you\n")
 
 
@@ -264,6 +235,7 @@ def test_acks_go_to_the_consumer_when_asked_for(five: Run) -> None:
     assert five("con", "info", "S", "P", "-j").json["num_ack_pending"] == 0
 
 
+@pytest.mark.ours("how messages are shown")
 def test_a_report_at_a_terminal_is_redrawn_and_stays_below(five: Run, person: Callable[..., Any]) -> None:
     one = person("sub", "s.*", "--all", "--report-subjects")
     one.sees("5 messages")
@@ -272,3 +244,32 @@ def test_a_report_at_a_terminal_is_redrawn_and_stays_below(five: Run, person: Ca
     assert code == 130
     assert screen.rstrip().endswith("╯")
     assert "Traceback" not in screen
+
+
+@pytest.mark.ours("what the client does with many messages at once")
+def test_a_burst_is_shown_whole_and_in_order(natsctl: Run, other: Any) -> None:
+    count = 20_000
+    other.sends_once_heard("burst", *(b"%d" % number for number in range(count)))
+    done = natsctl("sub", "burst", "--raw", "--count", str(count), "--wait", "20s")
+    assert done.code == 0
+    assert done.out.split() == [str(number) for number in range(count)]
+
+
+@pytest.mark.ours("how messages are shown")
+def test_messages_that_are_not_shown_do_not_keep_a_wait_from_ending(natsctl: Run, other: Any) -> None:
+    async def chatter(connection: Any) -> None:
+        while True:
+            await connection.publish("noise.x", b"")
+            await asyncio.sleep(0.005)
+
+    other.does(chatter)
+    assert natsctl("sub", "noise.*", "-I", "noise.x", "--wait", "100ms").code == 0
+
+
+def test_many_stored_messages_are_read_whole_and_in_order(stored: Run) -> None:
+    lines = "".join(f"{number}\n" for number in range(3000)).encode()
+    assert stored("pub", "s.a", "--send-on", "newline", "-q", stdin=lines).code == 0
+    until_stored(stored, 3000)
+    for more in ((), ("--direct",)):
+        done = stored("sub", "s.a", "--all", "-T", "--raw", *more)
+        assert done.out.encode() == lines

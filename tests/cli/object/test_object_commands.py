@@ -6,18 +6,22 @@ import base64
 import hashlib
 import json
 import os
+import shlex
+import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import eventually
+
 Run = Callable[..., Any]
 
 
 @pytest.fixture
 def bucket(natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty bucket, and an empty folder to be in."""
     folder = tmp_path / "here"
     folder.mkdir()
     monkeypatch.chdir(folder)
@@ -40,22 +44,8 @@ def put_link(natsctl: Run, name: str, target: dict[str, str]) -> None:
 
 
 def test_every_flag_of_add_reaches_the_stream(natsctl: Run) -> None:
-    made = natsctl(
-        *(
-            "object",
-            "add",
-            "B",
-            "--description",
-            "d",
-            "--ttl",
-            "1d",
-            "--max-bucket-size",
-            "5GiB",
-            "--storage",
-            "memory",
-        ),
-        *("--metadata", "team=a", "--compress", "--replicas", "1", "-j"),
-    ).json
+    flags = "--description d --ttl 1d --max-bucket-size 5GiB --storage memory --metadata team=a --compress --replicas 1"
+    made = natsctl("object", "add", "B", *shlex.split(flags), "-j").json
     assert (made["description"], made["ttl"], made["max_bucket_size"]) == ("d", 86400 * 10**9, 5 * 1024**3)
     assert (made["storage"], made["metadata"], made["compressed"]) == ("memory", {"team": "a"}, True)
     config = made["stream_info"]["config"]
@@ -124,10 +114,12 @@ def test_what_is_not_there_is_told_with_what_was_meant(natsctl: Run, bucket: str
     assert natsctl("obj", "put", "G", "-", "--name", "x", stdin=b"x").code == 3
 
 
-def test_what_came_damaged_is_not_kept(natsctl: Run, bucket: str) -> None:
+def test_what_came_damaged_is_not_kept(natsctl: Run, bucket: str, monkeypatch: pytest.MonkeyPatch) -> None:
     nuid = natsctl("obj", "put", bucket, "-", "--name", "f", "-j", stdin=b"right").json["nuid"]
     natsctl("str", "purge", "OBJ_F", "--subject", f"$O.F.C.{nuid}", "-f")
-    done = natsctl("obj", "get", bucket, "f", "-j")
+    with monkeypatch.context() as impatient:
+        impatient.setattr("natsctl.client.object_store.LAGS_S", 0.2)  # no chunk comes later
+        done = natsctl("obj", "get", bucket, "f", "-j")
     assert (done.code, done.out) == (1, "")
     assert "0 bytes" in done.error["description"]
     natsctl("pub", f"$O.F.C.{nuid}", "wrong", "--wait")
@@ -235,7 +227,23 @@ def test_watch_shows_what_is_there_and_what_comes_until_it_was_told_to_end(natsc
     natsctl("obj", "rm", bucket, "a", "-f")
     seen = natsctl("obj", "watch", bucket, "--count", "2", "-j").lines
     assert [(one["name"], one.get("deleted", False)) for one in seen] == [("b", False), ("a", True)]
-    assert " DEL F > a\n" in natsctl("obj", "watch", bucket, "--wait", "2s").out
+    assert " DEL F > a\n" in natsctl("obj", "watch", bucket, "--wait", "1s").out
     assert natsctl("obj", "watch", bucket, "--no-deletes", "--count", "1", "-j").json["name"] == "b"
     assert natsctl("obj", "watch", bucket, "--updates", "--wait", "200ms").code == 7
     assert natsctl("con", "ls", "OBJ_F", "-n").out == ""
+
+
+CHUNK_BYTES = 128 * 1024
+
+
+@pytest.mark.ours("signals do not reach a server")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_leaves_no_chunk_behind(natsctl: Run, begun: Run, number: signal.Signals, status: int) -> None:
+    natsctl("obj", "add", "F")
+    process = begun("obj", "put", "F", "-", "--name", "f", stdin=subprocess.PIPE, text=False)
+    process.stdin.write(bytes(3 * CHUNK_BYTES))
+    process.stdin.flush()
+    eventually(lambda: natsctl("obj", "info", "F", "-j").json["stream_info"]["state"]["messages"] >= 2)
+    process.send_signal(number)
+    assert process.wait(60) == status
+    assert natsctl("obj", "info", "F", "-j").json["stream_info"]["state"]["messages"] == 0

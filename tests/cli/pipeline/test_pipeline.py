@@ -21,11 +21,12 @@ from natsctl.spark.pipeline.run_record import log_path
 from natsctl.testing.process import ServerProcess
 from tests.support.commands import Done
 
+pytestmark = pytest.mark.ours("files of a project")
+
 Natsctl = Callable[..., Done]
 
 
 def checkpoint(folder: Path, created: str, seq: int) -> Path:
-    """The checkpoint of a query that has read so far."""
     position = {"v": 1, "streams": {"ORDERS": {"seq": seq, "created": created}}}
     for name, text in (("offsets", f"v1\n{{}}\n{json.dumps(position)}"), ("commits", "v1\n{}")):
         (folder / name).mkdir(parents=True)
@@ -43,6 +44,7 @@ def test_init_makes_a_project_that_is_known_by_name(natsctl: Natsctl, tmp_path: 
     assert natsctl("pipeline", "init", str(tmp_path / "shop")).code == 2
 
 
+@pytest.mark.both
 def test_status_tells_how_far_behind_any_checkpoint_is(natsctl: Natsctl, tmp_path: Path) -> None:
     info = natsctl("stream", "add", "ORDERS", "--subjects", "ORDERS.>", "--defaults", "-j").json
     for number in range(5):
@@ -56,6 +58,7 @@ def test_status_tells_how_far_behind_any_checkpoint_is(natsctl: Natsctl, tmp_pat
     assert "ORDERS" in natsctl("pipeline", "status", "--checkpoint", str(folder)).out
 
 
+@pytest.mark.both
 def test_status_of_an_acknowledging_query_is_that_of_its_durable(natsctl: Natsctl, tmp_path: Path) -> None:
     natsctl("stream", "add", "JOBS", "--subjects", "JOBS.>", "--retention", "work", "--defaults")
     natsctl("consumer", "add", "JOBS", "SPARK", "--pull", "--ack", "explicit", "--defaults")
@@ -92,7 +95,8 @@ def test_status_of_a_pipeline_is_that_of_its_flows(natsctl: Natsctl, tmp_path: P
     assert natsctl("pipeline", "status", str(tmp_path)).code == 3
 
 
-def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path: Path) -> None:
+@pytest.mark.parametrize("detached", [(), pytest.param(("-d",), marks=pytest.mark.live)])
+def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path: Path, detached: list[str]) -> None:
     shop = tmp_path / "shop"
     natsctl("pipeline", "init", str(shop), "--stream", "NOWHERE")
     (shop / "natsctl.yml").write_text("streams:\n  NOWHERE: {maxOffsetPerTrigger: 3}\nsinks:\n  GONE: {from: x}\n")
@@ -101,12 +105,11 @@ def test_faults_in_files_are_told_before_spark_starts(natsctl: Natsctl, tmp_path
     faults = checked.json["faults"]
     assert [(fault["file"], fault["line"]) for fault in faults] == [("natsctl.yml", line) for line in (2, 2, 4)]
     assert "maxOffsetsPerTrigger" in faults[0]["text"] + faults[1]["text"]
-    for words in ((), ("-d",)):
-        ended = natsctl("pipeline", "run", "shop", "--once", *words)
-        assert ended.code == 2
-        assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
-        assert sum(line.strip().startswith("natsctl.yml:") for line in ended.err.splitlines()) == 3
-        assert "runs in process" not in ended.out
+    ended = natsctl("pipeline", "run", "shop", "--once", *detached)
+    assert ended.code == 2
+    assert "natsctl.yml:4: there is no stream 'GONE'" in ended.err
+    assert sum(line.strip().startswith("natsctl.yml:") for line in ended.err.splitlines()) == 3
+    assert "runs in process" not in ended.out
 
 
 _RUN = """#!/bin/sh
@@ -118,7 +121,6 @@ exec sleep 100
 """A run that finds its pipeline unsound, or else one whose first batch fails."""
 
 
-@pytest.mark.ours("a run of its own")
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Popen's, of a process that runs on
 def test_a_run_in_the_background_is_reported_once_its_pipeline_is_sound(
     natsctl: Natsctl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -138,7 +140,6 @@ def test_a_run_in_the_background_is_reported_once_its_pipeline_is_sound(
     os.kill(started.json["pid"], signal.SIGKILL)
 
 
-@pytest.mark.ours("flags alone")
 @pytest.mark.parametrize(
     "words", [("--once", "--interval", "5s"), ("--full-refresh", "a", "--full-refresh-all"), ("--interval", "never")]
 )

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 from rich.cells import cell_len
 from rich.text import Text
@@ -27,176 +28,18 @@ from natsctl.cli.render.page import Page
 from natsctl.cli.session import Session
 from natsctl.client.manager import Manager
 from natsctl.client.requests import Requests
+from tests.cli.conftest import groups_of
 
 WIDTHS = (60, 80, 200)
 SNAPSHOTS = Path(__file__).with_name("snapshots")
 WORLD: dict[str, Any] = json.loads(Path(__file__).with_name("world.json").read_text(encoding="utf-8"))
 ANSWERS: dict[str, dict[str, Any]] = WORLD["api"]
-ARCHIVE = "ARCHIVE-OF-EVERYTHING-THAT-WAS-EVER-ORDERED"
-DISPATCHING = "A_RATHER_LONG_CONSUMER_NAME_FOR_DISPATCHING"
-WHEN = "2026-11-21T17:05:24.25Z"
-COMMANDS = {
-    "help": "--help",
-    "stream-help": "stream --help",
-    "stream-purge-help": "stream purge --help",
-    "stream-ls-help": "stream ls --help",
-    "consumer-help": "consumer --help",
-    "consumer-next-help": "consumer next --help",
-    "kv-help": "kv --help",
-    "object-help": "object --help",
-    "publish-help": "publish --help",
-    "backup-help": "backup --help",
-    "server-help": "server --help",
-    "server-report-help": "server report --help",
-    "context-help": "context --help",
-    "service-help": "service --help",
-    "stream-info": "stream info ORDERS",
-    "stream-info-mirror": f"stream info {ARCHIVE}",
-    "stream-info-sources": "stream info ALL",
-    "stream-info-transform": "stream info EVENTS",
-    "stream-info-bucket": "stream info KV_CONFIG",
-    "stream-state": "stream state ORDERS",
-    "stream-ls": "stream ls",
-    "stream-ls-wide": "stream ls --wide",
-    "stream-ls-columns": "stream ls --columns name,created,description,last-message",
-    "stream-report": "stream report",
-    "stream-find": "stream find --consumers 1",
-    "consumer-info": "consumer info ORDERS NEW",
-    "consumer-info-filters": "consumer info ORDERS MULTI",
-    "consumer-info-push": "consumer info ORDERS MONITOR",
-    "consumer-info-long": f"consumer info ORDERS {DISPATCHING}",
-    "consumer-ls": "consumer ls ORDERS",
-    "consumer-ls-wide": "consumer ls ORDERS --wide",
-    "consumer-report": "consumer report ORDERS",
-    "kv-ls": "kv ls",
-    "object-ls": "object ls",
-    "errors-ls": "errors ls mirror.*subject",
-    "errors-lookup": "errors lookup 10065",
-    "schema-ls": "schema ls (api.v1.stream_msg|natsctl.stream|natsctl.schema)",
-    "schema-commands": "schema ls stream_info --commands",
-    "cheat": "cheat kv",
-}
-"""What is shown by a command."""
+SHOWN: dict[str, Any] = WORLD["shown"]
 
 
-def _models(kind: Any, *documents: dict[str, Any]) -> list[Any]:
-    import msgspec
-
-    return [msgspec.convert(document, kind) for document in documents]
-
-
-def _keys() -> list[Any]:
-    from natsctl.client.buckets import Entry
-
-    return [
-        Entry("CONFIG", "db.host", 2, "PUT", WHEN, 16, b"value of db.host"),
-        Entry("CONFIG", "feature.new-checkout.of.all.shops", 1234, "PUT", WHEN, 90, b"a text with some words " * 4),
-        Entry("CONFIG", "a.b.c", 1235, "DEL", WHEN, 0, b""),
-    ]
-
-
-def _objects() -> list[Any]:
-    from natsctl.client.object_store import Object
-
-    film = "films/2026/the-very-long-name-of-a-film-about-nothing.bin"
-    raw = {"bucket": "ASSETS", "nuid": "n", "chunks": 3, "options": {"max_chunk_size": 131072}}
-    digest = "SHA-256=mQMS8q9JLZGGGZ0vqnS9ddDEs3N3pxHIHaUD3Qjzrxk="
-    return [
-        Object({**raw, "name": film, "size": 300000, "digest": digest, "description": "A film"}, WHEN, 3),
-        Object({**raw, "name": "small.txt", "size": 3, "chunks": 1, "digest": digest}, WHEN, 5),
-    ]
-
-
-def _backups() -> list[Any]:
-    from natsctl.client.backup.discovery import Found
-
-    rest = {"form": "directory", "archive": 1, "size": 30720, "created": WHEN}
-    return _models(
-        Found,
-        {"path": "/backups/monday/ORDERS", "stream": "ORDERS", "messages": 1517, **rest},
-        {"path": f"/backups/monday/{ARCHIVE}", "stream": ARCHIVE, "messages": 1, **rest},
-        {"path": "/backups/old.tgz", "form": "file", "error": "it is not a backup"},
-    )
-
-
-def _verdicts() -> list[Any]:
-    from natsctl.client.backup.discovery import Verdict
-
-    good = [{"name": "counts", "ok": True, "detail": "1,517 messages, 1 consumer"}]
-    bad = [{"name": "checksums", "ok": False, "detail": "stream.tar.s2 has another checksum than its manifest says"}]
-    return _models(
-        Verdict,
-        {"path": "monday/ORDERS", "stream": "ORDERS", "archive": 1, "checks": good},
-        {"path": f"monday/{ARCHIVE}", "stream": ARCHIVE, "archive": 2, "whole": False, "checks": bad},
-    )
-
-
-def _outcome() -> Any:
-    from natsctl.client.backup.account_backup import AccountOutcome
-
-    streams = [
-        {"stream": "ORDERS", "action": "saved", "messages": 1517, "bytes": 82000, "archive_bytes": 30000},
-        {"stream": ARCHIVE, "action": "failed", "error": "the server ended the snapshot: 408 No Flow Response"},
-    ]
-    return _models(AccountOutcome, {"folder": "monday", "streams": streams})[0]
-
-
-def _trips() -> list[Any]:
-    from natsctl.client.latency import Trips
-
-    one = {"time": WHEN, "address": "nats://10.0.0.1:4222", "url": "nats://nats-1.example.net:4222"}
-    good = {**one, "rtt": 1_300_000, "min": 345_000, "max": 22_300_000, "iterations": 5}
-    return _models(
-        Trips,
-        {"url": one["url"], "results": [good, {**one, "error": "connection refused"}]},
-        {"url": "nats://nats-2.example.net:4222", "results": [good]},
-    )
-
-
-def _services() -> tuple[list[Any], list[Any]]:
-    from natsctl.client.services import ServiceInfo, ServiceStats
-
-    who = {"name": "calc", "id": "VMAA7DNVXJYR4WCBTI3LMU", "version": "1.2.3"}
-    ends = [{"name": "add", "subject": "calc.add", "num_requests": 12345, "processing_time": 7_000_000}]
-    about = {**who, "description": "Adds and divides numbers", "endpoints": [{"name": "add", "subject": "calc.add"}]}
-    return _models(ServiceInfo, about), _models(ServiceStats, {**who, "started": WHEN, "endpoints": ends})
-
-
-def _counters() -> list[Any]:
-    from natsctl.client.counters import Counter
-
-    one = {"stream": "COUNTS", "seq": 7, "time": WHEN, "incr": "1"}
-    return _models(
-        Counter, {**one, "subject": "hits.page.index", "val": "1234567"}, {**one, "subject": "hits.x", "val": "-5"}
-    )
-
-
-def _report() -> Any:
-    from natsctl.client.bench.report import Report
-
-    part = {"msgs": 40000, "bytes": 5120000, "duration_ns": 2_500_000_000, "msgs_per_s": 16000, "bytes_per_s": 2048000}
-    document = {
-        "benchmark": "js pub sync", "clients": 2, "processes": 1, "size": 128, "started": WHEN, "subject": "bench.x",
-        "stream": "benchstream", "total": part, "each": [{**part, "client": 1}, {**part, "client": 2}],
-    }  # fmt: skip
-    return _models(Report, document)[0]
-
-
-def _top() -> Any:
-    from natsctl.client.system.top import TopView
-
-    links = [
-        {"cid": 7, "ip": "10.0.0.1", "port": 4711, "name": "shop", "lang": "go", "version": "1.48.0", "uptime": "3d4h"},
-        {"cid": 123, "host": "worker-12.example.net", "port": 51234, "name": "dispatcher of orders", "lang": "python3"},
-    ]
-    figures = {"subscriptions": 12, "out_msgs": 1234567, "in_msgs": 89, "out_bytes": 987654321, "in_bytes": 4711}
-    document = {
-        "time": WHEN, "server": "n1", "id": "NDMTJSFF3UI7ZKRZIP7GZ5ERM7MJQD3EDF3WEPCPPJ7Z5NAYJ2JCTEO3",
-        "version": "2.15.2", "uptime": "3d4h5m6s", "cpu": 12.5, "mem": 64_000_000, "slow_consumers": 1,
-        "in_msgs": 4711, "out_msgs": 1234567, "in_bytes": 123456, "out_bytes": 987654321, "rates": None,
-        "total_connections": 17, "connections": [{**one, **figures, "last_activity": WHEN} for one in links],
-    }  # fmt: skip
-    return _models(TopView, document)[0]
+def _models(kind: Any, name: str) -> list[Any]:
+    """What the client returns, from the documents of the recorded world."""
+    return [msgspec.convert(document, kind) for document in SHOWN[name]]
 
 
 def _check() -> Any:
@@ -209,27 +52,12 @@ def _check() -> Any:
     return check
 
 
-def _contexts() -> list[dict[str, Any]]:
-    urls = "nats://nats-1.example.net:4222,nats://nats-2.example.net:4222"
-    long = {
-        "name": "production-cluster-eu-west-1",
-        "selected": False,
-        "url": urls,
-        "user": "app",
-        "password": "********",
-    }
-    return [
-        {"name": "local", "selected": True, "url": "nats://127.0.0.1:4222", "description": "The one of this machine"},
-        {**long, "description": "Production of everything that is sold in western Europe", "path": "/home/me/eu.json"},
-    ]
-
-
 def _account() -> Any:
     from natsctl.api.account import AccountInfo
     from natsctl.cli.account import render_account
 
     told = WORLD["account"]
-    [info] = _models(AccountInfo, {key: value for key, value in told.items() if key != "type"})
+    info = msgspec.convert({key: value for key, value in told.items() if key != "type"}, AccountInfo)
     return render_account(info, told["server"], told["user"])
 
 
@@ -257,29 +85,42 @@ def _shown(width: int) -> dict[str, Callable[[], Any]]:
     from natsctl.cli import context, counter, service, top
     from natsctl.cli.render import backup, bucket_pages, measurements, streams
     from natsctl.cli.render.servers import tables
+    from natsctl.client.backup.account_backup import AccountOutcome
+    from natsctl.client.backup.discovery import Found, Verdict
+    from natsctl.client.bench.report import Report
+    from natsctl.client.buckets import Entry
+    from natsctl.client.counters import Counter
+    from natsctl.client.latency import Trips
+    from natsctl.client.object_store import Object
+    from natsctl.client.services import ServiceInfo, ServiceStats
+    from natsctl.client.system.top import TopView
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))
+    keys = [Entry(*row[:-1], row[-1].encode()) for row in SHOWN["keys"]]
+    objects = [Object(*row) for row in SHOWN["objects"]]
+    [outcome], [report], [view] = _models(AccountOutcome, "outcome"), _models(Report, "report"), _models(TopView, "top")
+    services, stats = _models(ServiceInfo, "services"), _models(ServiceStats, "service_stats")
     return {
         **_server(width),
         "account-info": _account,
         "check": lambda: tables(_check()),
-        "top": lambda: top.render_top(_top()),
-        "backup-ls": lambda: backup.render_found(_backups()),
-        "backup-verify": lambda: backup.render_verdicts(_verdicts()),
-        "backup-account": lambda: backup.render_outcome(_outcome()),
-        "bench": lambda: measurements.render_report(_report()),
-        "bench-clients": lambda: measurements.render_clients(_report()),
-        "context-ls": lambda: context.render_contexts(_contexts()),
-        "context-info": lambda: context.render_context(_contexts()[1]),
-        "counter-ls": lambda: counter.render_counters(_counters()),
-        "kv-ls-keys": lambda: bucket_pages.render_keys("CONFIG", _keys(), values=True),
-        "kv-history": lambda: bucket_pages.render_history("CONFIG", "db.host", _keys()),
-        "object-ls-bucket": lambda: bucket_pages.render_objects("ASSETS", _objects()),
-        "object-info": lambda: bucket_pages.render_object(_objects()[0]),
-        "rtt": lambda: Text("\n".join(measurements.rendered_trips(_trips()))),
-        "service-ls": lambda: service.render_services(_services()[0], ""),
-        "service-stats": lambda: service.render_stats(_services()[1], "calc"),
-        "service-info": lambda: service.render_instance(_services()[0][0], _services()[1][0]),
+        "top": lambda: top.render_top(view),
+        "backup-ls": lambda: backup.render_found(_models(Found, "backups")),
+        "backup-verify": lambda: backup.render_verdicts(_models(Verdict, "verdicts")),
+        "backup-account": lambda: backup.render_outcome(outcome),
+        "bench": lambda: measurements.render_report(report),
+        "bench-clients": lambda: measurements.render_clients(report),
+        "context-ls": lambda: context.render_contexts(SHOWN["contexts"]),
+        "context-info": lambda: context.render_context(SHOWN["contexts"][1]),
+        "counter-ls": lambda: counter.render_counters(_models(Counter, "counters")),
+        "kv-ls-keys": lambda: bucket_pages.render_keys("CONFIG", keys, values=True),
+        "kv-history": lambda: bucket_pages.render_history("CONFIG", "db.host", keys),
+        "object-ls-bucket": lambda: bucket_pages.render_objects("ASSETS", objects),
+        "object-info": lambda: bucket_pages.render_object(objects[0]),
+        "rtt": lambda: Text("\n".join(measurements.rendered_trips(_models(Trips, "trips")))),
+        "service-ls": lambda: service.render_services(services, ""),
+        "service-stats": lambda: service.render_stats(stats, "calc"),
+        "service-info": lambda: service.render_instance(services[0], stats[0]),
         "stream-subjects": lambda: streams.render_subjects("ORDERS", subjects, width),
     }
 
@@ -294,6 +135,7 @@ def _listed(asked: str, body: str) -> dict[str, Any]:
     return {**told, "type": kind_of, "total": len(streams), "streams": shown}
 
 
+COMMANDS = dict(row.split("  →  ") for row in groups_of("screens/commands.txt")["shown by a command"])
 COLOURED = ("stream-info", "stream-ls", "consumer-info", "help")
 
 

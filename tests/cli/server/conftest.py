@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,16 +9,13 @@ from typing import Any
 import pytest
 
 from natsctl.testing.process import Kind, ServerProcess
+from tests.cli.conftest import eventually
 from tests.support.servers import CONFIG, Cluster
-
-READY_WITHIN_S = 60.0
-
 
 Run = Callable[..., Any]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run tests with `operated` on natsctl's server and on the reference."""
     if "operated" in metafunc.fixturenames:
         kinds: list[object] = ["natsctl", "reference"]
         metafunc.parametrize("operated", kinds, indirect=True, scope="session")
@@ -38,7 +34,6 @@ def operated(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def system(operated: ServerProcess, command: Callable[[str], Run]) -> Run:
-    """Runs a command line as a user of the system account."""
     return command(operated.url.replace("nats://", "nats://s:p@"))
 
 
@@ -58,15 +53,12 @@ def cluster(three: Cluster, command: Callable[[str], Run], monkeypatch: pytest.M
     """Runs a command line as a user of the cluster's system account, once it has a leader; it awaits every server."""
     monkeypatch.setattr("natsctl.client.system.system_account.KNOWN_QUIET_S", 20.0)
     run = command(three.url("s:p"))
-    until_s = time.monotonic() + READY_WITHIN_S
-    while run("srv", "check", "meta", "--expect", "3").code and time.monotonic() < until_s:
-        time.sleep(0.1)
+    eventually(lambda: run("srv", "check", "meta", "--expect", "3").code == 0)
     return run
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder."""
     made = tmp_path / "made"
     made.mkdir()
     return made

@@ -1,43 +1,127 @@
-"""`server` on a cluster of three reference servers: who leads, who belongs to it, how connections are spread."""
+"""`server` on a cluster: copies that differ, who leads and belongs to it, how connections are spread."""
 
 from __future__ import annotations
 
-import re
+import json
 import socket
-import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from natsctl.client.system.cluster import Member
+from tests.cli.conftest import eventually
 from tests.support.servers import Cluster
 
-READY_WITHIN_S = 60.0
-
 Run = Callable[..., Any]
+GROUP = {"name": "C", "leader": "n1"}
 
 
-def test_all_servers_are_listed_with_their_cluster(cluster: Run) -> None:
-    done = cluster("srv", "ls", "3")
+def _answer(
+    server: str, state: dict[str, int], *consumers: dict[str, Any], cluster: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    stream = {
+        "name": "ORDERS",
+        "state": state,
+        "cluster": GROUP if cluster is None else cluster,
+        "stream_raft_group": "S-R3F-1",
+        "consumer_detail": [{"name": "C", **one} for one in consumers],
+        "consumer_raft_groups": [{"name": "C", "raft_group": "C-R3F-1"}],
+    }
+    account = {"name": "A", "id": "AID", "stream_detail": [stream]}
+    return {"server": {"name": server, "id": server.upper()}, "data": {"account_details": [account]}}
+
+
+def _state(messages: int, size: int, last: int, deleted: int = 0) -> dict[str, int]:
+    counts = {"messages": messages, "bytes": size, "num_deleted": deleted, "num_subjects": 50, "consumer_count": 1}
+    return {**counts, "first_seq": 1, "last_seq": last}
+
+
+def _consumer(delivered: int, floor: int, **more: Any) -> dict[str, Any]:
+    place = {"delivered": {"stream_seq": delivered, "consumer_seq": delivered}}
+    return {**place, "ack_floor": {"stream_seq": floor, "consumer_seq": floor}, "cluster": GROUP, **more}
+
+
+def _fed(*answers: dict[str, Any]) -> bytes:
+    return "\n".join(map(json.dumps, answers)).encode()
+
+
+def test_copies_of_a_stream_are_compared_with_the_leader(offline: Run) -> None:
+    fed = _fed(
+        _answer("n1", _state(1000, 10_000, 1000, 10)),
+        _answer("n2", _state(990, 9_800, 990, 5)),
+        _answer("n3", _state(1000, 10_000, 1000)),
+    )
+    done = offline("server", "stream-check", "--stdin", "--unsynced", stdin=fed)
+    assert (done.code, done.err) == (0, "Servers: 3\nStreams: 3\n")
+    lines = {name: next(line for line in done.out.splitlines() if f"│ {name}" in line) for name in ("n1*", "n2", "n3")}
+    assert "%" not in lines["n1*"]
+    assert all(text in lines["n2"] for text in ("990 (-1%)", "9800 (-2%)", "5 (-50%)", "UNSYNCED"))
+    assert "0 (-100%)" in lines["n3"]
+    table = offline("server", "stream-check", "--stdin", "--csv", "--stream", "ORDERS", stdin=fed).out.splitlines()
+    assert table[0].startswith("Stream Replica,Raft,Account,Account ID,Node,Messages,")
+    assert table[2] == "ORDERS,S-R3F-1,A,AID,n2,990,9800,50,5,1,1,990,UNSYNCED,n1,"
+    short = offline("server", "stream-check", "--stdin", "--expected", "5", "--stream", "OTHER", "-j", stdin=fed)
+    assert (short.json, short.err) == ([], "")
+
+
+def test_servers_that_do_not_answer_are_named_and_the_others_compared(offline: Run) -> None:
+    group = {**GROUP, "replicas": [{"name": "n2", "current": True}, {"name": "n3", "offline": True}]}
+    refusing = {"server": {"name": "n4", "id": "N4"}, "error": {"code": 503, "description": "no JetStream"}}
+    fed = _fed(_answer("n1", _state(10, 100, 10), cluster=group), _answer("n2", _state(10, 100, 10)), refusing)
+    done = offline("server", "stream-check", "--stdin", "--expected", "4", stdin=fed)
     assert done.code == 0
-    assert re.search(r"Cluster Overview(.|\n)*│ C +│ +3 │", done.out)
-    assert cluster("srv", "ls", "-n", "--sort", "name").out.split() == ["n1", "n2", "n3"]
-    assert cluster("srv", "ls", "-n", "--host", "n2").out == "n2\n"
+    assert done.out.count("IN SYNC") == 2
+    assert "Warning: n4: no JetStream" in done.err
+    assert "Warning: expected 4 responses got 2" in done.err
+    assert "Warning: no answer of n3, which others name as leader or peer" in done.err
 
 
-def test_routes_and_members_are_reported(cluster: Run) -> None:
-    rows = cluster("srv", "rep", "routes", "-j").json
-    assert {row["remote_name"] for row in rows if row["server"]["name"] == "n1"} == {"n2", "n3"}
-    out = cluster("srv", "rep", "js").out
-    assert "RAFT Meta Group, led from cluster C" in out
-    assert len(re.findall(r"│ n\d\* +│", out)) == 1
+@pytest.mark.parametrize(
+    ("second", "status"),
+    [
+        ({"name": "C", "leader": ""}, "LEADERLESS"),
+        ({"name": "C", "leader": "n2"}, "MULTILEADER"),
+        ({"name": "C", "leader": "n1", "replicas": [{"name": "n1", "current": True}]}, "IN SYNC"),
+    ],
+)
+def test_groups_that_disagree_on_their_leader_are_found(offline: Run, second: dict[str, Any], status: str) -> None:
+    state = _state(5, 500, 5)
+    fed = _fed(_answer("n1", state), _answer("n2", state, cluster=second))
+    rows = offline("server", "stream-check", "--stdin", "-j", stdin=fed).json
+    assert [(one["server"], one["status"]) for one in rows][1] == ("n2", status)
 
 
-def test_the_group_is_checked(cluster: Run) -> None:
-    assert cluster("srv", "check", "meta", "--expect", "3").code == 0
-    assert cluster("srv", "check", "meta", "--expect", "4").code == 2
-    assert "not seen" in cluster("srv", "check", "meta", "--expect", "3", "--seen-critical", "1ns").out
+def test_copies_of_a_consumer_are_compared_with_the_leader(offline: Run) -> None:
+    state = _state(1000, 10_000, 1000)
+    fed = _fed(
+        _answer("n1", state, _consumer(500, 0, num_pending=500)),
+        _answer("n2", state, _consumer(490, 10)),
+        _answer("n3", _state(400, 4_000, 400), _consumer(500, 0)),
+    )
+    done = offline("server", "consumer-check", "--stdin", "--unsynced", stdin=fed)
+    assert done.err == "Servers: 3\nConsumers: 3\n"
+    assert all(text in done.out for text in ("490 (-2%)", "10 (+100%)", "(ap:0, nr:0, nw:0, np:500)", "n1*"))
+    rows = {
+        one["server"]: one["status"] for one in offline("server", "consumer-check", "--stdin", "-j", stdin=fed).json
+    }
+    assert rows["n2"] == "UNSYNCED:DELIVERED,UNSYNCED:ACK_FLOOR"
+    assert rows["n1"].endswith(",EMPTY / INTERSECT")
+    assert "UNSYNCED:DELIVERED_AHEAD_OF_STREAM_SEQ" in rows["n3"]
+
+
+@pytest.mark.parametrize(
+    ("fed", "flags", "text"),
+    [
+        (b"", (), "there is no answer of a server on stdin"),
+        (b"[1]", (), "expected answers of servers"),
+        (b"{", (), "--stdin: "),
+        (b"{}", ("--health",), "--health asks the servers"),
+    ],
+)
+def test_what_is_no_answer_is_refused(offline: Run, fed: bytes, flags: tuple[str, ...], text: str) -> None:
+    done = offline("server", "stream-check", "--stdin", *flags, stdin=fed)
+    assert (done.code, text in done.err) == (2, True), done
 
 
 def test_the_leader_hands_over_to_the_one_that_is_wanted(cluster: Run) -> None:
@@ -57,19 +141,6 @@ def test_a_member_is_removed_only_when_it_is_one(cluster: Run) -> None:
     assert dry["requests"][0]["body"]["peer"] == "n3"
     assert dry["effect"] == {"server": "n3", "online": True}
     assert cluster("srv", "cluster", "peer-remove", "n3").code == 2
-
-
-def test_an_account_is_emptied_after_saying_what_goes(
-    cluster: Run, command: Callable[[str], Run], three: Cluster
-) -> None:
-    user = command(three.url())
-    assert user("str", "add", "S", "--subjects", "s", "--defaults").code == 0
-    dry = cluster("srv", "account", "purge", "A", "--dry-run", "-j").json
-    assert dry["effect"] == {"streams": 1}
-    assert cluster("srv", "account", "purge", "A").code == 2
-    unknown = cluster("srv", "account", "purge", "NOPE", "-f")
-    assert (unknown.code, "there is no account NOPE" in unknown.err) == (3, True)
-    assert cluster("srv", "account", "purge", "A", "-f", "-j").json["initiated"] is True
 
 
 def _client(port: int) -> socket.socket:
@@ -136,10 +207,8 @@ def test_a_cluster_that_has_lost_its_majority_is_rescued(cluster: Run, monkeypat
 
 def test_a_server_is_evacuated(cluster: Run, command: Callable[[str], Run], three: Cluster) -> None:
     user = command(three.url())
-    until_s = time.monotonic() + READY_WITHIN_S
-    while user("str", "add", "LONE", "--subjects", "lone", "--defaults", "--if-not-exists").code:
-        assert time.monotonic() < until_s, "the cluster is not ready"
-        time.sleep(0.1)
+    add = ("str", "add", "LONE", "--subjects", "lone", "--defaults", "--if-not-exists")
+    eventually(lambda: user(*add).code == 0)
     assert user("con", "add", "LONE", "C", "--pull", "--defaults").code == 0
     home = user("str", "info", "LONE", "-j").json["cluster"]["leader"]
     refused = cluster("srv", "cluster", "evacuate", "n9", "-f")

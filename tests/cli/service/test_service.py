@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,6 +17,8 @@ from natsctl.client.servers import resolve
 from natsctl.client.services import EchoService
 from natsctl.client.settings import Settings
 from natsctl.testing.process import ServerProcess
+
+pytestmark = pytest.mark.ours("services are clients")
 
 Run = Callable[..., Any]
 
@@ -61,12 +60,12 @@ def running(url: str, *services: EchoService) -> Iterator[None]:
 
 @pytest.fixture
 def echo(natsctl: Run, shared_server: ServerProcess) -> Iterator[EchoService]:
-    """A service `demo` whose answers have a header."""
     service = EchoService("demo", (("Kind", "echo"),))
     with running(shared_server.url, service):
         yield service
 
 
+@pytest.mark.both
 def test_services_are_listed_as_they_describe_themselves(natsctl: Run, echo: EchoService) -> None:
     (found,) = natsctl("service", "ls", "-j").json
     assert (found["name"], found["id"], found["type"]) == ("demo", echo.info.id, "io.nats.micro.v1.info_response")
@@ -99,6 +98,7 @@ def test_information_is_of_the_endpoints_that_match(natsctl: Run, echo: EchoServ
     assert natsctl("service", "info", "demo", "-e", "(").code == 2
 
 
+@pytest.mark.both
 def test_a_request_reaches_the_endpoint_and_is_counted(natsctl: Run, echo: EchoService) -> None:
     done = natsctl("service", "request", "demo", "echo", "hello", "-j")
     assert done.code == 0, done.err
@@ -125,6 +125,7 @@ def test_an_endpoint_that_is_not_there_is_not_found(natsctl: Run, echo: EchoServ
     assert "echo" in done.error["hint"]
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     "words", [("ls",), ("ping",), ("info", "demo"), ("stats", "demo"), ("request", "demo", "echo", "x")], ids=" ".join
 )
@@ -135,38 +136,19 @@ def test_nobody_who_answers_is_told_at_once(natsctl: Run, words: tuple[str, ...]
     assert done.error["subject"].startswith("$SRV.")
 
 
-def test_a_name_with_wildcards_or_dots_is_a_usage_error(natsctl: Run) -> None:
-    assert natsctl("service", "info", "*").code == 2
-    assert natsctl("service", "info", "a.b.c").code == 2
-    assert natsctl("service", "serve", "a.b").code == 2
-
-
 def test_a_dry_run_shows_where_a_request_would_go(natsctl: Run, echo: EchoService) -> None:
     done = natsctl("service", "request", "demo", "echo", "hello", "--dry-run", "-j")
     assert done.json["requests"][0]["subject"] == "demo.echo"
     assert natsctl("service", "stats", "demo", "-j").json[0]["endpoints"][0]["num_requests"] == 0
 
 
-def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, shared_server: ServerProcess) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "natsctl", "service", "serve", "mine"],
-        env={**os.environ, "NATS_URL": shared_server.url},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        assert "serving mine" in process.stderr.readline()
-        assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc\n\n\n"
-        assert 'Request of 3 bytes on "mine.echo"' in process.stderr.readline()
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.communicate()
+def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, begun: Run) -> None:
+    process = begun("service", "serve", "mine")
+    assert "serving mine" in process.stderr.readline()
+    assert natsctl("service", "request", "mine", "echo", "abc", "-r").out == "abc\n\n\n"
+    assert 'Request of 3 bytes on "mine.echo"' in process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     assert natsctl("service", "ls").code == 5
 

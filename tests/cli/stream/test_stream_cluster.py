@@ -5,49 +5,38 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from typing import Any, Final
 
 import pytest
 
+from tests.cli.conftest import eventually
 from tests.support.servers import NAMES, Cluster
-
-READY_WITHIN_S = 60.0
 
 Run = Callable[..., Any]
 
 
 @pytest.fixture
 def natsctl(three: Cluster, command: Callable[[str], Run]) -> Run:
-    """Runs a command line on the cluster."""
     return command(three.url())
 
 
 def made(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
-    """A stream of so many replicas, once all of them are there."""
-    until_s = time.monotonic() + READY_WITHIN_S
-    while natsctl("str", "add", name, "--subjects", name, "--replicas", str(copies)).code:
-        assert time.monotonic() < until_s, "the cluster is not ready"
-        time.sleep(0.1)
+    words = ("--subjects", name, "--replicas", str(copies))
+    eventually(lambda: natsctl("str", "add", name, *words), lambda done: done.code == 0)
     return settled(natsctl, name, copies)
 
 
 def settled(natsctl: Run, name: str, copies: int = 3) -> dict[str, Any]:
     """The stream's information once it has a leader and current replicas."""
-    until_s = time.monotonic() + READY_WITHIN_S
-    while True:
-        done = natsctl("str", "info", name, "-j")
-        found: dict[str, Any] = json.loads(done.out) if done.code == 0 else {}
-        peers = (found.get("cluster") or {}).get("replicas") or []
-        if (
-            found.get("cluster", {}).get("leader")
-            and len(peers) == copies - 1
-            and all(peer["current"] for peer in peers)
-        ):
-            return found
-        assert time.monotonic() < until_s, found
-        time.sleep(0.1)
+
+    def stands(done: Any) -> bool:
+        cluster = (done.json.get("cluster") or {}) if done.code == 0 else {}
+        peers = cluster.get("replicas") or []
+        return bool(cluster.get("leader")) and len(peers) == copies - 1 and all(peer["current"] for peer in peers)
+
+    found: dict[str, Any] = eventually(lambda: natsctl("str", "info", name, "-j"), stands).json
+    return found
 
 
 def leader(found: dict[str, Any]) -> str:
@@ -97,10 +86,8 @@ def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
     leaving = made(natsctl, "E", 2)["cluster"]["replicas"][0]["name"]
     gone = natsctl("str", "cluster", "peer-remove", "E", leaving, "-f", "-j")
     assert (gone.code, gone.json["success"]) == (0, True)
-    until_s = time.monotonic() + READY_WITHIN_S
-    while leaving in natsctl("str", "report", "--columns", "stream,replicas", "-n").out.splitlines()[-2]:
-        assert time.monotonic() < until_s, "it is told to be there still"
-        time.sleep(0.1)
+    report = ("str", "report", "--columns", "stream,replicas", "-n")
+    eventually(lambda: natsctl(*report).out.splitlines()[-2], lambda row: leaving not in row)
 
 
 REQUESTS: Final = {
@@ -123,7 +110,7 @@ def test_a_move_asks_as_the_tool_does_and_can_be_cancelled(
     os.kill(stopped, signal.SIGSTOP)
     try:
         assert natsctl("str", "edit", "MOVED", "--tag", "host:n3", "-f").code == 0
-        moving = _until(lambda: natsctl("str", "info", "MOVED"), lambda done: "Desired Peers: n3" in done.out)
+        moving = eventually(lambda: natsctl("str", "info", "MOVED"), lambda done: "Desired Peers: n3" in done.out)
         assert f"Placement Tags: host:{home} → host:n3" in moving.out
         for line, (subject, body) in REQUESTS.items():
             run = system if line.startswith("server") else natsctl
@@ -144,25 +131,16 @@ def test_a_move_asks_as_the_tool_does_and_can_be_cancelled(
 def _led_elsewhere(natsctl: Run, system: Run) -> str:
     """Make MOVED on another server than n3, which leads neither it nor the cluster; returns its server."""
     made(natsctl, "MOVED", 1)
-    _until(lambda: system("srv", "check", "meta", "--expect", "3"), lambda done: done.code == 0)
+    eventually(lambda: system("srv", "check", "meta", "--expect", "3"), lambda done: done.code == 0)
     if "led by n3" in system("srv", "check", "meta", "--expect", "3").out:
         assert system("srv", "cluster", "step-down", "--host", "n1", "-f").code == 0
     home = leader(settled(natsctl, "MOVED", 1))
     if home == "n3":
-        moved = _until(lambda: natsctl("str", "cluster", "evacuate", "MOVED", "n3"), lambda done: done.code == 0)
+        moved = eventually(lambda: natsctl("str", "cluster", "evacuate", "MOVED", "n3"), lambda done: done.code == 0)
         home = moved.out.strip().rpartition(" ")[2]
     assert natsctl("str", "edit", "MOVED", "--tag", f"host:{home}", "-f").code == 0
-    _until(lambda: natsctl("str", "info", "MOVED", "-j"), lambda done: "desired" not in done.json["cluster"])
+    eventually(lambda: natsctl("str", "info", "MOVED", "-j"), lambda done: "desired" not in done.json["cluster"])
     return home
-
-
-def _until(ask: Callable[[], Any], good: Callable[[Any], bool]) -> Any:
-    """The result once it is good."""
-    until_s = time.monotonic() + READY_WITHIN_S
-    while not good(done := ask()):
-        assert time.monotonic() < until_s, done
-        time.sleep(0.1)
-    return done
 
 
 @pytest.mark.reference

@@ -29,7 +29,6 @@ no_auth_user: app
 
 @pytest.fixture(scope="module")
 def watched(shared_server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    """A server of the same kind with a system account."""
     folder = tmp_path_factory.mktemp("top")
     conf = folder / "server.conf"
     conf.write_text(CONF)
@@ -39,7 +38,6 @@ def watched(shared_server: ServerProcess, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def top(natsctl: Run, watched: ServerProcess) -> Run:
-    """Runs `natsctl top` as the system account."""
     return lambda *words: natsctl("top", *words, "-s", watched.url, "--user", "sys", "--password", "pw")
 
 
@@ -76,6 +74,7 @@ def probe(watched: ServerProcess) -> Iterator[None]:
         yield
 
 
+@pytest.mark.ours("how a view is shown")
 def test_a_view_is_written_in_the_form_that_the_files_name_says(top: Run, tmp_path: Path, probe: None) -> None:
     for name in ("view.json", "view.csv", "view.txt"):
         assert top("-o", str(tmp_path / name), "-b").code == 0
@@ -87,6 +86,7 @@ def test_a_view_is_written_in_the_form_that_the_files_name_says(top: Run, tmp_pa
     assert "Server WATCHED" in (tmp_path / "view.txt").read_text()
 
 
+@pytest.mark.ours("how a view is shown")
 def test_lines_of_values_have_the_delimiter(top: Run) -> None:
     done = top("--delimiter", ";")
     assert "Host;CID;Name" in done.out
@@ -98,16 +98,11 @@ def test_addresses_are_looked_up_when_asked(top: Run) -> None:
     assert view["connections"][0]["host"]
 
 
+@pytest.mark.ours("how a view is shown")
 def test_a_server_of_another_name_is_not_found(top: Run) -> None:
     done = top("WATCHE", "-j")
     assert (done.code, done.out) == (3, "")
     assert "WATCHED" in done.error["hint"]
-
-
-def test_an_unknown_order_is_a_usage_error(top: Run) -> None:
-    done = top("--sort", "beauty")
-    assert done.code == 2
-    assert "msgs_to" in done.err
 
 
 def test_without_the_system_account_it_says_what_is_missing(natsctl: Run, watched: ServerProcess) -> None:
@@ -116,6 +111,7 @@ def test_without_the_system_account_it_says_what_is_missing(natsctl: Run, watche
     assert "system account" in done.error["hint"]
 
 
+@pytest.mark.ours("how a view is shown")
 def test_a_live_view_ends_with_ctrl_c_and_stays_below(person: Run, watched: ServerProcess) -> None:
     view = person("top", "-d", "0.2", "-s", watched.url, "--user", "sys", "--password", "pw")
     view.sees("Server WATCHED")
@@ -126,6 +122,7 @@ def test_a_live_view_ends_with_ctrl_c_and_stays_below(person: Run, watched: Serv
     assert "Connections" in seen.rpartition("Server WATCHED")[2]
 
 
+@pytest.mark.ours("how a view is shown")
 def test_keys_sort_turn_and_end_it_and_the_terminal_is_as_before(person: Run, watched: ServerProcess) -> None:
     import termios
 

@@ -43,13 +43,11 @@ class Line(NamedTuple):
 
     @property
     def compared(self) -> str:
-        """How stdout is compared: raw, json, or not at all."""
         words = set(self.words)
         return "raw" if words & {"--raw", "-r"} else "json" if words & {"--json", "-j"} else ""
 
 
 def groups() -> dict[str, list[Line]]:
-    """Return the lines of lines.txt by group."""
     found: dict[str, list[Line]] = {}
     for text in (HERE / "lines.txt").read_text().splitlines():
         if text.startswith("## "):

@@ -1,0 +1,110 @@
+"""Lines that cannot be meant: each ends with 2, names what is missing or wrong, prints nothing and changes nothing."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import groups_of
+
+pytestmark = pytest.mark.ours("what is wrong is found before a server is asked")
+
+Run = Callable[..., Any]
+
+REASONS = {"empty": "empty", "huge": "too large"}
+FILLED = (
+    "str add S --subjects s.* --allow-direct",
+    "con add S C --pull",
+    "con add S NOACK --pull --ack none",
+    "str add HITS --subjects hits.> --allow-counter",
+    "counter incr hits.a",
+    "kv add HELD",
+    "pub s.a x -J -q",
+    "kv add B",
+    "kv put B k v",
+    "object add O",
+)
+LINES = groups_of("usage_errors.txt")
+"""Lines by noun, each with what its error names."""
+
+
+@pytest.mark.parametrize("group", LINES)
+def test_what_is_missing_or_wrong_is_named(
+    natsctl: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Any, group: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for line in FILLED:
+        assert natsctl(*shlex.split(line)).code == 0, line
+    before = [natsctl("str", "info", name, "-j").json["state"] for name in ("S", "HITS", "KV_HELD")]
+    for line, _, named in (row.partition("  →  ") for row in LINES[group]):
+        done = natsctl(*shlex.split(line))
+        assert (done.code, done.out, named in done.err) == (2, "", True), (line, done)
+        assert REASONS.get(group, "") in done.err, (line, done)
+    assert [natsctl("str", "info", name, "-j").json["state"] for name in ("S", "HITS", "KV_HELD")] == before
+    assert natsctl("str", "ls", "-a", "-n").out.split() == ["HITS", "KV_B", "KV_HELD", "OBJ_O", "S"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_websocket_without_its_package_is_told(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    done = natsctl("-s", "ws://127.0.0.1:1", "str", "ls", "-j")
+    assert (done.code, "aiohttp" in done.error["description"]) == (2, True)
+
+
+IN_FILES = (
+    ("str add --config bad.json", "'a..b': it has an empty token"),
+    ("str add --config bad.yaml", "'a b': it contains blanks"),
+    ("validate -f bad.yaml", "'a b'"),
+    ("apply -f bad.yaml", "'a b'"),
+)
+
+
+@pytest.mark.parametrize(("line", "named"), IN_FILES)
+def test_an_invalid_subject_in_a_file_is_named(
+    natsctl: Run, line: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.json").write_text('{"name": "BAD", "subjects": ["ok", "a..b"]}')
+    Path("bad.yaml").write_text("name: BAD\nsubjects: [ok, 'a b']\n")
+    done = natsctl(*shlex.split(line))
+    assert (done.code, named in done.err + done.out) == (2, True), done
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (
+            ("str", "info", "S", "x" * 300 + ". Did you mean y..."),
+            "unexpected argument: " + "x" * 300 + ". Did you mean y...",
+        ),
+        (("str", "ls", "--" + "z" * 300), "unknown flag --" + "z" * 300),
+        (("pub", "s.a", "x", "--count", "y" * 300), f"--count: {'y' * 300!r} is not a whole number"),
+        (("pub", "s.a", "x", "--count", "-3"), "--count: -3 is not at least 1"),
+        (("str", "add", "N", "--storage", "w" * 300), f"not {'w' * 300!r}"),
+    ],
+)
+def test_the_text_of_a_usage_error_is_whole(
+    natsctl: Run, words: tuple[str, ...], text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    done = natsctl(*words)
+    assert (done.code, text in done.err) == (2, True), done.err
+
+
+def test_backup_in_a_wrong_order_writes_no_folder(
+    natsctl: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    lines = ("backup stream", "backup stream S", "backup str --data", "backup account", "backup restore", "backup con")
+    for line in lines:
+        done = natsctl(*line.split())
+        assert done.code == 2, (line, done)
+    assert "natsctl stream backup" in natsctl("backup", "str").err
+    assert list(folder.iterdir()) == []
