@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from tests.spark.source.backups import lay
 
 if TYPE_CHECKING:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.session.failures import SparkStartError
 from tests.support.local_spark_cluster import LocalCluster
 

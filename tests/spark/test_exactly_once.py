@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.testing.process import ServerProcess, reference_binary
 from tests.support import spark_kills
 from tests.support.spark_kills import BatchRuns, SinkChecker, copied

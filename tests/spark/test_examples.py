@@ -20,14 +20,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from tests.support import patient_client
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import nats
 import nats.errors
+import pytest
 import yaml
 
 from natsctl.spark.source.handshake import ServerSettings
@@ -35,6 +30,7 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import REACHED_WITHIN_S
+from tests.support import patient_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

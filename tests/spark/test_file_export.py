@@ -45,10 +45,6 @@ from tests.support import patient_client
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-
 Message = tuple[str, dict[str, str] | None, bytes]
 MOMENT = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 EXPORTED = """stream string, seq bigint, subject string, timestamp timestamp,

@@ -6,10 +6,6 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
 from natsctl.spark.query_metrics import QueryMetrics, source_metrics

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-
-from natsctl.testing.process import ServerProcess
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -18,25 +14,12 @@ if TYPE_CHECKING:
 
     from natsctl.spark.source.jetstream_api import JetStreamApi
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.query_metrics import QueryMetrics, SourceMetrics
 from tests.spark.source.hostile_json import DEFAULTS, VARIANTS, by_natsctl, by_spark, payloads, plain_share
 from tests.spark.source.streams import add, delete, make, purge, remake, until
 
 QUERY_TIMEOUT_S = 200
 SECRET = "hunter2"
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    from natsctl.spark.source.handshake import ServerSettings
-    from natsctl.spark.source.jetstream_api import JetStreamApi
-    from natsctl.spark.source.link import Link
-
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 class Streams:

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-
-import pytest
-
-from tests.support import patient_client
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from typing import TYPE_CHECKING
 
+import pytest
 from nats.js.api import StreamConfig
 
 from natsctl.cli.resolve import did_you_mean
@@ -20,6 +14,7 @@ from natsctl.spark.counted_queries import Facts, counted
 from natsctl.spark.sql_queries import Queries, UnknownTableError
 from natsctl.spark.sql_tables import Catalogue
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,9 +13,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyarrow import parquet
 
 from natsctl.api.errors import NatsctlError, StorageError, UsageError

@@ -4,34 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-import pyarrow as pa
-
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.messages import RowIds
-from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:
+def api(api: JetStreamApi) -> JetStreamApi:
     """Requests to a server with a stream OUT."""
-    settings = ServerSettings((server.url,))
-    with Link.open(settings) as link:
-        api = JetStreamApi(link, settings)
-        api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
-        yield api
+    api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
+    return api
 
 
 def messages(api: JetStreamApi) -> list[tuple[str, str, Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,8 @@ import pytest
 from natsctl.spark.pipeline.checkpoints import Behind, Progress, lags, pipeline_progress, read_progress
 from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project, write_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import delete, make, purge, remake
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 CREATED = "2026-11-21T03:38:08.293843492Z"
 
@@ -66,13 +61,6 @@ def test_of_a_flow_that_began_anew_the_newest_checkpoint_counts(tmp_path: Path) 
     checkpoint(flow / "10", offsets(A=1), commits=1)
     (found,) = pipeline_progress(tmp_path)
     assert (found.flow, found.target, found.streams["A"].seq) == ("my flow", "my table", 1)
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def behind(api: JetStreamApi, folder: Path, created: str, seq: int) -> Behind:

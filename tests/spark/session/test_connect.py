@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.session import connect
 from natsctl.spark.session.connect import (
     BackgroundServer,

@@ -114,9 +114,6 @@ def test_versions_are_read_as_java_writes_them(version: str, major: int) -> None
     assert Java(Path("java"), Path(), version, "PATH", False).major == major
 
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-
 @pytest.fixture
 def package(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An installed PySpark."""

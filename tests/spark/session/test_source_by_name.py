@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark import SOURCE_BY_NAME
 from natsctl.spark.session import connect as room
 from natsctl.spark.session.connect import source_code

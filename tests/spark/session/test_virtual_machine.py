@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.session import doctor
 from natsctl.spark.session.failures import SparkStartError
 from natsctl.spark.session.installation import Java, SparkHome, choose_java

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import RowShape, default_schema, parsed_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make, until
 
 TRANSPORTS: tuple[Transport, ...] = ("auto", "consumer", "direct", "get")
 """By `auto` blocks are read on natsctl's server, and on nats-server, which has none, what else suits."""
 FEW = FetchLimits(messages=7)
 SOME_KIB = b"x" * 2000
-
-
-@pytest.fixture(name="settings")
-def settings_fixture(server: ServerProcess) -> ServerSettings:  # the fixture
-    return ServerSettings(urls=(server.url,), retries=3, retry_interval_s=0.05, timeout_s=30.0)
-
-
-@pytest.fixture(name="api")
-def api_fixture(settings: ServerSettings) -> Iterator[JetStreamApi]:
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def said(**options: str) -> Options:

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source import durable
@@ -24,9 +21,7 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link, Message
 from natsctl.testing.process import Kind, ServerProcess
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import api_fixture, settings_fixture  # noqa: F401  # fixtures
 from tests.spark.source.streams import add, make, until
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 Offset = dict[str, Any]
 QUEUE = {"retention": "workqueue"}
@@ -267,7 +262,7 @@ def test_a_pull_that_was_being_served_when_it_ended_has_more_to_come(
 def test_a_lost_connection_loses_no_acknowledgement(
     api: JetStreamApi,
     runs_of: Any,
-    server: ServerProcess,  # noqa: F811  # the fixture
+    server: ServerProcess,
 ) -> None:
     make(api, number=10, **QUEUE)
     consumer(api)

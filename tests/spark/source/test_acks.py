@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.acks import AckParser, Answers, Refusal
 
 INBOX = "_INBOX.abc"

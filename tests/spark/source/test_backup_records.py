@@ -9,9 +9,6 @@ from struct import Struct
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 

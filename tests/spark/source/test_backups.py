@@ -12,9 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual

@@ -7,33 +7,19 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.api.times import parse_time
 from natsctl.spark.source import backups as parts_module
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.backups import as_row, rows
 from tests.spark.source.streams import delete, until
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 NUMBER = 600
 TOKENS = ("a", "b-c", "\N{SNOWMAN}", "x" * 60, "$y", "7")
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def fill(api: JetStreamApi, name: str, **config: Any) -> None:

@@ -12,8 +12,6 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import ApiRefusedError, StreamRecreatedError
 from natsctl.spark.source.fetch import FrameCutter, read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange
@@ -24,17 +22,14 @@ from natsctl.spark.source.rows import RowShape
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
+from tests.spark.source.reads import (
     SEQS,
     SOME_KIB,
-    api_fixture,
     fill,
     seqs,
-    settings_fixture,
     shape,
 )
 from tests.spark.source.streams import add, delete, make, purge, remake, until
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 # Cutting
 
@@ -145,7 +140,7 @@ def ways(sent: list[bytes]) -> set[str]:
 def test_blocks_are_read_where_they_are_offered(
     api: JetStreamApi,
     settings: ServerSettings,
-    server: ServerProcess,  # noqa: F811  # the fixture
+    server: ServerProcess,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = server.kind == "natsctl"

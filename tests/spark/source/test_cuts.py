@@ -9,27 +9,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import pyarrow as pa
+import pytest
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source import acknowledged
 from natsctl.spark.source.acknowledged import WINDOW, pack, parse_lines, unpack
 from natsctl.spark.source.alike import publish_rest
 from natsctl.spark.source.errors import PublishError
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import parsed_schema
 from natsctl.spark.source.source_options import BATCH_WRITE
 from natsctl.spark.source.write_job import WriteJob, Written, write_job
 from natsctl.spark.source.writers import write_partition
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 SCHEMA = parsed_schema("subject string, value string")
 CORES = 16
@@ -198,12 +191,10 @@ def wanted(rows: list[Row], stored_on: Callable[[str], str] = str) -> Counter[tu
 
 
 @pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
-    settings = ServerSettings((server.url,))
-    with Link.open(settings) as link:
-        api = JetStreamApi(link, settings)
-        api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
-        yield api
+def api(api: JetStreamApi) -> JetStreamApi:
+    """Requests to a server with a stream OUT."""
+    api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
+    return api
 
 
 def stored(api: JetStreamApi) -> Counter[tuple[str, bytes]]:

@@ -6,14 +6,10 @@ import json
 import pickle
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import nkeys
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.sql.datasource import DataSourceReader, EqualTo, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
@@ -23,23 +19,13 @@ from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import DataLossError, OptionError
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.source_options import BATCH_READ, Options
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import add, delete, make, purge, remake
 from tests.support.command_pages import ROOT, spark_page
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 SEED = "SUAIBDPBAUTWCWBKIO6XHQNINK5FWJW4OHLXC3HQ2KFE4PEJUA44CNHTC4"
 JWT = "eyJ0eXAiOiJKV1QiLCJhbGciOiJlZDI1NTE5LW5rZXkifQ.eyJqdGkiOiJ4In0.c2ln"
 CREDENTIALS = f"-----BEGIN NATS USER JWT-----\n{JWT}\n------END NATS USER JWT------\n\n{SEED}\n"
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def source(api: JetStreamApi, **options: str) -> JetStreamDataSource:

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import ApiRefusedError, StreamNotFoundError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
@@ -16,20 +14,17 @@ from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import SchemaMismatchError
-from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
+from tests.spark.source.reads import (
     FEW,
     SEQS,
     SOME_KIB,
     TRANSPORTS,
-    api_fixture,
     consumers,
     fill,
     seqs,
-    settings_fixture,
     shape,
 )
 from tests.spark.source.streams import delete, make, purge, until
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

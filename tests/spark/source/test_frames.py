@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-import pyarrow as pa
 
 from natsctl.spark.source.direct_fetch import DirectAnswers, DirectWindow
 from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError

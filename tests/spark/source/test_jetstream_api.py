@@ -7,20 +7,15 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import ConnectionLostError, ServerUnreachableError
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredMessage
 from natsctl.spark.source.link import Link
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
-    api_fixture,
+from tests.spark.source.reads import (
     consumers,
-    settings_fixture,
 )
 from tests.spark.source.streams import delete, make
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 

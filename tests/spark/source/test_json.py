@@ -8,11 +8,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import pyarrow as pa
+import pytest
 
 from natsctl.spark.source import json_column
 from natsctl.spark.source.arrays import int_array

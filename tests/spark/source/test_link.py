@@ -7,8 +7,6 @@ from pathlib import Path
 import nkeys
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import (
     ConnectionLostError,
     NoResponseError,
@@ -21,7 +19,6 @@ from natsctl.spark.source.link import Link
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
 from tests.spark.source.fakes import Visitor, scripted
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 KINDS: list[Kind] = ["natsctl", "reference"]
 SEED = nkeys.from_seed(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)).seed.decode()
@@ -271,7 +268,7 @@ def test_errors_that_end_the_connection_are_told() -> None:
 
 
 @pytest.mark.both
-def test_headers_of_requests_and_answers_arrive(server: ServerProcess) -> None:  # noqa: F811  # the fixture
+def test_headers_of_requests_and_answers_arrive(server: ServerProcess) -> None:
     with Link.open(settings(server.url)) as link, Link.open(settings(server.url)) as other:
         sid = other.subscribe("echo")
         assert other.request("nobody").status == 503

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import DataLossError, SequenceResetError, StreamRecreatedError
 from natsctl.spark.source.offsets import (
     Position,

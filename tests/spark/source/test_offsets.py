@@ -6,8 +6,6 @@ import json
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.offsets import Position, encode_offsets, parse_offsets
 

@@ -11,17 +11,13 @@ import cramjam
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source import payload_compression
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.payload_compression import DecompressionError, decompressed, encoding_of
 from natsctl.spark.source.source_options import TABLE
-from tests.spark.source.reads import api_fixture, settings_fixture  # noqa: F401  # fixtures
 from tests.spark.source.streams import make
 from tests.spark.source.test_data_source import table
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 TEXT = b"an order, an order, an order for Ann " * 40
 REPEAT = bytes((44,)) + bytes((3 << 2,)) + b"abcd" + bytes((0b00000001 | 4 << 2, 4)) + bytes((0x15, 0, 24))

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source import planning
 from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamNotFoundError
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.offsets import stream_state
 from natsctl.spark.source.planning import StreamPart, Stretch, Wanted, batch_stretches, count, cut, parts
 from natsctl.spark.source.read_request import Reading, reading_of
 from natsctl.spark.source.source_options import BATCH_READ, Options
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import add, delete, make, purge
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def reading(**options: str) -> Reading:

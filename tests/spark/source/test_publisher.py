@@ -7,11 +7,8 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import pyarrow as pa
+import pytest
 
 from natsctl.spark.source import publisher as module
 from natsctl.spark.source.errors import ConnectionLostError, NotAuthorisedError, PublishError
@@ -20,20 +17,10 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.messages import Messages
 from natsctl.spark.source.publisher import Publisher, PublishLimits
-from natsctl.testing.process import ServerProcess
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 
 QUICK = PublishLimits(window=10, ack_timeout_s=10.0, retries=3, retry_interval_s=0.0)
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
-    """Requests to a server without streams."""
-    settings = ServerSettings((server.url,), retry_interval_s=0.05)
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def make(api: JetStreamApi, **config: Any) -> None:

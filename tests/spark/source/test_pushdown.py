@@ -5,9 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,

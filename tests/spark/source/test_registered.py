@@ -4,34 +4,20 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.serializers import CloudPickleSerializer
 from pyspark_jetstream import DefaultSource
 
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make
 
 BARE = Path(__file__).with_name("bare_process.py")
 PROCESS_TIMEOUT_S = 100
 pytestmark = pytest.mark.timeout(300)
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 class Cluster:

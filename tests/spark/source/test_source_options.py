@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.read_request import reading_of

@@ -6,10 +6,6 @@ import json
 import subprocess
 import sys
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 OLDER = """
 import json, sys
 import pyspark

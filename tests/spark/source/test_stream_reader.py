@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, ReadMaxRows, ReadMinRows
 
@@ -27,25 +24,14 @@ from natsctl.spark.source.errors import (
     StreamNotFoundError,
     StreamRecreatedError,
 )
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.planning import StreamPart
 from natsctl.spark.source.stream_reader import JetStreamStreamReader
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import add, delete, make, purge, remake
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 
 Offset = dict[str, Any]
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 class Query:

@@ -9,23 +9,17 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import pyarrow as pa
+import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source.errors import NoResponseError, NotAuthorisedError, OptionError, StreamNotFoundError
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.ledger import BUCKET, Ledger
 from natsctl.spark.source.link import Link, Reply
 from natsctl.spark.source.rows import parsed_schema
 from natsctl.spark.source.writers import JetStreamBatchWriter, JetStreamStreamWriter
-from natsctl.testing.process import ServerProcess
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 
@@ -33,13 +27,10 @@ DDL = "subject string, value string"
 
 
 @pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
-    """Requests to a server without streams but OUT, which forgets message ids at once."""
-    settings = ServerSettings((server.url,))
-    with Link.open(settings) as link:
-        api = JetStreamApi(link, settings)
-        api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"], "duplicate_window": 100_000_000})
-        yield api
+def api(api: JetStreamApi) -> JetStreamApi:
+    """Requests to a server with a stream OUT, which forgets message ids at once."""
+    api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"], "duplicate_window": 100_000_000})
+    return api
 
 
 FORGOTTEN_S = 0.6
