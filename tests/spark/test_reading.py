@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from natsctl.spark.source.jetstream_api import JetStreamApi
 
 from natsctl.spark.query_metrics import QueryMetrics, SourceMetrics
-from tests.spark.source.hostile_json import DEFAULTS, VARIANTS, by_natsctl, by_spark, payloads, plain_share
 from tests.spark.source.streams import add, delete, make, purge, remake, until
 
 QUERY_TIMEOUT_S = 200
@@ -117,27 +116,6 @@ def test_values_are_json_or_text_and_secrets_are_in_nothing_that_spark_prints(
     table = streams.table(valueFormat="json", valueSchema="id bigint, total double")
     assert tuple(table.selectExpr("sum(value.id)", "sum(value.total)").collect()[0]) == (21, 4.5)
     assert streams.table(schema="value string").collect()[0].value == '{"id": 7, "total": 1.5}'
-
-
-def test_hostile_records_are_read_as_from_json_reads_them(spark: SparkSession) -> None:
-    records = payloads(10_000, 1)
-    (theirs,) = by_spark(spark, records, DEFAULTS)
-    differing = [
-        (record, one, other)
-        for record, one, other in zip(records, theirs, by_natsctl(records), strict=True)
-        if one != other
-    ]
-    assert not differing[:3]
-    assert sum(row is not None and "_corrupt_record" in row for row in theirs) > 4_000
-    assert 0.05 < plain_share(records) < 0.5, "both of our readers are compared"
-
-
-def test_hostile_records_are_read_as_from_json_reads_them_by_options(spark: SparkSession) -> None:
-    records = payloads(2_500, 2)
-    for said, theirs in zip(VARIANTS, by_spark(spark, records, *VARIANTS), strict=True):
-        ours = by_natsctl(records, said)
-        differing = [each for each in zip(records, theirs, ours, strict=True) if each[1] != each[2]]
-        assert not differing[:3], said
 
 
 def test_a_wrong_option_is_told_in_words(streams: Streams, api: JetStreamApi) -> None:
