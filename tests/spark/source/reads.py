@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
+from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import RowShape, default_schema, parsed_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
 from tests.spark.source.streams import make, until
@@ -48,3 +51,16 @@ def fill(api: JetStreamApi, number: int, body: bytes = SOME_KIB) -> None:
 
 def consumers(api: JetStreamApi) -> int:
     return int(api.stream_info("ORDERS")["state"]["consumer_count"])
+
+
+def sent_by(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Where everything goes that connections send from here on."""
+    sent: list[bytes] = []
+    send = Link.send
+
+    def noted(link: Link, data: bytes) -> None:
+        sent.append(data)
+        send(link, data)
+
+    monkeypatch.setattr(Link, "send", noted)
+    return sent

@@ -17,7 +17,6 @@ from natsctl.spark.source.fetch import FrameCutter, read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import RowShape
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
@@ -26,6 +25,7 @@ from tests.spark.source.reads import (
     SEQS,
     SOME_KIB,
     fill,
+    sent_by,
     seqs,
     shape,
 )
@@ -79,55 +79,34 @@ def test_frames_become_columns_whatever_they_hold() -> None:
             assert [*zip(found.seqs.to_pylist(), found.times_ns.to_pylist(), *columns, strict=True)] == rows
 
 
-def _cut_short(data: bytes) -> bytes:
-    return data[:-1]
+MAGIC = struct.pack("<I", frame.MAGIC)
 
 
-def _lengthened(data: bytes) -> bytes:
-    return data + b"x"
+def changed(data: bytes, offset: int, new: bytes) -> bytes:
+    """The data with other bytes in the body of its first frame."""
+    at = data.index(MAGIC) + frame.PREFIX.size + offset
+    return data[:at] + new + data[at + len(new) :]
 
 
-def _of_another_kind(data: bytes) -> bytes:
-    at = data.index(struct.pack("<I", frame.MAGIC)) + frame.PREFIX.size
-    return data[:at] + bytes([frame.ERASED]) + data[at + 1 :]
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut short": lambda data: data[:-1],
+    "lengthened": lambda data: data + b"x",
+    "of another kind": lambda data: changed(data, 0, bytes([frame.ERASED])),
+    "subject too long": lambda data: changed(data, 2, b"\xff\xff"),
+    "header too long": lambda data: data.replace(struct.pack("<I", 12) + b"NATS", b"\xff\xff\xff\xffNATS"),
+    "without magic": lambda data: data.replace(MAGIC, b"none", 1),
+}
 
 
-def _subject_too_long(data: bytes) -> bytes:
-    at = data.index(struct.pack("<I", frame.MAGIC)) + frame.PREFIX.size + 2
-    return data[:at] + b"\xff\xff" + data[at + 2 :]
-
-
-def _header_too_long(data: bytes) -> bytes:
-    return data.replace(struct.pack("<I", 12) + b"NATS/1.0", b"\xff\xff\xff\xff" + b"NATS/1.0")
-
-
-def _without_magic(data: bytes) -> bytes:
-    return data.replace(struct.pack("<I", frame.MAGIC), b"none", 1)
-
-
-@pytest.mark.parametrize(
-    "damage", [_cut_short, _lengthened, _of_another_kind, _subject_too_long, _header_too_long, _without_magic]
-)
-def test_what_is_no_frame_is_not_cut(damage: Callable[[bytes], bytes]) -> None:
-    rows = [(seq, seq, b"s", b"NATS/1.0\r\n\r\n", b"x") for seq in range(1, 4)]
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_is_no_frame_is_not_cut(name: str) -> None:
+    data = block([(seq, seq, b"s", b"NATS/1.0\r\n\r\n", b"x") for seq in range(1, 4)])
+    assert DAMAGES[name](data) != data
     with pytest.raises(ReadInterruptedError):
-        FrameCutter(shape()).rows(damage(block(rows)))
+        FrameCutter(shape()).rows(DAMAGES[name](data))
 
 
 # Reading
-
-
-def sent_by(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return where everything goes that connections send."""
-    sent: list[bytes] = []
-    send = Link.send
-
-    def noted(link: Link, data: bytes) -> None:
-        sent.append(data)
-        send(link, data)
-
-    monkeypatch.setattr(Link, "send", noted)
-    return sent
 
 
 def ways(sent: list[bytes]) -> set[str]:

@@ -90,7 +90,7 @@ def test_silence_is_ended_by_asking_anew(api: JetStreamApi, settings: ServerSett
 
         proxy.to_server = to_server
         beside = replace(settings, urls=(proxy.url,))
-        limits = FetchLimits(timeout_s=2.0)
+        limits = FetchLimits(timeout_s=0.5)
         assert seqs(beside, ReadRange("ORDERS", 1, 50, (), "consumer"), limits) == list(range(1, 51))
     assert not silenced
     assert consumers(api) == 0
