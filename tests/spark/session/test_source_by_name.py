@@ -28,6 +28,7 @@ def pickled(environment: dict[str, str]) -> bytes:
     return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=100).stdout
 
 
+@pytest.mark.spark
 def test_the_source_goes_by_name_only_where_the_environment_says_so() -> None:
     environment = {name: value for name, value in os.environ.items() if name != SOURCE_BY_NAME}
     by_name = pickled({**environment, SOURCE_BY_NAME: "1"})

@@ -9,7 +9,7 @@ from struct import Struct
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from natsctl.api.archive.archive import MessageFields
@@ -21,6 +21,7 @@ from natsctl.spark.source.errors import BackupError
 from natsctl.spark.source.log_blocks import Block, rows_of
 from natsctl.spark.source.rows import Rows, RowShape, default_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
+from tests.support import tiers
 
 BEGIN_NS = 1_790_000_000_000_000_000
 HEAD = Struct("<IQqH")
@@ -91,7 +92,7 @@ def content_of(path: Path, data: bytes) -> closing[Content]:
     return closing(Content(DataFile(str(path), 0, len(data), raw=True)))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tiers.examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=messages_of, piece=st.sampled_from([1 << 12, 1 << 16, 4 << 20]))
 def test_any_records_are_read_whatever_is_cut_all_at_once(
     drawn: list[MessageFields], piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +115,7 @@ def test_records_that_look_as_most_do_are_cut_all_at_once() -> None:
     assert (cells(found[0]), found[1]) == (messages, len(data))
 
 
-@settings(max_examples=80, deadline=None)
+@tiers.examples(300)
 @given(drawn=messages_of, changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), max_size=3))
 @example(drawn=[(1, BEGIN_NS, b"a", b"", b"")] * 4, changes=[(0, 1)])
 def test_a_run_has_only_what_its_bytes_say_one_by_one(
@@ -185,7 +186,7 @@ def block_one_by_one(data: bytes) -> list[Found] | None:
     return found if at == len(data) else None
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tiers.examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=records_of, changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), max_size=2))
 def test_a_block_is_read_or_refused_as_one_by_one(
     drawn: list[MessageFields], changes: list[tuple[int, int]], tmp_path: Path

@@ -5,14 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import random
-import subprocess
-import sys
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from pyspark.sql.datasource import EqualTo, GreaterThan, LessThanOrEqual
 
@@ -36,6 +34,7 @@ from tests.spark.source.backups import (
     seqs,
     written,
 )
+from tests.support import tiers
 
 RELEASES = Path(__file__).parents[2] / "jetstream" / "data" / "releases"
 VERSIONS = sorted(path.stem for path in RELEASES.glob("*.s2"))
@@ -93,7 +92,7 @@ messages_of = st.lists(
 )
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tiers.examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=messages_of, version=st.sampled_from([1, 2]), number=st.integers(1, 4))
 def test_any_messages_come_back_from_any_split(
     drawn: list[MessageFields], version: int, number: int, tmp_path: Path, small_parts: None
@@ -119,6 +118,9 @@ def test_an_archive_is_split_and_its_parts_hold_every_message_once_in_order(
 
     assert len(parts) in (3, 4)
     assert all(seqs([part]) for part in parts)
+    beginning = parts_of(tmp_path / "b", 4, Conditions(first=10, last=20))
+    assert len(beginning) < len(parts)
+    assert seqs(beginning) == list(range(10, 21))
     assert [row for batch in batches(parts) for row in batch.to_pylist()] == [as_row(one) for one in messages]
 
 
@@ -162,16 +164,6 @@ def _records(number: int, first_seq: int) -> list[bytes]:
     return list(WriterV2().messages(messages))
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_only_what_may_have_wanted_sequences_is_read(version: int, tmp_path: Path, small_parts: None) -> None:
-    path = written(tmp_path / "b", some(1_200, 300), version)
-
-    everything, beginning = parts_of(path, 4), parts_of(path, 4, Conditions(first=10, last=20))
-
-    assert len(beginning) < len(everything)
-    assert seqs(beginning) == list(range(10, 21))
-
-
 def test_a_part_ends_with_the_last_wanted_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backup_records, "_PIECE_BYTES", 4 << 10)
     path = written(tmp_path / "b", some(1_200, 300), 2)
@@ -200,40 +192,23 @@ def test_options_choose_by_offset_time_and_subject(version: int, tmp_path: Path)
     assert found(subject="S.*", endingOffsets='{"S": 2}') == [1, 2]
     assert found(subject="S.>", endingOffsets='{"S": 2}') == [1, 2]
     assert found(subject="S.*.x") == []
+    assert rows(written(tmp_path / "empty", [], version)) == []
+    with pytest.raises(OptionError, match="startingOffsets: X is not read; read are S"):
+        found(startingOffsets='{"X": 2}')
 
 
-def test_where_is_taken_over(tmp_path: Path) -> None:
-    of = reader(written(tmp_path / "b", some(100), 1), filterPushdown="true")
-
-    left = list(
-        of.pushFilters([GreaterThan(("seq",), 10), LessThanOrEqual(("seq",), 30), EqualTo(("subject",), "S.2")])
-    )  # type: ignore[attr-defined]  # it has, with the option
-
-    assert left == [EqualTo(("subject",), "S.2")]
-    assert [row["seq"] for row in read_all(of)] == [17, 24]
-
-
-def test_where_on_times_narrows_what_the_options_choose(tmp_path: Path) -> None:
+def test_where_narrows_what_the_options_choose(tmp_path: Path) -> None:
     options = {"startingOffsets": '{"S": 40}', "endingOffsets": '{"S": 60}', "filterPushdown": "true"}
-    path = written(tmp_path / "b", some(100), 1)
-    moment = datetime.fromtimestamp(BEGIN_NS // SECOND_NS + 49, UTC)
-
-    for where, expected in (
-        (GreaterThan(("timestamp",), moment), range(50, 61)),
-        (
-            LessThanOrEqual(("timestamp",), moment),
-            range(40, 50),
-        ),
+    path, moment = written(tmp_path / "b", some(100), 1), datetime.fromtimestamp(BEGIN_NS // SECOND_NS + 49, UTC)
+    by_subject = EqualTo(("subject",), "S.2")
+    for where, left, expected in (
+        ([GreaterThan(("timestamp",), moment)], 1, [*range(50, 61)]),
+        ([LessThanOrEqual(("timestamp",), moment)], 1, [*range(40, 50)]),
+        ([GreaterThan(("seq",), 10), LessThanOrEqual(("seq",), 50), by_subject], 1, [45]),
     ):
         of = reader(path, **options)
-        list(of.pushFilters([where]))  # type: ignore[attr-defined]  # it has, with the option
-        assert [row["seq"] for row in read_all(of)] == list(expected)
-
-
-def test_offsets_of_streams_that_are_not_read_are_told(tmp_path: Path) -> None:
-    path = written(tmp_path / "b", some(3), 1)
-    with pytest.raises(OptionError, match="startingOffsets: X is not read; read are S"):
-        rows(path, startingOffsets='{"X": 2}')
+        assert len(list(of.pushFilters(where))) == left  # type: ignore[attr-defined]  # it has, with the option
+        assert [row["seq"] for row in read_all(of)] == expected
 
 
 @pytest.mark.parametrize(
@@ -284,11 +259,6 @@ def test_an_accounts_folder_is_a_table_of_all_streams_or_of_those_named(tmp_path
     assert {row["stream"] for row in rows(tmp_path, streamPattern="[BC]")} == {"B", "C"}
     with pytest.raises(StreamNotFoundError, match="has no stream Z; it has A, B, C"):
         rows(tmp_path, stream="Z")
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_empty_stream_has_no_rows(version: int, tmp_path: Path) -> None:
-    assert rows(written(tmp_path / "b", [], version)) == []
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -356,29 +326,3 @@ def test_a_task_where_the_backup_is_not_says_that_it_has_to_be_shared(tmp_path: 
 
     with pytest.raises(BackupError, match="every machine"):
         list(of.read(parts[0]))
-
-
-READ_ELSEWHERE = """
-import pickle, sys
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("natsctl", "cramjam", "numpy", "msgspec", "nats"):
-            raise ImportError(f"{name} is not on executors")
-sys.meta_path.insert(0, Absent())
-reader, parts = pickle.load(sys.stdin.buffer)
-print(sum(batch.num_rows for part in parts for batch in reader.read(part)))
-"""
-
-
-def test_tasks_read_a_backup_with_nothing_of_natsctl_installed(tmp_path: Path) -> None:
-    from pyspark import cloudpickle
-
-    import natsctl.spark.registered  # noqa: F401  # registers what leaves by value
-
-    state = json.loads((RELEASES / "2.15.2.json").read_text())["state"]
-    of = reader(lay(tmp_path / "b", (RELEASES / "2.15.2.s2").read_bytes(), state))
-    sent = cloudpickle.dumps((of, of.partitions()))
-
-    done = subprocess.run([sys.executable, "-c", READ_ELSEWHERE], input=sent, capture_output=True, timeout=60)
-
-    assert (done.stdout.strip(), done.stderr) == (b"%d" % state["messages"], b"")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.spark.source.streams import make
 
 BARE = Path(__file__).with_name("bare_process.py")
 PROCESS_TIMEOUT_S = 100
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.spark
 
 
 class Cluster:
@@ -68,16 +67,3 @@ def test_streams_are_written_without_natsctl(api: JetStreamApi, tmp_path: Path) 
     told = {"servers": api.link.settings.urls[0], "stream": "ORDERS"}
     assert result(cluster.run("write", cluster.sources(told))) == "written"
     assert api.stream_info("ORDERS")["state"]["messages"] == 3
-
-
-@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed, so that nothing could import it")
-def test_the_source_is_unpickled_without_pandas(tmp_path: Path) -> None:
-    pickled = tmp_path / "class"
-    pickled.write_bytes(CloudPickleSerializer().dumps(DefaultSource))
-    code = (
-        "import sys; from pathlib import Path; from pyspark.serializers import CloudPickleSerializer\n"
-        "CloudPickleSerializer().loads(Path(sys.argv[1]).read_bytes()); print('pandas' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, str(pickled)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
-    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy
 from natsctl.spark.source.arrays import RowPicker
 from natsctl.spark.source.backup_content import respelled
 from tests.api.archive.s2_elements import block_of, elements
+from tests.support import tiers
 
 
-@settings(max_examples=100, deadline=None)
+@tiers.examples(200)
 @given(elements)
 def test_a_block_is_spelled_as_without_arrow_and_decodes_to_its_content(chosen: list[tuple[str, int, int]]) -> None:
     block, content = block_of(chosen)

@@ -6,6 +6,9 @@ import json
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.spark
 OLDER = """
 import json, sys
 import pyspark
