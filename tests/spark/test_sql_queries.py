@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from natsctl.api.errors import UsageError
+from natsctl.cli import sql
 from natsctl.cli.render.spark_reports import csv_text
 from natsctl.spark.sql_queries import (
     Result,
@@ -242,3 +244,11 @@ def test_tables_are_listed() -> None:
     assert ("config", "bucket") in found.rows
     assert listed("show tables in x", CATALOGUE) is None
     assert listed("select 1", CATALOGUE) is None
+
+
+def test_a_command_tells_spark_where_a_backup_is_in_whatever_folder_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sql, "backups_by_stream", lambda path: {"ORDERS": path / "orders"})
+    assert sql.BackupTables(Path("saved")).options({}, "ORDERS") == {"backup": str(tmp_path / "saved" / "orders")}

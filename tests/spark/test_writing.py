@@ -49,20 +49,6 @@ def test_columns_become_json_and_each_row_has_an_id_of_its_own(spark: SparkSessi
     assert all("Nats-Msg-Id: " in headers and "Nats-Expected-Stream: OUT" in headers for _, headers, _ in found)
 
 
-def test_what_cannot_be_written_is_told_with_what_to_do(spark: SparkSession, api: JetStreamApi) -> None:
-    writer = orders(spark).write.format("jetstream").option("servers", api.link.settings.urls[0])
-    with pytest.raises(Exception, match="no column `value`"):
-        writer.mode("append").save("OUT")
-    with pytest.raises(Exception, match="purge it before"):
-        writer.option("valueFormat", "json").mode("overwrite").save("OUT")
-    with pytest.raises(Exception, match=r"nowhere\.\d: expected stream does not match|nowhere\.\d: no stream takes"):
-        gone = orders(spark).selectExpr("concat('nowhere.', id) AS subject", "string(id) AS value")
-        gone.write.format("jetstream").options(
-            servers=api.link.settings.urls[0], numRetries="0", retryInterval="10ms"
-        ).mode("append").save()
-    assert messages(api) == []
-
-
 def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
     spark: SparkSession, api: JetStreamApi, tmp_path: Path
 ) -> None:
@@ -85,29 +71,3 @@ def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
         ids = RowIds(f"{done.id}.{batch}", "content").of(3, lambda contents=contents: contents).to_pylist()
         assert [headers.partition("Nats-Msg-Id: ")[2].strip().encode() for _, headers, _ in found] == ids
         written += 3
-
-
-def test_updates_of_a_streaming_aggregation_are_stored_once_by_foreach_batch(
-    spark: SparkSession, api: JetStreamApi, tmp_path: Path
-) -> None:
-    server = api.link.settings.urls[0]
-    spark.range(6).selectExpr("id AS n").coalesce(1).write.json(str(tmp_path / "rows"))
-    rows = spark.readStream.schema("n bigint").json(str(tmp_path / "rows"))
-    sums = (
-        rows.groupBy((rows.n % 2).alias("rest")).sum("n").selectExpr("concat('out.', rest) AS subject", "`sum(n)` AS s")
-    )
-    runs = []
-
-    def publish(batch: DataFrame, number: int) -> None:
-        writer = batch.write.format("jetstream").options(servers=server, valueFormat="json", writeId=f"sums-{number}")
-        writer.mode("append").save("OUT")
-        runs.append(number)
-        if len(runs) == 1:
-            raise RuntimeError("the driver ends before the batch is done")
-
-    query = sums.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(Exception, match="before the batch is done"):
-        query.foreachBatch(publish).trigger(availableNow=True).start().awaitTermination()
-    query.foreachBatch(publish).trigger(availableNow=True).start().awaitTermination()
-    assert runs == [0, 0]
-    assert sorted((subject, value["s"]) for subject, _, value in messages(api)) == [("out.0", 6), ("out.1", 9)]

@@ -7,10 +7,12 @@ import sys
 import traceback
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from natsctl.api.errors import UsageError
 from natsctl.spark import SOURCE_BY_NAME
 from natsctl.spark.session import spark_options
+from natsctl.spark.session.sessions import texts_kept
 from natsctl.spark.session.spark_options import (
     BATCH_ROWS,
     SparkOptions,
@@ -23,11 +25,6 @@ from natsctl.spark.session.spark_options import (
 
 
 def test_a_failure_tells_its_text_when_its_java_has_ended() -> None:
-    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-    from pyspark.errors import AnalysisException
-
-    from natsctl.spark.session.sessions import texts_kept
-
     class OfJava(AnalysisException):
         java: str | None = "there is no stream X"
 

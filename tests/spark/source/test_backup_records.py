@@ -8,15 +8,13 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from natsctl.api.archive.archive import MessageFields
 from natsctl.api.archive.archive_v2 import WriterV2
-from natsctl.spark.source import backup_records as records_module
 from natsctl.spark.source.backup_content import Content, DataFile, Mark
-from natsctl.spark.source.backup_records import RecordReader, head_at, run_at
+from natsctl.spark.source.backup_records import head_at, run_at
 from natsctl.spark.source.errors import BackupError
 from natsctl.spark.source.log_blocks import Block, rows_of
 from natsctl.spark.source.rows import Rows, RowShape, default_schema, row_shape
@@ -86,25 +84,6 @@ def one_by_one(data: bytes, at: int, number: int) -> tuple[list[Found], int]:
     return found, at
 
 
-def content_of(path: Path, data: bytes) -> closing[Content]:
-    """Bytes as an archive that is not compressed."""
-    path.write_bytes(data)
-    return closing(Content(DataFile(str(path), 0, len(data), raw=True)))
-
-
-@tiers.examples(200, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(drawn=messages_of, piece=st.sampled_from([1 << 12, 1 << 16, 4 << 20]))
-def test_any_records_are_read_whatever_is_cut_all_at_once(
-    drawn: list[MessageFields], piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(records_module, "_PIECE_BYTES", piece)
-    messages = ascending(drawn)
-
-    with content_of(tmp_path / "records", b"".join(WriterV2().messages(messages)) + bytes(5)) as content:
-        reader = RecordReader(content, 0, None, everything())
-        assert [row for rows in iter(reader.rows, None) for row in cells(rows)] == messages
-
-
 def test_records_that_look_as_most_do_are_cut_all_at_once() -> None:
     messages = [(seq, BEGIN_NS + seq, b"a.b", HEADER if seq % 3 == 0 else b"", b"x" * seq) for seq in range(200, 900)]
     data = b"".join(WriterV2().messages(messages))
@@ -159,7 +138,8 @@ def block_of(records: Sequence[MessageFields]) -> bytes:
 
 def read_block(path: Path, data: bytes) -> list[Found] | None:
     """What the source makes of a block; None where it finds it damaged."""
-    with content_of(path, data) as content:
+    path.write_bytes(data)
+    with closing(Content(DataFile(str(path), 0, len(data), raw=True))) as content:
         try:
             return cells(rows_of(content, Block("1.blk", 0, len(data), Mark(), 1), everything()))
         except BackupError:

@@ -154,20 +154,6 @@ def test_a_stream_that_is_made_a_moment_later_gets_all_in_order(
     assert stored(api) == list(range(30))
 
 
-def test_a_full_stream_is_tried_again_and_takes_the_rest_when_there_is_room(
-    api: JetStreamApi, other: JetStreamApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(api, max_msgs=15, discard="new")
-
-    def make_room() -> None:
-        if other.stream_info("OUT")["state"]["messages"] == 15:
-            other.ask("STREAM.PURGE.OUT")
-
-    during_pauses(monkeypatch, make_room)
-    assert publish(api.link, rows(25)).messages == 25
-    assert api.stream_info("OUT")["state"]["messages"] == 10
-
-
 def test_without_any_stream_the_subject_is_told_after_so_many_attempts(api: JetStreamApi) -> None:
     with pytest.raises(PublishError, match=r"out\.a: no stream takes this subject.* \(given up after 4 attempts\)"):
         publish(api.link, rows(5))

@@ -283,29 +283,6 @@ def test_a_partition_without_rows_asks_no_server() -> None:
     assert writer.write(iter([])).messages == 0
 
 
-def test_the_option_stream_holds_messages_to_that_stream(api: JetStreamApi) -> None:
-    with pytest.raises(Exception, match=r"out\.a: expected stream does not match \(10060\)"):
-        batch_writer(api, stream="OTHER").write(batches(VALUES))
-
-
-@pytest.mark.parametrize("allowed", [True, False])
-def test_messages_name_their_stream_only_as_long_as_it_is_not_known_to_take_their_subjects(
-    api: JetStreamApi, monkeypatch: pytest.MonkeyPatch, allowed: bool
-) -> None:
-    if not allowed:
-        monkeypatch.setattr(JetStreamApi, "stream_info", refused)
-    rows = 1200
-    batch = pa.RecordBatch.from_pydict({"subject": ["out.a"] * rows, "value": [str(row) for row in range(rows)]})
-    told = batch_writer(api, stream="OUT").write(iter([batch]))
-    monkeypatch.undo()
-    assert (told.messages, told.stream, told.last_seq) == (rows, "OUT", rows)
-    first, last = (
-        base64.b64decode(api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]["hdrs"]) for seq in (1, rows)
-    )
-    assert b"Nats-Expected-Stream: OUT" in first
-    assert (b"Nats-Expected-Stream: OUT" in last) is not allowed
-
-
 def refused(*_: Any, **__: Any) -> Any:
     raise NotAuthorisedError("the test does not permit it")
 
