@@ -39,12 +39,6 @@ DELTA_TIMEOUT_S = 900
 FOLDER = Path(__file__).parents[2] / "examples" / "spark"
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("examples") / "server") as process:
-        yield process
-
-
 def example(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
     assert spec is not None
@@ -217,6 +211,7 @@ def descriptors_of(text: str) -> bytes:
     return bytes(found.SerializeToString())
 
 
+@pytest.mark.spark
 @pytest.mark.timeout(DELTA_TIMEOUT_S)
 def test_a_stream_is_kept_in_delta_over_a_batch_that_is_done_again(
     api: JetStreamApi, server: ServerProcess, tmp_path: Path
