@@ -43,7 +43,6 @@ def files() -> tuple[str, ...]:
 
 @functools.cache
 def known() -> frozenset[str]:
-    """Return every file and folder of the repository."""
     return frozenset(files()) | {str(parent) for path in files() for parent in PurePosixPath(path).parents}
 
 
@@ -61,7 +60,6 @@ def anchors(page: Path) -> frozenset[str]:
 
 @functools.cache
 def texts() -> tuple[tuple[str, str], ...]:
-    """Return the path and text of each file that may cite another one."""
     citing = (path for path in files() if path.endswith(TEXTS) and path != "tests/docs/test_citations.py")
     return tuple((path, (ROOT / path).read_text(encoding="utf-8", errors="replace")) for path in citing)
 

@@ -42,7 +42,6 @@ def lines() -> Iterator[tuple[str, str]]:
 
 
 def words_of(line: str) -> list[str]:
-    """Return the words of a command line up to a pipe or a comment."""
     try:
         words = shlex.split(line, comments=True)[1:]
     except ValueError:

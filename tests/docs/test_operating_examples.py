@@ -40,8 +40,6 @@ def panels() -> list[dict]:
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names of the metrics of a server with a stream and a consumer."""
-
     async def scraped() -> str:
         async with serving(tmp_path_factory.mktemp("metrics")) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("monitoring"))

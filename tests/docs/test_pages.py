@@ -39,12 +39,10 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the fenced blocks of a page."""
     return [Block(*match) for match in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
 def squeezed(text: str) -> list[str]:
-    """Return the lines of a text that are not blank, with single blanks."""
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
@@ -101,7 +99,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JetStreamServer]:
-    """A server that commands find by themselves."""
     with JetStreamServer() as running:
         monkeypatch.setenv("NATS_URL", running.url)
         yield running

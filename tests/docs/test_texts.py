@@ -31,7 +31,6 @@ def words(name: str) -> str:
 
 
 def names() -> dict[str, str]:
-    """Return every module, class and function of the package with the file that defines it."""
     found = {}
     for path in (ROOT / "natsctl").rglob("*.py"):
         where = path.relative_to(ROOT).as_posix()

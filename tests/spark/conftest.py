@@ -28,8 +28,6 @@ INSTALLED = find_spec("pyspark") is not None and find_spec("pyarrow") is not Non
 
 
 class WithoutSpark(pytest.Module):
-    """A module of tests that is skipped."""
-
     def collect(self) -> list[pytest.Item]:
         pytest.skip("the extra `spark` is not installed", allow_module_level=True)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import importlib
 import importlib.util
@@ -27,7 +26,7 @@ import yaml
 
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.testing.process import ServerProcess
-from tests.spark.source.streams import REACHED_WITHIN_S, make
+from tests.spark.source.streams import REACHED_WITHIN_S, make, messages
 from tests.support import patient_client
 
 if TYPE_CHECKING:
@@ -41,7 +40,6 @@ FOLDER = Path(__file__).parents[2] / "examples" / "spark"
 
 def example(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -49,15 +47,11 @@ def example(name: str) -> ModuleType:
 
 
 def publish(api: JetStreamApi, subject: str, body: str) -> int:
-    """The sequence that the message got."""
     return int(json.loads(api.link.request(subject, body.encode()).body)["seq"])
 
 
 def stored(api: JetStreamApi, name: str) -> list[tuple[str, str]]:
-    """Subject and body of every message of a stream, in its order."""
-    last = api.stream_info(name)["state"]["last_seq"]
-    found = [api.ask(f"STREAM.MSG.GET.{name}", {"seq": seq})["message"] for seq in range(1, last + 1)]
-    return [(each["subject"], base64.b64decode(each.get("data", "")).decode()) for each in found]
+    return [(subject, payload.decode()) for subject, _, payload in messages(api, name)]
 
 
 def test_orders_become_parquet_by_day_and_come_back_once_and_in_order(

@@ -200,8 +200,6 @@ def made(url: str, streams: dict[str, list[str]], messages: list[Message]) -> No
 
 
 def stored(url: str, name: str) -> list[Message]:
-    """Every message of a stream in its order."""
-
     async def work() -> list[Message]:
         connection = await patient_client.connect(url)
         stream = connection.jetstream()
@@ -415,7 +413,6 @@ def test_arrow_finds_in_an_export_what_spark_finds(spark: SparkSession, tmp_path
     for subject, taken in (("", ["o.>"]), ("", ["o.1", "*.[1-4]"]), ("", []), ("p", ["o.>"]), ("o.1", ["o.*"])):
         source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
         found = parquet_export(source, taken, left)
-        assert found is not None
         assert not found.is_in_order
         assert found.content == examine(read_rows(spark, source), taken, left)
     assert found.content == (9, 37, None, 1, 9, True, {"Nats-TTL": 6})
@@ -445,7 +442,6 @@ def test_arrow_publishes_of_an_export_what_spark_publishes(spark: SparkSession, 
     frame.write.option("parquet.block.size", 1).parquet(str(tmp_path / "files"))
     source = source_of(str(tmp_path / "files"), "", subject, as_json=False)
     export = parquet_export(source, [">"], left)
-    assert export is not None
     assert export.is_in_order
     assert (export.subjects, export.largest) == (1 if subject else 29, 29)
     for kind in IDS:
@@ -491,7 +487,6 @@ def test_messages_out_of_order_are_left_to_spark(
     for part, some in enumerate((rows,) if files == 1 else (rows[:1], rows[1:])):
         pq.write_table(pa.Table.from_pylist(some, schema), tmp_path / f"{part}.parquet")
     found = parquet_export(source_of(str(tmp_path), "", "", as_json=False), ["a"], ())
-    assert found is not None
     assert found.is_in_order is is_in_order
 
 

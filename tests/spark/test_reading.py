@@ -15,15 +15,13 @@ if TYPE_CHECKING:
     from natsctl.spark.source.jetstream_api import JetStreamApi
 
 from natsctl.spark.query_metrics import QueryMetrics, SourceMetrics
-from tests.spark.source.streams import add, delete, make, purge, remake, until
+from tests.spark.source.streams import add, make, until
 
 QUERY_TIMEOUT_S = 200
 SECRET = "hunter2"
 
 
 class Streams:
-    """A server's streams as Spark sees them."""
-
     def __init__(self, spark: SparkSession, api: JetStreamApi) -> None:
         self.spark = spark
         self.url = api.link.settings.urls[0]
@@ -143,37 +141,6 @@ def test_a_query_reads_in_batches_and_goes_on_from_its_checkpoint(
     rows = streams.spark.read.parquet(str(tmp_path / "out"))
     assert sorted(row.seq for row in rows.select("seq").collect()) == list(range(1, 111))
     assert api.stream_info("ORDERS")["state"]["consumer_count"] == 0
-
-
-def test_what_goes_between_two_runs_is_told_or_passed_over(streams: Streams, api: JetStreamApi, tmp_path: Path) -> None:
-    names = ("EXPIRED", "PURGED", "DELETED", "REMADE")
-    for name in names:
-        make(api, name, number=60, max_msgs=50)
-    together = ",".join(names)
-    assert read_by(run(streams.growing(together), tmp_path / "c")) == 200
-    add(api, "EXPIRED", 60)
-    for name in ("PURGED", "DELETED"):
-        add(api, name, 20)
-    purge(api, 71, name="PURGED")
-    delete(api, 65, 70, name="DELETED")
-    remake(api, "REMADE", number=30)
-    for name, told in (
-        ("EXPIRED", "JETSTREAM_DATA_LOSS] EXPIRED: sequences 61..70 expired by max_msgs 50"),
-        ("PURGED", "JETSTREAM_DATA_LOSS] PURGED: sequences 61..70 expired by max_msgs 50, or were purged"),
-        ("REMADE", "JETSTREAM_STREAM_RECREATED] REMADE was deleted and made again"),
-    ):
-        with pytest.raises(Exception, match="JETSTREAM") as failure:
-            run(streams.growing(name), tmp_path / "c")
-        assert told in str(failure.value)
-    found: dict[str, int] = {}
-
-    def counted(batch: DataFrame, number: int) -> None:
-        found.update({row.stream: row["count"] for row in batch.groupBy("stream").count().collect()})
-
-    last = streams.growing(together, failOnDataLoss="false").writeStream.foreachBatch(counted)
-    query = last.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True).start()
-    assert query.awaitTermination(QUERY_TIMEOUT_S)
-    assert found == {"EXPIRED": 50, "PURGED": 10, "DELETED": 18, "REMADE": 30}
 
 
 def test_a_work_queue_is_drained_with_acknowledgements_over_a_failure(

@@ -41,7 +41,6 @@ def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerPr
 
 
 def section(path: Path, title: str) -> str:
-    """The text below a heading of the second level."""
     return path.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 

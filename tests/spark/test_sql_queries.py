@@ -239,7 +239,6 @@ def test_what_may_be_a_table_is_left_to_spark(text: str) -> None:
 
 def test_tables_are_listed() -> None:
     found = listed("show  Tables;", CATALOGUE)
-    assert found is not None
     assert ("ORDERS$subjects", "subjects") in found.rows
     assert ("config", "bucket") in found.rows
     assert listed("show tables in x", CATALOGUE) is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ import pytest
 
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.messages import RowIds
+from tests.spark.source.streams import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -19,19 +19,12 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def api(api: JetStreamApi) -> JetStreamApi:
-    """Requests to a server with a stream OUT."""
     api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
     return api
 
 
-def messages(api: JetStreamApi) -> list[tuple[str, str, Any]]:
-    """Subject, headers and JSON value of all messages."""
-    found = []
-    for seq in range(1, api.stream_info("OUT")["state"]["last_seq"] + 1):
-        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
-        value = json.loads(base64.b64decode(message["data"]))
-        found.append((message["subject"], base64.b64decode(message.get("hdrs", "")).decode(), value))
-    return found
+def values(api: JetStreamApi) -> list[tuple[str, str, Any]]:
+    return [(subject, headers.decode(), json.loads(value)) for subject, headers, value in messages(api, "OUT")]
 
 
 def orders(spark: SparkSession) -> DataFrame:
@@ -41,7 +34,7 @@ def orders(spark: SparkSession) -> DataFrame:
 def test_columns_become_json_and_each_row_has_an_id_of_its_own(spark: SparkSession, api: JetStreamApi) -> None:
     writer = orders(spark).write.format("jetstream").option("servers", api.link.settings.urls[0])
     writer.option("valueFormat", "json").mode("append").save("OUT")
-    found = messages(api)
+    found = values(api)
     assert sorted((subject, value["id"], value["half"]) for subject, _, value in found) == sorted(
         (f"out.{n % 2}", n, n / 2) for n in range(6)
     )
@@ -57,14 +50,14 @@ def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
     for first in (0, 3):
         rows = spark.range(first, first + 3).selectExpr("id AS n")
         rows.coalesce(1).write.mode("append").json(str(folder))
-        values = spark.readStream.schema("n bigint").json(str(folder))
-        out = values.selectExpr("concat('out.', n % 2) AS subject", "to_json(struct(n)) AS value", "n")
+        stream = spark.readStream.schema("n bigint").json(str(folder))
+        out = stream.selectExpr("concat('out.', n % 2) AS subject", "to_json(struct(n)) AS value", "n")
         query = out.writeStream.format("jetstream").options(
             servers=api.link.settings.urls[0], checkpointLocation=str(tmp_path / "checkpoint"), orderBy="n"
         )
         done = query.trigger(availableNow=True).start("OUT")
         done.awaitTermination()
-        found = messages(api)[written:]
+        found = values(api)[written:]
         assert [value["n"] for _, _, value in found] == [first, first + 1, first + 2]
         batch = 0 if first == 0 else 1
         contents = pa.array([f'out.{n % 2}\n\n{{"n":{n}}}'.encode() for n in range(first, first + 3)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.spark.pipeline.checkpoints import Behind, Progress, lags, pipeline_progress, read_progress
+from natsctl.spark.pipeline.checkpoints import Behind, lags, pipeline_progress, read_progress
 from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project, write_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
 from natsctl.spark.source.jetstream_api import JetStreamApi
@@ -48,7 +48,6 @@ def test_a_query_stands_where_its_last_finished_batch_ends(
 ) -> None:
     assert read_progress(tmp_path) is None
     found = read_progress(checkpoint(tmp_path / "q", *batches, commits=commits))
-    assert found is not None
     assert (found.batch, found.begun, found.done_ns > 0) == (batch, begun, commits > 0)
     assert {name: position.seq for name, position in found.streams.items()} == seqs
 
@@ -64,7 +63,6 @@ def test_of_a_flow_that_began_anew_the_newest_checkpoint_counts(tmp_path: Path) 
 def behind(api: JetStreamApi, folder: Path, created: str, seq: int) -> Behind:
     text = offsets(ORDERS=seq).replace(CREATED, created)
     progress = read_progress(checkpoint(folder, text, commits=1))
-    assert isinstance(progress, Progress)
     (one,) = lags({"servers": api.link.settings.urls[0]}, [progress])[str(folder)]
     return one
 
@@ -124,7 +122,6 @@ def test_the_record_says_what_became_of_flows_and_updates(project: Project) -> N
         recorder.updated()
         recorder.updated("boom")
     record = read_record(project)
-    assert record is not None
     assert {name: flow.state for name, flow in record.flows.items()} == {"messages": "COMPLETED", "BIG": "COMPLETED"}
     assert (record.updates, record.failed_updates, record.error) == (2, 1, "boom")
     assert run_state(project)[0] == "failed"

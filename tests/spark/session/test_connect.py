@@ -272,7 +272,6 @@ def test_a_second_session_starts_no_python_process(spark: SparkSession, served: 
 
 
 def children(pid: int) -> set[int]:
-    """The processes that a process has started."""
     while True:
         tasks = Path(f"/proc/{pid}/task").glob("*/children")
         with suppress(OSError):  # of a thread that has ended meanwhile, whose children another one has now

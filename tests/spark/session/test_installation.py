@@ -95,7 +95,6 @@ def test_versions_are_read_as_java_writes_them(version: str, major: int) -> None
 
 @pytest.fixture
 def package(bare: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An installed PySpark."""
     folder = spark(bare / "site" / "pyspark")
     monkeypatch.setattr(installation, "pyspark_folder", lambda: folder)
     return folder

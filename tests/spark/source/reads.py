@@ -20,7 +20,6 @@ SOME_KIB = b"x" * 2000
 
 
 def said(**options: str) -> Options:
-    """The options of a batch."""
     return Options(options, BATCH_READ)
 
 
@@ -35,7 +34,6 @@ SEQS = shape("seq bigint, value binary")
 def seqs(
     settings: ServerSettings, todo: ReadRange, limits: FetchLimits | None = None, wanted: RowShape = SEQS
 ) -> list[int]:
-    """The sequences that a read gives."""
     batches = list(read_range(settings, todo, limits or FetchLimits(), wanted))
     return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
 

@@ -13,7 +13,6 @@ import pytest
 from pyspark.sql.types import StructType
 
 from natsctl.spark.source import durable
-from natsctl.spark.source.acked_reader import JetStreamAckedReader
 from natsctl.spark.source.data_source import JetStreamDataSource
 from natsctl.spark.source.errors import ConsumerUnfitError, OptionError
 from natsctl.spark.source.handshake import ServerSettings
@@ -35,9 +34,7 @@ class Query:
         given = {"servers": url, "stream": "ORDERS", "ackMode": "explicit", "consumer": "SPARK", "numRetries": "1"}
         source = JetStreamDataSource({**given, "retryInterval": "10ms", **options})
         schema = source.schema()
-        assert isinstance(schema, StructType)
         reader = source.streamReader(schema)
-        assert isinstance(reader, JetStreamAckedReader)
         self.reader = reader
 
     def begin(self) -> Offset:
@@ -108,9 +105,9 @@ def test_a_batch_is_acknowledged_when_the_next_one_begins_behind_it(api: JetStre
 
 @pytest.mark.both
 def test_parts_give_the_same_rows_however_often_they_are_read(api: JetStreamApi, runs_of: Any) -> None:
-    make(api, number=10, **QUEUE)
+    make(api, number=10)
     consumer(api)
-    query = runs_of(minPartitions="4")
+    query = runs_of(minPartitions="4", includeMetadata="true")
     start = query.begin()
     end = query.next(start)
     assert len(query.reader.partitions(start, end)) == 4
@@ -120,6 +117,16 @@ def test_parts_give_the_same_rows_however_often_they_are_read(api: JetStreamApi,
     assert [(row["seq"], row["subject"], row["value"]) for row in first] == [
         (seq, f"ORDERS.{(seq - 1) % 4}", b"x") for seq in range(1, 11)
     ]
+    assert [(row["consumer"], row["delivered"], row["pending"]) for row in first[:2]] == [
+        ("SPARK", 1, 9),
+        ("SPARK", 1, 8),
+    ]
+    api.link.send(b"PUB %b 4\r\n+ACK\r\n" % first[0]["reply"].encode())
+    until(lambda: left(api)[0] == 9)
+    made = runs_of(createConsumer="true", consumer="MADE", subject="ORDERS.1")
+    start = made.begin()
+    assert sorted(made.seqs(start, made.next(start))) == [2, 6, 10, 12]
+    assert api.ask("CONSUMER.INFO.ORDERS.MADE")["config"]["max_ack_pending"] == 100_000
 
 
 @pytest.mark.both
@@ -189,19 +196,6 @@ def test_a_batch_at_work_is_kept_in_progress(api: JetStreamApi, runs_of: Any, mo
     assert sorted(query.seqs(start, end)) == [1, 2, 3]
     query.reader.commit(end)
     until(lambda: left(api) == (0, 1))
-
-
-@pytest.mark.both
-def test_metadata_says_how_a_message_was_delivered(api: JetStreamApi, runs_of: Any) -> None:
-    make(api, number=2)
-    consumer(api)
-    query = runs_of(includeMetadata="true")
-    start = query.begin()
-    end = query.next(start)
-    rows = query.rows(start, end)
-    assert [(row["consumer"], row["delivered"], row["pending"]) for row in rows] == [("SPARK", 1, 1), ("SPARK", 1, 0)]
-    api.link.send(b"PUB %b 4\r\n+ACK\r\n" % rows[0]["reply"].encode())
-    until(lambda: left(api) == (1, 0))
 
 
 @pytest.mark.both
@@ -319,16 +313,6 @@ def test_a_consumer_that_cannot_be_acknowledged_to_is_refused(
     consumer(api, **config)
     with pytest.raises(ConsumerUnfitError, match=text):
         runs_of(**options).begin()
-
-
-@pytest.mark.both
-def test_a_consumer_is_made_where_that_is_asked_for(api: JetStreamApi, runs_of: Any) -> None:
-    make(api, number=8, retention="interest")
-    query = runs_of(createConsumer="true", subject="ORDERS.1")
-    start = query.begin()
-    add(api, "ORDERS", 8)
-    assert query.seqs(start, query.next(start)) == [10, 14]
-    assert api.ask("CONSUMER.INFO.ORDERS.SPARK")["config"]["max_ack_pending"] == 100_000
 
 
 @pytest.mark.parametrize(

@@ -58,8 +58,6 @@ def ascending(drawn: Sequence[MessageFields]) -> list[MessageFields]:
 
 
 def cells(rows: Rows) -> list[Found]:
-    """The rows as messages."""
-
     def column(values: Any) -> list[bytes]:
         listed = values if isinstance(values, list) else values.to_pylist()
         return listed or [b""] * len(rows.seqs)
@@ -70,11 +68,9 @@ def cells(rows: Rows) -> list[Found]:
 
 
 def one_by_one(data: bytes, at: int, number: int) -> tuple[list[Found], int]:
-    """So many records, and where they end."""
     found = []
     for _ in range(number):
         head = head_at(data, at)
-        assert head is not None
         assert head.end <= len(data)
         header_at = head.body_at + head.name
         value_at = header_at + head.header
@@ -90,7 +86,6 @@ def test_records_that_look_as_most_do_are_cut_all_at_once() -> None:
 
     found = run_at(data + bytes(50), 0, len(data), 200, everything())
 
-    assert found is not None
     assert (cells(found[0]), found[1]) == (messages, len(data))
 
 

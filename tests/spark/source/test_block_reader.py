@@ -37,7 +37,6 @@ Row = tuple[int, int, bytes, bytes, bytes]
 
 
 def framed(row: Row) -> bytes:
-    """Return a message as the store has it."""
     seq, ts_ns, subject, header, payload = row
     flags = frame.HAS_HEADER | frame.TIMED if header else frame.MORE
     rest = (frame.HEADER_LENGTH.pack(len(header)) + header if header else b"") + payload
@@ -47,7 +46,6 @@ def framed(row: Row) -> bytes:
 
 
 def block(rows: list[Row]) -> bytes:
-    """Return the payload of an answer."""
     frames = [framed(row) for row in rows]
     sizes = [len(each) - frame.FRAME_OVER_SIZE for each in frames]
     return struct.pack(f"<{len(rows) + 1}I", len(rows), *sizes) + b"".join(frames)
@@ -110,7 +108,6 @@ def test_what_is_no_frame_is_not_cut(name: str) -> None:
 
 
 def ways(sent: list[bytes]) -> set[str]:
-    """Return by which ways was read."""
     verbs = {"blocks": b".STREAM.BLOCKS.", "consumer": b".CONSUMER.CREATE.", "direct": b".DIRECT.GET."}
     return {way for way, verb in verbs.items() if any(verb in data for data in sent)}
 
@@ -146,7 +143,6 @@ def test_blocks_are_read_where_they_are_offered(
 
 
 def table(settings: ServerSettings, todo: ReadRange, wanted: RowShape, limits: FetchLimits) -> pa.Table:
-    """Return the rows of a read."""
     batches = list(read_range(settings, todo, limits, wanted))
     for batch in batches:
         batch.validate(full=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,7 +10,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import StructType
 
 from natsctl.spark.source import acknowledged
 from natsctl.spark.source.acknowledged import WINDOW, pack, parse_lines, unpack
@@ -23,6 +21,7 @@ from natsctl.spark.source.source_options import BATCH_WRITE
 from natsctl.spark.source.write_job import WriteJob, Written, write_job
 from natsctl.spark.source.writers import write_partition
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
+from tests.spark.source.streams import messages
 
 SCHEMA = parsed_schema("subject string, value string")
 CORES = 16
@@ -31,14 +30,12 @@ Row = tuple[str, str]
 
 
 def job(**options: str) -> WriteJob:
-    assert isinstance(SCHEMA, StructType)
     return write_job(
         {"stream": "OUT", "retryInterval": "0s", "numRetries": "9", "window": "6", **options}, BATCH_WRITE, SCHEMA
     )
 
 
 def batches(rows: list[Row], chance: random.Random) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of any size."""
     start = 0
     while start < len(rows):
         some = rows[start : start + chance.randint(1, 9)]
@@ -55,7 +52,6 @@ class Run:
     chance: random.Random
 
     def task(self, number: int) -> Written:
-        """Run one task."""
         rows = self.chance.sample(self.tasks[number], len(self.tasks[number]))
         return write_partition(self.job, "w", number, batches(rows, self.chance))
 
@@ -66,7 +62,6 @@ class Run:
 
 
 def cut(rows: list[Row], cores: int, chance: random.Random, **options: str) -> Run:
-    """A run on so many cores."""
     tasks: list[list[Row]] = [[] for _ in range(cores)]
     for row in rows:
         chance.choice(tasks).append(row)
@@ -84,7 +79,6 @@ MOVES = {"src": "out.*", "dest": "out.0"}
 
 
 def moved(subject: str) -> str:
-    """Return the subject on which MOVES stores a message."""
     return MOVES["dest"]
 
 
@@ -158,7 +152,6 @@ def test_a_stream_that_lost_what_it_acknowledged_fails_the_write() -> None:
 
 def test_rows_with_ids_of_their_own_are_stored_once_and_others_as_often_as_they_come() -> None:
     made = parsed_schema("subject string, value string, msgId string")
-    assert isinstance(made, StructType)
     own = write_job({"stream": "OUT"}, BATCH_WRITE, made)
     batch = pa.RecordBatch.from_pydict(
         {"subject": ["out.a"] * 3, "value": ["v", "w", "w"], "msgId": pa.array(["1", None, None], pa.string())}
@@ -170,7 +163,6 @@ def test_rows_with_ids_of_their_own_are_stored_once_and_others_as_often_as_they_
 
 def test_rows_alike_that_expect_the_same_sequence_are_refused() -> None:
     made = parsed_schema("subject string, value string, expectedLastSubjectSeq bigint")
-    assert isinstance(made, StructType)
     expecting = write_job({"stream": "OUT"}, BATCH_WRITE, made)
     batch = pa.RecordBatch.from_pydict({"subject": ["out.a"], "value": ["v"], "expectedLastSubjectSeq": [0]})
     with connected(MemoryServer()):
@@ -192,17 +184,12 @@ def wanted(rows: list[Row], stored_on: Callable[[str], str] = str) -> Counter[tu
 
 @pytest.fixture
 def api(api: JetStreamApi) -> JetStreamApi:
-    """Requests to a server with a stream OUT."""
     api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
     return api
 
 
 def stored(api: JetStreamApi) -> Counter[tuple[str, bytes]]:
-    found = Counter[tuple[str, bytes]]()
-    for seq in range(1, api.stream_info("OUT")["state"]["last_seq"] + 1):
-        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
-        found[message["subject"], base64.b64decode(message.get("data", ""))] += 1
-    return found
+    return Counter((subject, payload) for subject, _, payload in messages(api, "OUT"))
 
 
 @pytest.mark.both

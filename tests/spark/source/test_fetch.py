@@ -165,7 +165,9 @@ def test_messages_larger_than_a_request_are_read(
 # Which way
 
 
-def test_a_work_queue_is_read_without_a_consumer(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_a_stream_that_lives_by_acknowledgements_is_read_without_a_consumer(
+    api: JetStreamApi, settings: ServerSettings
+) -> None:
     for direct in (True, False):
         make(api, number=100, retention="workqueue", allow_direct=direct)
         assert seqs(settings, ReadRange("ORDERS", 1, 100)) == list(range(1, 101))
@@ -173,9 +175,6 @@ def test_a_work_queue_is_read_without_a_consumer(api: JetStreamApi, settings: Se
         with pytest.raises(ApiRefusedError):
             seqs(settings, ReadRange("ORDERS", 1, 100, (), "consumer"))
         api.ask("STREAM.DELETE.ORDERS")
-
-
-def test_a_stream_that_lives_by_interest_stays_as_it_is(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=0, retention="interest", allow_direct=True)
     api.create_consumer("ORDERS", "other", {"durable_name": "other", "ack_policy": "explicit"})
     for _ in range(20):
@@ -192,11 +191,16 @@ def test_a_stream_with_all_its_consumers_is_read_directly(api: JetStreamApi, set
         seqs(settings, ReadRange("ORDERS", 1, 6000, (), "consumer"))
 
 
-def test_direct_gets_that_are_not_allowed_are_told(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_direct_gets_that_are_not_allowed_and_a_stream_that_is_not_there_are_told(
+    api: JetStreamApi, settings: ServerSettings
+) -> None:
     make(api, number=5)
     with pytest.raises(ApiRefusedError, match="set allow_direct"):
         seqs(settings, ReadRange("ORDERS", 1, 5, (), "direct"))
     assert seqs(settings, ReadRange("ORDERS", 1, 5)) == [1, 2, 3, 4, 5]
+    for transport in ("auto", "consumer", "get"):
+        with pytest.raises(StreamNotFoundError):
+            seqs(settings, ReadRange("NOTHING", 1, 5, (), transport))
 
 
 def test_mirrors_that_answer_for_a_stream_are_not_taken_for_it(api: JetStreamApi, settings: ServerSettings) -> None:
@@ -211,12 +215,6 @@ def test_mirrors_that_answer_for_a_stream_are_not_taken_for_it(api: JetStreamApi
         assert api.counted("ORDERS", 39) == 2
     for kind in (0, 1):
         api.ask(f"STREAM.DELETE.M{kind}")
-
-
-def test_a_stream_that_is_not_there_is_told(api: JetStreamApi, settings: ServerSettings) -> None:
-    for transport in ("auto", "consumer", "get"):
-        with pytest.raises(StreamNotFoundError):
-            seqs(settings, ReadRange("NOTHING", 1, 5, (), transport))  # type: ignore[arg-type]  # one of them
 
 
 # No trace

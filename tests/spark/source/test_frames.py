@@ -39,7 +39,6 @@ def deliveries() -> Deliveries:
 
 
 def listed(rows: Rows | None) -> list[tuple[Any, ...]]:
-    """The rows as tuples."""
     if rows is None:
         return []
     headers = rows.headers if len(rows.headers) else [b""] * len(rows.seqs)
@@ -47,12 +46,10 @@ def listed(rows: Rows | None) -> list[tuple[Any, ...]]:
 
 
 def plain(column: Any) -> list[Any]:
-    """A column as Python has it."""
     return column.to_pylist() if isinstance(column, pa.Array) else list(column)
 
 
 def told(window: Window | DirectWindow) -> tuple[Any, ...]:
-    """All that a window tells."""
     places = (window.first, window.last) if isinstance(window, Window) else ()
     return listed(window.rows), *places, list(window.others), window.rest
 
@@ -104,7 +101,6 @@ def test_windows_end_anywhere(found: list[Sent], data: st.DataObject) -> None:
 def test_ordinary_windows_are_read_at_once(headers: bytes) -> None:
     window = b"".join(delivery(at, b"%d" % at, headers) for at in range(1, 100))
     quick = deliveries().quickly(window + status() + b"PING\r\nMSG half")
-    assert quick is not None
     assert listed(quick.rows)[0] == (3, TIME_NS + 1, b"ORDERS.new", headers, b"1")
     assert len(quick.others) == 2
     assert quick.rest == b"MSG half"
@@ -128,7 +124,6 @@ WORD_BEHIND = b"MSG a 7 $JS.ACK.hub.ACCOUNT.ORDERS.reader.1.%d.%d.%d.%d.Xyz 1\r\
 )
 def test_other_ordinary_windows_are_read_at_once_too(frames: list[bytes]) -> None:
     quick = deliveries().quickly(b"".join(frames))
-    assert quick is not None
     assert len(listed(quick.rows)) == len(frames)
     assert told(quick) == told(deliveries().exactly(b"".join(frames)))
 

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import StructType
 
 from natsctl.spark.source.errors import OptionError, PublishError
 from natsctl.spark.source.message_maker import MessageMaker, Roles, subjects_regex, write_roles
@@ -27,7 +26,6 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 def roles(ddl: str, **options: str) -> Roles:
     schema = parsed_schema(ddl)
-    assert isinstance(schema, StructType)
     return write_roles(schema, Options(options, BATCH_WRITE))
 
 
@@ -39,9 +37,7 @@ def frames(
     max_bytes: int = 0,
     **options: str,
 ) -> list[bytes]:
-    """What is sent for rows given as columns."""
     schema = parsed_schema(ddl)
-    assert isinstance(schema, StructType)
     batch = pa.RecordBatch.from_arrays([c if isinstance(c, pa.Array) else pa.array(c) for c in columns], schema.names)
     maker = MessageMaker(roles(ddl, **options), RowIds(KEY, ids) if ids else None, stream, max_bytes)
     return [frame for made in maker.messages(batch) for frame in made.frames("_I", 5, range(len(made))).to_pylist()]

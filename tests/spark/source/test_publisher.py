@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +16,7 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.messages import Messages
 from natsctl.spark.source.publisher import Publisher, PublishLimits
+from tests.spark.source.streams import messages
 
 pytestmark = pytest.mark.both
 
@@ -37,13 +37,7 @@ def rows(number: int, ids: bool = True, subject: str = "out.a", size: int = 1) -
 
 
 def stored(api: JetStreamApi) -> list[int]:
-    """The payloads in the stream, in its order."""
-    last = api.stream_info("OUT")["state"]["last_seq"]
-    found = []
-    for seq in range(1, last + 1):
-        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
-        found.append(int(base64.b64decode(message["data"])))
-    return found
+    return [int(payload) for _, _, payload in messages(api, "OUT")]
 
 
 def publish(link: Link, messages: Messages, limits: PublishLimits = QUICK) -> Publisher:
@@ -86,7 +80,6 @@ def test_no_more_than_a_window_waits_for_acknowledgement(api: JetStreamApi, wind
     make(api)
     with Watched.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
         publish(link, rows(100), PublishLimits(window=window))
-        assert isinstance(link, Watched)
         assert link.most <= window
         assert link.sent == 100
 
@@ -126,7 +119,6 @@ def test_connections_that_end_lose_nothing_double_nothing_and_keep_the_order(
 ) -> None:
     make(api)
     with Breaking.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
-        assert isinstance(link, Breaking)
         link.break_sends, link.break_reads = sends, reads
         sender = publish(link, rows(60))
     assert stored(api) == list(range(60))
@@ -140,7 +132,6 @@ def during_pauses(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -
 
 @pytest.fixture
 def other(api: JetStreamApi) -> Iterator[JetStreamApi]:
-    """Requests over a connection of their own."""
     with Link.open(api.link.settings) as link:
         yield JetStreamApi(link, api.link.settings)
 
@@ -221,8 +212,7 @@ def test_what_comes_behind_a_refused_message_waits_until_that_is_stored(
         for subject in ("out.0", "out.1", "more.2", "out.3", "out.4"):
             sender.publish(rows(1, ids=False, subject=subject))
         sender.finish()
-    subjects = [api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]["subject"] for seq in (1, 2, 3, 4)]
-    assert subjects == ["out.0", "out.1", "out.3", "out.4"]
+    assert [subject for subject, _, _ in messages(api, "OUT")] == ["out.0", "out.1", "out.3", "out.4"]
 
 
 class Early(Link):
@@ -244,7 +234,6 @@ class Early(Link):
 def test_acknowledgements_that_do_not_come_have_a_part_sent_again(api: JetStreamApi) -> None:
     make(api)
     with Early.open(api.link.settings) as link:
-        assert isinstance(link, Early)
         sender = publish(link, rows(30), PublishLimits(window=60, ack_timeout_s=1.0, retry_interval_s=0.0))
         assert link.cut
     assert stored(api) == list(range(30))

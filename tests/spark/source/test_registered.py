@@ -43,7 +43,6 @@ class Cluster:
 
 
 def result(path: Path) -> Any:
-    """What a stage returned."""
     return CloudPickleSerializer().loads(path.read_bytes())
 
 
