@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from natsctl.spark import SOURCE_BY_NAME
 from natsctl.spark.session import connect
 from natsctl.spark.session.connect import (
     BackgroundServer,
@@ -276,3 +278,47 @@ def children(pid: int) -> set[int]:
         tasks = Path(f"/proc/{pid}/task").glob("*/children")
         with suppress(OSError):  # of a thread that has ended meanwhile, whose children another one has now
             return {int(word) for task in tasks for word in task.read_text().split()}
+
+
+# Where all processes have natsctl, Spark is given the source's name in place of its code
+
+
+_PICKLED = """
+import sys
+from pyspark.serializers import CloudPickleSerializer
+from natsctl.spark.registered import DefaultSource
+sys.stdout.buffer.write(CloudPickleSerializer().dumps(DefaultSource))
+"""
+
+
+def pickled(environment: dict[str, str]) -> bytes:
+    """The data source as a process with that environment gives it to Spark."""
+    command = [sys.executable, "-c", _PICKLED]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=100).stdout
+
+
+@pytest.mark.spark
+def test_the_source_goes_by_name_only_where_the_environment_says_so() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != SOURCE_BY_NAME}
+    by_name = pickled({**environment, SOURCE_BY_NAME: "1"})
+    assert len(by_name) < 1000
+    assert pickle.loads(by_name).name() == "jetstream"
+    assert len(pickled(environment)) > 100_000
+
+
+def test_any_change_of_any_file_is_another_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "source" / "reading").mkdir(parents=True)
+    files = [tmp_path / "source" / "a.py", tmp_path / "source" / "reading" / "b.py"]
+    files += [tmp_path / "s2.py", tmp_path / "frames.py"]
+    for file in files:
+        file.write_text("first")
+    monkeypatch.setattr(connect, "_FOLDER", tmp_path / "source")
+    monkeypatch.setattr(connect, "_FILES", files[-2:])
+    seen = {source_code()}
+    for file in files:
+        file.write_text("other")
+        seen.add(source_code())
+    files[1].rename(tmp_path / "source" / "reading" / "c.py")
+    seen.add(source_code())
+    assert len(seen) == 6
+    assert source_code() in seen

@@ -73,9 +73,6 @@ def test_what_the_user_says_wins() -> None:
     assert {key: settings[key] for key, _ in conf} == dict(conf)
     assert settings["spark.default.parallelism"] == "3"
     assert settings["spark.sql.python.filterPushdown.enabled"] == "true"
-
-
-def test_batches_for_python_are_small_unless_the_user_says_otherwise() -> None:
     key = "spark.sql.execution.arrow.maxRecordsPerBatch"
     assert application_settings(SparkOptions())[key] == session_settings(SparkOptions())[key] == str(BATCH_ROWS)
     assert session_settings(SparkOptions(conf=((key, "50"),)))[key] == "50"

@@ -8,17 +8,23 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from natsctl.api.archive.archive import MessageFields
 from natsctl.api.archive.archive_v2 import WriterV2
-from natsctl.spark.source.backup_content import Content, DataFile, Mark
+from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy
+from natsctl.spark.source.arrays import RowPicker
+from natsctl.spark.source.backup_content import Content, DataFile, Mark, respelled
 from natsctl.spark.source.backup_records import head_at, run_at
 from natsctl.spark.source.errors import BackupError
 from natsctl.spark.source.log_blocks import Block, rows_of
 from natsctl.spark.source.rows import Rows, RowShape, default_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
+from tests.api.archive.s2_elements import block_of as s2_block_of
+from tests.api.archive.s2_elements import elements
 from tests.support import tiers
 
 BEGIN_NS = 1_790_000_000_000_000_000
@@ -172,3 +178,33 @@ def test_a_block_is_read_or_refused_as_one_by_one(
     data = bytes(changed)
 
     assert read_block(tmp_path / "1.blk", data) == block_one_by_one(data)
+
+
+# Blocks of S2 as Arrow puts them together
+
+
+@tiers.examples(200)
+@given(elements)
+def test_a_block_is_spelled_as_without_arrow_and_decodes_to_its_content(chosen: list[tuple[str, int, int]]) -> None:
+    block, content = s2_block_of(chosen)
+
+    found = respelled(block, RowPicker())
+
+    assert bytes(found) == b"".join(as_snappy(block))
+    assert pa.Codec("snappy").decompress(found, len(content), asbytes=True) == content
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_spelled_or_refused_as_without_arrow(block: bytes) -> None:
+    try:
+        expected = b"".join(as_snappy(block))
+    except S2BlockError as fault:
+        with pytest.raises(S2BlockError, match=str(fault)):
+            respelled(block, RowPicker())
+    else:
+        assert bytes(respelled(block, RowPicker())) == expected
+
+
+def test_repeats_of_more_than_the_whole_block_are_refused() -> None:
+    with pytest.raises(S2BlockError, match="too much"):
+        respelled(b"\xff\xff\x7f\x00a\x02\x01\x00" + b"\x1d\x00\xff\xff\xff" * 1000, RowPicker())

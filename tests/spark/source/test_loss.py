@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-from natsctl.spark.source.errors import DataLossError, SequenceResetError, StreamRecreatedError
+from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamRecreatedError
 from natsctl.spark.source.offsets import (
     Position,
     StreamState,
@@ -14,6 +15,8 @@ from natsctl.spark.source.offsets import (
     check_end,
     check_identity,
     check_read,
+    encode_offsets,
+    parse_offsets,
     spans,
     stream_state,
 )
@@ -104,3 +107,27 @@ def test_a_streams_state_is_read_from_the_servers_answer() -> None:
 )
 def test_deleted_messages_are_told_as_ranges_and_many_cut_short(seqs: list[int], told: str) -> None:
     assert spans(seqs) == told
+
+
+# Offsets of a checkpoint
+
+
+def test_offsets_come_back_as_they_were() -> None:
+    offsets = {
+        "B": Position(5, CREATED, since=2, cuts=(3, 4)),
+        "A": Position(0, CREATED, cuts=()),
+        "C": Position(1, CREATED),
+    }
+    assert parse_offsets(json.loads(json.dumps(encode_offsets(offsets)))) == offsets
+    assert json.dumps(encode_offsets(offsets)) == json.dumps(encode_offsets(dict(reversed(offsets.items()))))
+
+
+@pytest.mark.parametrize("said", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"ORDERS": {"0": 23}}])
+def test_offsets_of_others_are_refused(said: dict[str, object]) -> None:
+    with pytest.raises(OptionError, match="checkpoint"):
+        parse_offsets(said)
+
+
+def test_a_stream_is_known_by_the_moment_it_was_made_however_that_is_spelled() -> None:
+    assert Position(1, "2026-11-21T03:38:08.29Z").same_stream("2026-11-21T03:38:08.290000000+00:00")
+    assert not Position(1, "2026-11-21T03:38:08.29Z").same_stream("2026-11-21T03:38:08.290000001Z")
