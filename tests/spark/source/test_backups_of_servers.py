@@ -16,14 +16,14 @@ from tests.spark.source.backups import rows
 from tests.spark.source.streams import delete, until
 from tests.spark.source.test_data_source import table
 
-NUMBER = 600
+NUMBER = 350
 TOKENS = ("a", "b-c", "\N{SNOWMAN}", "x" * 60, "$y", "7")
 
 
 def fill(api: JetStreamApi, name: str, **config: Any) -> None:
     """A stream of random messages, of which some are deleted, some purged and some dropped by a limit."""
     chance = random.Random(name)
-    limits = {"max_msgs": NUMBER - 50, "max_msgs_per_subject": 400}
+    limits = {"max_msgs": NUMBER - 50, "max_msgs_per_subject": 200}
     api.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **limits, **config})
     sent = []
     for at in range(NUMBER):

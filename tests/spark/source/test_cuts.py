@@ -22,10 +22,10 @@ from natsctl.spark.source.write_job import WriteJob, Written, write_job
 from natsctl.spark.source.writers import write_partition
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
 from tests.spark.source.streams import messages
+from tests.support import tiers
 
 SCHEMA = parsed_schema("subject string, value string")
 CORES = 16
-SEEDS = range(6)
 Row = tuple[str, str]
 
 
@@ -94,40 +94,38 @@ def killed(memory: MemoryServer, run: Run, chance: random.Random) -> None:
 
 FORGOTTEN = (51, 15003)
 """Seeds by which a server that was away longer than its window stores a second message under an id."""
-CASES = [("ids", "limits", SEEDS), ("ledger", "limits", (*SEEDS, *FORGOTTEN)), ("ids", "workqueue", SEEDS)]
 
 
-@pytest.mark.parametrize(("idempotence", "retention", "seeds"), CASES, ids=["ids", "ledger", "workqueue"])
+@pytest.mark.parametrize("seed", [*tiers.seeds(3, 24), *FORGOTTEN])
+@pytest.mark.parametrize(("idempotence", "retention"), [("ids", "limits"), ("ledger", "limits"), ("ids", "workqueue")])
 def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
-    idempotence: str, retention: str, seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
+    idempotence: str, retention: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in seeds:
-        chance = random.Random(seed)
-        rows = some_rows(chance)
-        if retention == "limits":  # else the driver cannot read what was consumed, and needs it from the tasks
-            monkeypatch.setattr(acknowledged, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
-        stored_on: Callable[[str], str] = moved if seed % 3 == 0 else str
-        with connected(MemoryServer(retention)) as memory:
-            memory.stored_on = stored_on
-            memory.breaks = chance if seed % 2 else None
-            memory.outage_s = 1000.0 if idempotence == "ledger" else 0.0
-            earlier = [
-                cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
-                for _ in range(chance.randint(0, 2))
-            ]
-            for run in earlier:
-                killed(memory, run, chance)
-                memory.now += 60.0 if idempotence == "ledger" else 1.0
-                if retention == "workqueue":
-                    memory.out.messages.clear()
-            run = cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
-            done = [run.task(number) for number in range(len(run.tasks))]
-            for late in earlier if idempotence == "ids" else ():  # the ledger is looked at when a task begins
-                late.task(0)
-            publish_rest(run.job, done)
-            assert Counter(memory.out.ever) == wanted(rows, stored_on), seed
-            cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence).finish()
-            assert len(memory.out.ever) == len(rows), seed
+    chance = random.Random(seed)
+    rows = some_rows(chance)
+    if retention == "limits":  # else the driver cannot read what was consumed, and needs it from the tasks
+        monkeypatch.setattr(acknowledged, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
+    stored_on: Callable[[str], str] = moved if seed % 3 == 0 else str
+    with connected(MemoryServer(retention)) as memory:
+        memory.stored_on = stored_on
+        memory.breaks = chance if seed % 2 else None
+        memory.outage_s = 1000.0 if idempotence == "ledger" else 0.0
+        earlier = [
+            cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence) for _ in range(chance.randint(0, 2))
+        ]
+        for run in earlier:
+            killed(memory, run, chance)
+            memory.now += 60.0 if idempotence == "ledger" else 1.0
+            if retention == "workqueue":
+                memory.out.messages.clear()
+        run = cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
+        done = [run.task(number) for number in range(len(run.tasks))]
+        for late in earlier if idempotence == "ids" else ():  # the ledger is looked at when a task begins
+            late.task(0)
+        publish_rest(run.job, done)
+        assert Counter(memory.out.ever) == wanted(rows, stored_on)
+        cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence).finish()
+        assert len(memory.out.ever) == len(rows), seed
 
 
 def test_a_message_that_stands_for_several_rows_and_is_gone_fails_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
