@@ -96,6 +96,15 @@ def test_a_task_that_is_tried_again_stores_nothing_twice_and_loses_nothing(
     assert told.messages == 5
 
 
+def test_row_numbers_as_ids_lose_rows_that_come_in_another_order(api: JetStreamApi) -> None:
+    wide_window(api)
+    writer = batch_writer(api, messageIds="row")
+    fail_and_retry(api, writer, VALUES)
+    assert stored(api) == sorted(VALUES)
+    writer.write(batches(["new", *VALUES]))
+    assert "new" not in stored(api)
+
+
 def test_another_write_of_the_same_rows_stores_them_again_unless_it_has_the_same_name(api: JetStreamApi) -> None:
     wide_window(api)
     batch_writer(api).write(batches(VALUES))
