@@ -43,7 +43,6 @@ def files() -> tuple[str, ...]:
 
 @functools.cache
 def known() -> frozenset[str]:
-    """Return every file and folder of the repository."""
     return frozenset(files()) | {str(parent) for path in files() for parent in PurePosixPath(path).parents}
 
 
@@ -61,7 +60,6 @@ def anchors(page: Path) -> frozenset[str]:
 
 @functools.cache
 def texts() -> tuple[tuple[str, str], ...]:
-    """Return the path and text of each file that may cite another one."""
     citing = (path for path in files() if path.endswith(TEXTS) and path != "tests/docs/test_citations.py")
     return tuple((path, (ROOT / path).read_text(encoding="utf-8", errors="replace")) for path in citing)
 
@@ -74,6 +72,22 @@ def exists(cited: str) -> bool:
 
 def test_every_path_that_is_cited_exists() -> None:
     missing = [f"{path}: {cited}" for path, text in texts() for cited in PATH.findall(text) if not exists(cited)]
+    for path, text in texts():
+        for module in RUN.findall(text) if "python -m " in text else ():
+            name = module.replace(".", "/")
+            if not {f"{name}.py", f"{name}/__main__.py"} & known():
+                missing.append(f"{path}: python -m {module}")
+    assert missing == []
+
+
+def test_every_decision_and_document_that_is_named_exists() -> None:
+    names = {PurePosixPath(path).name for path in files()}
+    numbers = {Path(path).name[:4] for path in files() if path.startswith("docs/adr/")}
+    missing = []
+    for path, text in texts():
+        missing += [f"{path}: {number}" for number in DECISION.findall(text) if number not in numbers]
+        if path.startswith("natsctl/") and path.endswith(".py") and ".md" in text:
+            missing += [f"{path}: {cited}" for cited in DOCUMENT.findall(text) if cited not in names]
     assert missing == []
 
 
@@ -87,39 +101,6 @@ def test_every_module_that_is_named_without_its_whole_path_exists() -> None:
         if path.endswith(".md") or path.startswith("natsctl/")
         for cited in (MODULE.findall(text) if ".py" in text else ())
         if cited not in ends
-    ]
-    assert missing == []
-
-
-def test_every_module_that_is_run_exists() -> None:
-    missing = []
-    for path, text in texts():
-        for module in RUN.findall(text) if "python -m " in text else ():
-            name = module.replace(".", "/")
-            if not {f"{name}.py", f"{name}/__main__.py"} & known():
-                missing.append(f"{path}: {module}")
-    assert missing == []
-
-
-def test_every_decision_that_is_cited_exists() -> None:
-    numbers = {Path(path).name[:4] for path in files() if path.startswith("docs/adr/")}
-    missing = [
-        f"{path}: {number}"
-        for path, text in texts()
-        if "ADR " in text or "docs/adr/" in text
-        for number in DECISION.findall(text)
-    ]
-    assert [line for line in missing if line[-4:] not in numbers] == []
-
-
-def test_every_document_that_code_names_exists() -> None:
-    names = {PurePosixPath(path).name for path in files()}
-    missing = [
-        f"{path}: {cited}"
-        for path, text in texts()
-        if path.startswith("natsctl/") and path.endswith(".py") and ".md" in text
-        for cited in DOCUMENT.findall(text)
-        if cited not in names
     ]
     assert missing == []
 

@@ -24,6 +24,7 @@ PATIENCE_S = 60.0
 _run_line = pages.run_line
 
 
+@pytest.mark.docs
 @pytest.mark.reference
 def test_one_server_grows_to_three_as_the_page_says(
     folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

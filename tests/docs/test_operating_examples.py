@@ -40,24 +40,28 @@ def panels() -> list[dict]:
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names of the metrics of a server with a stream and a consumer."""
-
     async def scraped() -> str:
-        folder = tmp_path_factory.mktemp("metrics")
-        options = ServerOptions(host="127.0.0.1", port=-1, http_port=-1, jetstream=True, store_dir=folder)
-        async with ServerInstance(options, Log(quiet=True)) as server:
-            client = await RawClient.connect(server.url)
-            await api(client, "STREAM.CREATE.A", {"name": "A", "subjects": ["a"], "storage": "memory"})
-            consumer = {"stream_name": "A", "config": {"durable_name": "C", "ack_policy": "explicit"}}
-            await api(client, "CONSUMER.DURABLE.CREATE.A.C", consumer)
+        async with serving(tmp_path_factory.mktemp("metrics")) as server:
             reader, writer = await asyncio.open_connection("127.0.0.1", server.port_of("monitoring"))
             writer.write(b"GET /metrics HTTP/1.0\r\n\r\n")
             text = (await reader.read()).decode()
             writer.close()
-            await client.close()
             return text
 
     return set(re.findall(r"^# TYPE (\w+)", asyncio.run(scraped()), re.MULTILINE))
+
+
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[ServerInstance]:
+    """A server with monitoring, a stream and a consumer."""
+    options = ServerOptions(host="127.0.0.1", port=-1, http_port=-1, jetstream=True, store_dir=folder)
+    async with ServerInstance(options, Log(quiet=True)) as server:
+        client = await RawClient.connect(server.url)
+        await api(client, "STREAM.CREATE.A", {"name": "A", "subjects": ["a"], "storage": "file"})
+        consumer = {"stream_name": "A", "config": {"durable_name": "C", "ack_policy": "explicit"}}
+        await api(client, "CONSUMER.DURABLE.CREATE.A.C", consumer)
+        yield server
+        await client.close()
 
 
 def test_alerts_ask_for_metrics_that_a_server_has(metrics: set[str]) -> None:
@@ -95,23 +99,10 @@ def expressions() -> list[dict]:
     return [{**target, "expr": target["expr"].replace("$instance", ".*")} for target in targets]
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
-def test_promtool_parses_every_expression_of_the_dashboard(tmp_path: Path) -> None:
-    rules = [{"record": f"panel:{at}", "expr": one["expr"]} for at, one in enumerate(expressions())]
-    path = tmp_path / "panels.yaml"
-    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
-    done = subprocess.run(["promtool", "check", "rules", str(path)], capture_output=True, text=True)
-    assert done.returncode == 0 and f"{len(rules)} rules found" in done.stdout, done.stdout + done.stderr
-
-
+@pytest.mark.docs
 @pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not on PATH")
 async def test_every_panel_has_data_of_a_server_that_prometheus_scrapes(tmp_path: Path) -> None:
-    options = ServerOptions(host="127.0.0.1", port=-1, http_port=-1, jetstream=True, store_dir=tmp_path / "store")
-    async with ServerInstance(options, Log(quiet=True)) as server:
-        client = await RawClient.connect(server.url)
-        await api(client, "STREAM.CREATE.A", {"name": "A", "subjects": ["a"], "storage": "file"})
-        consumer = {"stream_name": "A", "config": {"durable_name": "C", "ack_policy": "explicit"}}
-        await api(client, "CONSUMER.DURABLE.CREATE.A.C", consumer)
+    async with serving(tmp_path / "store") as server:
         target = f"127.0.0.1:{server.port_of('monitoring')}"
         async with scraping(tmp_path, target) as ask:
             async with asyncio.timeout(60):
@@ -122,7 +113,6 @@ async def test_every_panel_has_data_of_a_server_that_prometheus_scrapes(tmp_path
                 assert found, one["expr"]
                 labels = set(re.findall(r"{{(\w+)}}", one["legendFormat"]))
                 assert all(labels <= series["metric"].keys() for series in found), one["expr"]
-        await client.close()
 
 
 Ask = Callable[[str], Awaitable[list[dict]]]
@@ -172,10 +162,16 @@ def test_each_alert_has_its_part_of_the_page() -> None:
         assert rule["labels"]["severity"] in ("critical", "warning", "info")
 
 
+@pytest.mark.docs
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not on PATH")
-def test_promtool_accepts_the_rules() -> None:
-    command = ["promtool", "check", "rules", str(EXAMPLES / "monitoring" / "alerts.yaml")]
-    assert subprocess.run(command, capture_output=True).returncode == 0
+def test_promtool_accepts_the_rules_and_every_expression_of_the_dashboard(tmp_path: Path) -> None:
+    rules = [{"record": f"panel:{at}", "expr": one["expr"]} for at, one in enumerate(expressions())]
+    path = tmp_path / "panels.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    for checked in (path, EXAMPLES / "monitoring" / "alerts.yaml"):
+        done = subprocess.run(["promtool", "check", "rules", str(checked)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert checked != path or f"{len(rules)} rules found" in done.stdout
 
 
 def test_the_unit_starts_the_server_as_a_user_of_its_own() -> None:
@@ -189,6 +185,7 @@ def test_the_unit_starts_the_server_as_a_user_of_its_own() -> None:
     assert words[words.index("-sd") + 1] == f"/var/lib/{service['StateDirectory']}"
 
 
+@pytest.mark.docs
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     text = (EXAMPLES / "systemd" / "natsctl.service").read_text()

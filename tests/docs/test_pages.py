@@ -19,7 +19,7 @@ from natsctl.server.conf.syntax import load_text
 from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
 from natsctl.testing.jetstream import JetStreamServer
-from natsctl.testing.process import Kind, ServerProcess, reference_binary
+from natsctl.testing.process import Kind, ServerProcess
 from tests.support.servers import quiet_ports
 
 ROOT = Path(__file__).parents[2]
@@ -39,12 +39,10 @@ class Block(NamedTuple):
 
 
 def blocks(page: Path) -> list[Block]:
-    """Return the fenced blocks of a page."""
     return [Block(*match) for match in BLOCK.findall(page.read_text(encoding="utf-8"))]
 
 
 def squeezed(text: str) -> list[str]:
-    """Return the lines of a text that are not blank, with single blanks."""
     return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
 
 
@@ -101,16 +99,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JetStreamServer]:
-    """A server that commands find by themselves."""
     with JetStreamServer() as running:
         monkeypatch.setenv("NATS_URL", running.url)
         yield running
 
 
+@pytest.mark.docs
 def test_the_tutorial_works_from_start_to_end(here: JetStreamServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert len(run_page(DOCS / "tutorial.md", capsys)) == 25
 
 
+@pytest.mark.docs
 def test_backups_are_made_and_restored_as_the_page_says(
     here: JetStreamServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -118,6 +117,7 @@ def test_backups_are_made_and_restored_as_the_page_says(
     assert len(run_page(DOCS / "how-to" / "back-up-and-restore.md", capsys)) == 13
 
 
+@pytest.mark.docs
 def test_a_deployment_is_audited_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     accounts = "SYS { users: [{ user: s, password: p }] }, ORDERS { jetstream: on, users: [{ user: o, password: p }] }"
     text = f"accounts {{ {accounts} }}, system_account: SYS, jetstream {{ store_dir: '{folder / 'store'}' }}"
@@ -129,19 +129,22 @@ def test_a_deployment_is_audited_as_the_page_says(folder: Path, capsys: pytest.C
         assert len(run_page(DOCS / "how-to" / "audit-a-deployment.md", capsys)) == 13
 
 
-def test_operators_and_users_are_made_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """On nats-server where it is on PATH, else on natsctl's."""
+@pytest.mark.docs
+@pytest.mark.parametrize("kind", ["natsctl", "reference"])
+def test_operators_and_users_are_made_as_the_page_says(
+    folder: Path, capsys: pytest.CaptureFixture[str], kind: Kind
+) -> None:
     lines = _lines(DOCS / "how-to" / "operators-and-users.md")
     start = next(at for at, line in enumerate(lines) if line.startswith("natsctl server run"))
     for line in lines[:start]:
         run_line(line, capsys, {})
-    kind: Kind = "reference" if reference_binary() else "natsctl"
     with ServerProcess(folder / "store", kind, "-c", "server/nats-server.conf") as one:
         for line in lines[start + 1 :]:
             run_line(line, capsys, {"nats://localhost:4222": one.url})
     assert len(lines) == 27
 
 
+@pytest.mark.docs
 def test_a_service_decides_about_logins_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     examples = ROOT / "examples"
     text = (examples / "configs" / "auth-callout.conf").read_text()
@@ -163,29 +166,23 @@ def test_a_service_decides_about_logins_as_the_page_says(folder: Path, capsys: p
     assert len(lines) == 3
 
 
-def test_streams_move_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = DOCS / "how-to" / "move-streams.md"
-    with JetStreamServer() as old, JetStreamServer() as new:
-        servers = {"nats://old:4222": old.url, "nats://new:4222": new.url}
-        _make_orders(servers, capsys, "-s nats://old:4222")
-        done = [line for line in _lines(page) if not re.search("mirror|--deliver|migrate", line)]
-        for line in done:
-            run_line(line, capsys, servers)
-    assert len(done) == 7
-
-
-def test_streams_migrate_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = DOCS / "how-to" / "move-streams.md"
+@pytest.mark.docs
+@pytest.mark.parametrize(("kept", "number"), [(r"^(?!.*(mirror|--deliver|migrate))", 7), ("migrate", 4)])
+def test_streams_move_and_migrate_as_the_page_says(
+    folder: Path, capsys: pytest.CaptureFixture[str], kept: str, number: int
+) -> None:
     with JetStreamServer() as old, JetStreamServer() as new, JetStreamServer() as test:
         servers = {"nats://old:4222": old.url, "nats://new:4222": new.url, "nats://test:4222": test.url}
         _make_orders(servers, capsys, "-s nats://old:4222")
-        done = [line for line in _lines(page) if "migrate" in line]
-        printed = [run_line(line, capsys, servers) for line in done]
-        assert len(done) == 4
-        assert f"1 stream with 3 messages moved to {new.url}" in printed[2].replace("\n", " ")
-        assert f"1 stream with 3 messages made at {test.url}" in printed[3].replace("\n", " ")
+        lines = [line for line in _lines(DOCS / "how-to" / "move-streams.md") if re.search(kept, line)]
+        printed = [run_line(line, capsys, servers).replace("\n", " ") for line in lines]
+        assert len(lines) == number
+        if kept == "migrate":
+            assert f"1 stream with 3 messages moved to {new.url}" in printed[2]
+            assert f"1 stream with 3 messages made at {test.url}" in printed[3]
 
 
+@pytest.mark.docs
 def test_a_stream_moves_by_a_mirror_as_the_page_says(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = quiet_ports(1)
     hub = f"leafnodes {{ listen: '127.0.0.1:{port}' }}"
@@ -223,6 +220,7 @@ def _make_orders(servers: Mapping[str, str], capsys: pytest.CaptureFixture[str],
         run_line(line, capsys, servers)
 
 
+@pytest.mark.docs
 def test_the_programs_of_the_python_api_work(here: JetStreamServer, capsys: pytest.CaptureFixture[str]) -> None:
     programs = [block.text for block in blocks(DOCS / "python-api.md") if block.language == "python"]
     assert len(programs) == 3

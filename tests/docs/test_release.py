@@ -7,10 +7,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from importlib.machinery import SourceFileLoader
+from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
+from typing import cast
 
 import pytest
 import yaml
@@ -48,34 +49,25 @@ def test_the_page_on_installing_names_the_files_of_this_version() -> None:
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == extras.keys() - {"dev", "docs"}
 
 
-def test_the_changelog_begins_with_this_version() -> None:
-    headings = re.findall(r"^## (\S+) (?:- (\d{4}-\d\d-\d\d)|\(not released\))$", changelog(), re.MULTILINE)
-    assert len(headings) == changelog().count("\n## ") > 1
+def test_the_changelog_begins_with_this_version_and_has_the_sections_of_keep_a_changelog() -> None:
+    changelog = (CLONE / "CHANGELOG.md").read_text()
+    headings = re.findall(r"^## (\S+) (?:- (\d{4}-\d\d-\d\d)|\(not released\))$", changelog, re.MULTILINE)
+    assert len(headings) == changelog.count("\n## ") > 1
     assert headings[0][0] == __version__
     numbers = [tuple(map(int, name.split("."))) for name, _ in headings]
     assert numbers == sorted(set(numbers), reverse=True) and numbers[-1] == (0, 1, 0)
     assert all(date for _, date in headings[1:])
-
-
-def test_the_changelog_has_the_sections_of_keep_a_changelog() -> None:
     known = ["Upgrading", "Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"]
-    for part in changelog().split("\n## ")[1:]:
+    for part in changelog.split("\n## ")[1:]:
         sections = re.findall(r"^### (.+)$", part, re.MULTILINE)
         assert sections == sorted(set(sections), key=known.index) and sections, part[:20]
 
 
-def changelog() -> str:
-    return (CLONE / "CHANGELOG.md").read_text()
-
-
-def shown_files() -> list[Path]:
-    done = subprocess.run(["git", "ls-files", "-z", *SHOWN], cwd=CLONE, capture_output=True, text=True, check=True)
-    return [CLONE / name for name in done.stdout.split("\0") if name]
-
-
+@pytest.mark.docs
 @pytest.mark.skipif(not (CLONE / ".git").exists(), reason="this is not a clone")
 def test_nothing_is_installed_by_a_name_that_somebody_else_may_take() -> None:
-    files = shown_files()
+    listed = subprocess.run(["git", "ls-files", "-z", *SHOWN], cwd=CLONE, capture_output=True, text=True, check=True)
+    files = [CLONE / name for name in listed.stdout.split("\0") if name]
     found = {
         f"{path.relative_to(CLONE)}: {match[0]}"
         for path in files
@@ -113,30 +105,26 @@ def test_an_installation_by_name_is_noticed(line: str, by_name: bool) -> None:
 WORKFLOWS = sorted((CLONE / ".github" / "workflows").glob("*.yml"))
 
 
+@pytest.mark.docs
 @pytest.mark.skipif(shutil.which("actionlint") is None, reason="actionlint is not on PATH")
 def test_actionlint_accepts_the_workflows() -> None:
     done = subprocess.run(["actionlint", *map(str, WORKFLOWS)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
 
-def test_workflows_may_read_and_write_no_more_than_they_need() -> None:
+def test_workflows_build_parts_that_a_release_has_and_write_no_more_than_they_need() -> None:
     assert {path.name for path in WORKFLOWS} == {"audit.yml", "docs.yml", "release.yml", "tests.yml"}
-    for path in WORKFLOWS:
-        workflow = yaml.safe_load(path.read_text())
-        assert workflow["permissions"] == {"contents": "read"}
-        for job in workflow["jobs"].values():
-            for step in job["steps"]:
-                if step.get("uses", "").startswith("actions/checkout"):
-                    assert step["with"]["persist-credentials"] is False
-
-
-def test_workflows_build_parts_that_a_release_has() -> None:
-    text = (CLONE / ".ci" / "release").read_text()
-    parts = set(re.findall(r'^    "(\w+)": \1,$', text, re.MULTILINE))
+    parts = set(re.findall(r'^    "(\w+)": \1,$', (CLONE / ".ci" / "release").read_text(), re.MULTILINE))
     assert parts == {"packages", "sbom", "deb", "image", "docs"}
     for path in WORKFLOWS:
-        for line in re.findall(r"\.ci/release --out dist (.+)", path.read_text()):
+        text = path.read_text()
+        for line in re.findall(r"\.ci/release --out dist (.+)", text):
             assert set(line.split()) <= parts
+        workflow = yaml.safe_load(text)
+        assert workflow["permissions"] == {"contents": "read"}
+        for step in (step for job in workflow["jobs"].values() for step in job["steps"]):
+            if step.get("uses", "").startswith("actions/checkout"):
+                assert step["with"]["persist-credentials"] is False
 
 
 BUILDS = """\
@@ -164,9 +152,7 @@ for part in sys.argv[3:]:
 def runner() -> ModuleType:
     """The script that runs workflows, `.ci/workflows`."""
     loader = SourceFileLoader("natsctl_ci_workflows", str(CLONE / ".ci" / "workflows"))
-    spec = spec_from_loader(loader.name, loader)
-    assert spec is not None
-    module = module_from_spec(spec)
+    module = module_from_spec(cast(ModuleSpec, spec_from_loader(loader.name, loader)))
     loader.exec_module(module)
     return module
 
@@ -193,12 +179,17 @@ def small_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return clone
 
 
-def test_the_steps_of_a_release_draft_everything_that_is_built(runner: ModuleType, small_clone: Path) -> None:
+@pytest.mark.docs
+def test_the_steps_of_a_release_and_of_the_site_publish_everything_that_is_built(
+    runner: ModuleType, small_clone: Path
+) -> None:
     folder = small_clone.parent
     found = list(runner.run_workflow("release", small_clone, folder, folder / "dist"))
     assert found[-1].startswith(f"the draft of v{__version__} has 7 files")
+    assert len(list(runner.run_workflow("docs", small_clone, folder, folder / "dist"))) == 2
 
 
+@pytest.mark.docs
 def test_a_step_that_fails_and_an_upload_of_nothing_are_noticed(runner: ModuleType, small_clone: Path) -> None:
     path, folder = small_clone / ".github/workflows/release.yml", small_clone.parent
     text = path.read_text()
@@ -212,11 +203,7 @@ def test_a_step_that_fails_and_an_upload_of_nothing_are_noticed(runner: ModuleTy
             list(runner.run_workflow("release", small_clone, folder / fault, folder / "dist"))
 
 
-def test_the_steps_of_the_site_publish_it(runner: ModuleType, small_clone: Path) -> None:
-    found = list(runner.run_workflow("docs", small_clone, small_clone.parent, small_clone.parent / "dist"))
-    assert len(found) == 2
-
-
+@pytest.mark.docs
 def test_the_notes_of_a_release_are_its_part_of_the_changelog() -> None:
     command = [sys.executable, str(CLONE / ".ci" / "release"), "notes"]
     done = subprocess.run([*command, __version__], capture_output=True, text=True)

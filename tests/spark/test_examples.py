@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import importlib
 import importlib.util
@@ -14,27 +13,20 @@ import re
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
-
-import pytest
-
-from tests.support import patient_client
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
+from typing import TYPE_CHECKING
 
 import nats
 import nats.errors
+import pytest
 import yaml
 
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
-from tests.spark.source.streams import REACHED_WITHIN_S
+from tests.spark.source.streams import make, messages
+from tests.support import patient_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,59 +37,34 @@ DELTA_TIMEOUT_S = 900
 FOLDER = Path(__file__).parents[2] / "examples" / "spark"
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("examples") / "server") as process:
-        yield process
-
-
-@pytest.fixture
-def api(running: ServerProcess) -> Iterator[JetStreamApi]:
-    settings = ServerSettings(urls=(running.url,))
-    with Link.open(settings) as link:
-        api = JetStreamApi(link, settings)
-        for name in api.stream_names():
-            api.ask(f"STREAM.DELETE.{name}")
-        yield api
-
-
 def example(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def stream(api: JetStreamApi, name: str, **config: Any) -> None:
-    api.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **config})
-
-
 def publish(api: JetStreamApi, subject: str, body: str) -> int:
-    """The sequence that the message got."""
     return int(json.loads(api.link.request(subject, body.encode()).body)["seq"])
 
 
 def stored(api: JetStreamApi, name: str) -> list[tuple[str, str]]:
-    """Subject and body of every message of a stream, in its order."""
-    last = api.stream_info(name)["state"]["last_seq"]
-    found = [api.ask(f"STREAM.MSG.GET.{name}", {"seq": seq})["message"] for seq in range(1, last + 1)]
-    return [(each["subject"], base64.b64decode(each.get("data", "")).decode()) for each in found]
+    return [(subject, payload.decode()) for subject, _, payload in messages(api, name)]
 
 
 def test_orders_become_parquet_by_day_and_come_back_once_and_in_order(
-    spark: SparkSession, api: JetStreamApi, running: ServerProcess, tmp_path: Path
+    spark: SparkSession, api: JetStreamApi, server: ServerProcess, tmp_path: Path
 ) -> None:
-    stream(api, "ORDERS")
-    stream(api, "ORDERS_COPY")
+    make(api, "ORDERS", 0)
+    make(api, "ORDERS_COPY", 0)
     for number in range(40):
         publish(api, f"ORDERS.eu.{number % 3}", f"order {number}")
     module, folder = example("orders_to_parquet"), str(tmp_path / "orders")
-    module.to_parquet(spark, folder, servers=running.url)
+    module.to_parquet(spark, folder, servers=server.url)
     assert len([*Path(folder).glob("day=*")]) in (1, 2)
     for _ in range(2):
-        module.from_parquet(spark, folder, servers=running.url)
+        module.from_parquet(spark, folder, servers=server.url)
     original = [(f"ORDERS_COPY.{subject.partition('.')[2]}", body) for subject, body in stored(api, "ORDERS")]
     copied = stored(api, "ORDERS_COPY")
     assert sorted(copied) == sorted(original)
@@ -106,16 +73,16 @@ def test_orders_become_parquet_by_day_and_come_back_once_and_in_order(
 
 
 def test_totals_are_published_once_however_often_the_query_is_killed(
-    spark: SparkSession, api: JetStreamApi, running: ServerProcess, tmp_path: Path
+    spark: SparkSession, api: JetStreamApi, server: ServerProcess, tmp_path: Path
 ) -> None:
-    stream(api, "ORDERS")
-    stream(api, "TOTALS")
+    make(api, "ORDERS", 0)
+    make(api, "TOTALS", 0)
     orders = (("ann", 10.5, "10:00:05"), ("bob", 1.0, "10:00:59"), ("ann", 2.0, "10:00:30"), ("ann", 7.0, "10:02:30"))
     publish(api, "ORDERS.new", "no JSON")
     for customer, amount, at in orders:
         publish(api, "ORDERS.new", json.dumps({"customer": customer, "amount": amount, "at": f"2026-11-21T{at}Z"}))
     module, checkpoint = example("totals_by_customer"), tmp_path / "checkpoint"
-    module.start(spark, str(checkpoint), servers=running.url).awaitTermination()
+    module.start(spark, str(checkpoint), servers=server.url).awaitTermination()
     ann = ("TOTALS.ann", '{"minute":"2026-11-21T10:00","orders":2,"amount":12.5}')
     bob = ("TOTALS.bob", '{"minute":"2026-11-21T10:00","orders":1,"amount":1.0}')
     assert sorted(stored(api, "TOTALS")) == [ann, bob]
@@ -125,22 +92,22 @@ def test_totals_are_published_once_however_often_the_query_is_killed(
     (commits / str(last)).unlink()  # as if it was killed when all was published and nothing noted
     (commits / f".{last}.crc").unlink()
     publish(api, "ORDERS.new", json.dumps({"customer": "ann", "amount": 1.0, "at": "2026-11-21T10:04:00Z"}))
-    module.start(spark, str(checkpoint), servers=running.url).awaitTermination()
+    module.start(spark, str(checkpoint), servers=server.url).awaitTermination()
     later = ("TOTALS.ann", '{"minute":"2026-11-21T10:02","orders":1,"amount":7.0}')
     assert sorted(stored(api, "TOTALS")) == sorted([ann, bob, later])
 
 
 def test_dead_letters_are_told_with_what_they_hold(
-    spark: SparkSession, api: JetStreamApi, running: ServerProcess
+    spark: SparkSession, api: JetStreamApi, server: ServerProcess
 ) -> None:
-    stream(api, "ORDERS")
+    make(api, "ORDERS", 0)
     advisories = "$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.>"
     api.ask("STREAM.CREATE.DEAD", {"name": "DEAD", "subjects": [advisories]})
     for number in range(3):
         publish(api, "ORDERS.new", f"order {number}")
     give_up(api, "ORDERS", 3)
     api.ask("STREAM.MSG.DELETE.ORDERS", {"seq": 2})
-    letters = example("dead_letters").dead_letters(spark, servers=running.url)
+    letters = example("dead_letters").dead_letters(spark, servers=server.url)
     found = [(row.seq, row.deliveries, row.consumers, row.subject, row.value) for row in letters.collect()]
     assert found == [
         (1, 1, ["IMPATIENT"], "ORDERS.new", "order 0"),
@@ -172,19 +139,19 @@ def postgres() -> Iterator[str]:
 
 
 def test_orders_are_in_postgres_once_however_often_a_batch_is_done(
-    spark: SparkSession, api: JetStreamApi, running: ServerProcess, tmp_path: Path, postgres: str
+    spark: SparkSession, api: JetStreamApi, server: ServerProcess, tmp_path: Path, postgres: str
 ) -> None:
-    stream(api, "ORDERS")
+    make(api, "ORDERS", 0)
     customers = ["ann", "tab\there", 'x\n\\.\nDROP TABLE orders;\n"', "nul\0"]
     for number, customer in enumerate(customers):
         publish(api, "ORDERS.new", json.dumps({"customer": customer, "amount": number + 0.5}))
     publish(api, "ORDERS.new", "no JSON")
     module, checkpoint = example("orders_to_postgres"), tmp_path / "checkpoint"
-    module.start(spark, str(checkpoint), postgres, servers=running.url).awaitTermination()
+    module.start(spark, str(checkpoint), postgres, servers=server.url).awaitTermination()
     (checkpoint / "commits" / "0").unlink()  # as if it was killed when all was merged and nothing noted
     (checkpoint / "commits" / ".0.crc").unlink()
     publish(api, "ORDERS.new", json.dumps({"customer": "bob"}))
-    module.start(spark, str(checkpoint), postgres, servers=running.url).awaitTermination()
+    module.start(spark, str(checkpoint), postgres, servers=server.url).awaitTermination()
     rows = module.psql(postgres, "SELECT json_build_array(seq, customer, amount) FROM orders ORDER BY seq")
     found = [json.loads(line) for line in rows.splitlines()]
     expected = [[seq, each.replace("\0", "\ufffd"), seq - 0.5] for seq, each in enumerate(customers, 1)]
@@ -203,44 +170,21 @@ def jar(place: str, pattern: str) -> Path:
     return max(jars, key=lambda found: found.name)
 
 
-@pytest.fixture
-def avro(spark: SparkSession) -> None:
-    """Spark's package for Avro in the session."""
-    spark.sql(f"ADD JAR '{jar('org/apache/spark', 'spark-avro_2.13-4*')}'")
-
-
-@pytest.fixture
-def protobuf(spark: SparkSession) -> None:
-    """Spark's package for Protobuf in the session."""
-    spark.sql(f"ADD JAR '{jar('org/apache/spark', 'spark-protobuf_2.13-4*')}'")
-
-
-def test_avro_is_published_and_read(spark: SparkSession, api: JetStreamApi, running: ServerProcess, avro: None) -> None:
-    for name in ("ORDERS", "COPY"):
-        stream(api, name)
-    module, server = example("avro_orders"), {"servers": running.url}
-    rows = [(1, "ann", 2.5, None), (2, "bob", 4.0, "soon")]
-    module.publish(
-        spark.createDataFrame(rows, "seq bigint, customer string, amount double, note string"), "ORDERS", **server
-    )
-    api.link.request("ORDERS.none", b"\xff")
-    found = module.orders(spark, **server)
-    expected = {("ORDERS.ann", "ann", 2.5, None), ("ORDERS.bob", "bob", 4.0, "soon"), ("ORDERS.none", None, None, None)}
-    assert {tuple(row)[1:] for row in found.collect()} == expected
-
-
-def test_protobuf_is_published_and_read(
-    spark: SparkSession, api: JetStreamApi, running: ServerProcess, tmp_path: Path, protobuf: None
+@pytest.mark.parametrize("package", ["avro", "protobuf"])
+def test_records_of_a_schema_are_published_and_read(
+    spark: SparkSession, api: JetStreamApi, server: ServerProcess, tmp_path: Path, package: str
 ) -> None:
+    spark.sql(f"ADD JAR '{jar('org/apache/spark', f'spark-{package}_2.13-4*')}'")
     for name in ("ORDERS", "COPY"):
-        stream(api, name)
-    module, server, descriptors = example("protobuf_orders"), {"servers": running.url}, str(tmp_path / "order.desc")
-    Path(descriptors).write_bytes(descriptors_of((FOLDER / "order.proto").read_text()))
-    rows = [("ann", 2.5, None), ("bob", 4.0, "soon")]
-    frame = spark.createDataFrame(rows, "customer string, amount double, note string")
-    module.publish(frame, descriptors, "ORDERS", **server)
+        make(api, name, 0)
+    module, reach, descriptors = example(f"{package}_orders"), {"servers": server.url}, tmp_path / "order.desc"
+    descriptors.write_bytes(descriptors_of((FOLDER / "order.proto").read_text()))
+    schema = [str(descriptors)] * (package == "protobuf")
+    rows = [(1, "ann", 2.5, None), (2, "bob", 4.0, "soon")]
+    frame = spark.createDataFrame(rows, "seq bigint, customer string, amount double, note string")
+    module.publish(frame.drop("seq") if schema else frame, *schema, "ORDERS", **reach)
     api.link.request("ORDERS.none", b"\xff")
-    found = module.orders(spark, descriptors, **server)
+    found = module.orders(spark, *schema, **reach)
     expected = {("ORDERS.ann", "ann", 2.5, None), ("ORDERS.bob", "bob", 4.0, "soon"), ("ORDERS.none", None, None, None)}
     assert {tuple(row)[1:] for row in found.collect()} == expected
 
@@ -260,9 +204,10 @@ def descriptors_of(text: str) -> bytes:
     return bytes(found.SerializeToString())
 
 
+@pytest.mark.spark
 @pytest.mark.timeout(DELTA_TIMEOUT_S)
 def test_a_stream_is_kept_in_delta_over_a_batch_that_is_done_again(
-    api: JetStreamApi, running: ServerProcess, tmp_path: Path
+    api: JetStreamApi, server: ServerProcess, tmp_path: Path
 ) -> None:
     python = os.environ.get("NATSCTL_DELTA_PYTHON", "")
     if not python:
@@ -279,14 +224,14 @@ def test_a_stream_is_kept_in_delta_over_a_batch_that_is_done_again(
     words += ["--conf spark.databricks.delta.snapshotPartitions=1 --conf spark.ui.enabled=false pyspark-shell"]
     settings = {"PYSPARK_SUBMIT_ARGS": " ".join(words), "PYSPARK_PYTHON": python}
     settings["PYTHONPATH"] = f"{FOLDER.parents[1]}:{tmp_path}"
-    command = [python, str(FOLDER / "orders_to_delta.py"), "--folder", str(tmp_path), "--servers", running.url]
+    command = [python, str(FOLDER / "orders_to_delta.py"), "--folder", str(tmp_path), "--servers", server.url]
 
     def newest() -> list[dict[str, object]]:
         done = subprocess.run(command, env={**os.environ, **settings}, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr[-3000:]
         return [json.loads(each) for each in done.stdout.splitlines()]
 
-    stream(api, "ORDERS")
+    make(api, "ORDERS", 0)
     for customer, amount in (("ann", 1.5), ("bob", 2.0), ("ann", 3.0)):
         publish(api, "ORDERS.new", json.dumps({"customer": customer, "amount": amount}))
     ann, bob = {"customer": "ann", "seq": 3, "amount": 3.0}, {"customer": "bob", "seq": 2, "amount": 2.0}
@@ -327,17 +272,13 @@ def give_up(api: JetStreamApi, name: str, number: int) -> None:
 
     async def fetch_until_told() -> None:
         client = await patient_client.connect(api.link.settings.urls[0])
-        try:
-            consumer = await client.jetstream().pull_subscribe_bind("IMPATIENT", name)
-            fetched = 0
-            while fetched < number:
-                fetched += len(await consumer.fetch(number - fetched, timeout=10))
-            deadline = time.monotonic() + REACHED_WITHIN_S
-            while api.stream_info("DEAD")["state"]["messages"] < number:
-                assert time.monotonic() < deadline
-                with contextlib.suppress(nats.errors.TimeoutError):
-                    await consumer.fetch(1, timeout=0.3)
-        finally:
-            await client.close()
+        consumer = await client.jetstream().pull_subscribe_bind("IMPATIENT", name)
+        fetched = 0
+        while fetched < number:
+            fetched += len(await consumer.fetch(number - fetched, timeout=10))
+        while api.stream_info("DEAD")["state"]["messages"] < number:
+            with contextlib.suppress(nats.errors.TimeoutError):
+                await consumer.fetch(1, timeout=0.3)
+        await client.close()
 
     asyncio.run(fetch_until_told())

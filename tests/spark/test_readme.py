@@ -9,9 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.sql.functions import col
 from pyspark.sql.functions import sum as sum_of
 
@@ -44,7 +41,6 @@ def orders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServerPr
 
 
 def section(path: Path, title: str) -> str:
-    """The text below a heading of the second level."""
     return path.read_text(encoding="utf-8").partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-
-import pytest
-
-from tests.support import patient_client
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from typing import TYPE_CHECKING
 
+import pytest
 from nats.js.api import StreamConfig
 
 from natsctl.cli.resolve import did_you_mean
@@ -20,6 +14,7 @@ from natsctl.spark.counted_queries import Facts, counted
 from natsctl.spark.sql_queries import Queries, UnknownTableError
 from natsctl.spark.sql_tables import Catalogue
 from natsctl.testing.process import ServerProcess
+from tests.support import patient_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,13 +80,9 @@ def test_a_view_is_of_what_is_there_when_it_is_asked(queries: Queries, running: 
     asyncio.run(publish(running.url))
     assert queries.run(query).rows == [(before + 1, 5)]
     assert queries.run("select subject from growing order by seq", limit=2).more
-
-
-def test_buckets_and_subjects_are_tables(queries: Queries) -> None:
     found = queries.run("select key, revision, operation, cast(value as string) v from config order by revision")
     assert list(found.rows) == [("a.b", 1, "PUT", "1"), ("a.b", 2, "PUT", "2"), ("a.b", 3, "DEL", "")]
-    found = queries.run("select sum(messages) from my-stream$subjects where subject != 'my.é'")
-    assert found.rows == [(4,)]
+    assert queries.run("select sum(messages) from my-stream$subjects where subject != 'my.é'").rows == [(4,)]
 
 
 def test_filters_reach_the_server_and_mistakes_are_told_with_what_may_be_meant(queries: Queries) -> None:

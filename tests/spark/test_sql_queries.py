@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from natsctl.api.errors import UsageError
+from natsctl.cli import sql
 from natsctl.cli.render.spark_reports import csv_text
 from natsctl.spark.sql_queries import (
     Result,
@@ -64,11 +67,9 @@ def test_tables_are_found_where_tables_stand(query: str, names: list[str]) -> No
     assert [one.name for one in relations(query)] == names
 
 
-def test_names_that_spark_would_refuse_are_written_in_backticks_and_nothing_else_is_changed() -> None:
-    query = "select a-b, 'my-stream' from my-stream m, x where m.seq in (select seq from `my-stream`) -- my-stream"
-    assert quoted(query, {"my-stream"}.__contains__) == (
-        "select a-b, 'my-stream' from `my-stream` m, x where m.seq in (select seq from `my-stream`) -- my-stream"
-    )
+def test_names_that_spark_would_refuse_are_quoted_and_nothing_else_is_changed() -> None:
+    query = "select a-b, 'my-stream' from %s m, x where m.seq in (select seq from `my-stream`) -- my-stream"
+    assert quoted(query % "my-stream", {"my-stream"}.__contains__) == query % "`my-stream`"
 
 
 @pytest.mark.parametrize(
@@ -109,6 +110,8 @@ def test_a_name_is_a_stream_before_a_bucket_and_its_case_counts_only_where_there
 
 def test_statements_end_at_semicolons_outside_of_texts() -> None:
     assert split_statements("set a = ';'; -- no;\nselect 1;;") == ["set a = ';'", "-- no;\nselect 1"]
+    assert all(map(is_query, ("(select 1)", "show views")))
+    assert not any(map(is_query, ("create temp view v as select 1", "cache table A"))), "they leave something behind"
 
 
 @pytest.mark.parametrize(
@@ -129,14 +132,6 @@ def test_a_table_that_spark_may_look_at_twice_is_known(query: str, once: bool) -
     assert reads_once(query) is once
 
 
-@pytest.mark.parametrize(
-    ("statement", "asks"),
-    [("(select 1)", True), ("show views", True), ("create temp view v as select 1", False), ("cache table A", False)],
-)
-def test_statements_that_may_leave_views_behind_are_known(statement: str, asks: bool) -> None:
-    assert is_query(statement) is asks
-
-
 NOON = datetime(2026, 1, 31, 12, 0, 0, 5, tzinfo=UTC)
 
 
@@ -154,22 +149,15 @@ def test_values_become_json_that_can_be_read_back() -> None:
     )
 
 
-def test_columns_of_one_name_are_told_apart() -> None:
-    assert Result(["a", "a", "a_2"], [(1, 2, 3)]).documents() == [{"a": 1, "a_2": 2, "a_2_2": 3}]
-
-
-def test_csv_quotes_what_must_be_and_marks_bytes_that_are_no_text() -> None:
-    found = Result(["a", "b"], [('say "hi", ok', b"\xff"), (None, [1])])
-    assert csv_text(found) == 'a,b\n"say ""hi"", ok",base64:/w==\n,[1]'
-
-
 def test_headers_and_bytes_are_shown_as_they_are_read() -> None:
     assert shown([{"key": "Color", "value": b"red"}, {"key": "Size", "value": b"\xff"}]) == "Color: red, Size: \\xff"
     assert (shown(None), shown(b"plain"), shown(NOON)) == ("null", "plain", "2026-01-31 12:00:00.000005Z")
+    found = Result(["a", "b"], [('say "hi", ok', b"\xff"), (None, [1])])
+    assert csv_text(found) == 'a,b\n"say ""hi"", ok",base64:/w==\n,[1]'
+    assert Result(["a", "a", "a_2"], [(1, 2, 3)]).documents() == [{"a": 1, "a_2": 2, "a_2_2": 3}]
 
 
 def test_texts_of_any_bytes_have_marks_for_what_is_no_text() -> None:
-    pa = pytest.importorskip("pyarrow", reason="the extra `spark` is not installed")
     data = pa.array([b"a\x80", None, "ż".encode()], pa.binary())
     texts = pa.Array.from_buffers(pa.string(), 3, data.buffers(), data.null_count)
     nested = pa.StructArray.from_arrays([texts, data, pa.array([1, 2, 3])], ["text", "bytes", "number"])
@@ -208,30 +196,12 @@ def test_no_statement_changes_a_stream(text: str, hint: str) -> None:
     assert hint in str(told.value.hint)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "create temp view orders as select 1",
-        "select 1; CREATE OR REPLACE TEMPORARY VIEW if not exists `my-stream` (a) as x",
-    ],
-)
-def test_no_view_takes_the_name_of_a_stream(text: str) -> None:
-    with pytest.raises(UsageError, match=r"there is a stream (orders|my-stream) already"):
+def test_no_view_takes_the_name_of_a_stream_and_what_a_query_made_itself_is_its_own() -> None:
+    for text in ("orders as select 1", "if not exists `my-stream` (a) as x"):
+        with pytest.raises(UsageError, match=r"there is a stream (orders|my-stream) already"):
+            check_changes_nothing(f"select 1; CREATE OR REPLACE TEMPORARY VIEW {text}", CATALOGUE)
+    for text in ("drop view v", "create temp view v as select * from ORDERS", "insert into v select 1", "drop"):
         check_changes_nothing(text, CATALOGUE)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "drop view v",
-        "create temp view v as select * from ORDERS",
-        "create temp view",
-        "insert into v select * from ORDERS",
-        "drop",
-    ],
-)
-def test_what_a_query_made_itself_is_its_own(text: str) -> None:
-    check_changes_nothing(text, CATALOGUE)
 
 
 @pytest.mark.parametrize(
@@ -240,10 +210,7 @@ def test_what_a_query_made_itself_is_its_own(text: str) -> None:
 def test_a_table_that_cannot_be_there_is_told_at_once(text: str) -> None:
     with pytest.raises(UnknownTableError, match="there is no stream, bucket or view"):
         check_named(text, CATALOGUE, suggest)
-
-
-def test_a_stream_that_a_query_names_in_a_text_is_not_said_to_be_missing() -> None:
-    told = unknown_table("my-stream", CATALOGUE, suggest)
+    told = unknown_table("my-stream", CATALOGUE, suggest)  # which the query names in a text
     assert (str(told).startswith("my-stream stands where"), told.hint) == (True, "write FROM `my-stream`")
 
 
@@ -272,8 +239,15 @@ def test_what_may_be_a_table_is_left_to_spark(text: str) -> None:
 
 def test_tables_are_listed() -> None:
     found = listed("show  Tables;", CATALOGUE)
-    assert found is not None
     assert ("ORDERS$subjects", "subjects") in found.rows
     assert ("config", "bucket") in found.rows
     assert listed("show tables in x", CATALOGUE) is None
     assert listed("select 1", CATALOGUE) is None
+
+
+def test_a_command_tells_spark_where_a_backup_is_in_whatever_folder_that_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sql, "backups_by_stream", lambda path: {"ORDERS": path / "orders"})
+    assert sql.BackupTables(Path("saved")).options({}, "ORDERS") == {"backup": str(tmp_path / "saved" / "orders")}

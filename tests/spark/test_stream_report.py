@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
+from nats.js.api import StreamConfig
 
 from natsctl.spark.report_page import html_page
 from natsctl.spark.stream_report import (
     BLOCK_MESSAGES,
+    MAX_ROWS,
     MAX_SLOTS,
     Counted,
     Counts,
     DeepReport,
     Gaps,
+    _keys,
+    deep_report,
     gap,
     report_of,
     slot_length,
@@ -115,70 +119,55 @@ def test_a_page_needs_nothing_else_and_no_subject_breaks_out_of_it() -> None:
     assert hostile[0] in page.told
     assert "a\\u202eb\\u001b[31m" in page.told
     assert "http" not in text.replace("http-equiv", "")
-
-
-def test_an_empty_stream_has_a_page_too() -> None:
     assert "no messages" in html_page(report(), "now")
 
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("report") / "server") as process:
-        asyncio.run(_fill(process.url))
+        asyncio.run(fill(process.url))
         yield process
 
 
-async def _fill(url: str) -> None:
-    from nats.js.api import StreamConfig
-
+async def fill(url: str) -> None:
+    """R has gaps, and an id twice, between which its stream has forgotten it; H has more headers than are listed."""
     connection = await patient_client.connect(url)
     stream = connection.jetstream()
     await stream.add_stream(StreamConfig(name="R", subjects=["r.>"], duplicate_window=0.1))
-    for number in range(10):
-        headers: dict[str, Any] = {"Nats-Msg-Id": "twice"} if number in (1, 9) else {"N": str(number)}
-        await stream.publish(f"r.{number % 2}", b"x" * (number + 1), headers=headers)
-        if number == 1:
-            await asyncio.sleep(0.3)
+    for number in range(9):
+        await stream.publish(
+            f"r.{number % 2}", b"x" * (number + 1), headers={"Nats-Msg-Id" if number == 1 else "N": ID[number]}
+        )
+    while (await stream.publish("r.1", b"x" * 10, headers={"Nats-Msg-Id": "twice"})).duplicate:
+        pass
     for seq in (3, 4, 7):
         await stream.delete_msg("R", seq)
+    await stream.add_stream(StreamConfig(name="H", subjects=["h"]))
+    many = {f"H{number}": "1" for number in range(MAX_ROWS)}
+    for ids in ({"nats-msg-id": "none"}, {"Nats-Msg-Id": "1"}, {"Nats-Msg-Id": "2", "nats-msg-id": "other"}):
+        await stream.publish("h", b"", headers={**many, **ids})
     await connection.close()
 
 
-def test_a_message_that_has_a_header_twice_counts_once(spark: SparkSession) -> None:
-    from natsctl.spark.stream_report import _keys
+ID = ["0", "twice", *"2345678"]
 
+
+def test_messages_with_an_id_are_counted_beside_more_headers_than_are_listed(
+    spark: SparkSession, running: ServerProcess
+) -> None:
+    found = deep_report(spark, {"servers": running.url, "stream": "H"}, "H", 0.1)
+    assert found.with_id == 2
+    assert (len(found.headers), {one.messages for one in found.headers}) == (MAX_ROWS, {3})
+
+
+def test_a_message_that_has_a_header_twice_counts_once(spark: SparkSession) -> None:
     pairs = ", ".join(f"struct('{key}' as key, X'31' as value)" for key in "AAB")
     message = f"select 1L as seq, 'r' as subject, 5L as us, 1 as bytes, null as own_id, array({pairs}) as headers"
     found = spark.sql(f"select inline({_keys(1.0, payloads=False)}) from ({message})").collect()
     assert sorted(row["key"] for row in found if row["kind"] == "header") == ["A", "B"]
 
 
-def test_messages_with_an_id_are_counted_beside_more_headers_than_are_listed(
-    spark: SparkSession, running: ServerProcess
-) -> None:
-    from natsctl.spark.stream_report import MAX_ROWS, deep_report
-
-    asyncio.run(_fill_many_headers(running.url, {f"H{number}": "1" for number in range(MAX_ROWS)}))
-    found = deep_report(spark, {"servers": running.url, "stream": "H"}, "H", 0.1)
-    assert found.with_id == 2
-    assert (len(found.headers), {one.messages for one in found.headers}) == (MAX_ROWS, {3})
-
-
-async def _fill_many_headers(url: str, headers: dict[str, str]) -> None:
-    from nats.js.api import StreamConfig
-
-    connection = await patient_client.connect(url)
-    stream = connection.jetstream()
-    await stream.add_stream(StreamConfig(name="H", subjects=["h"]))
-    for ids in ({"nats-msg-id": "none"}, {"Nats-Msg-Id": "1"}, {"Nats-Msg-Id": "2", "nats-msg-id": "other"}):
-        await stream.publish("h", b"", headers={**headers, **ids})
-    await connection.close()
-
-
 def test_a_stream_is_counted_to_the_byte(spark: SparkSession, running: ServerProcess) -> None:
-    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-    from natsctl.spark.stream_report import deep_report
-
     found = deep_report(spark, {"servers": running.url, "stream": "R"}, "R", 0.1, payloads=True)
     left = [1, 2, 5, 6, 8, 9, 10]
     assert (found.messages, found.bytes, found.first_seq, found.last_seq) == (7, sum(left), 1, 10)

@@ -13,16 +13,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyarrow import parquet
 
-from natsctl.api.errors import NatsctlError, StorageError, UsageError
+from natsctl.api.errors import StorageError, UsageError
 from natsctl.spark.files.file_export import NOTE, OWN, Note, Target, prepare
 from natsctl.spark.files.file_formats import PARQUET
 from natsctl.spark.pipeline.update import TABLES_FORMAT, kept_tables
-from natsctl.spark.session.installation import choose_java
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.ledger import Ledger
 from natsctl.spark.source.offsets import parse_offsets
@@ -33,7 +29,6 @@ from tests.support.stored_work import ROWS, STOPPED_AT, content, natsctl, query
 VERSIONS = Path(__file__).parent.parent / "store" / "versions"
 KEPT = sorted(VERSIONS.glob("*/spark.tar.gz"))
 CLONE = Path(__file__).parent.parent.parent
-SPARK_STARTS = 300
 
 
 @pytest.fixture(params=KEPT, ids=lambda path: path.parent.name)
@@ -46,18 +41,7 @@ def test_versions_are_kept() -> None:
     assert KEPT
 
 
-@pytest.fixture
-def java() -> None:
-    """Skip a test where there is no Java that Spark can run on."""
-    try:
-        choose_java()
-    except NatsctlError as failure:
-        pytest.skip(f"no Java: {failure}")
-
-
 @pytest.mark.spark
-@pytest.mark.timeout(SPARK_STARTS)
-@pytest.mark.usefixtures("java")
 def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(folder: Path) -> None:
     with ServerProcess(folder) as server:
         assert asyncio.run(content(server.url, "OUT"))["state"]["messages"] == STOPPED_AT
@@ -70,8 +54,6 @@ def test_a_query_that_was_stopped_within_a_batch_stores_each_message_once(folder
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(SPARK_STARTS)
-@pytest.mark.usefixtures("java")
 def test_an_incremental_export_adds_what_is_new(folder: Path) -> None:
     with ServerProcess(folder) as server:
         natsctl(CLONE, folder, "-s", server.url, "pub", "in.new", "one more", "--wait")

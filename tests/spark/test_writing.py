@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-import pyarrow as pa
-
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.messages import RowIds
-from natsctl.testing.process import ServerProcess
+from tests.spark.source.streams import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 @pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:
-    """Requests to a server with a stream OUT."""
-    settings = ServerSettings((server.url,))
-    with Link.open(settings) as link:
-        api = JetStreamApi(link, settings)
-        api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
-        yield api
+def api(api: JetStreamApi) -> JetStreamApi:
+    api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
+    return api
 
 
-def messages(api: JetStreamApi) -> list[tuple[str, str, Any]]:
-    """Subject, headers and JSON value of all messages."""
-    found = []
-    for seq in range(1, api.stream_info("OUT")["state"]["last_seq"] + 1):
-        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
-        value = json.loads(base64.b64decode(message["data"]))
-        found.append((message["subject"], base64.b64decode(message.get("hdrs", "")).decode(), value))
-    return found
+def values(api: JetStreamApi) -> list[tuple[str, str, Any]]:
+    return [(subject, headers.decode(), json.loads(value)) for subject, headers, value in messages(api, "OUT")]
 
 
 def orders(spark: SparkSession) -> DataFrame:
@@ -51,26 +34,12 @@ def orders(spark: SparkSession) -> DataFrame:
 def test_columns_become_json_and_each_row_has_an_id_of_its_own(spark: SparkSession, api: JetStreamApi) -> None:
     writer = orders(spark).write.format("jetstream").option("servers", api.link.settings.urls[0])
     writer.option("valueFormat", "json").mode("append").save("OUT")
-    found = messages(api)
+    found = values(api)
     assert sorted((subject, value["id"], value["half"]) for subject, _, value in found) == sorted(
         (f"out.{n % 2}", n, n / 2) for n in range(6)
     )
     assert len({headers for _, headers, _ in found}) == 6
     assert all("Nats-Msg-Id: " in headers and "Nats-Expected-Stream: OUT" in headers for _, headers, _ in found)
-
-
-def test_what_cannot_be_written_is_told_with_what_to_do(spark: SparkSession, api: JetStreamApi) -> None:
-    writer = orders(spark).write.format("jetstream").option("servers", api.link.settings.urls[0])
-    with pytest.raises(Exception, match="no column `value`"):
-        writer.mode("append").save("OUT")
-    with pytest.raises(Exception, match="purge it before"):
-        writer.option("valueFormat", "json").mode("overwrite").save("OUT")
-    with pytest.raises(Exception, match=r"nowhere\.\d: expected stream does not match|nowhere\.\d: no stream takes"):
-        gone = orders(spark).selectExpr("concat('nowhere.', id) AS subject", "string(id) AS value")
-        gone.write.format("jetstream").options(
-            servers=api.link.settings.urls[0], numRetries="0", retryInterval="10ms"
-        ).mode("append").save()
-    assert messages(api) == []
 
 
 def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
@@ -81,43 +50,17 @@ def test_a_streaming_query_writes_ids_of_its_batch_and_goes_on_where_it_was(
     for first in (0, 3):
         rows = spark.range(first, first + 3).selectExpr("id AS n")
         rows.coalesce(1).write.mode("append").json(str(folder))
-        values = spark.readStream.schema("n bigint").json(str(folder))
-        out = values.selectExpr("concat('out.', n % 2) AS subject", "to_json(struct(n)) AS value", "n")
+        stream = spark.readStream.schema("n bigint").json(str(folder))
+        out = stream.selectExpr("concat('out.', n % 2) AS subject", "to_json(struct(n)) AS value", "n")
         query = out.writeStream.format("jetstream").options(
             servers=api.link.settings.urls[0], checkpointLocation=str(tmp_path / "checkpoint"), orderBy="n"
         )
         done = query.trigger(availableNow=True).start("OUT")
         done.awaitTermination()
-        found = messages(api)[written:]
+        found = values(api)[written:]
         assert [value["n"] for _, _, value in found] == [first, first + 1, first + 2]
         batch = 0 if first == 0 else 1
         contents = pa.array([f'out.{n % 2}\n\n{{"n":{n}}}'.encode() for n in range(first, first + 3)])
         ids = RowIds(f"{done.id}.{batch}", "content").of(3, lambda contents=contents: contents).to_pylist()
         assert [headers.partition("Nats-Msg-Id: ")[2].strip().encode() for _, headers, _ in found] == ids
         written += 3
-
-
-def test_updates_of_a_streaming_aggregation_are_stored_once_by_foreach_batch(
-    spark: SparkSession, api: JetStreamApi, tmp_path: Path
-) -> None:
-    server = api.link.settings.urls[0]
-    spark.range(6).selectExpr("id AS n").coalesce(1).write.json(str(tmp_path / "rows"))
-    rows = spark.readStream.schema("n bigint").json(str(tmp_path / "rows"))
-    sums = (
-        rows.groupBy((rows.n % 2).alias("rest")).sum("n").selectExpr("concat('out.', rest) AS subject", "`sum(n)` AS s")
-    )
-    runs = []
-
-    def publish(batch: DataFrame, number: int) -> None:
-        writer = batch.write.format("jetstream").options(servers=server, valueFormat="json", writeId=f"sums-{number}")
-        writer.mode("append").save("OUT")
-        runs.append(number)
-        if len(runs) == 1:
-            raise RuntimeError("the driver ends before the batch is done")
-
-    query = sums.writeStream.outputMode("update").option("checkpointLocation", str(tmp_path / "checkpoint"))
-    with pytest.raises(Exception, match="before the batch is done"):
-        query.foreachBatch(publish).trigger(availableNow=True).start().awaitTermination()
-    query.foreachBatch(publish).trigger(availableNow=True).start().awaitTermination()
-    assert runs == [0, 0]
-    assert sorted((subject, value["s"]) for subject, _, value in messages(api)) == [("out.0", 6), ("out.1", 9)]

@@ -327,7 +327,7 @@ class BatchRuns:
     def __init__(
         self, folder: Path, messages: int, cores: Sequence[int], java: str = "", session: SparkSession | None = None
     ) -> None:
-        """Prepare the runs in an empty folder; all but the last are in `session`, where that is given."""
+        """Prepare the runs in an empty folder; they are in `session`, if given, else in processes of their own."""
         self._log = folder / "driver.log"
         self._session = session
         self._messages = messages
@@ -345,7 +345,7 @@ class BatchRuns:
             words = ["--master", f"local[{cores}]", "--java", self._java, "--partitions", str(cores)]
             words += ["--per-batch", str(-(-self._messages // cores)), "--write-id", "day-7"]
             words += [word for url in urls for word in ("--server", url)]
-            if self._session is None or cores == self._cores[-1]:
+            if self._session is None:
                 self._run(cores, words)
             else:
                 from tests.support.spark_copy_job import copy_batch, parsed

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from natsctl.spark.pipeline.checkpoints import Behind, Progress, lags, pipeline_progress, read_progress
+from natsctl.spark.pipeline.checkpoints import Behind, lags, pipeline_progress, read_progress
 from natsctl.spark.pipeline.project import PipelineBusyError, Project, find_project, write_project
 from natsctl.spark.pipeline.run_record import Recorder, is_running, only_run, read_record, run_state
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import delete, make, purge, remake
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 CREATED = "2026-11-21T03:38:08.293843492Z"
 
@@ -36,28 +31,25 @@ def checkpoint(folder: Path, *batches: str, commits: int) -> Path:
     return folder
 
 
-def test_a_query_stands_where_its_last_finished_batch_ends(tmp_path: Path) -> None:
-    found = read_progress(checkpoint(tmp_path / "q", offsets(A=5), offsets(A=9), commits=1))
-    assert found is not None
-    assert (found.batch, found.begun, found.streams["A"].seq, found.done_ns > 0) == (0, 1, 5, True)
+OTHERS = "\n".join(['{"logOffset":0}', offsets(A=5, B=2), "-", offsets(A=3), "7"])
+"""A batch of several sources: only ours count, and of one stream the source that is behind."""
 
 
-def test_a_query_without_a_finished_batch_has_read_nothing(tmp_path: Path) -> None:
-    found = read_progress(checkpoint(tmp_path / "q", offsets(A=5), commits=0))
-    assert found is not None
-    assert (found.batch, found.begun, found.streams, found.done_ns) == (-1, 0, {}, 0)
-
-
-def test_of_several_sources_only_ours_count_and_of_one_stream_the_one_behind(tmp_path: Path) -> None:
-    other = '{"logOffset":0}'
-    batch = "\n".join([other, offsets(A=5, B=2), "-", offsets(A=3), "7"])
-    found = read_progress(checkpoint(tmp_path / "q", batch, commits=1))
-    assert found is not None
-    assert {name: position.seq for name, position in found.streams.items()} == {"A": 3, "B": 2}
-
-
-def test_a_folder_that_is_no_checkpoint_is_none(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("batches", "commits", "batch", "begun", "seqs"),
+    [
+        ([offsets(A=5), offsets(A=9)], 1, 0, 1, {"A": 5}),
+        ([offsets(A=5)], 0, -1, 0, {}),
+        ([OTHERS], 1, 0, 0, {"A": 3, "B": 2}),
+    ],
+)
+def test_a_query_stands_where_its_last_finished_batch_ends(
+    tmp_path: Path, batches: list[str], commits: int, batch: int, begun: int, seqs: dict[str, int]
+) -> None:
     assert read_progress(tmp_path) is None
+    found = read_progress(checkpoint(tmp_path / "q", *batches, commits=commits))
+    assert (found.batch, found.begun, found.done_ns > 0) == (batch, begun, commits > 0)
+    assert {name: position.seq for name, position in found.streams.items()} == seqs
 
 
 def test_of_a_flow_that_began_anew_the_newest_checkpoint_counts(tmp_path: Path) -> None:
@@ -68,36 +60,23 @@ def test_of_a_flow_that_began_anew_the_newest_checkpoint_counts(tmp_path: Path) 
     assert (found.flow, found.target, found.streams["A"].seq) == ("my flow", "my table", 1)
 
 
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
-
-
 def behind(api: JetStreamApi, folder: Path, created: str, seq: int) -> Behind:
     text = offsets(ORDERS=seq).replace(CREATED, created)
     progress = read_progress(checkpoint(folder, text, commits=1))
-    assert isinstance(progress, Progress)
     (one,) = lags({"servers": api.link.settings.urls[0]}, [progress])[str(folder)]
     return one
 
 
 @pytest.mark.both
 def test_what_is_behind_is_told_in_sequences_messages_and_bytes(api: JetStreamApi, tmp_path: Path) -> None:
-    make(api, number=100)
+    make(api, number=100, allow_direct=True)
     info = api.stream_info("ORDERS")
     found = behind(api, tmp_path / "a", info["created"], 60)
     mean = info["state"]["bytes"] / 100
     assert found == Behind("ORDERS", 60, 100, 40, 40, round(40 * mean))
     assert behind(api, tmp_path / "b", info["created"], 100).sequences == 0
-
-
-@pytest.mark.both
-def test_messages_that_were_deleted_are_not_behind(api: JetStreamApi, tmp_path: Path) -> None:
-    make(api, number=100, allow_direct=True)
     delete(api, 70, 71, 72)
-    found = behind(api, tmp_path / "a", api.stream_info("ORDERS")["created"], 60)
+    found = behind(api, tmp_path / "c", info["created"], 60)
     assert (found.sequences, found.messages, found.trouble) == (40, 37, "")
 
 
@@ -143,7 +122,6 @@ def test_the_record_says_what_became_of_flows_and_updates(project: Project) -> N
         recorder.updated()
         recorder.updated("boom")
     record = read_record(project)
-    assert record is not None
     assert {name: flow.state for name, flow in record.flows.items()} == {"messages": "COMPLETED", "BIG": "COMPLETED"}
     assert (record.updates, record.failed_updates, record.error) == (2, 1, "boom")
     assert run_state(project)[0] == "failed"

@@ -39,16 +39,8 @@ def test_streams_are_views_by_name_with_options_as_texts(tmp_path: Path) -> None
     streams = project(tmp_path, own).own.streams
     options = {"stream": "ORDERS", "subject": "a.>,b.>", "maxOffsetsPerTrigger": "10"}
     assert streams == (StreamView("ORDERS", {}, line=2), StreamView("EU", options, batch=True, line=3))
-
-
-def test_a_list_of_streams_may_have_patterns(tmp_path: Path) -> None:
     own = project(tmp_path, "streams: [ORDERS, 'KV_*']\ninterval: 1m30s\n").own
-    assert [view.name for view in own.streams] == ["ORDERS"]
-    assert own.patterns == ("KV_*",)
-    assert own.interval_s == 90.0
-
-
-def test_a_sink_is_fed_by_what_from_names(tmp_path: Path) -> None:
+    assert ([view.name for view in own.streams], own.patterns, own.interval_s) == (["ORDERS"], ("KV_*",), 90.0)
     sinks = project(tmp_path, "sinks:\n  BIG: {from: large, window: 10}\n  OTHER:\n").own.sinks
     assert sinks == (StreamSink("BIG", {"window": "10"}, "large", 2), StreamSink("OTHER", line=3))
 
@@ -63,9 +55,6 @@ def test_every_fault_of_both_files_is_told_with_its_line(tmp_path: Path) -> None
     assert "'a' and 'A' are one name for Spark" in said[2]
     assert "storage is missing" in said[5]
     assert "natsctl adds" in said[6]
-
-
-def test_what_is_no_yaml_is_told_with_its_line(tmp_path: Path) -> None:
     assert faults(tmp_path, "streams:\n  A: [\n")[0].startswith("natsctl.yml:3: not YAML")
 
 
@@ -78,35 +67,17 @@ def test_a_storage_without_a_scheme_is_in_the_folder(tmp_path: Path) -> None:
     assert elsewhere.checkpoints is None
 
 
-def test_the_project_of_a_folder_below_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project(tmp_path)
-    below = tmp_path / "transformations"
-    below.mkdir()
-    monkeypatch.chdir(below)
-    assert find_project().folder == tmp_path
+def test_definitions_are_files_of_the_folders_that_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(PipelineNotFoundError):
-        find_project(below)
-
-
-def test_definitions_are_files_of_the_folders_that_are_named(tmp_path: Path) -> None:
+        find_project(tmp_path)
     found = project(tmp_path)
     for name in ("b.sql", "a.py", "below/c.sql", "__pycache__/a.pyc", ".hidden.sql"):
         path = tmp_path / "transformations" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
     assert [path.name for path in found.definitions()] == ["a.py", "b.sql", "c.sql"]
-
-
-def test_a_new_project_is_a_right_one_and_never_replaces_files(tmp_path: Path) -> None:
-    files = write_project(tmp_path / "shop", "my-orders")
-    found = find_project(tmp_path / "shop")
-    assert found.name == "shop"
-    assert [view.name for view in found.own.streams] == ["my-orders"]
-    assert [path.name for path in found.definitions()] == ["by_subject.py", "messages.sql"]
-    assert "FROM STREAM `my-orders`" in (tmp_path / "shop/transformations/messages.sql").read_text()
-    assert all(path.is_file() for path in files)
-    with pytest.raises(FileExistsError):
-        write_project(tmp_path / "shop", "ORDERS")
+    monkeypatch.chdir(tmp_path / "transformations")
+    assert find_project().folder == tmp_path
 
 
 @pytest.mark.parametrize(
@@ -115,17 +86,19 @@ def test_a_new_project_is_a_right_one_and_never_replaces_files(tmp_path: Path) -
 def test_a_new_project_is_a_right_one_whatever_it_and_its_stream_are_called(
     tmp_path: Path, name: str, stream: str
 ) -> None:
-    write_project(tmp_path / name, stream)
+    assert load_own_settings(tmp_path).streams == ()
+    files = write_project(tmp_path / name, stream)
+    assert all(path.is_file() for path in files)
+    with pytest.raises(FileExistsError):
+        write_project(tmp_path / name, stream)
     found = find_project(tmp_path / name)
+    assert [path.name for path in found.definitions()] == ["by_subject.py", "messages.sql"]
     assert found.name == name
     assert [view.name for view in found.own.streams] == [stream]
     assert [sink.name for sink in found.own.sinks] == [f"BIG_{stream}"]
     made = (tmp_path / name / "transformations/messages.sql").read_text()
+    assert f"FROM STREAM `{stream}`" in made
     assert f"concat({literal(f'{stream}:')}, seq)" in made
-
-
-def test_a_project_without_own_settings_has_none(tmp_path: Path) -> None:
-    assert load_own_settings(tmp_path).streams == ()
 
 
 def test_a_run_is_checked_once_its_flows_are_known(tmp_path: Path) -> None:

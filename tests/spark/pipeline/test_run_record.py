@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pyspark import errors
 
 from natsctl.spark.pipeline.graph import line_of_failure, line_of_syntax, statements
 from natsctl.spark.pipeline.project import TableNotFoundError, check_tables
@@ -47,11 +48,9 @@ def test_a_failure_is_told_without_plans_and_wrapping() -> None:
     assert (event.flow, event.state) == ("wrong", "FAILED")
     assert (event.condition, event.error) == ("USER_RAISED_EXCEPTION", "boom")
     assert "secret" not in event.message
-
-
-def test_a_failure_of_the_data_source_is_told_in_its_words() -> None:
     text = "[STREAM_FAILED] x: [PYTHON_DATA_SOURCE_ERROR] y Traceback\n  a.py\nE: [JETSTREAM_DATA_LOSS] 101..150 gone\n"
     assert readable_error(text) == ("JETSTREAM_DATA_LOSS", "101..150 gone")
+    assert [short_name(name) for name in ("a.b.c", "x", "`a.b`", "s.d.`x``y`")] == ["c", "x", "`a.b`", "x`y"]
 
 
 def test_a_flow_that_cannot_be_is_told_with_its_position() -> None:
@@ -79,14 +78,8 @@ def test_a_mistake_of_syntax_is_found_by_what_spark_draws() -> None:
     assert line_of_syntax(sql, "nothing drawn") == 0
 
 
-def test_names_lose_what_spark_puts_before_them() -> None:
-    assert [short_name(name) for name in ("a.b.c", "x", "`a.b`", "s.d.`x``y`")] == ["c", "x", "`a.b`", "x`y"]
-
-
 @pytest.mark.parametrize(("condition", "fails"), [("UNKNOWN_RESPONSE", False), ("CONNECT_URL_NOT_SET", True)])
 def test_counters_behind_a_successful_update_are_no_failure_of_it(condition: str, fails: bool) -> None:
-    errors = pytest.importorskip("pyspark.errors", reason="the extra `spark` is not installed")
-
     def responses() -> Iterator[dict[str, Any]]:
         yield {"event": "Run is COMPLETED."}
         raise errors.PySparkValueError(
@@ -106,26 +99,20 @@ def test_a_table_that_the_pipeline_has_not_is_told_with_those_that_it_has() -> N
     assert told.value.hint == "it has by_subject, messages"
 
 
-def test_tables_are_told_from_views_and_flows() -> None:
+def test_tables_and_what_a_flow_fills_are_found() -> None:
     sql = """-- What the table
-CREATE STREAMING TABLE a AS SELECT 1;
-/* x */ create or refresh materialized view b as select 1;
-CREATE TEMPORARY VIEW c AS SELECT table FROM STREAM a;
-CREATE FLOW d AS INSERT INTO a BY NAME SELECT 1 -- table
-"""
-    assert [one.name for one in statements(sql) if one.is_table] == ["a", "b"]
-
-
-def test_what_a_flow_fills_is_found() -> None:
-    sql = """CREATE STREAMING TABLE s.a USING Delta AS SELECT 1;
+CREATE STREAMING TABLE s.a USING Delta AS SELECT 1;
 CREATE STREAMING TABLE b;
-CREATE FLOW c AS INSERT INTO `x-y`.b BY NAME SELECT 1;
-CREATE MATERIALIZED VIEW d AS SELECT 1;
+CREATE FLOW c AS INSERT INTO `x-y`.b BY NAME SELECT 1 -- table
+;
+/* x */ create or refresh materialized view d as select 1;
+CREATE TEMPORARY VIEW e AS SELECT table FROM STREAM a;
 """
-    found = [(one.name, one.filled, one.format, one.is_streaming_table) for one in statements(sql)]
+    found = [(one.name, one.filled, one.format, one.is_streaming_table, one.is_table) for one in statements(sql)]
     assert found == [
-        ("a", ("s", "a"), "Delta", True),
-        ("b", (), "", True),
-        ("c", ("x-y", "b"), "", False),
-        ("d", ("d",), "", False),
+        ("a", ("s", "a"), "Delta", True, True),
+        ("b", (), "", True, True),
+        ("c", ("x-y", "b"), "", False, False),
+        ("d", ("d",), "", False, True),
+        ("e", ("e",), "", False, False),
     ]

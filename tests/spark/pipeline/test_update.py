@@ -42,6 +42,14 @@ def test_a_second_flow_into_a_table_is_a_fault() -> None:
     assert str(fault).startswith("a.sql:1: more: kept has the flow kept")
 
 
+def test_tables_of_one_name_in_two_databases_are_two(tmp_path: Path) -> None:
+    assert table_name(["T"], "Sales") == table_name(["spark_catalog", "sales", "t"], None) == ("sales", "t")
+    log(tmp_path / "Sales.db" / "kept", "0")
+    here, there = filling("kept", table_name(["kept"], None)), filling("kept", table_name(["Sales", "Kept"], None))
+    assert [*shared([here, there]), *left_by_others([here], tmp_path, [])] == []
+    assert len([*left_by_others([there], tmp_path, [])]) == 1
+
+
 @pytest.mark.parametrize(
     ("flow", "batches", "told"),
     [
@@ -60,18 +68,6 @@ def test_a_flow_does_not_go_on_behind_batches_that_it_has_not_made(
     assert [fault.hint for fault in faults] == (["--full-refresh kept fills it anew"] if told else [])
 
 
-def test_tables_of_one_name_in_two_databases_are_two(tmp_path: Path) -> None:
-    log(tmp_path / "Sales.db" / "kept", "0")
-    here, there = filling("kept", table_name(["kept"], None)), filling("kept", table_name(["Sales", "Kept"], None))
-    assert [*shared([here, there])] == []
-    assert [*left_by_others([here], tmp_path, [])] == []
-    assert len([*left_by_others([there], tmp_path, [])]) == 1
-
-
-def test_a_name_without_a_database_is_of_the_projects() -> None:
-    assert table_name(["T"], "Sales") == table_name(["spark_catalog", "sales", "t"], None) == ("sales", "t")
-
-
 def project(folder: Path) -> Project:
     write_project(folder, "ORDERS")
     return find_project(folder)
@@ -81,14 +77,11 @@ def spark(master: str) -> Any:
     return SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: master))
 
 
-def test_a_name_that_spark_keeps_is_told_as_it_is(tmp_path: Path) -> None:
-    made = project(tmp_path / "zażółć-1_2")
-    with named_storage(spark("spark://elsewhere:7077"), made) as told:
-        assert told == made.storage == spark_path(tmp_path / "zażółć-1_2" / "storage")
-
-
 @pytest.mark.parametrize("name", ["a b", "50%20", "a#b", "a?b", "a[1]"])
 def test_any_other_is_reached_through_a_link_while_it_is_needed(tmp_path: Path, name: str) -> None:
+    kept = project(tmp_path / "zażółć-1_2")
+    with named_storage(spark("spark://elsewhere:7077"), kept) as told:
+        assert told == kept.storage == spark_path(tmp_path / "zażółć-1_2" / "storage")
     with named_storage(spark("local[2]"), project(tmp_path / name)) as told:
         place = cast(Path, local_path(told))
         assert name not in told

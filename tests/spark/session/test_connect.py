@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import subprocess
 import sys
@@ -16,8 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
+from natsctl.spark import SOURCE_BY_NAME
 from natsctl.spark.session import connect
 from natsctl.spark.session.connect import (
     BackgroundServer,
@@ -87,18 +87,12 @@ def test_a_server_is_given_the_data_source_unless_it_has_the_same(
     assert remote_for(SparkOptions()) == Remote(server.url, has_source=False, in_background=True)
 
 
-def test_a_process_that_took_its_number_is_not_it(server: BackgroundServer) -> None:
-    record(replace(server, began="1"))
+def test_another_process_another_spark_and_what_can_not_be_read_are_no_server(server: BackgroundServer) -> None:
+    record(replace(server, began="1"))  # another process with its number
     assert running_server() is None
     assert recorded_server() is not None
-
-
-def test_a_server_of_another_spark_is_not_used(server: BackgroundServer) -> None:
     record(replace(server, version="4.2.0"))
     assert running_server() is None
-
-
-def test_what_can_not_be_read_is_no_server(server: BackgroundServer) -> None:
     for text in ("", "{}", "[1]", '{"port": 1}'):
         state_file().write_text(text)
         assert running_server() is None
@@ -140,18 +134,17 @@ def test_of_two_who_start_one_at_once_both_get_the_same(started: list[Background
     assert answers[0] == answers[1] == running_server()
 
 
-def test_it_is_recorded_of_which_code_the_data_source_is(started: list[BackgroundServer]) -> None:
+def test_it_is_recorded_of_which_code_the_data_source_is_until_it_is_stopped(
+    started: list[BackgroundServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = start_server(SparkOptions(), 60)
-    assert server.source_code == source_code()
-    assert server.idle_stop_s == 60
+    assert (server.source_code, server.idle_stop_s) == (source_code(), 60)
     assert recorded_server() == server
     assert oct(state_file().stat().st_mode & 0o777) == "0o600"
     until(lambda: (memory_bytes(server) or 0) > 1 << 20)  # which a process has only once it has begun
-
-
-def test_of_a_server_that_lacks_the_data_source_none_is_recorded(
-    started: list[BackgroundServer], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    stop_server(server)
+    assert not server.runs
+    assert recorded_server() is None
     monkeypatch.setattr(connect, "_knows_source", lambda server: False)
     assert start_server(SparkOptions()).source_code == ""
 
@@ -167,13 +160,6 @@ def test_a_server_that_can_not_answer_is_stopped(
         start_server(SparkOptions())
     assert not started[0].runs
     assert not state_file().exists()
-
-
-def test_a_server_is_stopped_and_forgotten(started: list[BackgroundServer]) -> None:
-    server = start_server(SparkOptions())
-    stop_server(server)
-    assert not server.runs
-    assert recorded_server() is None
 
 
 def test_a_java_that_ends_at_once_is_told_with_what_it_says(bare: Path) -> None:
@@ -231,23 +217,19 @@ def test_a_server_ends_when_no_command_has_used_it_for_so_long(
     connect.wait_until_idle(lambda: None, idle_stop_s)
     assert clock.now_s - begin_s == after_s
 
-
-def test_a_server_without_a_time_ends_with_its_java_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(connect, "time", clock)
-    end_s = clock.now_s + 1_000_000
-
     def check() -> None:
-        if clock.now_s > end_s:
+        if clock.now_s > begin_s + 1_000_000:
             raise ConnectionError
 
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ConnectionError):  # without a time it ends with its Java
         connect.wait_until_idle(check, 0)
-    assert clock.now_s > end_s
 
 
 @pytest.mark.skipif(connect.fcntl is None, reason="there are no locks of files")
-def test_a_session_is_use_as_long_as_it_lasts(folder: Path) -> None:
+def test_a_session_is_use_as_long_as_it_lasts(bare: Path) -> None:
+    with connect.in_use():  # a folder that cannot be written to stops no session
+        assert connect.last_use_s() == 0
+    connect.use_file().parent.mkdir(parents=True)
     assert connect.last_use_s() <= connect.time.time()
     long_ago_s = 1_000_000
     with connect.in_use(), connect.in_use():
@@ -256,11 +238,6 @@ def test_a_session_is_use_as_long_as_it_lasts(folder: Path) -> None:
     assert connect.last_use_s() > long_ago_s, "its end is a use too"
     os.utime(connect.use_file(), (long_ago_s, long_ago_s))
     assert connect.last_use_s() == long_ago_s
-
-
-def test_a_folder_that_cannot_be_written_to_stops_no_session(bare: Path) -> None:
-    with connect.in_use():
-        assert connect.last_use_s() == 0
 
 
 @pytest.fixture
@@ -297,8 +274,51 @@ def test_a_second_session_starts_no_python_process(spark: SparkSession, served: 
 
 
 def children(pid: int) -> set[int]:
-    """The processes that a process has started."""
     while True:
         tasks = Path(f"/proc/{pid}/task").glob("*/children")
         with suppress(OSError):  # of a thread that has ended meanwhile, whose children another one has now
             return {int(word) for task in tasks for word in task.read_text().split()}
+
+
+# Where all processes have natsctl, Spark is given the source's name in place of its code
+
+
+_PICKLED = """
+import sys
+from pyspark.serializers import CloudPickleSerializer
+from natsctl.spark.registered import DefaultSource
+sys.stdout.buffer.write(CloudPickleSerializer().dumps(DefaultSource))
+"""
+
+
+def pickled(environment: dict[str, str]) -> bytes:
+    """The data source as a process with that environment gives it to Spark."""
+    command = [sys.executable, "-c", _PICKLED]
+    return subprocess.run(command, env=environment, stdout=subprocess.PIPE, check=True, timeout=100).stdout
+
+
+@pytest.mark.spark
+def test_the_source_goes_by_name_only_where_the_environment_says_so() -> None:
+    environment = {name: value for name, value in os.environ.items() if name != SOURCE_BY_NAME}
+    by_name = pickled({**environment, SOURCE_BY_NAME: "1"})
+    assert len(by_name) < 1000
+    assert pickle.loads(by_name).name() == "jetstream"
+    assert len(pickled(environment)) > 100_000
+
+
+def test_any_change_of_any_file_is_another_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "source" / "reading").mkdir(parents=True)
+    files = [tmp_path / "source" / "a.py", tmp_path / "source" / "reading" / "b.py"]
+    files += [tmp_path / "s2.py", tmp_path / "frames.py"]
+    for file in files:
+        file.write_text("first")
+    monkeypatch.setattr(connect, "_FOLDER", tmp_path / "source")
+    monkeypatch.setattr(connect, "_FILES", files[-2:])
+    seen = {source_code()}
+    for file in files:
+        file.write_text("other")
+        seen.add(source_code())
+    files[1].rename(tmp_path / "source" / "reading" / "c.py")
+    seen.add(source_code())
+    assert len(seen) == 6
+    assert source_code() in seen

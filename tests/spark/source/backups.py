@@ -54,44 +54,37 @@ def lay(folder: Path, data: bytes, state: Row, name: str = "S", *, manifest: boo
 
 
 def written(folder: Path, messages: Sequence[MessageFields], version: int, name: str = "S", **how: Any) -> Path:
-    """A backup of those messages."""
     first_seq, last_seq = (messages[0][0], messages[-1][0]) if messages else (0, 0)
     state = {"messages": len(messages), "first_seq": first_seq, "last_seq": last_seq}
     return lay(folder, archive(messages, version, name), state, name, **how)
 
 
 def reader(path: Path, **options: str) -> BackupReader:
-    """What reads a backup with those options."""
     said = Options({"backup": str(path), **options}, BATCH_READ)
     return backup_reader(said, row_shape(default_schema(said), said))
 
 
 def rows(path: Path, **options: str) -> list[Row]:
-    """All rows of a backup, as the source gives them."""
     return read_all(reader(path, **options))
 
 
 def read_all(of: BackupReader) -> list[Row]:
-    """All rows that a reader gives."""
     return [row for part in of.partitions() for batch in of.read(part) for row in batch.to_pylist()]
 
 
 def parts_of(path: Path, number: int, conditions: Conditions = EVERYTHING) -> list[ArchivePart]:
-    """The parts of a backup of one stream."""
     from natsctl.spark.source.backups import backups_at
 
     return archive_partitions(backups_at(str(path))[0], conditions, number)
 
 
 def batches(parts: Sequence[ArchivePart]) -> list[pa.RecordBatch]:
-    """What the parts hold, in all columns."""
     said = Options({"backup": "/"}, BATCH_READ)
     shape = row_shape(default_schema(said), said)
     return [batch for part in parts for batch in read_archive(part, shape)]
 
 
 def seqs(parts: Sequence[ArchivePart]) -> list[int]:
-    """The sequences that the parts hold, in order."""
     return [seq for batch in batches(parts) for seq in batch.column("seq").to_pylist()]
 
 

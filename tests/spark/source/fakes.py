@@ -33,7 +33,6 @@ class Visitor:
         return connect
 
     def line(self) -> bytes:
-        """The next line; empty where the client is gone."""
         return self._file.readline().rstrip(b"\r\n")
 
     def lines_until(self, start: bytes) -> bytes:
@@ -51,7 +50,6 @@ class Visitor:
         return words[1], words[2] if len(words) == 4 else b"", body
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
         self.wire.sendall(data)
 
 
@@ -90,13 +88,11 @@ class Proxy:
         Thread(target=self._accept, daemon=True).start()
 
     def cut(self) -> None:
-        """End all connections."""
         for wire in self._wires:
             with suppress(OSError):
                 wire.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End all connections, and take no more."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -125,7 +121,6 @@ class Proxy:
 
 @contextmanager
 def proxied(url: str) -> Iterator[Proxy]:
-    """A proxy before a server, closed in the end."""
     proxy = Proxy(url)
     try:
         yield proxy

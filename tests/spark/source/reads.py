@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
 
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
@@ -15,7 +11,6 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import RowShape, default_schema, parsed_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make, until
 
 TRANSPORTS: tuple[Transport, ...] = ("auto", "consumer", "direct", "get")
@@ -24,19 +19,7 @@ FEW = FetchLimits(messages=7)
 SOME_KIB = b"x" * 2000
 
 
-@pytest.fixture(name="settings")
-def settings_fixture(server: ServerProcess) -> ServerSettings:  # the fixture
-    return ServerSettings(urls=(server.url,), retries=3, retry_interval_s=0.05, timeout_s=30.0)
-
-
-@pytest.fixture(name="api")
-def api_fixture(settings: ServerSettings) -> Iterator[JetStreamApi]:
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
-
-
 def said(**options: str) -> Options:
-    """The options of a batch."""
     return Options(options, BATCH_READ)
 
 
@@ -51,7 +34,6 @@ SEQS = shape("seq bigint, value binary")
 def seqs(
     settings: ServerSettings, todo: ReadRange, limits: FetchLimits | None = None, wanted: RowShape = SEQS
 ) -> list[int]:
-    """The sequences that a read gives."""
     batches = list(read_range(settings, todo, limits or FetchLimits(), wanted))
     return [seq for batch in batches for seq in batch.column("seq").to_pylist()]
 
@@ -67,3 +49,16 @@ def fill(api: JetStreamApi, number: int, body: bytes = SOME_KIB) -> None:
 
 def consumers(api: JetStreamApi) -> int:
     return int(api.stream_info("ORDERS")["state"]["consumer_count"])
+
+
+def sent_by(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Where everything goes that connections send from here on."""
+    sent: list[bytes] = []
+    send = Link.send
+
+    def noted(link: Link, data: bytes) -> None:
+        sent.append(data)
+        send(link, data)
+
+    monkeypatch.setattr(Link, "send", noted)
+    return sent

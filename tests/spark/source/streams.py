@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
 
@@ -12,7 +13,6 @@ REACHED_WITHIN_S = 30.0
 
 
 def until(reached: Callable[[], bool]) -> None:
-    """Wait until something holds."""
     deadline = time.monotonic() + REACHED_WITHIN_S
     while not reached():
         assert time.monotonic() < deadline, f"not reached within {REACHED_WITHIN_S:g} s"
@@ -42,17 +42,24 @@ def add(api: JetStreamApi, name: str, number: int, body: bytes = b"x") -> None:
 
 
 def remake(api: JetStreamApi, name: str = "ORDERS", number: int = 100, **config: Any) -> None:
-    """Another stream of the same name."""
     api.ask(f"STREAM.DELETE.{name}")
     make(api, name, number, **config)
 
 
 def purge(api: JetStreamApi, below: int, name: str = "ORDERS") -> None:
-    """Drop the messages before a sequence."""
     api.ask(f"STREAM.PURGE.{name}", {"seq": below})
 
 
 def delete(api: JetStreamApi, *sequences: int, name: str = "ORDERS") -> None:
-    """Delete single messages."""
     for seq in sequences:
         api.ask(f"STREAM.MSG.DELETE.{name}", {"seq": seq, "no_erase": True})
+
+
+def messages(api: JetStreamApi, name: str) -> list[tuple[str, bytes, bytes]]:
+    """Subject, headers and payload of every message, in the order of the stream."""
+    state = api.stream_info(name)["state"]
+    found = [
+        api.ask(f"STREAM.MSG.GET.{name}", {"seq": seq})["message"]
+        for seq in range(state["first_seq"], state["last_seq"] + 1)
+    ]
+    return [(each["subject"], *(b64decode(each.get(part, "")) for part in ("hdrs", "data"))) for each in found]

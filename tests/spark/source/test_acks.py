@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.acks import AckParser, Answers, Refusal
 
 INBOX = "_INBOX.abc"
@@ -76,7 +74,6 @@ def test_every_kind_of_answer_is_told_apart_wherever_the_bytes_are_cut(step: int
 
 
 def part_of(number: str, times: int, origin: bytes = b'"stream":"S1"', more: bytes = b"") -> bytes:
-    """So many acknowledgements of a part."""
     return b"".join(message(number, b'{%s,"seq":%d%s}' % (origin, 95 + at, more)) for at in range(times))
 
 

@@ -7,9 +7,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
@@ -56,32 +53,20 @@ def test_batches_have_the_schema_that_pyspark_holds_them_to(ddl: str) -> None:
     assert batch.schema.equals(to_arrow_schema(schema, timezone="UTC"))
 
 
-def test_a_schema_without_columns_counts() -> None:
-    wanted = row_shape(StructType([]), said())
-    assert wanted.batch("S", rows(b"x", b"y")).num_rows == 2
+def test_columns_are_found_in_any_case_and_none_are_rows_too() -> None:
+    assert shape("SEQ bigint, Value string").batch("S", rows(b"x")).to_pylist() == [{"SEQ": 1, "Value": "x"}]
+    assert row_shape(StructType([]), said()).batch("S", rows(b"x", b"y")).num_rows == 2
 
 
-def test_columns_are_found_in_any_case() -> None:
-    batch = shape("SEQ bigint, Value string").batch("S", rows(b"x"))
-    assert batch.to_pylist() == [{"SEQ": 1, "Value": "x"}]
-
-
-def test_headers_are_null_where_there_are_none() -> None:
-    some = Rows(int_array([1, 2, 3]), int_array([0] * 3), [b"a"] * 3, [b"", HEADERS, b"NATS/1.0\r\n\r\n"], [b""] * 3)
+def test_headers_are_null_where_there_are_none_or_none_are_wanted() -> None:
+    blocks = [b"", HEADERS, b"NATS/1.0\r\n\r\n", b"NATS/1.0\r\nnothing\r\nA: b\r\n\r\n"]
+    some = Rows(int_array([1, 2, 3, 4]), int_array([0] * 4), [b"a"] * 4, blocks, [b""] * 4)
     batch = shape().batch("S", some)
     batch.validate(full=True)
-    assert [len(each) if each else each for each in batch.column("headers").to_pylist()] == [None, 3, None]
-
-
-def test_lines_that_are_no_headers_are_left_out() -> None:
-    batch = shape().batch("S", rows(b"", headers=b"NATS/1.0\r\nnothing\r\nA: b\r\n\r\n"))
-    assert batch.column("headers").to_pylist() == [[{"key": "A", "value": b"b"}]]
-
-
-def test_headers_that_are_not_wanted_are_not_read() -> None:
-    wanted = shape(includeHeaders="false")
-    assert not wanted.wants_headers
-    assert wanted.batch("S", rows(b"x", headers=HEADERS)).column("headers").to_pylist() == [None]
+    assert [each and len(each) for each in batch.column("headers").to_pylist()] == [None, 3, None, 1]
+    unwanted = shape(includeHeaders="false")
+    assert not unwanted.wants_headers
+    assert unwanted.batch("S", some).column("headers").to_pylist() == [None] * 4
 
 
 def test_text_that_is_none_has_marks_in_place_of_what_is_wrong() -> None:

@@ -8,22 +8,24 @@ from pathlib import Path
 from struct import Struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 
 from natsctl.api.archive.archive import MessageFields
 from natsctl.api.archive.archive_v2 import WriterV2
-from natsctl.spark.source import backup_records as records_module
-from natsctl.spark.source.backup_content import Content, DataFile, Mark
-from natsctl.spark.source.backup_records import RecordReader, head_at, run_at
+from natsctl.api.archive.s2_rewrite import S2BlockError, as_snappy
+from natsctl.spark.source.arrays import RowPicker
+from natsctl.spark.source.backup_content import Content, DataFile, Mark, respelled
+from natsctl.spark.source.backup_records import head_at, run_at
 from natsctl.spark.source.errors import BackupError
 from natsctl.spark.source.log_blocks import Block, rows_of
 from natsctl.spark.source.rows import Rows, RowShape, default_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
+from tests.api.archive.s2_elements import block_of as s2_block_of
+from tests.api.archive.s2_elements import elements
+from tests.support import tiers
 
 BEGIN_NS = 1_790_000_000_000_000_000
 HEAD = Struct("<IQqH")
@@ -62,8 +64,6 @@ def ascending(drawn: Sequence[MessageFields]) -> list[MessageFields]:
 
 
 def cells(rows: Rows) -> list[Found]:
-    """The rows as messages."""
-
     def column(values: Any) -> list[bytes]:
         listed = values if isinstance(values, list) else values.to_pylist()
         return listed or [b""] * len(rows.seqs)
@@ -74,11 +74,9 @@ def cells(rows: Rows) -> list[Found]:
 
 
 def one_by_one(data: bytes, at: int, number: int) -> tuple[list[Found], int]:
-    """So many records, and where they end."""
     found = []
     for _ in range(number):
         head = head_at(data, at)
-        assert head is not None
         assert head.end <= len(data)
         header_at = head.body_at + head.name
         value_at = header_at + head.header
@@ -88,36 +86,16 @@ def one_by_one(data: bytes, at: int, number: int) -> tuple[list[Found], int]:
     return found, at
 
 
-def content_of(path: Path, data: bytes) -> closing[Content]:
-    """Bytes as an archive that is not compressed."""
-    path.write_bytes(data)
-    return closing(Content(DataFile(str(path), 0, len(data), raw=True)))
-
-
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(drawn=messages_of, piece=st.sampled_from([1 << 12, 1 << 16, 4 << 20]))
-def test_any_records_are_read_whatever_is_cut_all_at_once(
-    drawn: list[MessageFields], piece: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(records_module, "_PIECE_BYTES", piece)
-    messages = ascending(drawn)
-
-    with content_of(tmp_path / "records", b"".join(WriterV2().messages(messages)) + bytes(5)) as content:
-        reader = RecordReader(content, 0, None, everything())
-        assert [row for rows in iter(reader.rows, None) for row in cells(rows)] == messages
-
-
 def test_records_that_look_as_most_do_are_cut_all_at_once() -> None:
     messages = [(seq, BEGIN_NS + seq, b"a.b", HEADER if seq % 3 == 0 else b"", b"x" * seq) for seq in range(200, 900)]
     data = b"".join(WriterV2().messages(messages))
 
     found = run_at(data + bytes(50), 0, len(data), 200, everything())
 
-    assert found is not None
     assert (cells(found[0]), found[1]) == (messages, len(data))
 
 
-@settings(max_examples=80, deadline=None)
+@tiers.examples(300)
 @given(drawn=messages_of, changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), max_size=3))
 @example(drawn=[(1, BEGIN_NS, b"a", b"", b"")] * 4, changes=[(0, 1)])
 def test_a_run_has_only_what_its_bytes_say_one_by_one(
@@ -161,7 +139,8 @@ def block_of(records: Sequence[MessageFields]) -> bytes:
 
 def read_block(path: Path, data: bytes) -> list[Found] | None:
     """What the source makes of a block; None where it finds it damaged."""
-    with content_of(path, data) as content:
+    path.write_bytes(data)
+    with closing(Content(DataFile(str(path), 0, len(data), raw=True))) as content:
         try:
             return cells(rows_of(content, Block("1.blk", 0, len(data), Mark(), 1), everything()))
         except BackupError:
@@ -188,7 +167,7 @@ def block_one_by_one(data: bytes) -> list[Found] | None:
     return found if at == len(data) else None
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@tiers.examples(300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=records_of, changes=st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(1, 255)), max_size=2))
 def test_a_block_is_read_or_refused_as_one_by_one(
     drawn: list[MessageFields], changes: list[tuple[int, int]], tmp_path: Path
@@ -199,3 +178,33 @@ def test_a_block_is_read_or_refused_as_one_by_one(
     data = bytes(changed)
 
     assert read_block(tmp_path / "1.blk", data) == block_one_by_one(data)
+
+
+# Blocks of S2 as Arrow puts them together
+
+
+@tiers.examples(200)
+@given(elements)
+def test_a_block_is_spelled_as_without_arrow_and_decodes_to_its_content(chosen: list[tuple[str, int, int]]) -> None:
+    block, content = s2_block_of(chosen)
+
+    found = respelled(block, RowPicker())
+
+    assert bytes(found) == b"".join(as_snappy(block))
+    assert pa.Codec("snappy").decompress(found, len(content), asbytes=True) == content
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_spelled_or_refused_as_without_arrow(block: bytes) -> None:
+    try:
+        expected = b"".join(as_snappy(block))
+    except S2BlockError as fault:
+        with pytest.raises(S2BlockError, match=str(fault)):
+            respelled(block, RowPicker())
+    else:
+        assert bytes(respelled(block, RowPicker())) == expected
+
+
+def test_repeats_of_more_than_the_whole_block_are_refused() -> None:
+    with pytest.raises(S2BlockError, match="too much"):
+        respelled(b"\xff\xff\x7f\x00a\x02\x01\x00" + b"\x1d\x00\xff\xff\xff" * 1000, RowPicker())

@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import base64
 import random
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-from natsctl.api.times import parse_time
 from natsctl.spark.source import backups as parts_module
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.testing.process import ServerProcess
-from tests.spark.source.backups import as_row, rows
+from tests.spark.source.backups import rows
 from tests.spark.source.streams import delete, until
-from tests.support.servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.test_data_source import table
 
-NUMBER = 600
+NUMBER = 350
 TOKENS = ("a", "b-c", "\N{SNOWMAN}", "x" * 60, "$y", "7")
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def fill(api: JetStreamApi, name: str, **config: Any) -> None:
     """A stream of random messages, of which some are deleted, some purged and some dropped by a limit."""
     chance = random.Random(name)
-    limits = {"max_msgs": NUMBER - 50, "max_msgs_per_subject": 400}
+    limits = {"max_msgs": NUMBER - 50, "max_msgs_per_subject": 200}
     api.ask(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.>"], **limits, **config})
     sent = []
     for at in range(NUMBER):
@@ -59,27 +43,6 @@ def fill(api: JetStreamApi, name: str, **config: Any) -> None:
     api.ask(f"STREAM.PURGE.{name}", {"filter": f"{name}.7.>"})
 
 
-def held_by(api: JetStreamApi, name: str) -> list[dict[str, Any]]:
-    """Every message that the server has, as rows, asked for one by one."""
-    found = []
-    state = api.stream_info(name)["state"]
-    for seq in range(state["first_seq"], state["last_seq"] + 1):
-        answer = api.link.request(f"$JS.API.STREAM.MSG.GET.{name}", b'{"seq":%d}' % seq)
-        message = json_of(answer.body).get("message")
-        if message:
-            header, body = (base64.b64decode(message.get(key, "")) for key in ("hdrs", "data"))
-            found.append(as_row((seq, parse_time(message["time"]), message["subject"].encode(), header, body), name))
-    assert len(found) == state["messages"]
-    return found
-
-
-def json_of(body: bytes) -> dict[str, Any]:
-    import json
-
-    found: dict[str, Any] = json.loads(body)
-    return found
-
-
 @pytest.mark.both
 @pytest.mark.parametrize("storage", ["file", "memory"])
 def test_a_backup_has_the_rows_that_the_server_holds(
@@ -87,26 +50,21 @@ def test_a_backup_has_the_rows_that_the_server_holds(
 ) -> None:
     monkeypatch.setattr(parts_module, "MIN_PART_BYTES", 1)
     fill(api, "ODD", storage=storage)
-    url = api.link.settings.urls[0]
-
+    held = table(api, stream="ODD", transport="get")
+    assert len(held) == api.stream_info("ODD")["state"]["messages"]
     for target in ("b", "b.tgz"):
-        command = [sys.executable, "-m", "natsctl", "-s", url, "stream", "backup", "ODD", str(tmp_path / target)]
-        subprocess.run(command, check=True, capture_output=True, timeout=60)
-    held = held_by(api, "ODD")
-
-    assert rows(tmp_path / "b", minPartitions="1") == held
-    assert rows(tmp_path / "b", minPartitions="4") == held
-    assert rows(tmp_path / "b.tgz", minPartitions="2") == held
+        backup(api, tmp_path / target, sys.executable, "-m", "natsctl")
+        for number in ("1", "4"):
+            assert rows(tmp_path / target, minPartitions=number) == held
 
 
-@pytest.mark.both
+def backup(api: JetStreamApi, path: Path, *command: str) -> None:
+    words = ["-s", api.link.settings.urls[0], "stream", "backup", "ODD", str(path), "--no-progress"]
+    subprocess.run([*command, *words], check=True, capture_output=True, timeout=60)
+
+
+@pytest.mark.reference("nats")
 def test_a_backup_of_the_nats_tool_has_them_too(api: JetStreamApi, tmp_path: Path) -> None:
-    tool = shutil.which("nats")
-    if tool is None:
-        pytest.skip("nats is not on PATH")
     fill(api, "ODD", storage="file")
-
-    command = [tool, "-s", api.link.settings.urls[0], "stream", "backup", "ODD", str(tmp_path / "b"), "--no-progress"]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
-
-    assert rows(tmp_path / "b") == held_by(api, "ODD")
+    backup(api, tmp_path / "b", "nats")
+    assert rows(tmp_path / "b") == table(api, stream="ODD", transport="get")

@@ -12,29 +12,24 @@ from zlib import crc32
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import ApiRefusedError, StreamRecreatedError
 from natsctl.spark.source.fetch import FrameCutter, read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import RowShape
 from natsctl.store import frame
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
+from tests.spark.source.reads import (
     SEQS,
     SOME_KIB,
-    api_fixture,
     fill,
+    sent_by,
     seqs,
-    settings_fixture,
     shape,
 )
 from tests.spark.source.streams import add, delete, make, purge, remake, until
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 # Cutting
 
@@ -42,7 +37,6 @@ Row = tuple[int, int, bytes, bytes, bytes]
 
 
 def framed(row: Row) -> bytes:
-    """Return a message as the store has it."""
     seq, ts_ns, subject, header, payload = row
     flags = frame.HAS_HEADER | frame.TIMED if header else frame.MORE
     rest = (frame.HEADER_LENGTH.pack(len(header)) + header if header else b"") + payload
@@ -52,7 +46,6 @@ def framed(row: Row) -> bytes:
 
 
 def block(rows: list[Row]) -> bytes:
-    """Return the payload of an answer."""
     frames = [framed(row) for row in rows]
     sizes = [len(each) - frame.FRAME_OVER_SIZE for each in frames]
     return struct.pack(f"<{len(rows) + 1}I", len(rows), *sizes) + b"".join(frames)
@@ -84,59 +77,37 @@ def test_frames_become_columns_whatever_they_hold() -> None:
             assert [*zip(found.seqs.to_pylist(), found.times_ns.to_pylist(), *columns, strict=True)] == rows
 
 
-def _cut_short(data: bytes) -> bytes:
-    return data[:-1]
+MAGIC = struct.pack("<I", frame.MAGIC)
 
 
-def _lengthened(data: bytes) -> bytes:
-    return data + b"x"
+def changed(data: bytes, offset: int, new: bytes) -> bytes:
+    """The data with other bytes in the body of its first frame."""
+    at = data.index(MAGIC) + frame.PREFIX.size + offset
+    return data[:at] + new + data[at + len(new) :]
 
 
-def _of_another_kind(data: bytes) -> bytes:
-    at = data.index(struct.pack("<I", frame.MAGIC)) + frame.PREFIX.size
-    return data[:at] + bytes([frame.ERASED]) + data[at + 1 :]
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "cut short": lambda data: data[:-1],
+    "lengthened": lambda data: data + b"x",
+    "of another kind": lambda data: changed(data, 0, bytes([frame.ERASED])),
+    "subject too long": lambda data: changed(data, 2, b"\xff\xff"),
+    "header too long": lambda data: data.replace(struct.pack("<I", 12) + b"NATS", b"\xff\xff\xff\xffNATS"),
+    "without magic": lambda data: data.replace(MAGIC, b"none", 1),
+}
 
 
-def _subject_too_long(data: bytes) -> bytes:
-    at = data.index(struct.pack("<I", frame.MAGIC)) + frame.PREFIX.size + 2
-    return data[:at] + b"\xff\xff" + data[at + 2 :]
-
-
-def _header_too_long(data: bytes) -> bytes:
-    return data.replace(struct.pack("<I", 12) + b"NATS/1.0", b"\xff\xff\xff\xff" + b"NATS/1.0")
-
-
-def _without_magic(data: bytes) -> bytes:
-    return data.replace(struct.pack("<I", frame.MAGIC), b"none", 1)
-
-
-@pytest.mark.parametrize(
-    "damage", [_cut_short, _lengthened, _of_another_kind, _subject_too_long, _header_too_long, _without_magic]
-)
-def test_what_is_no_frame_is_not_cut(damage: Callable[[bytes], bytes]) -> None:
-    rows = [(seq, seq, b"s", b"NATS/1.0\r\n\r\n", b"x") for seq in range(1, 4)]
+@pytest.mark.parametrize("name", DAMAGES)
+def test_what_is_no_frame_is_not_cut(name: str) -> None:
+    data = block([(seq, seq, b"s", b"NATS/1.0\r\n\r\n", b"x") for seq in range(1, 4)])
+    assert DAMAGES[name](data) != data
     with pytest.raises(ReadInterruptedError):
-        FrameCutter(shape()).rows(damage(block(rows)))
+        FrameCutter(shape()).rows(DAMAGES[name](data))
 
 
 # Reading
 
 
-def sent_by(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Return where everything goes that connections send."""
-    sent: list[bytes] = []
-    send = Link.send
-
-    def noted(link: Link, data: bytes) -> None:
-        sent.append(data)
-        send(link, data)
-
-    monkeypatch.setattr(Link, "send", noted)
-    return sent
-
-
 def ways(sent: list[bytes]) -> set[str]:
-    """Return by which ways was read."""
     verbs = {"blocks": b".STREAM.BLOCKS.", "consumer": b".CONSUMER.CREATE.", "direct": b".DIRECT.GET."}
     return {way for way, verb in verbs.items() if any(verb in data for data in sent)}
 
@@ -145,7 +116,7 @@ def ways(sent: list[bytes]) -> set[str]:
 def test_blocks_are_read_where_they_are_offered(
     api: JetStreamApi,
     settings: ServerSettings,
-    server: ServerProcess,  # noqa: F811  # the fixture
+    server: ServerProcess,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ours = server.kind == "natsctl"
@@ -172,7 +143,6 @@ def test_blocks_are_read_where_they_are_offered(
 
 
 def table(settings: ServerSettings, todo: ReadRange, wanted: RowShape, limits: FetchLimits) -> pa.Table:
-    """Return the rows of a read."""
     batches = list(read_range(settings, todo, limits, wanted))
     for batch in batches:
         batch.validate(full=True)

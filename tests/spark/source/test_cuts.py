@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-import base64
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import pyarrow as pa
-from pyspark.sql.types import StructType
+import pytest
 
 from natsctl.spark.source import acknowledged
 from natsctl.spark.source.acknowledged import WINDOW, pack, parse_lines, unpack
 from natsctl.spark.source.alike import publish_rest
 from natsctl.spark.source.errors import PublishError
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import parsed_schema
 from natsctl.spark.source.source_options import BATCH_WRITE
 from natsctl.spark.source.write_job import WriteJob, Written, write_job
 from natsctl.spark.source.writers import write_partition
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
-from tests.support.servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.streams import messages
+from tests.support import tiers
 
 SCHEMA = parsed_schema("subject string, value string")
 CORES = 16
-SEEDS = range(6)
 Row = tuple[str, str]
 
 
 def job(**options: str) -> WriteJob:
-    assert isinstance(SCHEMA, StructType)
     return write_job(
         {"stream": "OUT", "retryInterval": "0s", "numRetries": "9", "window": "6", **options}, BATCH_WRITE, SCHEMA
     )
 
 
 def batches(rows: list[Row], chance: random.Random) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of any size."""
     start = 0
     while start < len(rows):
         some = rows[start : start + chance.randint(1, 9)]
@@ -62,7 +52,6 @@ class Run:
     chance: random.Random
 
     def task(self, number: int) -> Written:
-        """Run one task."""
         rows = self.chance.sample(self.tasks[number], len(self.tasks[number]))
         return write_partition(self.job, "w", number, batches(rows, self.chance))
 
@@ -73,7 +62,6 @@ class Run:
 
 
 def cut(rows: list[Row], cores: int, chance: random.Random, **options: str) -> Run:
-    """A run on so many cores."""
     tasks: list[list[Row]] = [[] for _ in range(cores)]
     for row in rows:
         chance.choice(tasks).append(row)
@@ -91,7 +79,6 @@ MOVES = {"src": "out.*", "dest": "out.0"}
 
 
 def moved(subject: str) -> str:
-    """Return the subject on which MOVES stores a message."""
     return MOVES["dest"]
 
 
@@ -107,40 +94,38 @@ def killed(memory: MemoryServer, run: Run, chance: random.Random) -> None:
 
 FORGOTTEN = (51, 15003)
 """Seeds by which a server that was away longer than its window stores a second message under an id."""
-CASES = [("ids", "limits", SEEDS), ("ledger", "limits", (*SEEDS, *FORGOTTEN)), ("ids", "workqueue", SEEDS)]
 
 
-@pytest.mark.parametrize(("idempotence", "retention", "seeds"), CASES, ids=["ids", "ledger", "workqueue"])
+@pytest.mark.parametrize("seed", [*tiers.seeds(3, 24), *FORGOTTEN])
+@pytest.mark.parametrize(("idempotence", "retention"), [("ids", "limits"), ("ledger", "limits"), ("ids", "workqueue")])
 def test_each_row_is_stored_once_however_the_work_is_cut_and_killed(
-    idempotence: str, retention: str, seeds: Sequence[int], monkeypatch: pytest.MonkeyPatch
+    idempotence: str, retention: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for seed in seeds:
-        chance = random.Random(seed)
-        rows = some_rows(chance)
-        if retention == "limits":  # else the driver cannot read what was consumed, and needs it from the tasks
-            monkeypatch.setattr(acknowledged, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
-        stored_on: Callable[[str], str] = moved if seed % 3 == 0 else str
-        with connected(MemoryServer(retention)) as memory:
-            memory.stored_on = stored_on
-            memory.breaks = chance if seed % 2 else None
-            memory.outage_s = 1000.0 if idempotence == "ledger" else 0.0
-            earlier = [
-                cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
-                for _ in range(chance.randint(0, 2))
-            ]
-            for run in earlier:
-                killed(memory, run, chance)
-                memory.now += 60.0 if idempotence == "ledger" else 1.0
-                if retention == "workqueue":
-                    memory.out.messages.clear()
-            run = cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
-            done = [run.task(number) for number in range(len(run.tasks))]
-            for late in earlier if idempotence == "ids" else ():  # the ledger is looked at when a task begins
-                late.task(0)
-            publish_rest(run.job, done)
-            assert Counter(memory.out.ever) == wanted(rows, stored_on), seed
-            cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence).finish()
-            assert len(memory.out.ever) == len(rows), seed
+    chance = random.Random(seed)
+    rows = some_rows(chance)
+    if retention == "limits":  # else the driver cannot read what was consumed, and needs it from the tasks
+        monkeypatch.setattr(acknowledged, "ROOM_BYTES", chance.choice([0, 300, 1 << 20]))
+    stored_on: Callable[[str], str] = moved if seed % 3 == 0 else str
+    with connected(MemoryServer(retention)) as memory:
+        memory.stored_on = stored_on
+        memory.breaks = chance if seed % 2 else None
+        memory.outage_s = 1000.0 if idempotence == "ledger" else 0.0
+        earlier = [
+            cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence) for _ in range(chance.randint(0, 2))
+        ]
+        for run in earlier:
+            killed(memory, run, chance)
+            memory.now += 60.0 if idempotence == "ledger" else 1.0
+            if retention == "workqueue":
+                memory.out.messages.clear()
+        run = cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence)
+        done = [run.task(number) for number in range(len(run.tasks))]
+        for late in earlier if idempotence == "ids" else ():  # the ledger is looked at when a task begins
+            late.task(0)
+        publish_rest(run.job, done)
+        assert Counter(memory.out.ever) == wanted(rows, stored_on)
+        cut(rows, chance.randint(1, CORES), chance, idempotence=idempotence).finish()
+        assert len(memory.out.ever) == len(rows), seed
 
 
 def test_a_message_that_stands_for_several_rows_and_is_gone_fails_the_write(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +150,6 @@ def test_a_stream_that_lost_what_it_acknowledged_fails_the_write() -> None:
 
 def test_rows_with_ids_of_their_own_are_stored_once_and_others_as_often_as_they_come() -> None:
     made = parsed_schema("subject string, value string, msgId string")
-    assert isinstance(made, StructType)
     own = write_job({"stream": "OUT"}, BATCH_WRITE, made)
     batch = pa.RecordBatch.from_pydict(
         {"subject": ["out.a"] * 3, "value": ["v", "w", "w"], "msgId": pa.array(["1", None, None], pa.string())}
@@ -177,7 +161,6 @@ def test_rows_with_ids_of_their_own_are_stored_once_and_others_as_often_as_they_
 
 def test_rows_alike_that_expect_the_same_sequence_are_refused() -> None:
     made = parsed_schema("subject string, value string, expectedLastSubjectSeq bigint")
-    assert isinstance(made, StructType)
     expecting = write_job({"stream": "OUT"}, BATCH_WRITE, made)
     batch = pa.RecordBatch.from_pydict({"subject": ["out.a"], "value": ["v"], "expectedLastSubjectSeq": [0]})
     with connected(MemoryServer()):
@@ -198,20 +181,13 @@ def wanted(rows: list[Row], stored_on: Callable[[str], str] = str) -> Counter[tu
 
 
 @pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
-    settings = ServerSettings((server.url,))
-    with Link.open(settings) as link:
-        api = JetStreamApi(link, settings)
-        api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
-        yield api
+def api(api: JetStreamApi) -> JetStreamApi:
+    api.ask("STREAM.CREATE.OUT", {"name": "OUT", "subjects": ["out.>"]})
+    return api
 
 
 def stored(api: JetStreamApi) -> Counter[tuple[str, bytes]]:
-    found = Counter[tuple[str, bytes]]()
-    for seq in range(1, api.stream_info("OUT")["state"]["last_seq"] + 1):
-        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
-        found[message["subject"], base64.b64decode(message.get("data", ""))] += 1
-    return found
+    return Counter((subject, payload) for subject, _, payload in messages(api, "OUT"))
 
 
 @pytest.mark.both

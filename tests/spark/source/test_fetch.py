@@ -7,29 +7,24 @@ from collections.abc import Iterable
 import pyarrow as pa
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import ApiRefusedError, StreamNotFoundError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadRange, Transport
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.rows import SchemaMismatchError
-from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
+from tests.spark.source.reads import (
     FEW,
     SEQS,
     SOME_KIB,
     TRANSPORTS,
-    api_fixture,
     consumers,
     fill,
+    sent_by,
     seqs,
-    settings_fixture,
     shape,
 )
 from tests.spark.source.streams import delete, make, purge, until
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 
@@ -62,21 +57,19 @@ def test_gaps_are_stepped_over(api: JetStreamApi, settings: ServerSettings, tran
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-@pytest.mark.parametrize("filters", [("ORDERS.1",), ("ORDERS.1", "ORDERS.2"), ("ORDERS.*",), ("ORDERS.9",)])
 @pytest.mark.parametrize(("number", "limits"), [(40, FEW), (400, FetchLimits())])
 def test_subjects_are_chosen(
-    api: JetStreamApi,
-    settings: ServerSettings,
-    transport: Transport,
-    number: int,
-    limits: FetchLimits,
-    filters: tuple[str, ...],
+    api: JetStreamApi, settings: ServerSettings, transport: Transport, number: int, limits: FetchLimits
 ) -> None:
     make(api, number=number, allow_direct=True)
-    wanted = {"ORDERS.1": [1], "ORDERS.2": [2], "ORDERS.*": [0, 1, 2, 3], "ORDERS.9": []}
-    kinds = [kind for each in filters for kind in wanted[each]]
-    expected = [seq for seq in range(3, number - 1) if (seq - 1) % 4 in kinds]
-    assert seqs(settings, ReadRange("ORDERS", 3, number - 2, filters, transport), limits) == expected
+    for filters, kinds in (
+        (("ORDERS.1",), [1]),
+        (("ORDERS.1", "ORDERS.2"), [1, 2]),
+        (("ORDERS.*",), [0, 1, 2, 3]),
+        (("ORDERS.9",), []),
+    ):
+        expected = [seq for seq in range(3, number - 1) if (seq - 1) % 4 in kinds]
+        assert seqs(settings, ReadRange("ORDERS", 3, number - 2, filters, transport), limits) == expected
     assert consumers(api) == 0
 
 
@@ -90,14 +83,7 @@ def test_a_range_that_ends_with_other_subjects_is_not_looked_for_in_the_rest_of_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     make(api, number=4000, allow_direct=True)
-    sent = list[bytes]()
-    send = Link.send
-
-    def noted(link: Link, data: bytes) -> None:
-        sent.append(data)
-        send(link, data)
-
-    monkeypatch.setattr(Link, "send", noted)
+    sent = sent_by(monkeypatch)
     expected = [seq for seq in range(1, 101) if (seq - 1) % 4 in range(1, 1 + len(filters))]
     assert seqs(settings, ReadRange("ORDERS", 1, 100, filters, transport)) == expected
     assert sum(b".MSG.NEXT." in each or b".DIRECT.GET." in each for each in sent) <= 3
@@ -140,18 +126,6 @@ def test_subjects_are_read_as_they_are(api: JetStreamApi, settings: ServerSettin
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_payloads_that_are_not_wanted_change_nothing_else(
-    api: JetStreamApi, settings: ServerSettings, transport: Transport
-) -> None:
-    make(api, number=0, allow_direct=True)
-    api.link.request("ORDERS.a", b"x", headers=b"NATS/1.0\r\nA: b\r\n\r\n")
-    api.link.request("ORDERS.b", b"y")
-    wanted = shape("headers array<struct<key: string, value: binary>>, seq bigint")
-    batch = together(read_range(settings, ReadRange("ORDERS", 1, 2, (), transport), FetchLimits(), wanted))
-    assert batch.to_pylist() == [{"headers": [{"key": "A", "value": b"b"}], "seq": 1}, {"headers": None, "seq": 2}]
-
-
-@pytest.mark.parametrize("transport", TRANSPORTS[:3])
 def test_headers_are_read_without_payloads_in_large_windows_too(
     api: JetStreamApi, settings: ServerSettings, transport: Transport
 ) -> None:
@@ -191,7 +165,9 @@ def test_messages_larger_than_a_request_are_read(
 # Which way
 
 
-def test_a_work_queue_is_read_without_a_consumer(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_a_stream_that_lives_by_acknowledgements_is_read_without_a_consumer(
+    api: JetStreamApi, settings: ServerSettings
+) -> None:
     for direct in (True, False):
         make(api, number=100, retention="workqueue", allow_direct=direct)
         assert seqs(settings, ReadRange("ORDERS", 1, 100)) == list(range(1, 101))
@@ -199,9 +175,6 @@ def test_a_work_queue_is_read_without_a_consumer(api: JetStreamApi, settings: Se
         with pytest.raises(ApiRefusedError):
             seqs(settings, ReadRange("ORDERS", 1, 100, (), "consumer"))
         api.ask("STREAM.DELETE.ORDERS")
-
-
-def test_a_stream_that_lives_by_interest_stays_as_it_is(api: JetStreamApi, settings: ServerSettings) -> None:
     make(api, number=0, retention="interest", allow_direct=True)
     api.create_consumer("ORDERS", "other", {"durable_name": "other", "ack_policy": "explicit"})
     for _ in range(20):
@@ -218,11 +191,16 @@ def test_a_stream_with_all_its_consumers_is_read_directly(api: JetStreamApi, set
         seqs(settings, ReadRange("ORDERS", 1, 6000, (), "consumer"))
 
 
-def test_direct_gets_that_are_not_allowed_are_told(api: JetStreamApi, settings: ServerSettings) -> None:
+def test_direct_gets_that_are_not_allowed_and_a_stream_that_is_not_there_are_told(
+    api: JetStreamApi, settings: ServerSettings
+) -> None:
     make(api, number=5)
     with pytest.raises(ApiRefusedError, match="set allow_direct"):
         seqs(settings, ReadRange("ORDERS", 1, 5, (), "direct"))
     assert seqs(settings, ReadRange("ORDERS", 1, 5)) == [1, 2, 3, 4, 5]
+    for transport in ("auto", "consumer", "get"):
+        with pytest.raises(StreamNotFoundError):
+            seqs(settings, ReadRange("NOTHING", 1, 5, (), transport))
 
 
 def test_mirrors_that_answer_for_a_stream_are_not_taken_for_it(api: JetStreamApi, settings: ServerSettings) -> None:
@@ -237,12 +215,6 @@ def test_mirrors_that_answer_for_a_stream_are_not_taken_for_it(api: JetStreamApi
         assert api.counted("ORDERS", 39) == 2
     for kind in (0, 1):
         api.ask(f"STREAM.DELETE.M{kind}")
-
-
-def test_a_stream_that_is_not_there_is_told(api: JetStreamApi, settings: ServerSettings) -> None:
-    for transport in ("auto", "consumer", "get"):
-        with pytest.raises(StreamNotFoundError):
-            seqs(settings, ReadRange("NOTHING", 1, 5, (), transport))  # type: ignore[arg-type]  # one of them
 
 
 # No trace

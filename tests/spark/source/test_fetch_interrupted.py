@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import NotAuthorisedError, ServerUnreachableError, StreamRecreatedError
 from natsctl.spark.source.fetch import read_range
 from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange, Transport
@@ -20,17 +18,14 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.testing.process import ServerProcess
 from tests.spark.source.fakes import proxied
-from tests.spark.source.reads import (  # noqa: F401  # two are fixtures
+from tests.spark.source.reads import (
     SEQS,
     TRANSPORTS,
-    api_fixture,
     consumers,
     fill,
     seqs,
-    settings_fixture,
 )
 from tests.spark.source.streams import make
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
 
@@ -95,7 +90,7 @@ def test_silence_is_ended_by_asking_anew(api: JetStreamApi, settings: ServerSett
 
         proxy.to_server = to_server
         beside = replace(settings, urls=(proxy.url,))
-        limits = FetchLimits(timeout_s=2.0)
+        limits = FetchLimits(timeout_s=0.5)
         assert seqs(beside, ReadRange("ORDERS", 1, 50, (), "consumer"), limits) == list(range(1, 51))
     assert not silenced
     assert consumers(api) == 0
@@ -194,7 +189,7 @@ authorization { users = [
 """
 
 
-def test_logins_read_by_what_they_may(server: ServerProcess, tmp_path: Path) -> None:  # noqa: F811  # the fixture
+def test_logins_read_by_what_they_may(server: ServerProcess, tmp_path: Path) -> None:
     conf = tmp_path / "nats.conf"
     conf.write_text(CONF)
     with ServerProcess(tmp_path / "server", server.kind, "-c", str(conf)) as process:

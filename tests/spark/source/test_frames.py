@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-import pyarrow as pa
 
 from natsctl.spark.source.direct_fetch import DirectAnswers, DirectWindow
 from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError
@@ -42,7 +39,6 @@ def deliveries() -> Deliveries:
 
 
 def listed(rows: Rows | None) -> list[tuple[Any, ...]]:
-    """The rows as tuples."""
     if rows is None:
         return []
     headers = rows.headers if len(rows.headers) else [b""] * len(rows.seqs)
@@ -50,12 +46,10 @@ def listed(rows: Rows | None) -> list[tuple[Any, ...]]:
 
 
 def plain(column: Any) -> list[Any]:
-    """A column as Python has it."""
     return column.to_pylist() if isinstance(column, pa.Array) else list(column)
 
 
 def told(window: Window | DirectWindow) -> tuple[Any, ...]:
-    """All that a window tells."""
     places = (window.first, window.last) if isinstance(window, Window) else ()
     return listed(window.rows), *places, list(window.others), window.rest
 
@@ -103,23 +97,10 @@ def test_windows_end_anywhere(found: list[Sent], data: st.DataObject) -> None:
     assert second.rest == b""
 
 
-def test_every_byte_may_end_a_read() -> None:
-    bodies = [b"one", b"", b"two\r\nMSG ", LOOK_ALIKE, b"three"]
-    whole = b"".join(delivery(at, body, HEADERS if at == 4 else b"") for at, body in enumerate(bodies, 1)) + status()
-    expected = told(deliveries().exactly(whole))
-    for cut in range(len(whole)):
-        reader = deliveries()
-        first = reader.quickly(whole[:cut]) or reader.exactly(whole[:cut])
-        second = reader.quickly(first.rest + whole[cut:]) or reader.exactly(first.rest + whole[cut:])
-        rows = listed(first.rows) + listed(second.rows)
-        assert (rows, [*first.others, *second.others]) == (expected[0], expected[3]), cut
-
-
 @pytest.mark.parametrize("headers", [b"", HEADERS])
 def test_ordinary_windows_are_read_at_once(headers: bytes) -> None:
     window = b"".join(delivery(at, b"%d" % at, headers) for at in range(1, 100))
     quick = deliveries().quickly(window + status() + b"PING\r\nMSG half")
-    assert quick is not None
     assert listed(quick.rows)[0] == (3, TIME_NS + 1, b"ORDERS.new", headers, b"1")
     assert len(quick.others) == 2
     assert quick.rest == b"MSG half"
@@ -127,39 +108,24 @@ def test_ordinary_windows_are_read_at_once(headers: bytes) -> None:
     assert quick.last == place_of(b"%b.297.99.%d.1" % (ACK, TIME_NS + 99))
 
 
-def test_what_comes_between_frames_is_read_at_once() -> None:
-    frames = [delivery(at, b"%d" % at) for at in range(1, 20)]
-    frames[3] += status() + b"PING\r\n"
-    frames[9] += b"PING\r\n"
-    window = b"".join(frames)
-    quick = deliveries().quickly(window)
-    assert quick is not None
-    assert len(quick.others) == 3
-    assert told(quick) == told(deliveries().exactly(window))
+WORD_BEHIND = b"MSG a 7 $JS.ACK.hub.ACCOUNT.ORDERS.reader.1.%d.%d.%d.%d.Xyz 1\r\nx\r\n"
 
 
-def test_headers_and_payloads_alternate_at_once() -> None:
-    window = b"".join(delivery(at, b"%d" % at, HEADERS if at % 2 else b"") for at in range(1, 20))
-    quick = deliveries().quickly(window)
-    assert quick is not None
-    assert [row[3:] for row in listed(quick.rows)[:2]] == [(HEADERS, b"1"), (b"", b"2")]
-
-
-@pytest.mark.parametrize("ack", [b"$JS.ACK.hub.ACCOUNT.ORDERS.reader.1", b"$JS.ACK._.ACCOUNT.ORDERS.reader.1"])
-def test_a_domain_may_stand_in_the_reply(ack: bytes) -> None:
-    window = b"".join(delivery(at, b"x", ack=ack) for at in range(1, 10))
-    quick = deliveries().quickly(window)
-    assert quick is not None
-    assert told(quick) == told(deliveries().exactly(window))
-
-
-def test_a_word_may_follow_the_places_in_the_reply() -> None:
-    line = b"MSG a 7 $JS.ACK.hub.ACCOUNT.ORDERS.reader.1.%d.%d.%d.%d.Xyz 1\r\nx\r\n"
-    window = b"".join(line % (at, at, TIME_NS, 100 - at) for at in range(1, 10))
-    quick = deliveries().quickly(window)
-    assert quick is not None
-    assert [row[0] for row in listed(quick.rows)] == list(range(1, 10))
-    assert told(quick) == told(deliveries().exactly(window))
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [delivery(at, b"%d" % at) + (status() + b"PING\r\n") * (at == 3) for at in range(1, 20)],
+        [delivery(at, b"%d" % at, HEADERS if at % 2 else b"") for at in range(1, 20)],
+        [delivery(at, b"x", ack=b"$JS.ACK.hub.ACCOUNT.ORDERS.reader.1") for at in range(1, 10)],
+        [delivery(at, b"x", ack=b"$JS.ACK._.ACCOUNT.ORDERS.reader.1") for at in range(1, 10)],
+        [WORD_BEHIND % (at, at, TIME_NS, 100 - at) for at in range(1, 10)],
+    ],
+    ids=["status between", "headers by turns", "domain", "no domain", "another word"],
+)
+def test_other_ordinary_windows_are_read_at_once_too(frames: list[bytes]) -> None:
+    quick = deliveries().quickly(b"".join(frames))
+    assert len(listed(quick.rows)) == len(frames)
+    assert told(quick) == told(deliveries().exactly(b"".join(frames)))
 
 
 def test_deliveries_of_another_subscription_are_no_rows() -> None:
@@ -212,10 +178,13 @@ def test_direct_answers_at_once_are_those_one_by_one(found: list[tuple[bytes, by
 
 
 def test_ordinary_direct_answers_are_read_at_once() -> None:
-    whole = b"".join(answer(at, b"%d" % at, b"A: b\r\n" if at % 2 else b"") for at in range(1, 9)) + end()
+    stamps = [b"2026-11-21T03:38:08Z", b"2026-11-21T03:38:08.1Z", b"2026-11-21T03:38:08.123456789Z"]
+    precise = b"".join(answer(at, b"x", stamp=stamp) for at, stamp in enumerate(stamps, 9))
+    whole = b"".join(answer(at, b"%d" % at, b"A: b\r\n" if at % 2 else b"") for at in range(1, 9)) + precise + end()
     quick = DirectAnswers(INBOX, b"7", "S").quickly(whole)
     assert quick is not None
     at_ns = 1795232288293843400
+    assert [row[1] - 1795232288 * 10**9 for row in listed(quick.rows)[8:]] == [0, 100_000_000, 123_456_789]
     assert listed(quick.rows)[:2] == [(1, at_ns, b"a.b", HEADERS, b"1"), (2, at_ns, b"a.b", b"", b"2")]
     assert len(quick.others) == 1
 
@@ -232,14 +201,3 @@ def test_a_mirror_that_answers_in_place_of_its_origin_is_told() -> None:
     assert reader.quickly(whole) is None
     with pytest.raises(ApiRefusedError, match="ORIGIN are answered by S, a mirror"):
         reader.exactly(whole)
-
-
-@pytest.mark.parametrize(
-    "stamp", [b"2026-11-21T03:38:08Z", b"2026-11-21T03:38:08.1Z", b"2026-11-21T03:38:08.123456789Z"]
-)
-def test_times_of_any_precision_are_read(stamp: bytes) -> None:
-    whole = answer(1, b"x", stamp=stamp) + answer(2, b"y", stamp=stamp)
-    reader = DirectAnswers(INBOX, b"7", "S")
-    quick = reader.quickly(whole)
-    assert quick is not None
-    assert listed(quick.rows) == listed(reader.exactly(whole).rows)

@@ -7,8 +7,6 @@ from pathlib import Path
 import nkeys
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.errors import (
     ConnectionLostError,
     NoResponseError,
@@ -21,7 +19,6 @@ from natsctl.spark.source.link import Link
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
 from tests.spark.source.fakes import Visitor, scripted
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 KINDS: list[Kind] = ["natsctl", "reference"]
 SEED = nkeys.from_seed(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER)).seed.decode()
@@ -34,7 +31,7 @@ authorization {{
   ]
 }}
 """
-CONFIGS = Path("examples/configs")
+CONFIGS = Path(__file__).parents[3] / "examples" / "configs"
 
 
 def settings(url: str, *more: str, **said: object) -> ServerSettings:
@@ -55,46 +52,37 @@ def bare(url: str) -> str:
 # Logins
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_logins_are_taken_and_refused(kind: Kind, tmp_path: Path) -> None:
-    with running(tmp_path, kind, USERS) as process:
-        for good in (
-            settings(process.url, user="ann", password="p w"),
-            settings(f"nats://ann:p%20w@{bare(process.url)}"),
-            settings(process.url, seed=SEED),
-        ):
-            with Link.open(good) as link:
-                assert link.request("nobody.there").status == 503
-        other = nkeys.from_seed(nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)).seed.decode()
-        bads: list[dict[str, str]] = [{}, {"user": "ann", "password": "x"}, {"seed": other}]
-        for bad in bads:
-            with pytest.raises(NotAuthorisedError, match="refuses the login"):
-                Link.open(settings(process.url, **bad))
-        with Link.open(settings(process.url, user="ann", password="p w")) as link:
-            with pytest.raises(NotAuthorisedError, match="secret"):
-                link.request("secret.plan")
-            assert link.request("nobody.there").status == 503
+CREDS = (CONFIGS / "operator-app.creds").read_text()
+JWT, JWT_SEED = (line for line in CREDS.splitlines() if line.startswith(("ey", "SU")))
+OPERATOR = (CONFIGS / "operator.conf").read_text().replace("store_dir: /data/jetstream,", "").replace("4222", "-1")
+OTHER = nkeys.from_seed(nkeys.encode_seed(bytes(32), nkeys.PREFIX_BYTE_USER)).seed.decode()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_token_is_a_login(kind: Kind, tmp_path: Path) -> None:
-    with running(tmp_path, kind, 'authorization { token: "a:b" }') as process:
-        with Link.open(settings(process.url, token="a:b")) as link:
-            assert link.request("nobody.there").status == 503
-        with pytest.raises(NotAuthorisedError):
-            Link.open(settings(process.url, token="x"))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_jwt_is_a_login(kind: Kind, tmp_path: Path) -> None:
-    creds = (CONFIGS / "operator-app.creds").read_text()
-    jwt, seed = (line for line in creds.splitlines() if line.startswith(("ey", "SU")))
-    conf = (CONFIGS / "operator.conf").read_text().replace("store_dir: /data/jetstream,", "").replace("4222", "-1")
+@pytest.mark.parametrize(
+    ("conf", "good", "bad"),
+    [
+        (USERS, [{"user": "ann", "password": "p w"}, {"seed": SEED}], [{}, {"user": "ann"}, {"seed": OTHER}]),
+        ('authorization { token: "a:b" }', [{"token": "a:b"}], [{"token": "x"}]),
+        (OPERATOR, [{"jwt": JWT, "seed": JWT_SEED}], [{"jwt": JWT, "seed": SEED}]),
+    ],
+    ids=["users", "token", "jwt"],
+)
+def test_logins_are_taken_and_refused(
+    kind: Kind, conf: str, good: list[dict[str, str]], bad: list[dict[str, str]], tmp_path: Path
+) -> None:
     with running(tmp_path, kind, conf) as process:
-        with Link.open(settings(process.url, jwt=jwt, seed=seed)) as link:
-            assert link.request("nobody.there").status == 503
-        with pytest.raises(NotAuthorisedError):
-            Link.open(settings(process.url, jwt=jwt, seed=SEED))
+        for login in good:
+            with Link.open(settings(process.url, **login)) as link:
+                assert link.request("nobody.there").status == 503
+        for login in bad:
+            with pytest.raises(NotAuthorisedError, match="refuses the login"):
+                Link.open(settings(process.url, **login))
+        if conf == USERS:
+            with Link.open(settings(f"nats://ann:p%20w@{bare(process.url)}")) as link:
+                with pytest.raises(NotAuthorisedError, match="secret"):
+                    link.request("secret.plan")
+                assert link.request("nobody.there").status == 503
 
 
 # TLS
@@ -160,19 +148,11 @@ def test_servers_of_the_cluster_are_learned() -> None:
             assert link.request("a").body == b"hello"
 
 
-def test_no_server_is_told_after_all_retries() -> None:
-    with scripted(lambda visitor: None, visits=3) as url:
-        patient = ServerSettings(urls=(url,), retries=2, retry_interval_s=0.01)
-        with pytest.raises(ServerUnreachableError, match="does not speak the NATS protocol"):
-            Link.open(patient)
-
-
-def test_what_is_no_nats_server_is_told() -> None:
-    with (
-        scripted(lambda visitor: visitor.send(b"SSH-2.0-x\r\n")) as url,
-        pytest.raises(ServerUnreachableError, match="NATS"),
-    ):
-        Link.open(settings(url))
+@pytest.mark.parametrize("greeting", [b"", b"SSH-2.0-x\r\n"])
+def test_what_is_no_nats_server_is_told_after_all_retries(greeting: bytes) -> None:
+    fault = pytest.raises(ServerUnreachableError, match="does not speak the NATS protocol")
+    with scripted(lambda visitor: visitor.send(greeting), visits=3) as url, fault:
+        Link.open(ServerSettings(urls=(url,), retries=2, retry_interval_s=0.01))
 
 
 # Messages
@@ -271,7 +251,7 @@ def test_errors_that_end_the_connection_are_told() -> None:
 
 
 @pytest.mark.both
-def test_headers_of_requests_and_answers_arrive(server: ServerProcess) -> None:  # noqa: F811  # the fixture
+def test_headers_of_requests_and_answers_arrive(server: ServerProcess) -> None:
     with Link.open(settings(server.url)) as link, Link.open(settings(server.url)) as other:
         sid = other.subscribe("echo")
         assert other.request("nobody").status == 503

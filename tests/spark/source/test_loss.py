@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
-from natsctl.spark.source.errors import DataLossError, SequenceResetError, StreamRecreatedError
+from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamRecreatedError
 from natsctl.spark.source.offsets import (
     Position,
     StreamState,
@@ -16,6 +15,8 @@ from natsctl.spark.source.offsets import (
     check_end,
     check_identity,
     check_read,
+    encode_offsets,
+    parse_offsets,
     spans,
     stream_state,
 )
@@ -24,27 +25,22 @@ CREATED = "2026-11-21T03:38:08Z"
 NOW = StreamState("ORDERS", CREATED, 151, 300, 150, 9000, "limits", 0, ("max_age 60s",))
 
 
-def test_what_expired_is_told_with_its_range_and_its_limit() -> None:
-    with pytest.raises(
-        DataLossError, match=r"ORDERS: sequences 101\.\.150 expired by max_age 60s.*failOnDataLoss=false"
-    ):
-        check_begin(101, 300, NOW, fail=True)
-
-
-def test_what_was_purged_is_told_so() -> None:
-    with pytest.raises(DataLossError, match=r"sequence 150 were purged or deleted"):
-        check_begin(150, 300, replace(NOW, limits=()), fail=True)
-
-
-def test_a_range_that_is_gone_as_a_whole_is_told_and_empty() -> None:
-    with pytest.raises(DataLossError, match=r"101\.\.120"):
-        check_begin(101, 120, NOW, fail=True)
-    assert check_begin(101, 120, NOW, fail=False) == 121
-
-
-def test_reading_goes_on_at_the_first_message_where_loss_is_allowed(caplog: pytest.LogCaptureFixture) -> None:
-    assert check_begin(101, 300, NOW, fail=False) == 151
-    assert "101..150 expired" in caplog.text
+@pytest.mark.parametrize(
+    ("begin", "end", "limits", "told", "left"),
+    [
+        (101, 300, NOW.limits, r"ORDERS: sequences 101\.\.150 expired by max_age 60s.*failOnDataLoss=false", 151),
+        (150, 300, (), r"sequence 150 were purged or deleted", 151),
+        (101, 120, NOW.limits, r"101\.\.120", 121),
+    ],
+)
+def test_a_loss_is_told_with_its_range_or_logged_where_it_is_allowed(
+    begin: int, end: int, limits: tuple[str, ...], told: str, left: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    now = replace(NOW, limits=limits)
+    with pytest.raises(DataLossError, match=told):
+        check_begin(begin, end, now, fail=True)
+    assert check_begin(begin, end, now, fail=False) == left
+    assert str(begin) in caplog.text
 
 
 def test_nothing_is_lost_where_reading_stands_at_the_first_message() -> None:
@@ -78,10 +74,7 @@ def test_an_older_state_is_told() -> None:
 def test_messages_that_went_while_they_were_read_are_counted() -> None:
     with pytest.raises(DataLossError, match=r"7 messages of sequences 101\.\.200.*101\.\.150 expired"):
         check_read(101, 200, 7, NOW, fail=True)
-
-
-def test_messages_deleted_in_the_middle_while_they_were_read_are_no_loss() -> None:
-    check_read(151, 200, 7, NOW, fail=True)
+    check_read(151, 200, 7, NOW, fail=True)  # deleted in the middle
 
 
 def test_a_streams_state_is_read_from_the_servers_answer() -> None:
@@ -98,12 +91,8 @@ def test_a_streams_state_is_read_from_the_servers_answer() -> None:
         NOW, limits=("max_age 60s", "max_msgs 150", "the messages' own TTL"), thins_out=True, deleted=()
     )
     assert read.whole
-
-
-def test_an_empty_stream_begins_with_its_first_message_to_come() -> None:
     empty = stream_state({"config": {"name": "E"}, "created": CREATED, "state": {"first_seq": 0, "last_seq": 0}})
-    assert (empty.first, empty.last) == (1, 0)
-    assert empty.whole
+    assert (empty.first, empty.last, empty.whole) == (1, 0, True)
 
 
 @pytest.mark.parametrize(
@@ -118,3 +107,27 @@ def test_an_empty_stream_begins_with_its_first_message_to_come() -> None:
 )
 def test_deleted_messages_are_told_as_ranges_and_many_cut_short(seqs: list[int], told: str) -> None:
     assert spans(seqs) == told
+
+
+# Offsets of a checkpoint
+
+
+def test_offsets_come_back_as_they_were() -> None:
+    offsets = {
+        "B": Position(5, CREATED, since=2, cuts=(3, 4)),
+        "A": Position(0, CREATED, cuts=()),
+        "C": Position(1, CREATED),
+    }
+    assert parse_offsets(json.loads(json.dumps(encode_offsets(offsets)))) == offsets
+    assert json.dumps(encode_offsets(offsets)) == json.dumps(encode_offsets(dict(reversed(offsets.items()))))
+
+
+@pytest.mark.parametrize("said", [{}, {"v": 2, "streams": {}}, {"v": 1}, {"ORDERS": {"0": 23}}])
+def test_offsets_of_others_are_refused(said: dict[str, object]) -> None:
+    with pytest.raises(OptionError, match="checkpoint"):
+        parse_offsets(said)
+
+
+def test_a_stream_is_known_by_the_moment_it_was_made_however_that_is_spelled() -> None:
+    assert Position(1, "2026-11-21T03:38:08.29Z").same_stream("2026-11-21T03:38:08.290000000+00:00")
+    assert not Position(1, "2026-11-21T03:38:08.29Z").same_stream("2026-11-21T03:38:08.290000001Z")

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from pyspark.sql.types import StructType
+from hypothesis import given
+from hypothesis import strategies as st
 
 from natsctl.spark.source.errors import OptionError, PublishError
 from natsctl.spark.source.message_maker import MessageMaker, Roles, subjects_regex, write_roles
 from natsctl.spark.source.messages import MessageIds, RowIds
 from natsctl.spark.source.rows import parsed_schema
 from natsctl.spark.source.source_options import BATCH_WRITE, Options
+from tests.support import tiers
 
 KEY = "q.1"
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -26,7 +26,6 @@ HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 def roles(ddl: str, **options: str) -> Roles:
     schema = parsed_schema(ddl)
-    assert isinstance(schema, StructType)
     return write_roles(schema, Options(options, BATCH_WRITE))
 
 
@@ -38,9 +37,7 @@ def frames(
     max_bytes: int = 0,
     **options: str,
 ) -> list[bytes]:
-    """What is sent for rows given as columns."""
     schema = parsed_schema(ddl)
-    assert isinstance(schema, StructType)
     batch = pa.RecordBatch.from_arrays([c if isinstance(c, pa.Array) else pa.array(c) for c in columns], schema.names)
     maker = MessageMaker(roles(ddl, **options), RowIds(KEY, ids) if ids else None, stream, max_bytes)
     return [frame for made in maker.messages(batch) for frame in made.frames("_I", 5, range(len(made))).to_pylist()]
@@ -72,12 +69,13 @@ def test_headers_keep_their_order_and_repeats_and_rows_without_are_plain() -> No
     )
     assert headers_of(sent[0]) == [b"A: 1", b"A: 2"]
     assert sent[1:] == [b"PUB s _I.6 1\r\nv\r\n", b"PUB s _I.7 1\r\nv\r\n"]
-
-
-def test_headers_may_be_a_map() -> None:
     column = pa.array([[("A", "1"), ("B", None)]], pa.map_(pa.string(), pa.string()))
-    sent = frames("subject string, value binary, headers map<string,string>", [["s"], [b"v"], column])
-    assert headers_of(sent[0]) == [b"A: 1", b"B: "]
+    (sent_of_map,) = frames("subject string, value binary, headers map<string,string>", [["s"], [b"v"], column])
+    assert headers_of(sent_of_map) == [b"A: 1", b"B: "]
+    ddl = "subject string, value string, expectedLastSubjectSeq bigint, expectedLastSeq bigint"
+    sent = frames(ddl, [["s", "s"], ["v", "v"], [0, None], [None, None]])
+    assert headers_of(sent[0]) == [b"Nats-Expected-Last-Subject-Sequence: 0"]
+    assert sent[1].startswith(b"PUB ")
 
 
 def test_a_frame_as_it_is_read_is_written_with_its_own_id_and_without_what_was_expected_of_its_stream() -> None:
@@ -155,15 +153,6 @@ def test_subjects_are_matched_as_a_server_matches_them(patterns: list[str], take
     assert pc.match_substring_regex(subjects, subjects_regex(patterns)).to_pylist() == [True, False]
 
 
-def test_expected_sequences_become_headers_where_they_are_given() -> None:
-    sent = frames(
-        "subject string, value string, expectedLastSubjectSeq bigint, expectedLastSeq bigint",
-        [["s", "s"], ["v", "v"], [0, None], [None, None]],
-    )
-    assert headers_of(sent[0]) == [b"Nats-Expected-Last-Subject-Sequence: 0"]
-    assert sent[1].startswith(b"PUB ")
-
-
 def made_ids(made_from: MessageIds, rows: int, key: str = KEY, partition: int = 0) -> list[bytes]:
     """The ids that a task gives to its first rows, whose contents are their numbers."""
     contents = pa.array([b"%d" % row for row in range(rows)], pa.binary())
@@ -178,19 +167,20 @@ def test_ids_are_short_the_same_in_each_attempt_and_others_in_each_batch(made_fr
     assert len(set(ids)) == 100
     assert max(map(len, ids)) <= 16
     assert not set(ids) & set(made_ids(made_from, 100, "q.2"))
+    assert (ids == made_ids(made_from, 100, partition=1)) is (made_from == "content")
 
 
-def test_ids_of_content_are_the_same_in_each_partition_and_numbers_are_not() -> None:
-    assert made_ids("content", 100) == made_ids("content", 100, partition=1)
-    assert not set(made_ids("row", 100)) & set(made_ids("row", 100, partition=1))
-
-
-def test_ids_of_content_differ_by_the_stream_and_sequence_that_a_row_was_read_from() -> None:
+def test_ids_of_content_differ_by_all_that_tells_rows_apart() -> None:
     columns: list[Any] = [["s"] * 3, ["v"] * 3, ["A", "A", "B"], [1, 2, 1]]
     sent = frames("subject string, value string, stream string, seq bigint", columns, ids="content")
     assert len({headers_of(each)[-1] for each in sent}) == 3
     alike = frames("subject string, value string, seq bigint", [*columns[:2], columns[3]], ids="content")
     assert headers_of(alike[0])[-1] + b".1" == headers_of(alike[1])[-1]
+    column = pa.array([[{"key": "A", "value": b"1"}], None, None], HEADERS)
+    ddl = "subject string, value binary, headers array<struct<key:string,value:binary>>"
+    ids = [headers_of(each)[-1] for each in frames(ddl, [["s", "s", "t"], [b"v"] * 3, column], ids="content")]
+    assert len(set(ids)) == 3
+    assert all(re.fullmatch(rb"Nats-Msg-Id: [A-Za-z0-9_-]{16}", each) for each in ids)
 
 
 def ids_of(values: list[str], cut: int, order: list[int]) -> dict[int, bytes]:
@@ -204,29 +194,15 @@ def ids_of(values: list[str], cut: int, order: list[int]) -> dict[int, bytes]:
     return found
 
 
-def test_ids_of_content_do_not_depend_on_the_order_in_which_a_task_has_its_rows() -> None:
-    values = ["a", "b", "c", "a", "d", "a"]
-    first, again = ids_of(values, 2, [0, 1, 2, 3, 4, 5]), ids_of(values, 4, [5, 2, 4, 3, 1, 0])
-    assert len(set(first.values())) == 6
-    assert {first[row] for row in (0, 3, 5)} == {again[row] for row in (0, 3, 5)}
-    assert all(first[row] == again[row] for row in (1, 2, 4))
-
-
-def test_rows_that_are_alike_have_ids_of_their_own_however_the_batches_are_cut() -> None:
+@tiers.examples(100)
+@given(st.permutations(range(11)), st.integers(1, 11))
+def test_ids_of_content_depend_neither_on_the_order_of_rows_nor_on_how_they_are_cut(order: list[int], cut: int) -> None:
     values = ["a"] * 5 + ["b", "c"] * 3
-    order = [0, 5, 6, 1, 7, 8, 2, 3, 9, 10, 4]
-    whole = set(ids_of(values, 11, order).values())
-    assert len(whole) == 11
-    assert all(set(ids_of(values, cut, order).values()) == whole for cut in (1, 2, 3, 4))
-
-
-def test_ids_of_content_tell_rows_apart_that_differ_in_subject_or_headers_only() -> None:
-    column = pa.array([[{"key": "A", "value": b"1"}], None, None], HEADERS)
-    ddl = "subject string, value binary, headers array<struct<key:string,value:binary>>"
-    sent = frames(ddl, [["s", "s", "t"], [b"v"] * 3, column], ids="content")
-    ids = [headers_of(each)[-1] for each in sent]
-    assert len(set(ids)) == 3
-    assert all(re.fullmatch(rb"Nats-Msg-Id: [A-Za-z0-9_-]{16}", each) for each in ids)
+    first, again = ids_of(values, 11, [*range(11)]), ids_of(values, cut, order)
+    assert len(set(first.values())) == 11
+    for value in "abc":
+        rows = [row for row in range(11) if values[row] == value]
+        assert {first[row] for row in rows} == {again[row] for row in rows}
 
 
 def test_columns_without_a_meaning_become_one_json_object() -> None:
@@ -263,11 +239,9 @@ def test_a_struct_is_json_and_an_option_gives_the_subject() -> None:
     value = pa.array([{"a": 1, "b": None, "c": [b"\x00"]}])
     sent = frames("subject string, value struct<a:bigint,b:string,c:array<binary>>", [["x"], value], subject="fixed")
     assert sent == [b'PUB fixed _I.5 20\r\n{"a":1,"c":["AA=="]}\r\n']
-
-
-def test_a_subject_may_have_every_letter_that_servers_store() -> None:
-    sent = frames("subject string, value string", [["a.\x1b[31m\x07", "a.\x00\x7f'\"<b>\u2028ż"], ["x", "y"]])
-    assert [frame.split()[1] for frame in sent] == [b"a.\x1b[31m\x07", "a.\x00\x7f'\"<b>\u2028ż".encode()]
+    odd = ["a.\x1b[31m\x07", "a.\x00\x7f'\"<b>\u2028ż"]  # servers store every letter
+    sent = frames("subject string, value string", [odd, ["x", "y"]])
+    assert [frame.split()[1].decode() for frame in sent] == odd
 
 
 @pytest.mark.parametrize(
@@ -287,6 +261,8 @@ def test_a_subject_may_have_every_letter_that_servers_store() -> None:
 def test_what_is_no_subject_to_publish_to_is_refused_before_anything_is_sent(subject: str | None, told: str) -> None:
     with pytest.raises(PublishError, match=told):
         frames("subject string, value string", [pa.array(["fine", subject], pa.string()), ["x", "y"]])
+    with pytest.raises(PublishError, match=r"big: a message of \d+ bytes; the server takes 64 at most"):
+        frames("subject string, value binary", [["small", "big"], [b"x", b"x" * 100]], max_bytes=64)
 
 
 @pytest.mark.parametrize(
@@ -296,11 +272,6 @@ def test_a_header_cannot_smuggle_in_another_line(key: str, value: bytes, told: s
     column = pa.array([[{"key": key, "value": value}]], HEADERS)
     with pytest.raises(PublishError, match=told):
         frames("subject string, value binary, headers array<struct<key:string,value:binary>>", [["s"], [b"v"], column])
-
-
-def test_a_message_that_is_too_large_is_told_with_its_subject() -> None:
-    with pytest.raises(PublishError, match=r"big: a message of \d+ bytes; the server takes 64 at most"):
-        frames("subject string, value binary", [["small", "big"], [b"x", b"x" * 100]], max_bytes=64)
 
 
 @pytest.mark.parametrize(
@@ -320,47 +291,3 @@ def test_a_frame_that_cannot_be_written_is_refused_with_what_to_do(
 ) -> None:
     with pytest.raises(OptionError, match=told):
         roles(ddl, **options)
-
-
-def test_no_task_imports_pandas_which_takes_longer_than_many_a_write() -> None:
-    said = """
-import sys
-import pyarrow as pa
-from natsctl.spark.source.arrays import binary_array, int_array
-from natsctl.spark.source.rows import parsed_schema
-from natsctl.spark.source.source_options import BATCH_WRITE
-from natsctl.spark.source.source_options import Options
-from natsctl.spark.source.handshake import ServerSettings
-from natsctl.spark.source.acknowledged import Acknowledged
-from natsctl.spark.source.acks import AckParser
-from natsctl.spark.source.alike import publish_rest
-from natsctl.spark.source.messages import RowIds
-from natsctl.spark.source.write_job import Written
-from natsctl.spark.source.message_maker import MessageMaker
-from natsctl.spark.source.message_maker import write_roles
-from natsctl.spark.source.acknowledged import Suspects
-from natsctl.spark.source.message_parts import CountedPart, NumberedPart
-from natsctl.spark.source.writers import _sorted
-texts = binary_array([b"a", b"b"]).cast(pa.string())
-entries = pa.StructArray.from_arrays([texts, texts.cast(pa.binary())], names=["key", "value"])
-lists = pa.ListArray.from_arrays(int_array([0, 1, 2]).cast(pa.int32()), entries)
-names = ["subject", "value", "headers", "expectedLastSeq", "n"]
-batch = pa.RecordBatch.from_arrays([texts, texts, lists, int_array([1, 2]), int_array([2, 1])], names=names)
-ddl = "subject string, value string, headers array<struct<key:string,value:binary>>, expectedLastSeq bigint, n bigint"
-roles = write_roles(parsed_schema(ddl), Options({"orderBy": "n"}, BATCH_WRITE))
-maker = MessageMaker(roles, RowIds("q", "content"), "S", 1000)
-acknowledged = Acknowledged(Suspects(ServerSettings(), "S"))
-for batch in _sorted([batch], roles.order):
-    for made in maker.messages(batch):
-        acks = AckParser("_I")
-        for part, number in ((NumberedPart(0, made, "_I"), b"0"), (CountedPart(0, made, "_I"), b"p0")):
-            assert part.release().startswith(b"HPUB b _I." + number)
-            part.take(acks.feed(b'MSG _I.%b 1 22\\r\\n{"stream":"S","seq":1}\\r\\n' % number))
-            assert part.pending == 1
-            acknowledged.take(part)
-report = acknowledged.report((b"", b""))
-assert [publish_rest(None, [Written(acknowledgement=report)])] == [None]
-print(sorted(name for name in sys.modules if name == "pandas"))
-"""
-    done = subprocess.run([sys.executable, "-c", said], capture_output=True, text=True, timeout=100)
-    assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source import planning
 from natsctl.spark.source.errors import DataLossError, OptionError, SequenceResetError, StreamNotFoundError
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
 from natsctl.spark.source.offsets import stream_state
 from natsctl.spark.source.planning import StreamPart, Stretch, Wanted, batch_stretches, count, cut, parts
 from natsctl.spark.source.read_request import Reading, reading_of
-from natsctl.spark.source.source_options import BATCH_READ, Options
-from natsctl.testing.process import ServerProcess
+from natsctl.spark.source.source_options import BATCH_READ, Options, moment_ns
 from tests.spark.source.streams import add, delete, make, purge
-from tests.support.servers import server, started  # noqa: F401  # fixtures
 
 pytestmark = pytest.mark.both
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811  # the fixture
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def reading(**options: str) -> Reading:
@@ -126,23 +112,18 @@ def test_what_is_pushed_down_narrows_the_range_and_loses_nothing(api: JetStreamA
     assert ranges(api, Wanted(first=9, last=2)) == []
     assert ranges(api, Wanted(streams=("BILLS",))) == []
     moment = api.ask("STREAM.MSG.GET.ORDERS", {"seq": 12})["message"]["time"]
-    at = planning_moment(moment)
+    at = moment_ns(moment)
     assert ranges(api, Wanted(since_ns=at)) == [("ORDERS", 12, 20)]
     assert ranges(api, Wanted(until_ns=at)) == [("ORDERS", 5, 12)]
-
-
-def planning_moment(text: str) -> int:
-    value = Options({"startingTimestamp": text}, BATCH_READ)["startingTimestamp"]
-    assert isinstance(value, int)
-    return value
 
 
 def test_a_range_without_gaps_is_split_evenly_and_counted_without_asking(
     api: JetStreamApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(api)
-    monkeypatch.setattr(planning, "MESSAGES_PER_TASK", 10)
     monkeypatch.setattr(JetStreamApi, "counted", None)
+    assert len(split(api, minPartitions="8")) == 1, "few messages are one task"
+    monkeypatch.setattr(planning, "MESSAGES_PER_TASK", 10)
     found = split(api, minPartitions="4")
     assert [(each.todo.first, each.todo.last, each.expected) for each in found] == [
         (1, 25, 25),
@@ -155,11 +136,6 @@ def test_a_range_without_gaps_is_split_evenly_and_counted_without_asking(
 def split(api: JetStreamApi, **options: str) -> list[StreamPart]:
     chosen = reading(**options)
     return parts(api, batch_stretches(api, chosen, Wanted()), chosen, chosen.filters)
-
-
-def test_few_messages_are_one_task(api: JetStreamApi) -> None:
-    make(api)
-    assert len(split(api, minPartitions="8")) == 1
 
 
 def test_a_range_with_gaps_is_split_by_its_messages(api: JetStreamApi, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,6 +154,7 @@ def test_filtered_messages_are_counted(api: JetStreamApi, monkeypatch: pytest.Mo
     found = split(api, minPartitions="2", subject="ORDERS.1,ORDERS.2", endingOffsets='{"ORDERS": 40}')
     assert sum(each.expected or 0 for each in found) == 20
     assert all(each.todo.filters == ("ORDERS.1", "ORDERS.2") for each in found)
+    assert api.stream_info("ORDERS")["state"]["consumer_count"] == 0
 
 
 def test_a_count_of_none_is_not_believed_since_a_lagging_replica_may_have_counted(api: JetStreamApi) -> None:
@@ -247,11 +224,3 @@ def test_large_reads_are_split_further_than_the_driver_has_cores(
     monkeypatch.setattr(planning, "cores", lambda: 2)
     assert len(split(api)) == 3
     assert len(split(api, minPartitions="8")) == 8
-
-
-def test_planning_leaves_no_consumer_behind(api: JetStreamApi) -> None:
-    make(api)
-    delete(api, 50)
-    split(api, subject="ORDERS.1", startingTimestamp="0")
-    assert api.stream_info("ORDERS")["state"]["consumer_count"] == 0
-    assert json.dumps(api.ask("CONSUMER.NAMES.ORDERS").get("consumers") or []) == "[]"

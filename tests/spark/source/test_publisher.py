@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 import pyarrow as pa
+import pytest
 
 from natsctl.spark.source import publisher as module
 from natsctl.spark.source.errors import ConnectionLostError, NotAuthorisedError, PublishError
@@ -20,20 +16,11 @@ from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.link import Link
 from natsctl.spark.source.messages import Messages
 from natsctl.spark.source.publisher import Publisher, PublishLimits
-from natsctl.testing.process import ServerProcess
-from tests.support.servers import server, started  # noqa: F401  # fixtures
+from tests.spark.source.streams import messages
 
 pytestmark = pytest.mark.both
 
 QUICK = PublishLimits(window=10, ack_timeout_s=10.0, retries=3, retry_interval_s=0.0)
-
-
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:  # noqa: F811
-    """Requests to a server without streams."""
-    settings = ServerSettings((server.url,), retry_interval_s=0.05)
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
 
 
 def make(api: JetStreamApi, **config: Any) -> None:
@@ -50,13 +37,7 @@ def rows(number: int, ids: bool = True, subject: str = "out.a", size: int = 1) -
 
 
 def stored(api: JetStreamApi) -> list[int]:
-    """The payloads in the stream, in its order."""
-    last = api.stream_info("OUT")["state"]["last_seq"]
-    found = []
-    for seq in range(1, last + 1):
-        message = api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]
-        found.append(int(base64.b64decode(message["data"])))
-    return found
+    return [int(payload) for _, _, payload in messages(api, "OUT")]
 
 
 def publish(link: Link, messages: Messages, limits: PublishLimits = QUICK) -> Publisher:
@@ -72,13 +53,8 @@ def test_all_is_stored_in_order_and_counted(api: JetStreamApi) -> None:
     assert stored(api) == list(range(35))
     assert (sender.messages, sender.duplicates, sender.first_seq, sender.last_seq) == (35, 0, 1, 35)
     assert sender.stream == "OUT"
-
-
-def test_what_is_sent_again_is_counted_as_duplicate_and_not_stored(api: JetStreamApi) -> None:
-    make(api)
-    publish(api.link, rows(20))
-    assert publish(api.link, rows(25)).duplicates == 20
-    assert stored(api) == list(range(25))
+    assert publish(api.link, rows(40)).duplicates == 35
+    assert stored(api) == list(range(40))
 
 
 class Watched(Link):
@@ -104,7 +80,6 @@ def test_no_more_than_a_window_waits_for_acknowledgement(api: JetStreamApi, wind
     make(api)
     with Watched.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
         publish(link, rows(100), PublishLimits(window=window))
-        assert isinstance(link, Watched)
         assert link.most <= window
         assert link.sent == 100
 
@@ -144,7 +119,6 @@ def test_connections_that_end_lose_nothing_double_nothing_and_keep_the_order(
 ) -> None:
     make(api)
     with Breaking.open(ServerSettings(tuple(url for url, _ in api.link._servers))) as link:
-        assert isinstance(link, Breaking)
         link.break_sends, link.break_reads = sends, reads
         sender = publish(link, rows(60))
     assert stored(api) == list(range(60))
@@ -158,7 +132,6 @@ def during_pauses(monkeypatch: pytest.MonkeyPatch, step: Callable[[], object]) -
 
 @pytest.fixture
 def other(api: JetStreamApi) -> Iterator[JetStreamApi]:
-    """Requests over a connection of their own."""
     with Link.open(api.link.settings) as link:
         yield JetStreamApi(link, api.link.settings)
 
@@ -172,31 +145,9 @@ def test_a_stream_that_is_made_a_moment_later_gets_all_in_order(
     assert stored(api) == list(range(30))
 
 
-def test_a_full_stream_is_tried_again_and_takes_the_rest_when_there_is_room(
-    api: JetStreamApi, other: JetStreamApi, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make(api, max_msgs=15, discard="new")
-
-    def make_room() -> None:
-        if other.stream_info("OUT")["state"]["messages"] == 15:
-            other.ask("STREAM.PURGE.OUT")
-
-    during_pauses(monkeypatch, make_room)
-    assert publish(api.link, rows(25)).messages == 25
-    assert api.stream_info("OUT")["state"]["messages"] == 10
-
-
 def test_without_any_stream_the_subject_is_told_after_so_many_attempts(api: JetStreamApi) -> None:
     with pytest.raises(PublishError, match=r"out\.a: no stream takes this subject.* \(given up after 4 attempts\)"):
         publish(api.link, rows(5))
-
-
-def test_a_refusal_for_good_is_told_with_subject_and_reason_at_once(api: JetStreamApi) -> None:
-    make(api, max_msg_size=100)
-    sender = Publisher(api.link, QUICK)
-    sender.publish(rows(5))
-    with pytest.raises(PublishError, match=r"out\.big: message size exceeds maximum allowed \(10054\)"):
-        publish(api.link, rows(1, subject="out.big", size=300))
 
 
 def joined(*parts: Messages) -> Messages:
@@ -261,8 +212,7 @@ def test_what_comes_behind_a_refused_message_waits_until_that_is_stored(
         for subject in ("out.0", "out.1", "more.2", "out.3", "out.4"):
             sender.publish(rows(1, ids=False, subject=subject))
         sender.finish()
-    subjects = [api.ask("STREAM.MSG.GET.OUT", {"seq": seq})["message"]["subject"] for seq in (1, 2, 3, 4)]
-    assert subjects == ["out.0", "out.1", "out.3", "out.4"]
+    assert [subject for subject, _, _ in messages(api, "OUT")] == ["out.0", "out.1", "out.3", "out.4"]
 
 
 class Early(Link):
@@ -284,8 +234,7 @@ class Early(Link):
 def test_acknowledgements_that_do_not_come_have_a_part_sent_again(api: JetStreamApi) -> None:
     make(api)
     with Early.open(api.link.settings) as link:
-        assert isinstance(link, Early)
-        sender = publish(link, rows(30), PublishLimits(window=60, ack_timeout_s=2.0, retry_interval_s=0.0))
+        sender = publish(link, rows(30), PublishLimits(window=60, ack_timeout_s=1.0, retry_interval_s=0.0))
         assert link.cut
     assert stored(api) == list(range(30))
     assert sender.duplicates == 29

@@ -4,62 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from pyspark.serializers import CloudPickleSerializer
 from pyspark_jetstream import DefaultSource
 
-from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.link import Link
-from natsctl.testing.process import ServerProcess
 from tests.spark.source.streams import make
 
 BARE = Path(__file__).with_name("bare_process.py")
 PROCESS_TIMEOUT_S = 100
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.spark
 
 
-@pytest.fixture
-def api(server: ServerProcess) -> Iterator[JetStreamApi]:
-    settings = ServerSettings(urls=(server.url,))
-    with Link.open(settings) as link:
-        yield JetStreamApi(link, settings)
-
-
-class Cluster:
-    """Processes without natsctl, one after another, as Spark starts them."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.steps = 0
-
-    def run(self, stage: str, given: Path) -> Path:
-        """Where the result of a stage is, pickled."""
-        self.steps += 1
-        result = self.folder / f"{self.steps}-{stage}"
-        command = [sys.executable, "-P", str(BARE), stage, str(given), str(result)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
-        assert done.returncode == 0, done.stderr
-        return result
-
-    def sources(self, *told: dict[str, str]) -> Path:
-        """Sources as a process without natsctl made them of the class that Spark was given."""
-        first = self.folder / "class"
-        first.write_bytes(CloudPickleSerializer().dumps((DefaultSource, told)))
-        return self.run("create", first)
-
-
-def result(path: Path) -> Any:
-    """What a stage returned."""
-    return CloudPickleSerializer().loads(path.read_bytes())
+def run(folder: Path, stage: str, given: Any) -> Any:
+    """What a stage returns that runs in a process without natsctl, as Spark starts them."""
+    (folder / "given").write_bytes(CloudPickleSerializer().dumps(given))
+    command = [sys.executable, "-P", str(BARE), stage, str(folder / "given"), str(folder / "result")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    return CloudPickleSerializer().loads((folder / "result").read_bytes())
 
 
 def test_streams_and_backups_are_read_without_natsctl(api: JetStreamApi, tmp_path: Path) -> None:
@@ -68,8 +34,8 @@ def test_streams_and_backups_are_read_without_natsctl(api: JetStreamApi, tmp_pat
     command = [sys.executable, "-m", "natsctl", "-s", url, "stream", "backup", "ORDERS", str(backup)]
     subprocess.run(command, check=True, capture_output=True, timeout=PROCESS_TIMEOUT_S)
     told = [{"servers": url, "stream": "ORDERS", "transport": each} for each in ("consumer", "direct", "get")]
-    cluster = Cluster(tmp_path)
-    tables = result(cluster.run("read", cluster.run("plan", cluster.sources(*told, {"backup": str(backup)}))))
+    sources = run(tmp_path, "create", (DefaultSource, [*told, {"backup": str(backup)}]))
+    tables = run(tmp_path, "read", run(tmp_path, "plan", sources))
     assert len(tables) == 4
     for rows in tables:
         assert [row["seq"] for row in rows] == list(range(1, 11))
@@ -78,20 +44,6 @@ def test_streams_and_backups_are_read_without_natsctl(api: JetStreamApi, tmp_pat
 
 def test_streams_are_written_without_natsctl(api: JetStreamApi, tmp_path: Path) -> None:
     make(api, number=0)
-    cluster = Cluster(tmp_path)
     told = {"servers": api.link.settings.urls[0], "stream": "ORDERS"}
-    assert result(cluster.run("write", cluster.sources(told))) == "written"
+    assert run(tmp_path, "write", run(tmp_path, "create", (DefaultSource, [told]))) == "written"
     assert api.stream_info("ORDERS")["state"]["messages"] == 3
-
-
-@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed, so that nothing could import it")
-def test_the_source_is_unpickled_without_pandas(tmp_path: Path) -> None:
-    pickled = tmp_path / "class"
-    pickled.write_bytes(CloudPickleSerializer().dumps(DefaultSource))
-    code = (
-        "import sys; from pathlib import Path; from pyspark.serializers import CloudPickleSerializer\n"
-        "CloudPickleSerializer().loads(Path(sys.argv[1]).read_bytes()); print('pandas' in sys.modules)"
-    )
-    command = [sys.executable, "-c", code, str(pickled)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
-    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
 from natsctl.spark.source.driver_settings import server_settings
 from natsctl.spark.source.errors import OptionError
 from natsctl.spark.source.read_request import reading_of
@@ -16,7 +14,6 @@ from natsctl.spark.source.source_options import (
     STREAM_WRITE,
     TABLE,
     Options,
-    as_markdown,
     duration_s,
     meet,
     moment_ns,
@@ -34,33 +31,26 @@ def test_names_count_in_any_case_and_values_are_parsed() -> None:
     assert options["maxTriggerDelay"] == 90
     assert options["fetchBytes"] == 4 << 20
     assert options["failOnDataLoss"] is True
-
-
-def test_an_unknown_option_is_told_with_what_was_meant() -> None:
-    with pytest.raises(OptionError, match="no option startingoffset; did you mean startingOffsets"):
-        Options({"startingOffset": "earliest"}, BATCH_READ)
-
-
-def test_limits_of_triggers_are_meant_in_a_schema_that_may_be_of_a_stream() -> None:
-    with pytest.raises(OptionError, match="did you mean maxOffsetsPerTrigger"):
-        Options({"maxOffsetPerTrigger": "5"}, BATCH_READ)
+    assert Options({"maxOffsetsPerTrigger": "5"}, BATCH_READ).said() == ["maxOffsetsPerTrigger"]
+    parse = sequences("earliest", "latest")
+    assert (parse("Earliest"), parse('{"A": -2, "B": 7}')) == ("earliest", {"A": -2, "B": 7})
+    assert subjects("a.b, a.>, c") == ("a.>", "c"), "what others cover is left out"
 
 
 @pytest.mark.parametrize(
-    ("name", "here"), [("subscribe", "stream"), ("kafka.bootstrap.servers", "servers"), ("topic", "stream")]
+    ("name", "place", "told"),
+    [
+        ("startingOffset", BATCH_READ, "no option startingoffset; did you mean startingOffsets"),
+        ("maxOffsetPerTrigger", BATCH_READ, "did you mean maxOffsetsPerTrigger"),
+        ("subscribe", BATCH_READ, r"did you mean stream\?"),
+        ("kafka.bootstrap.servers", BATCH_READ, r"did you mean servers\?"),
+        ("topic", BATCH_READ, r"did you mean stream\?"),
+        ("endingOffsets", STREAM_READ, "endingOffsets is for a batch read, and this is a streaming read"),
+    ],
 )
-def test_options_of_the_kafka_source_are_told_by_their_names_here(name: str, here: str) -> None:
-    with pytest.raises(OptionError, match=rf"did you mean {here}\?"):
-        Options({name: "x"}, BATCH_READ)
-
-
-def test_an_option_of_another_place_is_told_with_its_place() -> None:
-    with pytest.raises(OptionError, match="endingOffsets is for a batch read, and this is a streaming read"):
-        Options({"endingOffsets": "latest"}, STREAM_READ)
-
-
-def test_limits_of_triggers_change_nothing_in_a_batch() -> None:
-    assert Options({"maxOffsetsPerTrigger": "5"}, BATCH_READ).said() == ["maxOffsetsPerTrigger"]
+def test_an_option_that_is_not_for_this_place_is_told_with_what_was_meant(name: str, place: str, told: str) -> None:
+    with pytest.raises(OptionError, match=told):
+        Options({name: "5"}, place)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -119,16 +109,6 @@ def test_durations_and_sizes_have_units() -> None:
     assert [size_bytes(said) for said in ("1", "8MiB", "64m", "1GB", "2k")] == [1, 8 << 20, 64 << 20, 1 << 30, 2048]
 
 
-def test_offsets_are_words_or_sequences_by_stream() -> None:
-    parse = sequences("earliest", "latest")
-    assert parse("Earliest") == "earliest"
-    assert parse('{"ORDERS": -2, "BILLS": 7}') == {"ORDERS": -2, "BILLS": 7}
-
-
-def test_subjects_that_others_cover_are_left_out() -> None:
-    assert subjects("a.b, a.>, c") == ("a.>", "c")
-
-
 @pytest.mark.parametrize(
     ("one", "other", "common"),
     [
@@ -143,10 +123,6 @@ def test_subjects_that_others_cover_are_left_out() -> None:
 def test_what_two_filters_have_in_common(one: str, other: str, common: str | None) -> None:
     assert meet(one, other) == common
     assert meet(other, one) == common
-
-
-def test_load_names_streams_as_the_option_does() -> None:
-    assert reading_of(Options({"path": "ORDERS,BILLS"}, BATCH_READ)).streams == ("ORDERS", "BILLS")
 
 
 @pytest.mark.parametrize(
@@ -165,11 +141,6 @@ def test_streams_are_named_one_way(given: dict[str, str], told: str) -> None:
 def test_a_batch_begins_with_the_earliest_and_a_query_with_the_latest() -> None:
     assert reading_of(Options({"stream": "A"}, BATCH_READ)).start == "earliest"
     assert reading_of(Options({"stream": "A"}, STREAM_READ)).start == "latest"
-
-
-def test_the_table_shows_every_option_once_for_each_meaning() -> None:
-    rows = [line.split("|")[1].strip(" `") for line in as_markdown().splitlines()[2:]]
-    assert rows == [option.name for option in TABLE]
 
 
 def test_logins_in_urls_are_taken_out_of_them() -> None:

@@ -8,8 +8,7 @@ import sys
 
 import pytest
 
-pytest.importorskip("pyspark", reason="the extra `spark` is not installed")
-
+pytestmark = pytest.mark.spark
 OLDER = """
 import json, sys
 import pyspark
