@@ -31,7 +31,6 @@ from typing import TYPE_CHECKING, Any, Final
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.crash_checker import Stored
 from tests.support.kill_loop import api, last_of, read_into, state_of
-from tests.support.local_spark_cluster import children_of, command_line
 from tests.support.raw_client import RawClient
 from tests.support.servers import quiet_ports
 
@@ -420,6 +419,22 @@ def main(argv: Sequence[str] | None = None) -> int:
             summary.failure = str(failure)
     print(json.dumps(asdict(summary), indent=None if options.json else 2))
     return 1 if summary.broken else 0
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the processes directly below another one (Linux)."""
+    found: list[int] = []
+    for path in Path(f"/proc/{parent}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += [int(pid) for pid in path.read_text().split()]
+    return found
+
+
+def command_line(pid: int) -> bytes:
+    """Return the command line of a process, empty for one that has ended."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
 
 
 if __name__ == "__main__":

@@ -74,6 +74,8 @@ class TierPlugin:
         self._seconds: dict[str, float] = defaultdict(float)
         self._counts: dict[str, int] = defaultdict(int)
         self._cpu_s: dict[str, tuple[float, str, float]] = {}
+        self._begun_s = self._taken_s = 0.0
+        self._counts_teardown = True
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Mark the tests whose tier follows from what they are; skip what needs a program that is missing."""
@@ -84,12 +86,17 @@ class TierPlugin:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Measure the CPU of a test with its fixtures and the processes that it waited for."""
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """Measure the CPU of a test with its fixtures and the processes that it waited for.
+
+        What ends with the last test of a module, such as a server for all of them, is not the CPU of that test.
+        """
         item.user_properties.append(("tier", tier_of(mark.name for mark in item.iter_markers())))
         item.user_properties.append(("limit", max((m.args[0] for m in item.iter_markers("cpu")), default=0.0)))
-        begun = sum(os.times()[:4])
-        item.stash[_BEGUN] = begun
+        self._begun_s = sum(os.times()[:4])
+        self._counts_teardown = nextitem is not None and nextitem.path == item.path
         return (yield)
 
     @pytest.hookimpl(wrapper=True)
@@ -98,8 +105,10 @@ class TierPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Add the CPU so far to the last report of a test."""
         report = yield
+        if call.when != "teardown" or self._counts_teardown:
+            self._taken_s = sum(os.times()[:4]) - self._begun_s
         if call.when == "teardown":
-            report.user_properties.append(("cpu_s", sum(os.times()[:4]) - item.stash[_BEGUN]))
+            report.user_properties.append(("cpu_s", self._taken_s))
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -134,9 +143,6 @@ class TierPlugin:
         bound = self._config.getoption("max_cpu_s")
         if bound is not None and self.too_slow(bound) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-_BEGUN: Final = pytest.StashKey[float]()
 
 
 def _implied(item: pytest.Item) -> Iterable[str]:
