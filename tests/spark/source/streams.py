@@ -22,13 +22,17 @@ def until(reached: Callable[[], bool]) -> None:
 def make(api: JetStreamApi, name: str = "ORDERS", number: int = 100, **config: Any) -> None:
     """A stream with so many messages, on name.0 to name.3 in turn.
 
-    nats-server at times still has the messages of a stream that it has just deleted: they are in the new one of that
-    name, which then is deleted again.
+    nats-server at times still has the messages of a stream that it has just deleted, or removes its files with those of
+    the new one of that name, which then is deleted again.
     """
     wanted = {"name": name, "subjects": [f"{name}.>"], **config}
-    while api.ask(f"STREAM.CREATE.{name}", wanted)["state"]["last_seq"]:
+    while True:
+        if not api.ask(f"STREAM.CREATE.{name}", wanted)["state"]["last_seq"]:
+            add(api, name, number)
+            state = api.stream_info(name)["state"]
+            if state["last_seq"] == number and (state["messages"] == number or len(config) > 0):
+                return
         api.ask(f"STREAM.DELETE.{name}")
-    add(api, name, number)
 
 
 def add(api: JetStreamApi, name: str, number: int, body: bytes = b"x") -> None:
