@@ -20,6 +20,7 @@ import tempfile
 import time
 import zlib
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -382,32 +383,38 @@ class WebSocket:
         head = bytes([(0xC0 if compressed else 0x80) | opcode])
         if len(data) < 126:
             return head + bytes([0x80 | len(data)]) + bytes(4) + data
+        if len(data) < 1 << 16:
+            return head + struct.pack("!BH", 0xFE, len(data)) + bytes(4) + data
         return head + struct.pack("!BQ", 0xFF, len(data)) + bytes(4) + data
 
     def send(self, data: bytes) -> None:
         """Send bytes."""
         self._writer.write(data)
 
-    async def served(self) -> None:
+    async def served(self, peers: Peers) -> None:
         """Return when the server has carried out everything or has closed the connection."""
-        self.send(self.framed(b"PUB done 0\r\n\r\nSUB none 77 \r\nUNSUB 77\r\nPUB $SYS.none DONE 0\r\n\r\nPING\r\n"))
-        seen = b""
-        try:
-            while b"PONG\r\n" not in seen[-64:]:
-                data = await asyncio.wait_for(self._reader.read(1 << 16), ANSWER_WITHIN_S)
-                if not data:
-                    break
-                seen = seen[-64:] + data
-        except ConnectionError:
-            pass
-        self._writer.close()
+        done = asyncio.Event()
+        sid = peers.client.subscribe(b"flood.done", lambda *message: done.set())
+        await peers.client.flush()
+        self.send(self.framed(b"PUB flood.done 0\r\n\r\n"))
+        ends = [asyncio.create_task(done.wait()), asyncio.create_task(self._drained())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        peers.client.unsubscribe(sid)
+        self._writer.transport.abort()
+
+    async def _drained(self) -> None:
+        with suppress(ConnectionError):
+            while await self._reader.read(1 << 20):
+                pass
 
 
 async def flood(peers: Peers, *frames: bytes) -> None:
     """Send frames and wait until they are served."""
     client = await WebSocket.connect(peers.websocket)
     client.send(b"".join(frames))
-    await client.served()
+    await client.served(peers)
 
 
 @sized("websocket: compressed, 5,000 PUBs a frame", 10, 100, 1_000)
@@ -531,10 +538,12 @@ def main() -> None:
     for name in (name for name in INPUTS if any(part in name for part in options.only.split("|"))):
         columns = []
         for candidate in candidates:
-            with tempfile.TemporaryDirectory(prefix="natsctl-inputs-", ignore_cleanup_errors=True) as folder:
-                with candidate._replace(config=CONFIG).serving(Path(folder)) as server:
-                    columns.append(asyncio.run(measured(server, name, options.largest)))
-                    server.kill()
+            with (
+                tempfile.TemporaryDirectory(prefix="natsctl-inputs-", ignore_cleanup_errors=True) as folder,
+                candidate._replace(config=CONFIG).serving(Path(folder)) as server,
+            ):
+                columns.append(asyncio.run(measured(server, name, options.largest)))
+                server.kill()
         before = None
         for size in INPUTS[name][1]:
             cells = [column.get(size) for column in columns]

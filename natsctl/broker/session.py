@@ -25,8 +25,10 @@ from natsctl.broker.deferred_work import (
     SUBS_STEP,
     DeferredWork,
     defer,
-    keep,
+    defer_input,
+    receive_pieces,
     slice_end_ns,
+    wait_again,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
 from natsctl.broker.publishing import (
@@ -397,11 +399,11 @@ class Session:
         self.timers.pings_out = 0
         login = self.login
         if self.deferred is not None:
-            keep(self, chunk)
+            receive_pieces(self, iter((chunk,)), len(chunk))
         elif login.pending is not None:
             login.hold(chunk)
         elif login.authenticated:
-            self._carry_out(self._parser.feed(chunk))
+            self._carry_out(self._prepared(self._parser.feed(chunk)))
         else:
             self._receive_outside(chunk)
 
@@ -410,17 +412,25 @@ class Session:
         login = self.login
         if not self._parser.buffered_bytes and chunk[:1] not in b"Cc":
             login.admit_silent()
-        while chunk and self.close_reason is None:
+        start, clock, until = 0, self.broker.clock, slice_end_ns(self)
+        while start < len(chunk) and self.close_reason is None:
             if login.pending is not None:
-                login.hold(chunk)
+                login.hold(chunk[start:])
                 return
-            end = 0 if login.authenticated else chunk.find(b"\n") + 1
-            line, chunk = (chunk[:end], chunk[end:]) if end else (chunk, b"")
-            self._carry_out(self._parser.feed(line))
-        self.unread += len(chunk)
+            if self.deferred is not None:
+                receive_pieces(self, iter((chunk[start:],)), len(chunk) - start)
+                return
+            if clock.monotonic_ns() > until:
+                defer_input(self, chunk[start:])
+                return
+            end = 0 if login.authenticated else chunk.find(b"\n", start) + 1
+            line, start = (chunk[start:end], end) if end else (chunk[start:], len(chunk))
+            self._carry_out(self._prepared(self._parser.feed(line)))
+        self.unread += len(chunk) - start
 
-    def resume(self, ops: list[Op], chunk: bytes) -> None:
+    def resume(self, ops: Iterator[Op], chunk: bytes) -> None:
         """Carry out what has arrived while the client's login was worked out, or what was put off."""
+        waiting, self.deferred = self.deferred, None
         if self.close_reason is None:
             self.last_active_ns = self.broker.clock.monotonic_ns()
             self._carry_out(ops)
@@ -428,19 +438,22 @@ class Session:
             self.receive(chunk)
         elif chunk:
             self.unread += len(chunk)
+        if waiting is not None and self.close_reason is None:
+            wait_again(self, waiting)
 
-    def _carry_out(self, ops: list[Op]) -> None:
+    def _prepared(self, ops: list[Op]) -> Iterator[Op]:
+        """Hand runs of messages over as a whole, and return the other operations."""
+        if self.pedantic or not self.headers or self.permit is not None or self.verbose:
+            return iter(one_by_one(ops))
+        return iter(publish_runs(self, ops) if ops else ops)
+
+    def _carry_out(self, rest: Iterator[Op]) -> None:
         before = self.in_msgs
         parser = self._parser
         publish = self.publisher()
         careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = subscribed = 0
-        if careful or self.verbose:
-            ops = one_by_one(ops)
-        elif ops:
-            ops = publish_runs(self, ops)
         clock, until = self.broker.clock, slice_end_ns(self)
-        rest = iter(ops)
         for op in rest:
             if op[0] != PUB and (op[0] != HPUB or not self.headers):
                 if op[0] == SUB and self.login.authenticated:
