@@ -40,8 +40,10 @@ LONG_SUBJECT_BYTES: Final = 128
 """It is also looked at after each message with a longer subject, which may take long to match."""
 MANY_RECIPIENTS: Final = 64
 """It is also looked at after each message with more recipients."""
+MANY_LINES: Final = 8192
+"""Lines that are parsed at once: some milliseconds."""
 PIECE_BYTES: Final = 32 << 10
-"""Bytes that are parsed at once: a few milliseconds."""
+"""Bytes of each piece of a chunk with more lines."""
 MAX_DEFERRED_BYTES: Final = 8 << 20
 """Bytes that may arrive after work was deferred; the shell stops reading long before."""
 
@@ -76,13 +78,6 @@ def defer(session: SessionContext, rest: Iterator[Op]) -> bool:
     session.deferred = DeferredWork(rest)
     session.wait_for_turn()
     return True
-
-
-def defer_input(session: SessionContext, chunk: bytes) -> None:
-    """Keep the rest of a chunk that is not parsed yet for a later turn."""
-    session.deferred = DeferredWork()
-    session.deferred.inputs.append(iter((chunk,)))
-    session.wait_for_turn()
 
 
 def cut(chunk: bytes) -> Iterator[bytes]:

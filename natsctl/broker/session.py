@@ -25,7 +25,6 @@ from natsctl.broker.deferred_work import (
     SUBS_STEP,
     DeferredWork,
     defer,
-    defer_input,
     receive_pieces,
     slice_end_ns,
     wait_again,
@@ -412,21 +411,14 @@ class Session:
         login = self.login
         if not self._parser.buffered_bytes and chunk[:1] not in b"Cc":
             login.admit_silent()
-        start, clock, until = 0, self.broker.clock, slice_end_ns(self)
-        while start < len(chunk) and self.close_reason is None:
+        while chunk and self.close_reason is None:
             if login.pending is not None:
-                login.hold(chunk[start:])
+                login.hold(chunk)
                 return
-            if self.deferred is not None:
-                receive_pieces(self, iter((chunk[start:],)), len(chunk) - start)
-                return
-            if clock.monotonic_ns() > until:
-                defer_input(self, chunk[start:])
-                return
-            end = 0 if login.authenticated else chunk.find(b"\n", start) + 1
-            line, start = (chunk[start:end], end) if end else (chunk[start:], len(chunk))
+            end = 0 if login.authenticated else chunk.find(b"\n") + 1
+            line, chunk = (chunk[:end], chunk[end:]) if end else (chunk, b"")
             self._carry_out(self._prepared(self._parser.feed(line)))
-        self.unread += len(chunk) - start
+        self.unread += len(chunk)
 
     def resume(self, ops: Iterator[Op], chunk: bytes) -> None:
         """Carry out what has arrived while the client's login was worked out, or what was put off."""

@@ -22,7 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.units import SECOND, format_duration
-from natsctl.broker.deferred_work import PIECE_BYTES, SLICE_NS, cut, receive_pieces, resume_work
+from natsctl.broker.deferred_work import MANY_LINES, PIECE_BYTES, SLICE_NS, cut, receive_pieces, resume_work
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.logins import LoginThreads
 from natsctl.server.process.log import Log
@@ -186,7 +186,7 @@ class Shell:
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """Pass a chunk to the session, and take the turn at once when much was read."""
-        if len(data) > PIECE_BYTES:
+        if len(data) > PIECE_BYTES and data.count(b"\n") > MANY_LINES:
             self.received_pieces(connection, cut(data), len(data))
             return
         self._attend(connection, partial(connection.session.receive, data))
