@@ -266,11 +266,14 @@ class Account:
                 self.imports.on_unsubscribe(sub)
 
     def end_subscriptions(self, subs: dict[bytes, Subscription]) -> None:
-        """End subscriptions that their session has no longer: at once, or in later turns where they are many.
+        """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many.
 
         What stands for them in other accounts has to end with them, so that those go at once as well.
         """
         if len(subs) > MANY_SUBS and self.imports.streams is None:
+            for sub in subs.values():
+                if sub.session is None:
+                    sub.handler, sub.run, sub.take_all = not_mine, None, None
             self.routes.begin_leaving()
             self.broker.long_work.append(self._removing(subs))
             return
