@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from natsctl.api.subjects import matches
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mapping, Mappings, compile_mapping
@@ -78,44 +78,35 @@ class Watch:
 
     __slots__ = ("_watches", "callback", "subject")
 
-    def __init__(self, watches: dict[bytes, list[Watch]], subject: bytes, callback: Callable[[], None]) -> None:
+    def __init__(self, watches: SubjectIndex[Watch], subject: bytes, callback: Callable[[], None]) -> None:
         self._watches = watches
         self.subject = subject
         self.callback = callback
 
     def cancel(self) -> None:
         """End the watch; harmless when it has ended."""
-        watches = self._watches.get(self.subject, [])
-        if self in watches:
-            watches.remove(self)
-            if not watches:
-                del self._watches[self.subject]
+        self._watches.remove(self.subject, self)
 
 
 class Watches:
     """The questions about one account."""
 
-    __slots__ = ("by_subject",)
+    __slots__ = ("index",)
 
     def __init__(self) -> None:
-        self.by_subject: dict[bytes, list[Watch]] = {}
-        """Each subject with its watches; empty: `changed` has nothing to call."""
+        self.index: SubjectIndex[Watch] = SubjectIndex()
+        """The watches by their subjects; empty: `changed` has nothing to call."""
 
     def add(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went."""
-        watch = Watch(self.by_subject, subject, callback)
-        self.by_subject.setdefault(subject, []).append(watch)
+        watch = Watch(self.index, subject, callback)
+        self.index.add(subject, watch)
         return watch
 
     def changed(self, pattern: bytes) -> None:
         """Call the watches of subjects that `pattern` matches: a subscription to it was added or has ended."""
-        if pattern in self.by_subject:
-            touched = [pattern]
-        else:
-            touched = [subject for subject in self.by_subject if matches(pattern, subject)]
-        for subject in touched:
-            for watch in tuple(self.by_subject.get(subject, ())):
-                watch.callback()
+        for watch in self.index.overlapping(pattern):
+            watch.callback()
 
 
 class Imports(Protocol):
@@ -258,7 +249,7 @@ class Account:
         if guard is not None:
             guard.handler = not_mine
         if self.routes.remove(guard or sub):
-            if self._watches.by_subject:
+            if self._watches.index.count:
                 self._watches.changed(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
@@ -295,7 +286,7 @@ class Account:
     def place(self, sub: Subscription) -> None:
         """Add a subscription that takes nothing of what the account imports."""
         self.routes.insert(sub.guard or sub)
-        if self._watches.by_subject:
+        if self._watches.index.count:
             self._watches.changed(sub.subject)
         for listener in self.listeners:
             listener.subscribed(sub)

@@ -246,22 +246,15 @@ class JetStreamAccount:
         """Take over a stream that the store recovered."""
         meta = StreamMeta.decode(stored.meta)
         stream = self._add(Stream(self, meta.config, meta.created_ns, stored))
-        finish(stream.capturing())
+        finish(stream.following())
         return stream
 
     def create(self, config: StreamConfig, created_ns: int = 0) -> Stream:
         """Create a stream from a checked configuration; it is durable when its store's first commit ends."""
-        stream = self._create(config, created_ns)
-        finish(stream.capturing())
-        return stream
+        return finish(self.creating(config, created_ns))
 
-    def creating(self, config: StreamConfig) -> Steps[Stream]:
+    def creating(self, config: StreamConfig, created_ns: int = 0) -> Steps[Stream]:
         """Do the same in steps."""
-        stream = self._create(config)
-        yield from stream.capturing()
-        return stream
-
-    def _create(self, config: StreamConfig, created_ns: int = 0) -> Stream:
         created_ns = created_ns or self.engine.clock.now_ns()
         stored = self.engine.store.create(
             f"{self.name}/{config.name}",
@@ -270,7 +263,9 @@ class JetStreamAccount:
             max(config.first_seq, 1),
         )
         stream = self._add(Stream(self, config, created_ns, stored))
-        stream.upstreams.start()
+        yield from stream.following()
+        if self.streams.get(config.name) is stream:
+            stream.upstreams.start()
         return stream
 
     def create_from_template(self, config: StreamConfig) -> Stream:

@@ -127,7 +127,7 @@ class Upstreams:
         self._started = False
         self.sources = SourceSet(stream)
 
-    def configure(self) -> None:
+    def configuring(self) -> Steps[None]:
         """Read mirror and sources from the configuration."""
         source = self._stream.config.mirror
         if self._mirror is not None and source != self._mirror.source:
@@ -140,7 +140,7 @@ class Upstreams:
                 self._mirror.upstream.start()
         elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
             self.taken(self._mirror.upstream.lag)
-        self.sources.configure()
+        yield from self.sources.configuring()
 
     def start(self) -> None:
         """Connect a new stream."""
@@ -221,7 +221,7 @@ class Stream:
     # Life
 
     def start(self) -> None:
-        """Serve direct gets; nothing is captured before `capturing`."""
+        """Serve direct gets; nothing is captured before `following`."""
         self.store.listener = self.pipeline.committed
         self.store.refused = self._refused
         self._derive()
@@ -286,7 +286,7 @@ class Stream:
 
         self.store.on_durable(settled)
         self._derive()
-        yield from self.capturing()
+        yield from self.following()
         if config.retention is not before.retention:
             yield from self.retention.applying()
         yield from self.limits.enforcing()
@@ -298,7 +298,7 @@ class Stream:
         if self.config is config:
             self.config = to
             self._derive()
-            finish(self.capturing())
+            finish(self.following())
 
     def _derive(self) -> None:
         """Derive everything from the configuration."""
@@ -311,14 +311,22 @@ class Stream:
         self.pipeline.configure()
         self.expiry.configure()
         self.direct_get.configure()
-        self.upstreams.configure()
 
-    def capturing(self) -> Steps[None]:
-        """Subscribe to the subjects of the configuration, and to no others."""
+    def following(self) -> Steps[None]:
+        """Connect the sources of the configuration, and capture its subjects: what there may be very many of."""
         config = self.config
-        gone = self._captures.keys() - {name.encode() for name in config.subjects}
+        for steps in (self.upstreams.configuring(), self._capturing()):
+            for cost in steps:
+                yield cost
+                if self._stopped or self.config is not config:
+                    return
+
+    def _capturing(self) -> Steps[None]:
+        """Subscribe to the subjects of the configuration, and to no others."""
+        subjects = self.config.subjects
+        gone = self._captures.keys() - {name.encode() for name in subjects}
         self.account.end_subscriptions({subject: self._captures.pop(subject) for subject in gone})
-        for names in pieces(config.subjects, CAPTURES_STEP):
+        for names in pieces(subjects, CAPTURES_STEP):
             sink = self.work if self.work.closed else self.pipeline
             for subject in (name.encode() for name in names):
                 if subject not in self._captures:
@@ -327,8 +335,6 @@ class Stream:
                     self._captures[subject] = capture
             if len(names) == CAPTURES_STEP:
                 yield STEP
-                if self._stopped or self.config is not config:
-                    return
 
     def hold_back(self, closed: bool) -> None:
         """Hold messages, acks and pull requests while a job changes the stream; direct gets check for themselves."""
