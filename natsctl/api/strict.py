@@ -5,6 +5,7 @@ Texts that are not JSON, or not a time, are refused where nats-server refuses th
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -161,9 +162,13 @@ class _Reader:
         if shape.kind == "struct" and isinstance(value, dict):
             return self._struct(value, shape, path)
         if shape.kind == "list" and isinstance(value, list):
+            if _are_plain(value, shape.elements()):
+                return value
             items = (self._element(item, shape.elements(), owner, path) for item in value)
             return [item for item in items if item is not _ABSENT]
         if shape.kind == "dict" and isinstance(value, dict):
+            if _are_plain(value.values(), shape.elements()):
+                return value
             pairs = ((key, self._element(item, shape.elements(), owner, path)) for key, item in value.items())
             return {key: item for key, item in pairs if item is not _ABSENT}
         return self._scalar(value, shape, owner, path)
@@ -176,9 +181,9 @@ class _Reader:
         result = {}
         owner = shape.go.removeprefix("server.")
         for key, item in value.items():
-            name = key if key in shape.fields else next((f for f in shape.fields if f == key.lower()), "")
-            if not name:
-                if not self._unknown:
+            name = key if key in shape.fields else key.lower()
+            if name not in shape.fields:
+                if not self._unknown and not self.fault:
                     self._save(f"json: unknown field {go_quote(key)}")
                 continue
             known = shape.fields[name]
@@ -219,6 +224,11 @@ class _Reader:
             return self._save("Time.UnmarshalJSON: input is not a JSON string")
         fault = _time_fault(value)
         return self._save(fault) if fault else canonical_time(value)
+
+
+def _are_plain(values: Collection[Any], shape: Shape) -> bool:
+    """Return whether all elements of a list or map are texts as they are to be: there may be very many."""
+    return shape.kind == "str" and not shape.human and set(map(type, values)) == {str}
 
 
 def _is_str(value: Any) -> bool:

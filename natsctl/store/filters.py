@@ -95,7 +95,7 @@ ALL = Filters()
 
 
 def _is_pattern(subject: bytes) -> bool:
-    return any(token in (b"*", b">") for token in subject.split(b"."))
+    return (b"*" in subject or b">" in subject) and any(token in (b"*", b">") for token in subject.split(b"."))
 
 
 def _as_regex(pattern: bytes) -> bytes:
