@@ -327,6 +327,14 @@ class Sequence:
         return self._state >> (64 - bits)
 
 
+def source_pattern(src: str) -> bytes:
+    """Return the pattern under which a mapping's source is found in an index.
+
+    A token that only begins with a star matches everything too, as in nats-server.
+    """
+    return ".".join("*" if token[:1] == "*" else token for token in (src or ">").split(".")).encode()
+
+
 def check_mapping(src: str, dest: str) -> None:
     """Raise TransformError unless a configuration may hold this mapping; texts are ValidateMapping's of nats-server."""
     if not dest:
@@ -385,7 +393,7 @@ def _expression(tokens: list[str]) -> str:
         if token == ">":
             parts.append(_TAIL)
         elif token.startswith("*"):
-            parts.append(_TOKEN)  # a token that only begins with a star matches everything too, as in nats-server
+            parts.append(_TOKEN)  # `source_pattern`
         else:
             parts.append(f"({re.escape(token)})")
     return r"\.".join(parts)

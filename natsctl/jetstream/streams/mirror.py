@@ -28,7 +28,7 @@ from natsctl.api.stream import (
     SubjectTransform,
 )
 from natsctl.api.subject_index import SubjectIndex
-from natsctl.api.subject_transform import SubjectMapping
+from natsctl.api.subject_transform import SubjectMapping, source_pattern
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.streams import origin
 from natsctl.jetstream.streams.pending_message import PendingMessage
@@ -214,9 +214,7 @@ class Transforms:
         self._index: SubjectIndex[int] = SubjectIndex()
         if len(self._transforms) > FEW_TRANSFORMS:
             for place, each in enumerate(self._transforms):
-                tokens = (each.src or ">").split(".")
-                # A token that begins with a star matches everything (`SubjectMapping`).
-                self._index.add(".".join("*" if token[:1] == "*" else token for token in tokens).encode(), place)
+                self._index.add(source_pattern(each.src), place)
 
     def __bool__(self) -> bool:
         return bool(self._transforms)
