@@ -6,14 +6,13 @@ times.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from types import FrameType
 from typing import Any, Final, NamedTuple
 
 import pytest
 
 from natsctl.testing.jet import Jet
+from tests.support.call_counts import CallCounter
 
 FEW: Final = 200
 MANY: Final = 2_000
@@ -34,33 +33,14 @@ class Cost(NamedTuple):
 
 def cost_of(jet: Jet, act: Callable[[], object]) -> Cost:
     """Count the calls of an action; what a client sends and each turn of the engine are turns."""
-    calls, turns = 0, [0]
-    session, machine = jet.wire.session, jet.machine
-
-    def count(frame: FrameType, event: str, argument: object) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
-    def turn(call: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(*arguments: Any) -> Any:
-            before = calls
-            try:
-                return call(*arguments)
-            finally:
-                turns.append(calls - before)
-
-        return counted
-
-    receive, run_ready = session.receive, machine.engine.run_ready
+    counter, engine, session = CallCounter(), jet.machine.engine, jet.wire.session
+    receive = counter.noting(session.receive)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(session), "receive", lambda _, data: turn(receive)(data))
-        patch.setattr(machine.engine, "run_ready", turn(run_ready))
-        sys.setprofile(count)
-        try:
+        patch.setattr(type(session), "receive", lambda _, data: receive(data))
+        patch.setattr(engine, "run_ready", counter.noting(engine.run_ready))
+        with counter:
             act()
-        finally:
-            sys.setprofile(None)
-    return Cost(calls, max(turns))
+    return Cost(counter.calls, max(counter.turns))
 
 
 def create(jet: Jet, name: str = "A", **config: Any) -> Any:
