@@ -64,6 +64,12 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
+def refusal_of(check: Check, draft: Draft) -> ApiError | None:
+    """Return why one check refuses a draft, or None."""
+    refusal = check(draft)
+    return finish(refusal) if isinstance(refusal, Generator) else refusal
+
+
 def settle(draft: Draft) -> ApiError | None:
     """Do what `settling` does in one go."""
     return finish(settling(draft))

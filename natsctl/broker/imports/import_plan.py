@@ -10,6 +10,7 @@ nats-server's (server/accounts.go).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
 import msgspec
@@ -99,7 +100,7 @@ class _Links(Generic[Link]):
         self.links: list[Link] = []
         self.known: dict[tuple[str, str], Link] = {}
         """The first link of an account and a subject."""
-        self._subject_of = subject_of
+        self._subject_of: Callable[[Link], str] = subject_of
         self._index: SubjectIndex[int] = SubjectIndex()
 
     def add(self, subject: str, link: Link) -> None:
@@ -228,7 +229,7 @@ class ImportPlan:
             to = pattern_of(destination)
         links = self._stream_links.get(account)
         if links is None:
-            links = self._stream_links[account] = _Links(lambda link: link.local)
+            links = self._stream_links[account] = _Links(attrgetter("local"))
             self.streams[account] = links.links
         if (item.account, item.subject) in links.known:
             raise _ImportRefusedError("stream import already exists")
@@ -260,7 +261,7 @@ class ImportPlan:
         self._refuse_service_cycle(item.account, shown, {account})
         links = self._service_links.get(account)
         if links is None:
-            links = self._service_links[account] = _Links(lambda link: link.subject)
+            links = self._service_links[account] = _Links(attrgetter("subject"))
             self.services[account] = links.links
         destination = self._service_destination(local, item.subject)
         if (earlier := links.known.get((item.account, shown))) is not None:

@@ -69,7 +69,7 @@ def configured(*accounts: AccountClaims) -> list[AccountConfig]:
 
 
 def mapped(count: int) -> Callable[[], object]:
-    """Configure mappings, some of them with first tokens of their own, and publish on subjects of the first ones."""
+    """Configure mappings, some of them with first tokens of their own, and look each of the others up."""
     mappings = {f"m{n}.x" if n % 2 else f"m.{n}": [{"subject": f"n.{n}"}] for n in range(count)}
     broker, configs = (
         Broker(VirtualClock(), random.Random(1)),
@@ -79,7 +79,7 @@ def mapped(count: int) -> Callable[[], object]:
     def act() -> None:
         broker.configure(configs)
         account = broker.account(configs[0].name)
-        assert [account.mapped(b"m.%d" % n) for n in range(0, FEW, 2)] == [b"n.%d" % n for n in range(0, FEW, 2)]
+        assert [account.mapped(b"m.%d" % n) for n in range(0, count, 2)] == [b"n.%d" % n for n in range(0, count, 2)]
 
     return act
 
