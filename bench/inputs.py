@@ -1,10 +1,10 @@
 """What one client's input of n items costs every other client, on natsctl and nats-server: `python -m bench.inputs`.
 
 Each input is sent with ten times as many items as before, up to what max_payload allows, to a server that has nothing
-else to do, while `bench.loop` times PINGs of another client. A line has, for each server, the longest PING, the 99th
-percentile, and the time until the sender was served, in milliseconds. An input that took a server longer than
+else to do, while `bench.loop` times PINGs of another client. A line has, for each server, the longest PING, the median,
+and the time until the sender was served, in milliseconds. An input that took a server longer than
 `TOO_LONG_S` is not sent to it in the next size. The targets: no PING waits longer than `LONGEST_S` (natsctl), and ten
-times as many items cost at most `GROWTH` times as much. See docs/SECURITY.md.
+times as many items cost at most `GROWTH` times as much.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from bench import loop, servers
-from bench.loop import Waits
 from bench.measure import ANSWER_WITHIN_S, verdict
 from natsctl.testing.process import ServerProcess
 from tests.support.raw_client import Disconnected, RawClient
@@ -39,6 +38,17 @@ FLOOR_S: Final = 0.010
 """Times below this are noise: growth is counted from here."""
 
 CONFIG: Final = 'websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true }\n'
+
+
+class Waits(NamedTuple):
+    """Seconds next to one input: the longest PING, the median, and the time until its sender was served."""
+
+    longest_s: float
+    median_s: float
+    served_s: float
+
+    def __str__(self) -> str:
+        return f"{self.longest_s * 1000:7.1f} {self.median_s * 1000:6.2f} {self.served_s * 1000:7.0f}"
 
 
 class Peers(NamedTuple):
@@ -478,9 +488,10 @@ async def measured(server: ServerProcess, name: str, largest: int) -> dict[int, 
     found: dict[int, Waits] = {}
 
     async def since_last() -> tuple[float, float]:
+        """Return the longest PING and the median."""
         here.send(True)
-        longest_and_p99: tuple[float, float] = await asyncio.get_running_loop().run_in_executor(None, here.recv)
-        return longest_and_p99
+        longest_s, _, median_s = await asyncio.get_running_loop().run_in_executor(None, here.recv)
+        return longest_s, median_s
 
     act, sizes = INPUTS[name]
     try:
@@ -518,8 +529,8 @@ def line(name: str, size: int, cells: list[Waits | None], before: Waits | None) 
     own, notes = cells[0], ""
     if own is not None:
         notes = verdict(own.longest_s <= LONGEST_S)
-        if before is not None and own.answer_s > GROWTH * max(before.answer_s, FLOOR_S):
-            notes += f", grows {own.answer_s / before.answer_s:.0f} times"
+        if before is not None and own.served_s > GROWTH * max(before.served_s, FLOOR_S):
+            notes += f", grows {own.served_s / before.served_s:.0f} times"
     return f"  {name:40} {size:>9,} {text}   {notes}"
 
 
@@ -533,7 +544,7 @@ def main() -> None:
     options = parser.parse_args()
     starts = tuple(options.servers.split("|"))
     candidates = [each for each in servers.candidates(options.against) if each.name.startswith(starts)]
-    print("longest PING, 99th percentile of PINGs, time of the sender, in ms")
+    print("longest PING, median PING, time until the sender was served, in ms")
     print(f"  {'':40} {'items':>9} " + "   ".join(f"{each.name[:24]:>24}" for each in candidates), flush=True)
     for name in (name for name in INPUTS if any(part in name for part in options.only.split("|"))):
         columns = []

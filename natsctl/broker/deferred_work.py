@@ -38,6 +38,8 @@ LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
 """It is also looked at after each message with a longer subject, which may take long to match."""
+API_SUBJECTS: Final = b"$JS.API."
+"""It is also looked at after each request of JetStream, which may be long work."""
 MANY_RECIPIENTS: Final = 64
 """It is also looked at after each message with more recipients."""
 MANY_LINES: Final = 8192

@@ -18,6 +18,7 @@ from natsctl.broker.auth.credentials import ConnectOptions, Grant, Refusal
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import SessionPermissions
 from natsctl.broker.deferred_work import (
+    API_SUBJECTS,
     LONG_SUBJECT_BYTES,
     LOOK_MASK,
     MANY_RECIPIENTS,
@@ -483,7 +484,7 @@ class Session:
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, subject, reply)
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
-            if look and clock.monotonic_ns() > until and defer(self, rest):
+            if (look or subject.startswith(API_SUBJECTS)) and clock.monotonic_ns() > until and defer(self, rest):
                 break
         self.in_msgs += msgs
         self.in_bytes += size
