@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session_context import SessionContext
 
 
-SLICE_NS: Final = 4_000_000
+SLICE_NS: Final = 2_000_000
 """Time slice of one session before others have their turn."""
 CROWD_SLICE_NS: Final = 1_000_000
 """Time slice of one session while others have deferred work."""

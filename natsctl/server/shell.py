@@ -97,7 +97,7 @@ OFFENCES: Final = frozenset(CloseReason) - {
 }
 """Reasons for closing a client that are logged without debugging; the write deadline has its own line."""
 
-UNFINISHED_S: Final = 0.004
+UNFINISHED_S: Final = 0.002
 """Time of a turn for the deferred work of sessions."""
 
 LAG_KEPT_S: Final = 60.0
@@ -251,6 +251,7 @@ class Shell:
         if self.broker.callouts is not None and self.broker.callouts.arrived is not None:
             self._judge_responses(self.broker.callouts)
         if self.broker.unfinished:
+            self._drain()  # the others' answers do not wait for it
             self._go_on()
         if self.broker.long_work:
             self.broker.do_long_work(self.broker.clock.monotonic_ns() + SLICE_NS)
