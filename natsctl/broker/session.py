@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from natsctl.broker.broker_context import BrokerContext
 
 
+DOLLAR: Final = ord("$")
 SERVER_QUEUE: Final = b"_sys_"
 """A queue group that belongs to the server."""
 
@@ -484,7 +485,11 @@ class Session:
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, subject, reply)
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
-            if (look or subject.startswith(API_SUBJECTS)) and clock.monotonic_ns() > until and defer(self, rest):
+            if (
+                (look or (subject[0] == DOLLAR and subject.startswith(API_SUBJECTS)))
+                and clock.monotonic_ns() > until
+                and defer(self, rest)
+            ):
                 break
         self.in_msgs += msgs
         self.in_bytes += size
