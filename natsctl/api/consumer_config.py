@@ -9,9 +9,8 @@ docs/compatibility.md#consumer-configuration and docs/compatibility.md#consumer-
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Generator
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -21,6 +20,7 @@ from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, Prior
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import INT64_MAX
 from natsctl.api.stream import RetentionPolicy, StreamConfig
+from natsctl.api.subject_index import Steps, finish, first_covered
 from natsctl.api.subjects import has_wildcard, is_asset_name, is_subset, is_valid_subject
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
@@ -154,13 +154,23 @@ def default_threshold(config: ConsumerConfig, durable: bool) -> None:
 _BAD_NAME: Final = "can not contain '.', '*', '>', '\\', '/'"
 _GROUP_NAME: Final = re.compile(r"[a-zA-Z0-9/_=-]{1,16}")
 
-Check: TypeAlias = "Callable[[ConsumerConfig, StreamConfig, ConsumerBounds], ApiError | None]"
+Check: TypeAlias = "Callable[[ConsumerConfig, StreamConfig, ConsumerBounds], ApiError | Steps[ApiError | None] | None]"
 
 
 def check(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
+    """Do what `checking` does in one go."""
+    return finish(checking(config, stream, bounds))
+
+
+def checking(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> Steps[ApiError | None]:
     """Return why a normalised config is refused, or None."""
-    found = (step(config, stream, bounds) for step in CHECKS)
-    return next((refusal for refusal in found if refusal is not None), None)
+    for step in CHECKS:
+        refusal = step(config, stream, bounds)
+        if isinstance(refusal, Generator):
+            refusal = yield from refusal
+        if refusal is not None:
+            return refusal
+    return None
 
 
 def _check_names(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
@@ -267,42 +277,20 @@ def _check_direct(config: ConsumerConfig, stream: StreamConfig, bounds: Consumer
     return error(ErrCode.CONSUMER_DIRECT_REQUIRES_EPHEMERAL) if is_durable(config) else None
 
 
-def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> ApiError | None:
+def _check_filters(config: ConsumerConfig, stream: StreamConfig, bounds: ConsumerBounds) -> Steps[ApiError | None]:
     if config.filter_subject and config.filter_subjects:
         return error(ErrCode.CONSUMER_DUPLICATE_FILTER_SUBJECTS)
     filters = filters_of(config)
     if not all(filters):
         return error(ErrCode.CONSUMER_EMPTY_FILTER)
-    patterns = _tree_of([subject for subject in filters if "*" in subject or ">" in subject])
-    twice = {subject for subject, times in Counter(filters).items() if times > 1}
-    for subject in filters:
+    covered = yield from first_covered(filters)
+    for place, subject in enumerate(filters):
         if not is_valid_subject(subject):
             return error(ErrCode.STREAM_INVALID_CONFIG, err="invalid subject")
-        if subject in twice or _is_covered(subject, patterns):
+        if place == covered:
             return error(ErrCode.CONSUMER_OVERLAPPING_SUBJECT_FILTERS)
+        yield 1
     return None
-
-
-def _tree_of(patterns: Iterable[str]) -> dict[str, Any]:
-    """Return patterns as a tree of their tokens; the node at which a pattern ends has it under the key ""."""
-    root: dict[str, Any] = {}
-    for pattern in patterns:
-        node = root
-        for token in pattern.split("."):
-            node = node.setdefault(token, {})
-        node[""] = pattern
-    return root
-
-
-def _is_covered(subject: str, patterns: dict[str, Any]) -> bool:
-    """Return whether another pattern of a tree covers `subject` (`is_subset`, for hundreds of filters)."""
-    level = [patterns]
-    for token in subject.split("."):
-        if any(node[">"].get("", subject) != subject for node in level if ">" in node):
-            return True
-        steps = {token, "*"} - {">"} if token != ">" else set()
-        level = [node[step] for node in level for step in steps if step in node]
-    return any(node.get("", subject) != subject for node in level)
 
 
 _POLICY_TEXT: Final = {

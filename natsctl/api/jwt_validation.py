@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, time, timedelta
 from typing import Final
 from urllib.parse import urlsplit
@@ -33,6 +34,7 @@ from natsctl.api.jwt_claims import (
 )
 from natsctl.api.jwt_claims import decode as decode_claims
 from natsctl.api.jwt_token import JwtError, is_public
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.api.subject_transform import TransformError, check_mapping
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import time_zone
@@ -71,6 +73,33 @@ def contains(wide: str, narrow: str) -> bool:
         if token not in ("*", inner[index]):
             return False
     return True
+
+
+class Containers:
+    """Subjects, to find those that contain another one in the sense of `contains`."""
+
+    def __init__(self, subjects: Iterable[str] = ()) -> None:
+        self._index: SubjectIndex[int] = SubjectIndex()
+        self.subjects: list[str] = []
+        for subject in subjects:
+            self.add(subject)
+
+    def add(self, subject: str) -> None:
+        """Add one more."""
+        self._index.add(subject.encode(), len(self.subjects))
+        self.subjects.append(subject)
+
+    def of(self, narrow: str) -> list[int]:
+        """Return the places of the subjects that contain one, in order."""
+        # To `contains` a final `>` is a token like others, which `*` contains.
+        tokens = ("\0" if token == ">" else token for token in narrow.split("."))
+        return sorted(self._index.covering(".".join(tokens).encode()))
+
+    def related(self, subject: str) -> list[int]:
+        """Return the places of the subjects that contain one or are contained in it, in order."""
+        found = {*self.of(subject), *self._index.overlapping(subject.encode())}
+        others = self.subjects
+        return [at for at in sorted(found) if contains(others[at], subject) or contains(subject, others[at])]
 
 
 def without_references(renaming: str) -> str:
@@ -350,10 +379,12 @@ def _exports_faults(exports: Sequence[Export]) -> Iterator[str]:
         yield from _export_faults(export)
     for kind in ("service", "stream"):
         subjects = [export.subject for export in exports if (export.type == "service") == (kind == "service")]
-        inside: dict[str, str] = {}
-        for index, subject in enumerate(subjects):
-            for other, wider in enumerate(subjects):
-                if index != other and contains(wider, subject):
+        times, inside = Counter(subjects), dict[str, str]()
+        different = Containers(times)
+        for subject in subjects:
+            for at in different.of(subject):
+                wider = different.subjects[at]
+                if wider != subject or times[subject] > 1:
                     inside.setdefault(wider, subject)
         yield from (f'{kind} export subject "{wide}" already exports "{narrow}"' for wide, narrow in inside.items())
 
@@ -406,16 +437,17 @@ def _position_faults(subject: str, position: int) -> Iterator[str]:
 
 
 def _imports_faults(imports: Sequence[Import], account: str) -> Iterator[str]:
-    asked: dict[str, list[str]] = {}
+    asked: dict[str, Containers] = {}
     for item in imports:
         if item.type == "service":
             own = item.to or without_references(item.local_subject) or item.subject
-            for other in asked.get(item.account, []):
+            others = asked.setdefault(item.account, Containers())
+            for other in (others.subjects[at] for at in others.related(own)):
                 if other == own:
                     yield f'overlapping subject namespace for "{own}" in account "{item.account}"'
-                elif contains(other, own) or contains(own, other):
+                else:
                     yield f'overlapping subject namespace for "{own}" and "{other}" in same account "{item.account}"'
-            asked.setdefault(item.account, []).append(own)
+            others.add(own)
         yield from import_faults(item, account)
 
 

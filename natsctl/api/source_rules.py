@@ -14,10 +14,16 @@ from natsctl.api.codec import go_quote
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StreamConfig, StreamConsumerSource, StreamSource, SubjectTransform
 from natsctl.api.stream_rules import Draft, invalid, mapping_fault, pedantry
-from natsctl.api.subjects import API_PREFIX, is_asset_name, is_literal, is_subset, is_valid_subject, overlaps
+from natsctl.api.subject_index import Steps, SubjectIndex, first_covered, first_overlap
+from natsctl.api.subjects import API_PREFIX, is_asset_name, is_literal, is_valid_subject, overlaps
 
 MAX_ORIGINS: Final = 10_000
 """Streams that the search for a cycle looks at; more than that feed nothing that could be served."""
+
+MAPPING_COST: Final = 8
+"""Cost of the check of one transform, in subjects."""
+SOURCE_COST: Final = 2
+"""Cost of the check of one source."""
 
 _SEPARATE: Final = (
     ("first_seq", ErrCode.MIRROR_WITH_FIRST_SEQ),
@@ -31,7 +37,7 @@ _SEPARATE: Final = (
 """Fields that a mirror cannot have, being a copy, and the error for each."""
 
 
-def settle_mirror(draft: Draft) -> ApiError | None:
+def settle_mirror(draft: Draft) -> Steps[ApiError | None]:
     """Check a mirror; it answers direct gets where its origin does."""
     config, mirror = draft.config, draft.config.mirror
     if mirror is None:
@@ -45,7 +51,8 @@ def settle_mirror(draft: Draft) -> ApiError | None:
         return error(ErrCode.MIRROR_MULTIPLE_FILTERS_NOT_ALLOWED)
     if config.subject_delete_marker_ttl > 0:
         return invalid("subject delete markers forbidden on mirrors")
-    return _check_mirror_transforms(mirror.subject_transforms) or _settle_mirror_origin(draft, mirror)
+    refusal = yield from _check_mirror_transforms(mirror.subject_transforms)
+    return refusal or _settle_mirror_origin(draft, mirror)
 
 
 def _settle_mirror_origin(draft: Draft, mirror: StreamSource) -> ApiError | None:
@@ -64,15 +71,17 @@ def _settle_mirror_origin(draft: Draft, mirror: StreamSource) -> ApiError | None
     return None
 
 
-def _check_mirror_transforms(transforms: list[SubjectTransform]) -> ApiError | None:
+def _check_mirror_transforms(transforms: list[SubjectTransform]) -> Steps[ApiError | None]:
+    overlap = yield from first_overlap([transform.src for transform in transforms])
     for place, transform in enumerate(transforms):
         if transform.src and not is_valid_subject(transform.src):
             return error(ErrCode.MIRROR_INVALID_SUBJECT_FILTER, err=f"invalid subject {transform.src}")
         fault = mapping_fault(transform.src, transform.dest)
         if fault:
             return error(ErrCode.MIRROR_INVALID_TRANSFORM_DESTINATION, err=fault)
-        if any(overlaps(transform.src, other.src) for at, other in enumerate(transforms) if at != place):
+        if overlap is not None and place == overlap[0]:
             return error(ErrCode.MIRROR_OVERLAPPING_SUBJECT_FILTERS)
+        yield MAPPING_COST
     return None
 
 
@@ -85,7 +94,7 @@ def _is_bad_consumer(source: StreamSource, consumer: StreamConsumerSource) -> bo
     return bool(source.opt_start_seq or source.opt_start_time is not None or source.filter_subject)
 
 
-def check_sources(draft: Draft) -> ApiError | None:
+def check_sources(draft: Draft) -> Steps[ApiError | None]:
     """Check each source, and that no two are the same."""
     config = draft.config
     if config.sources and config.allow_msg_schedules:
@@ -98,9 +107,10 @@ def check_sources(draft: Draft) -> ApiError | None:
         if _identity(source) in seen:
             return error(ErrCode.SOURCE_DUPLICATE_DETECTED)
         seen.add(_identity(source))
-        refusal = _check_source(draft, source, consumers)
+        refusal = yield from _check_source(draft, source, consumers)
         if refusal is not None:
             return refusal
+        yield SOURCE_COST
     return None
 
 
@@ -112,10 +122,10 @@ def _identity(source: StreamSource) -> object:
     return (source.name, api, consumer, *((each.src or ">", each.dest or ">") for each in wanted))
 
 
-def _check_source(draft: Draft, source: StreamSource, consumers: set[object]) -> ApiError | None:
+def _check_source(draft: Draft, source: StreamSource, consumers: set[object]) -> Steps[ApiError | None]:
     if source.filter_subject and source.subject_transforms:
         return error(ErrCode.SOURCE_MULTIPLE_FILTERS_NOT_ALLOWED)
-    refusal = _check_source_transforms(source.subject_transforms)
+    refusal = yield from _check_source_transforms(source.subject_transforms)
     if refusal is not None:
         return refusal
     if source.consumer is not None:
@@ -131,37 +141,44 @@ def _check_source(draft: Draft, source: StreamSource, consumers: set[object]) ->
     return None
 
 
-def _check_source_transforms(transforms: list[SubjectTransform]) -> ApiError | None:
+def _check_source_transforms(transforms: list[SubjectTransform]) -> Steps[ApiError | None]:
     for transform in transforms:
         if transform.src and not is_valid_subject(transform.src):
             return error(ErrCode.SOURCE_INVALID_SUBJECT_FILTER, err=f"invalid subject {transform.src}")
         fault = mapping_fault(transform.src, transform.dest)
         if fault:
             return error(ErrCode.SOURCE_INVALID_TRANSFORM_DESTINATION, err=fault)
-    for place, transform in enumerate(transforms):
-        if any(is_subset(transform.src, other.src) for at, other in enumerate(transforms) if at != place):
-            return error(ErrCode.SOURCE_OVERLAPPING_SUBJECT_FILTERS)
-    return None
+        yield MAPPING_COST
+    first = yield from first_covered([transform.src for transform in transforms])
+    return error(ErrCode.SOURCE_OVERLAPPING_SUBJECT_FILTERS) if first is not None else None
 
 
-def check_prefixes(draft: Draft) -> ApiError | None:
+def check_prefixes(draft: Draft) -> Steps[ApiError | None]:
     """Check the subjects that lead to streams of other accounts and domains."""
     origins = ([draft.config.mirror] if draft.config.mirror is not None else []) + draft.config.sources
     external = [each.external for each in origins if each.external is not None]
-    near = [draft.origin(each.name) for each in origins if each.external is None]
-    subjects = [subject for origin in near if origin is not None for subject in origin.subjects]
-    return _check_deliveries([each.deliver for each in external if each.deliver], subjects) or _check_apis(
-        [each.api for each in external if each.api]
-    )
+    near = [draft.origin(name) for name in dict.fromkeys(each.name for each in origins if each.external is None)]
+    if not external:
+        return None
+    subjects = [subject for origin in near if origin is not None for subject in origin.subjects if ">" in subject]
+    refusal = yield from _check_deliveries([each.deliver for each in external if each.deliver], subjects)
+    return refusal or _check_apis([each.api for each in external if each.api])
 
 
-def _check_deliveries(prefixes: Iterable[str], subjects: list[str]) -> ApiError | None:
+def _check_deliveries(prefixes: Iterable[str], subjects: list[str]) -> Steps[ApiError | None]:
+    """Refuse a prefix under which a subject would be delivered to itself; only one that ends in `>` can be."""
+    index: SubjectIndex[int] = SubjectIndex()
+    for place, subject in enumerate(subjects):
+        index.add(subject.encode(), place)
+        yield 1
     for prefix in prefixes:
         if not is_valid_subject(prefix) or not is_literal(prefix):
             return error(ErrCode.STREAM_INVALID_EXTERNAL_DELIVERY_SUBJ, prefix=prefix)
-        for subject in subjects:
-            if overlaps(subject, f"{prefix}.{subject}"):
-                return error(ErrCode.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=prefix, subject=subject)
+        candidates = sorted(index.overlapping(f"{prefix}.>".encode()))
+        for at in candidates:
+            if overlaps(subjects[at], f"{prefix}.{subjects[at]}"):
+                return error(ErrCode.STREAM_EXTERNAL_DEL_PREFIX_OVERLAPS, prefix=prefix, subject=subjects[at])
+        yield 1 + len(candidates)
     return None
 
 
@@ -174,7 +191,7 @@ def _check_apis(prefixes: Iterable[str]) -> ApiError | None:
     return None
 
 
-def check_cycles(draft: Draft) -> ApiError | None:
+def check_cycles(draft: Draft) -> Steps[ApiError | None]:
     """Refuse a stream that would feed itself, be it through others."""
     waiting, known = deque([draft.config]), {draft.config.name}
     visited: set[str] = set()
@@ -188,12 +205,20 @@ def check_cycles(draft: Draft) -> ApiError | None:
     while waiting:
         config = waiting.popleft()
         visited.add(config.name)
+        captured: SubjectIndex[str] | None = None
         for source in config.sources:
+            yield 1
             if source.external is not None:
                 continue
             if source.name not in visited:
                 visit(source.name)
-            elif _takes(config, source.filter_subject):
+                continue
+            if captured is None:
+                captured = SubjectIndex()
+                for subject in dict.fromkeys(config.subjects):
+                    captured.add(subject.encode(), subject)
+                    yield 1
+            if not source.filter_subject or captured.overlapping(source.filter_subject.encode()):
                 return invalid("detected cycle")
         mirror = config.mirror
         if mirror is not None and mirror.external is None:
@@ -201,10 +226,6 @@ def check_cycles(draft: Draft) -> ApiError | None:
                 return invalid("detected cycle")
             visit(mirror.name)
     return None
-
-
-def _takes(config: StreamConfig, subject_filter: str) -> bool:
-    return not subject_filter or any(overlaps(subject, subject_filter) for subject in config.subjects)
 
 
 def check_filters(config: StreamConfig) -> ApiError | None:

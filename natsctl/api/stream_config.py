@@ -6,6 +6,7 @@ docs/compatibility.md#stream-configuration and docs/compatibility.md#stream-upda
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 import msgspec
@@ -36,6 +37,7 @@ from natsctl.api.stream_rules import (
     settle_subjects,
     settle_window,
 )
+from natsctl.api.subject_index import Steps, finish
 
 CHECKS: Final[tuple[Check, ...]] = (
     check_name,
@@ -62,9 +64,26 @@ CHECKS: Final[tuple[Check, ...]] = (
 )
 
 
+def refusal_of(check: Check, draft: Draft) -> ApiError | None:
+    """Return why one check refuses a draft, or None."""
+    refusal = check(draft)
+    return finish(refusal) if isinstance(refusal, Generator) else refusal
+
+
 def settle(draft: Draft) -> ApiError | None:
+    """Do what `settling` does in one go."""
+    return finish(settling(draft))
+
+
+def settling(draft: Draft) -> Steps[ApiError | None]:
     """Normalise a configuration in place; return why it is refused, or None."""
-    return next((refusal for refusal in (check(draft) for check in CHECKS) if refusal is not None), None)
+    for check in CHECKS:
+        refusal = check(draft)
+        if isinstance(refusal, Generator):
+            refusal = yield from refusal
+        if refusal is not None:
+            return refusal
+    return None
 
 
 def copy(config: StreamConfig) -> StreamConfig:

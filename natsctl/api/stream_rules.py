@@ -16,6 +16,7 @@ from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import DiscardPolicy, PersistMode, Placement, RetentionPolicy, StorageType, StreamConfig
+from natsctl.api.subject_index import STEP, Steps, first_overlap, pieces
 from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping
 from natsctl.api.subjects import MAX_NAME_BYTES, is_asset_name, is_subset, is_too_long, is_valid_subject, overlaps
 from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
@@ -43,7 +44,8 @@ class Draft(msgspec.Struct, kw_only=True):
     refuse_bytes: Callable[[StreamConfig], ApiError | None] = no_limits
 
 
-Check: TypeAlias = "Callable[[Draft], ApiError | None]"
+Check: TypeAlias = "Callable[[Draft], ApiError | Steps[ApiError | None] | None]"
+"""Steps come from a check of something that there may be very many of."""
 
 
 def invalid(text: str) -> ApiError:
@@ -164,25 +166,23 @@ def check_discard_per_subject(draft: Draft) -> ApiError | None:
     return None
 
 
-def settle_subjects(draft: Draft) -> ApiError | None:
+def settle_subjects(draft: Draft) -> Steps[ApiError | None]:
     """Set the subjects to the stream's name where subjects, mirror and sources are absent."""
     config = draft.config
     if not config.subjects and config.mirror is None and not config.sources:
         config.subjects = [config.name]
         return None
-    seen: set[str] = set()
-    for index, subject in enumerate(config.subjects):
+    overlap = yield from first_overlap(config.subjects)
+    for place, subject in enumerate(config.subjects):
         if not is_valid_subject(subject):
             return invalid("invalid subject")
-        if subject in seen:
-            return invalid("duplicate subjects detected")
         refusal = _check_space(config, subject)
         if refusal is not None:
             return refusal
-        other = next((other for other in config.subjects[index + 1 :] if overlaps(other, subject)), None)
-        if other is not None:
-            return invalid(f"subject {go_quote(subject)} overlaps with {go_quote(other)}")
-        seen.add(subject)
+        if overlap is not None and place == overlap[0]:
+            return invalid(f"subject {go_quote(subject)} overlaps with {go_quote(config.subjects[overlap[1]])}")
+        if not (place + 1) % STEP:
+            yield STEP
     return None
 
 
@@ -191,6 +191,8 @@ def _check_space(config: StreamConfig, subject: str) -> ApiError | None:
     if config.no_ack:
         wide = subject == ">" and config.num_replicas != 1
         return invalid("capturing all subjects requires replicas of 1") if wide else None
+    if subject[:1] not in ("$", "*", ">"):
+        return None
     if subject == ">":
         return invalid("capturing all subjects requires no-ack to be true")
     api = any(overlaps(subject, space) for space in ("$JS.>", "$JSC.>", "$NRG.>"))
@@ -304,7 +306,7 @@ def mapping_fault(src: str, dest: str) -> str:
     return ""
 
 
-def settle_republish(draft: Draft) -> ApiError | None:
+def settle_republish(draft: Draft) -> Steps[ApiError | None]:
     """Fill in the source, and the transform's destination where everything is to go out under the new subject."""
     config, republish = draft.config, draft.config.republish
     if republish is None:
@@ -318,8 +320,10 @@ def settle_republish(draft: Draft) -> ApiError | None:
             return pedantry("implicit republish based on subject transform")
         assert config.subject_transform is not None
         republish.src = republish.dest = config.subject_transform.dest
-    if any(overlaps(republish.dest, subject) for subject in config.subjects):
-        return invalid("stream configuration for republish destination forms a cycle")
+    for subjects in pieces(config.subjects):
+        if any(overlaps(republish.dest, subject) for subject in subjects):
+            return invalid("stream configuration for republish destination forms a cycle")
+        yield STEP
     try:
         SubjectMapping.compile(republish.src, republish.dest)
     except TransformError:

@@ -5,6 +5,7 @@ Texts that are not JSON, or not a time, are refused where nats-server refuses th
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any, Final
 
 import msgspec
@@ -36,6 +37,10 @@ _SURROGATES: Final = (
 _ZEROS: Final[dict[str, Any]] = {"int": 0, "bool": False, "str": "", "bytes": "", "struct": {}}
 """Value of null in a list or map of these kinds."""
 _STRING: Final = Shape(kind="str", go="string")
+
+
+Path = tuple[str, ...]
+"""The names of fields that lead to a value; empty ones do not show."""
 
 
 class _Float:
@@ -89,7 +94,7 @@ def _merged(values: list[Any], model: type[Model] | Shape, unknown: bool) -> dic
     shape = model if isinstance(model, Shape) else shape_of(model)
     for value in values:
         reader = _Reader(unknown)
-        canonical = reader.value(value, shape, "", "")
+        canonical = reader.value(value, shape, "", ())
         if reader.fault:
             raise DecodeError(reader.fault)
         if canonical is not _ABSENT:
@@ -150,7 +155,7 @@ class _Reader:
         self.fault = self.fault or text
         return _ABSENT
 
-    def value(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
+    def value(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
         """Return `value` read as `shape`, or _ABSENT for null and for a faulty one."""
         if shape.kind == "enum":
             return self._enum(value, shape, owner, path)
@@ -161,34 +166,40 @@ class _Reader:
         if shape.kind == "struct" and isinstance(value, dict):
             return self._struct(value, shape, path)
         if shape.kind == "list" and isinstance(value, list):
+            if _are_plain(value, shape.elements()):
+                return value
             items = (self._element(item, shape.elements(), owner, path) for item in value)
             return [item for item in items if item is not _ABSENT]
         if shape.kind == "dict" and isinstance(value, dict):
+            if _are_plain(value.values(), shape.elements()):
+                return value
             pairs = ((key, self._element(item, shape.elements(), owner, path)) for key, item in value.items())
             return {key: item for key, item in pairs if item is not _ABSENT}
         return self._scalar(value, shape, owner, path)
 
-    def _element(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
+    def _element(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
         return _ZEROS.get(shape.kind, _ABSENT) if value is None else self.value(value, shape, owner, path)
 
-    def _struct(self, value: dict[str, Any], shape: Shape, path: str) -> Any:
+    def _struct(self, value: dict[str, Any], shape: Shape, path: Path) -> Any:
         """Read an object key by key; keys match without regard to case when they do not match exactly."""
         result = {}
         owner = shape.go.removeprefix("server.")
         for key, item in value.items():
-            name = key if key in shape.fields else next((f for f in shape.fields if f == key.lower()), "")
-            if not name:
-                if not self._unknown:
+            name = key if key in shape.fields else key.lower()
+            if name not in shape.fields:
+                if not self._unknown and not self.fault:
                     self._save(f"json: unknown field {go_quote(key)}")
                 continue
             known = shape.fields[name]
-            inner = ".".join(part for part in (path, known.embedded, name) if part)
-            read = self.value(item, known.shape, owner, inner)
+            if type(item) is str and known.shape.kind == "str" and not known.shape.human:
+                result[name] = item
+                continue
+            read = self.value(item, known.shape, owner, (*path, known.embedded, name))
             if read is not _ABSENT:
                 result[name] = read
         return result
 
-    def _scalar(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
+    def _scalar(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
         if shape.kind == "int" and isinstance(value, int) and not isinstance(value, bool):
             low, high = _RANGES[shape.go]
             if low <= value <= high:
@@ -197,7 +208,7 @@ class _Reader:
             return value
         return self._save(_type_fault(value, shape, owner, path))
 
-    def _enum(self, value: Any, shape: Shape, owner: str, path: str) -> Any:
+    def _enum(self, value: Any, shape: Shape, owner: str, path: Path) -> Any:
         text = value.lower() if shape.python is DiscardPolicy and isinstance(value, str) else value
         if isinstance(text, str) and text in shape.python._value2member_map_:
             return text
@@ -221,11 +232,16 @@ class _Reader:
         return self._save(fault) if fault else canonical_time(value)
 
 
+def _are_plain(values: Collection[Any], shape: Shape) -> bool:
+    """Return whether all elements of a list or map are texts as they are to be: there may be very many."""
+    return shape.kind == "str" and not shape.human and set(map(type, values)) == {str}
+
+
 def _is_str(value: Any) -> bool:
     return isinstance(value, str)
 
 
-def _type_fault(value: Any, shape: Shape, owner: str, path: str) -> str:
+def _type_fault(value: Any, shape: Shape, owner: str, path: Path) -> str:
     """Return Go's text for a value of the wrong type; numbers are quoted only where a number was wanted."""
     if isinstance(value, bool):
         what = "bool"
@@ -237,7 +253,8 @@ def _type_fault(value: Any, shape: Shape, owner: str, path: str) -> str:
         what = "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
     if not owner:
         return f"json: cannot unmarshal {what} into Go value of type {shape.go}"
-    return f"json: cannot unmarshal {what} into Go struct field {owner}.{path} of type {shape.go}"
+    field = ".".join(filter(None, path))
+    return f"json: cannot unmarshal {what} into Go struct field {owner}.{field} of type {shape.go}"
 
 
 def _time_fault(text: str) -> str:

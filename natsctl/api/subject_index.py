@@ -9,10 +9,17 @@ and where no reached node has a child but `>`, every longer subject has it. The 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Generator, Iterator, Sequence
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+
+Steps: TypeAlias = Generator[int, None, T]
+"""Work on very many subjects: yields the cost of each step (`store.steps`), so that other work can run between two."""
+STEP: Final = 128
+"""Subjects that one step examines: less than a millisecond."""
+NODES_PER_SUBJECT: Final = 4
+"""Nodes of an index that cost as much to visit as a subject costs anyway."""
 
 ANY: Final = b"*"
 REST: Final = b">"
@@ -56,10 +63,12 @@ _CHILDLESS: Final[dict[bytes, IndexNode[Any]]] = {}
 class SubjectIndex(Generic[T]):
     """Subject patterns with their owners."""
 
-    __slots__ = ("_root", "count", "inserted")
+    __slots__ = ("_root", "count", "inserted", "visited")
 
     def __init__(self) -> None:
         self._root: IndexNode[T] = IndexNode()
+        self.visited = 0
+        """Nodes that `overlapping` and `covering` have visited: their cost."""
         self.count = 0
         """Patterns in the index, once for each owner."""
         self.inserted = 0
@@ -162,10 +171,12 @@ class SubjectIndex(Generic[T]):
             for node in level:
                 if (rest := node.children.get(REST)) is not None:
                     found.update(dict.fromkeys(rest.owners))
+            self.visited += len(level)
             if token == REST:
                 level = [child for node in level for child in node.children.values()]
                 while level:
                     node = level.pop()
+                    self.visited += 1
                     found.update(dict.fromkeys(node.owners))
                     level += node.children.values()
                 return found
@@ -173,6 +184,26 @@ class SubjectIndex(Generic[T]):
         for node in level:
             found.update(dict.fromkeys(node.owners))
         return found
+
+    def covering(self, pattern: bytes) -> Iterator[T]:
+        """Yield the owners of the patterns that match every subject which `pattern` matches, once for each pattern."""
+        level = [self._root]
+        for token in pattern.split(b"."):
+            reached: list[IndexNode[T]] = []
+            self.visited += len(level)
+            for node in level:
+                children = node.children
+                if (rest := children.get(REST)) is not None:
+                    yield from rest.owners
+                if token == REST:
+                    continue
+                if (child := children.get(ANY)) is not None:
+                    reached.append(child)
+                if token != ANY and (child := children.get(token)) is not None:
+                    reached.append(child)
+            level = reached
+        for node in level:
+            yield from node.owners
 
     def __iter__(self) -> Iterator[T]:
         """Yield the owners; the index may change meanwhile, and changes may show or not."""
@@ -188,3 +219,74 @@ def _meeting(children: dict[bytes, IndexNode[T]], token: bytes) -> list[IndexNod
     if token == ANY:
         return [child for name, child in children.items() if name != REST]
     return [child for name in (token, ANY) if (child := children.get(name)) is not None]
+
+
+def finish(steps: Steps[T]) -> T:
+    """Run all steps and return the result (`store.steps` has the same for the store)."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield slices of a sequence, as long as one step."""
+    for start in range(0, len(items), STEP):
+        yield items[start : start + STEP]
+
+
+def first_overlap(patterns: Sequence[str]) -> Steps[tuple[int, int] | None]:
+    """Return the place of the first pattern that overlaps a later one, and the place of that one; None if none do.
+
+    Two overlap if some subject matches both; equal ones do. The index holds the patterns that may still be the first:
+    those before the first one found so far. No two of them overlap, so that nothing is found more than once.
+    """
+    if _are_apart(patterns):
+        return None
+    index: SubjectIndex[int] = SubjectIndex()
+    found: tuple[int, int] | None = None
+    cost = 0
+    for place, pattern in enumerate(patterns):
+        raw = pattern.encode("utf-8", "surrogatepass")
+        before = index.visited
+        if earlier := index.overlapping(raw):
+            first = min(earlier)
+            for later in range(first, found[0] if found is not None else place):
+                index.remove(patterns[later].encode("utf-8", "surrogatepass"), later)
+            found = first, place
+        elif found is None:
+            index.add(raw, place)
+        cost += 1 + (index.visited - before) // NODES_PER_SUBJECT
+        if cost >= STEP:
+            yield cost
+            cost = 0
+    return found
+
+
+def _are_apart(patterns: Sequence[str]) -> bool:
+    """Return whether all are literal and none is twice: the common case, for which it takes no index."""
+    text = "".join(patterns)
+    return "*" not in text and ">" not in text and len({*patterns}) == len(patterns)
+
+
+def first_covered(patterns: Sequence[str]) -> Steps[int | None]:
+    """Return the place of the first pattern that another one covers, or None; equal ones cover each other."""
+    if _are_apart(patterns):
+        return None
+    index: SubjectIndex[int] = SubjectIndex()
+    for place, pattern in enumerate(patterns):
+        index.add(pattern.encode("utf-8", "surrogatepass"), place)
+        if not (place + 1) % STEP:
+            yield STEP
+    cost = 0
+    for place, pattern in enumerate(patterns):
+        before = index.visited
+        if any(owner != place for owner in index.covering(pattern.encode("utf-8", "surrogatepass"))):
+            return place
+        cost += 1 + (index.visited - before) // NODES_PER_SUBJECT
+        if cost >= STEP:
+            yield cost
+            cost = 0
+    return None

@@ -255,7 +255,7 @@ Reader = Callable[[re.Match[bytes]], bytes]
 class SubjectMapping:
     """A mapping that was compiled."""
 
-    __slots__ = ("_groups", "_match", "_passes", "_readers", "_template", "dest", "src")
+    __slots__ = ("_groups", "_match", "_passes", "_readers", "_template", "_tokens", "dest", "src")
 
     def __init__(self, src: str, dest: str, functions: list[Function | None], draw: Callable[[int], int]) -> None:
         """Plan a mapping that `compile` has checked."""
@@ -263,7 +263,9 @@ class SubjectMapping:
         self.dest = dest
         tokens, targets = src.split("."), dest.split(".")
         self._passes = src == dest == ">"
-        self._match = re.compile(_expression(tokens).encode()).fullmatch
+        self._tokens = tokens
+        self._match: Callable[[bytes], re.Match[bytes] | None] | None = None
+        """Compiled with the first subject that may match: a pattern may have more tokens than any message's subject."""
         self._template = ".".join(
             target.replace("%", "%%") if function is None and target != ">" else "%b"
             for target, function in zip(targets, functions, strict=True)
@@ -296,7 +298,12 @@ class SubjectMapping:
         """Return where a literal subject is mapped to, or None when the source does not match it."""
         if self._passes:
             return subject
-        found = self._match(subject)
+        match = self._match
+        if match is None:
+            if subject.count(b".") + 1 < len(self._tokens):
+                return None
+            match = self._match = re.compile(_expression(self._tokens).encode()).fullmatch
+        found = match(subject)
         if found is None or ((b"*" in subject or b">" in subject) and not _is_literal(subject)):
             return None
         if self._groups is None:
@@ -318,6 +325,14 @@ class Sequence:
         """Return the next number of `bits` (at most 64) bits."""
         self._state = (self._state * 6364136223846793005 + 1442695040888963407) & (2**64 - 1)
         return self._state >> (64 - bits)
+
+
+def source_pattern(src: str) -> bytes:
+    """Return the pattern under which a mapping's source is found in an index.
+
+    A token that only begins with a star matches everything too, as in nats-server.
+    """
+    return ".".join("*" if token[:1] == "*" else token for token in (src or ">").split(".")).encode()
 
 
 def check_mapping(src: str, dest: str) -> None:
@@ -378,7 +393,7 @@ def _expression(tokens: list[str]) -> str:
         if token == ">":
             parts.append(_TAIL)
         elif token.startswith("*"):
-            parts.append(_TOKEN)  # a token that only begins with a star matches everything too, as in nats-server
+            parts.append(_TOKEN)  # `source_pattern`
         else:
             parts.append(f"({re.escape(token)})")
     return r"\.".join(parts)

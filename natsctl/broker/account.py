@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from natsctl.api.subjects import matches
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
 from natsctl.broker.imports.mappings import Mapping, Mappings, compile_mapping
@@ -78,44 +78,35 @@ class Watch:
 
     __slots__ = ("_watches", "callback", "subject")
 
-    def __init__(self, watches: dict[bytes, list[Watch]], subject: bytes, callback: Callable[[], None]) -> None:
+    def __init__(self, watches: SubjectIndex[Watch], subject: bytes, callback: Callable[[], None]) -> None:
         self._watches = watches
         self.subject = subject
         self.callback = callback
 
     def cancel(self) -> None:
         """End the watch; harmless when it has ended."""
-        watches = self._watches.get(self.subject, [])
-        if self in watches:
-            watches.remove(self)
-            if not watches:
-                del self._watches[self.subject]
+        self._watches.remove(self.subject, self)
 
 
 class Watches:
     """The questions about one account."""
 
-    __slots__ = ("by_subject",)
+    __slots__ = ("index",)
 
     def __init__(self) -> None:
-        self.by_subject: dict[bytes, list[Watch]] = {}
-        """Each subject with its watches; empty: `changed` has nothing to call."""
+        self.index: SubjectIndex[Watch] = SubjectIndex()
+        """The watches by their subjects; empty: `changed` has nothing to call."""
 
     def add(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went."""
-        watch = Watch(self.by_subject, subject, callback)
-        self.by_subject.setdefault(subject, []).append(watch)
+        watch = Watch(self.index, subject, callback)
+        self.index.add(subject, watch)
         return watch
 
     def changed(self, pattern: bytes) -> None:
         """Call the watches of subjects that `pattern` matches: a subscription to it was added or has ended."""
-        if pattern in self.by_subject:
-            touched = [pattern]
-        else:
-            touched = [subject for subject in self.by_subject if matches(pattern, subject)]
-        for subject in touched:
-            for watch in tuple(self.by_subject.get(subject, ())):
-                watch.callback()
+        for watch in self.index.overlapping(pattern):
+            watch.callback()
 
 
 class Imports(Protocol):
@@ -258,7 +249,7 @@ class Account:
         if guard is not None:
             guard.handler = not_mine
         if self.routes.remove(guard or sub):
-            if self._watches.by_subject:
+            if self._watches.index.count:
                 self._watches.changed(sub.subject)
             for listener in self.listeners:
                 listener.unsubscribed(sub)
@@ -266,11 +257,14 @@ class Account:
                 self.imports.on_unsubscribe(sub)
 
     def end_subscriptions(self, subs: dict[bytes, Subscription]) -> None:
-        """End subscriptions that their session has no longer: at once, or in later turns where they are many.
+        """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many.
 
         What stands for them in other accounts has to end with them, so that those go at once as well.
         """
         if len(subs) > MANY_SUBS and self.imports.streams is None:
+            for sub in subs.values():
+                if sub.session is None:
+                    sub.handler, sub.run, sub.take_all = not_mine, None, None
             self.routes.begin_leaving()
             self.broker.long_work.append(self._removing(subs))
             return
@@ -292,7 +286,7 @@ class Account:
     def place(self, sub: Subscription) -> None:
         """Add a subscription that takes nothing of what the account imports."""
         self.routes.insert(sub.guard or sub)
-        if self._watches.by_subject:
+        if self._watches.index.count:
             self._watches.changed(sub.subject)
         for listener in self.listeners:
             listener.subscribed(sub)

@@ -3,9 +3,12 @@
 Theory of operation. A few kilobytes can ask for seconds of work: a publish that reaches fifty thousand subscriptions of
 its own sender, or a subject of a thousand tokens among as many patterns. A session looks at the clock while it carries
 out a chunk; after `SLICE_NS` it defers the rest, here, and is in `broker.unfinished`. The shell stops reading from it
-and calls `resume_work` in later turns, one session after another, for as long as a turn may take. Data that arrives
-meanwhile all the same is kept, in order. Above `MAX_DEFERRED_BYTES` it is carried out at once, up to `MAX_FORCED`
-slices: little compressed data may unpack to that much, and memory is scarcer than time.
+and calls `resume_work` in later turns, one session after another, for as long as a turn may take. Input that arrives
+meanwhile is kept, in order.
+
+Large input comes in pieces (`receive_pieces`), of which none is parsed before the one before it is carried out, and the
+clock is looked at between two of them. A WebSocket connection unpacks its frames while the pieces are taken, so that
+little compressed input that unpacks to very much costs neither time nor memory before its turn.
 
 Work on many subscriptions of one connection is sliced, too: the rest of it is in `broker.long_work`, as iterators that
 stop after each few of them, and `do_long_work` resumes it in later turns. Subscriptions that end receive nothing from
@@ -15,7 +18,9 @@ to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterator
+from operator import length_hint
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.refusals import CloseReason
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session_context import SessionContext
 
 
-SLICE_NS: Final = 10_000_000
+SLICE_NS: Final = 2_000_000
 """Time slice of one session before others have their turn."""
 CROWD_SLICE_NS: Final = 1_000_000
 """Time slice of one session while others have deferred work."""
@@ -33,12 +38,16 @@ LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
 """It is also looked at after each message with a longer subject, which may take long to match."""
+API_SUBJECTS: Final = b"$JS.API."
+"""It is also looked at after each request of JetStream, which may be long work."""
 MANY_RECIPIENTS: Final = 64
 """It is also looked at after each message with more recipients."""
+MANY_LINES: Final = 8192
+"""Lines that are parsed at once: some milliseconds."""
+PIECE_BYTES: Final = 32 << 10
+"""Bytes of each piece of a chunk with more lines."""
 MAX_DEFERRED_BYTES: Final = 8 << 20
-"""Bytes that may arrive after work was deferred: one read of the shell may be unpacked to much more."""
-MAX_FORCED: Final = 50
-"""Slices that are carried out at once where more arrives."""
+"""Bytes that may arrive after work was deferred; the shell stops reading long before."""
 
 
 MANY_SUBS: Final = 1000
@@ -48,15 +57,15 @@ SUBS_STEP: Final = 64
 
 
 class DeferredWork:
-    """Work of one session that is still to be carried out."""
+    """Work of one session that is still to be carried out: operations, and the input after them."""
 
-    __slots__ = ("chunks", "ops", "size")
+    __slots__ = ("inputs", "ops", "size")
 
-    def __init__(self, ops: list[Op]) -> None:
+    def __init__(self, ops: Iterator[Op] = iter(())) -> None:
         self.ops = ops
-        self.chunks: list[bytes] = []
+        self.inputs: deque[Iterator[bytes]] = deque()
         self.size = 0
-        """Bytes in `chunks`."""
+        """Bytes that have arrived since, as they came from the transport."""
 
 
 def slice_end_ns(session: SessionContext) -> int:
@@ -64,29 +73,71 @@ def slice_end_ns(session: SessionContext) -> int:
     return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
 
 
-def defer(session: SessionContext, rest: Iterable[Op]) -> bool:
-    """Keep the rest of a chunk for a later turn; return False where there is no rest."""
-    ops = list(rest)
-    if not ops:
+def defer(session: SessionContext, rest: Iterator[Op]) -> bool:
+    """Keep the rest of a list of operations for a later turn; return False where there is no rest."""
+    if not length_hint(rest):
         return False
-    session.deferred = DeferredWork(ops)
+    session.deferred = DeferredWork(rest)
     session.wait_for_turn()
     return True
 
 
-def keep(session: SessionContext, chunk: bytes) -> None:
-    """Keep a chunk that arrives before the deferred work is done; above MAX_DEFERRED_BYTES carry work out at once."""
+def cut(chunk: bytes) -> Iterator[bytes]:
+    """Yield a chunk in pieces of at most `PIECE_BYTES`."""
+    for at in range(0, len(chunk), PIECE_BYTES):
+        yield chunk[at : at + PIECE_BYTES]
+
+
+def receive_pieces(session: SessionContext, pieces: Iterator[bytes], size: int) -> None:
+    """Carry out input, `size` bytes of the transport, piece by piece; what is left after a slice waits for its turn."""
     later = session.deferred
-    assert later is not None
-    later.chunks.append(chunk)
-    later.size += len(chunk)
-    for _ in range(MAX_FORCED):
-        if later is None or later.size <= MAX_DEFERRED_BYTES:
+    if later is None:
+        _receive(session, deque((pieces,)))
+        return
+    later.inputs.append(pieces)
+    later.size += size
+    if later.size > MAX_DEFERRED_BYTES:
+        session.notice("too much work was sent at once")
+        session.close(CloseReason.PROTOCOL_VIOLATION)
+
+
+def _receive(session: SessionContext, inputs: deque[Iterator[bytes]]) -> None:
+    """Carry out input until a slice is over, or until a login has to be decided before the rest."""
+    clock = session.broker.clock
+    until = clock.monotonic_ns() + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
+    while inputs:
+        piece = next(inputs[0], None)
+        if piece is None:
+            inputs.popleft()
+            continue
+        if piece:
+            session.receive(piece)
+        if session.close_reason is not None:
+            session.unread += sum(len(piece) for pieces in inputs for piece in pieces)
             return
-        resume_work(session)
-        later = session.deferred
-    session.notice("too much work was sent at once")
-    session.close(CloseReason.PROTOCOL_VIOLATION)
+        if session.deferred is None:
+            waits = session.login.pending is not None
+            if not waits and clock.monotonic_ns() <= until:
+                continue
+            session.deferred = DeferredWork()
+            if waits:
+                session.wait_for_login()
+            else:
+                session.wait_for_turn()
+        session.deferred.inputs += inputs
+        return
+
+
+def wait_again(session: SessionContext, later: DeferredWork) -> None:
+    """Put input that waited for a login after what has been deferred meanwhile."""
+    again = session.deferred
+    if again is not None:
+        again.inputs += later.inputs
+        again.size += later.size
+        return
+    session.deferred = later
+    if session.login.pending is None:
+        session.wait_for_turn()
 
 
 def resume_work(session: SessionContext) -> None:
@@ -95,10 +146,7 @@ def resume_work(session: SessionContext) -> None:
     if later is None or session.close_reason is not None:
         return
     session.resume(later.ops, b"")
-    if session.close_reason is not None:
-        return
-    again = session.deferred
-    if again is not None:
-        again.chunks, again.size = later.chunks, later.size
-    elif later.chunks:
-        session.receive(b"".join(later.chunks))
+    if session.deferred is not None:
+        wait_again(session, later)
+    elif later.inputs and session.close_reason is None:
+        _receive(session, later.inputs)

@@ -18,6 +18,7 @@ from natsctl.broker.auth.credentials import ConnectOptions, Grant, Refusal
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import SessionPermissions
 from natsctl.broker.deferred_work import (
+    API_SUBJECTS,
     LONG_SUBJECT_BYTES,
     LOOK_MASK,
     MANY_RECIPIENTS,
@@ -25,8 +26,9 @@ from natsctl.broker.deferred_work import (
     SUBS_STEP,
     DeferredWork,
     defer,
-    keep,
+    receive_pieces,
     slice_end_ns,
+    wait_again,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
 from natsctl.broker.publishing import (
@@ -73,6 +75,7 @@ if TYPE_CHECKING:
     from natsctl.broker.broker_context import BrokerContext
 
 
+DOLLAR: Final = ord("$")
 SERVER_QUEUE: Final = b"_sys_"
 """A queue group that belongs to the server."""
 
@@ -397,11 +400,11 @@ class Session:
         self.timers.pings_out = 0
         login = self.login
         if self.deferred is not None:
-            keep(self, chunk)
+            receive_pieces(self, iter((chunk,)), len(chunk))
         elif login.pending is not None:
             login.hold(chunk)
         elif login.authenticated:
-            self._carry_out(self._parser.feed(chunk))
+            self._carry_out(self._prepared(self._parser.feed(chunk)))
         else:
             self._receive_outside(chunk)
 
@@ -416,11 +419,12 @@ class Session:
                 return
             end = 0 if login.authenticated else chunk.find(b"\n") + 1
             line, chunk = (chunk[:end], chunk[end:]) if end else (chunk, b"")
-            self._carry_out(self._parser.feed(line))
+            self._carry_out(self._prepared(self._parser.feed(line)))
         self.unread += len(chunk)
 
-    def resume(self, ops: list[Op], chunk: bytes) -> None:
+    def resume(self, ops: Iterator[Op], chunk: bytes) -> None:
         """Carry out what has arrived while the client's login was worked out, or what was put off."""
+        waiting, self.deferred = self.deferred, None
         if self.close_reason is None:
             self.last_active_ns = self.broker.clock.monotonic_ns()
             self._carry_out(ops)
@@ -428,19 +432,22 @@ class Session:
             self.receive(chunk)
         elif chunk:
             self.unread += len(chunk)
+        if waiting is not None and self.close_reason is None:
+            wait_again(self, waiting)
 
-    def _carry_out(self, ops: list[Op]) -> None:
+    def _prepared(self, ops: list[Op]) -> Iterator[Op]:
+        """Hand runs of messages over as a whole, and return the other operations."""
+        if self.pedantic or not self.headers or self.permit is not None or self.verbose:
+            return iter(one_by_one(ops))
+        return iter(publish_runs(self, ops) if ops else ops)
+
+    def _carry_out(self, rest: Iterator[Op]) -> None:
         before = self.in_msgs
         parser = self._parser
         publish = self.publisher()
         careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = subscribed = 0
-        if careful or self.verbose:
-            ops = one_by_one(ops)
-        elif ops:
-            ops = publish_runs(self, ops)
         clock, until = self.broker.clock, slice_end_ns(self)
-        rest = iter(ops)
         for op in rest:
             if op[0] != PUB and (op[0] != HPUB or not self.headers):
                 if op[0] == SUB and self.login.authenticated:
@@ -478,7 +485,11 @@ class Session:
             if not recipients and reply and self.no_responders:
                 self.account.answer_no_responders(self, subject, reply)
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
-            if look and clock.monotonic_ns() > until and defer(self, rest):
+            if (
+                (look or (subject[0] == DOLLAR and subject.startswith(API_SUBJECTS)))
+                and clock.monotonic_ns() > until
+                and defer(self, rest)
+            ):
                 break
         self.in_msgs += msgs
         self.in_bytes += size

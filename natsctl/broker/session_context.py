@@ -5,7 +5,7 @@ The parts name these instead of `Session` and `Broker`, which avoids import circ
 
 from __future__ import annotations
 
-from collections.abc import Sized
+from collections.abc import Iterator, Sized
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class SessionContext(Protocol):
     last_active_ns: int
     close_reason: CloseReason | None
     deferred: DeferredWork | None
+    unread: int
 
     @property
     def broker(self) -> ServerContext:
@@ -80,7 +81,7 @@ class SessionContext(Protocol):
     def receive(self, chunk: bytes) -> None:
         """Carry out every operation that `chunk` completes."""
 
-    def resume(self, ops: list[Op], chunk: bytes) -> None:
+    def resume(self, ops: Iterator[Op], chunk: bytes) -> None:
         """Carry out operations that were deferred, or that arrived while the login was checked."""
 
     def has_room(self, account: str) -> bool:

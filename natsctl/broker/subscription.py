@@ -144,10 +144,12 @@ class Subscription:
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 
     def has_left(self) -> bool:
-        """Return whether its session has closed or let it go, so that it only waits for its removal."""
+        """Return whether its session has closed or let it go, or its handler has ended: it only waits for removal."""
         sub = self.behind()
         session = sub.session
-        return session is not None and (session.close_reason is not None or session.subs.get(sub.sid) is not sub)
+        if session is None:
+            return sub.handler is not_mine
+        return session.close_reason is not None or session.subs.get(sub.sid) is not sub
 
     def behind(self) -> Subscription:
         """Return the subscription that messages end up at: the one that this one stands for, or itself."""

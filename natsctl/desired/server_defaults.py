@@ -113,7 +113,7 @@ def _stream_leniently(key: AssetKey, raw: Config, around: ServerContext) -> tupl
     model = _model(raw | {"name": key.stream}, StreamConfig)
     window_ns = int(around.limits.get(MAX_DUPLICATE_WINDOW) or 0)
     draft = Draft(config=model, max_window_ns=window_ns, origin=around.stream)
-    refusals = [check(draft) for check in stream_config.CHECKS]
+    refusals = [stream_config.refusal_of(check, draft) for check in stream_config.CHECKS]
     if around.windows_for_sources and model.sources and not raw.get("duplicate_window"):
         model.duplicate_window = _default_window_ns(model, window_ns)
     if model.sealed:

@@ -8,7 +8,8 @@ their names, and stay untouched until they are deleted (STREAM.DELETE), until wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from natsctl.api.account import AccountLimits, ApiStats, Tier
@@ -19,17 +20,19 @@ from natsctl.api.codec import encode
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StorageType, StreamConfig
 from natsctl.api.stream_rules import Draft
-from natsctl.api.subject_index import SubjectIndex
-from natsctl.api.subjects import overlaps
+from natsctl.api.subject_index import NODES_PER_SUBJECT, STEP, SubjectIndex
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
+from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
 from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.quota import AccountUsage, Quota
 from natsctl.jetstream.streams.stream import Stream, StreamMeta
+from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps, finish
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -85,37 +88,113 @@ class ApiServer(Protocol):
         """Stop taking requests."""
 
 
+class SubjectClaim:
+    """The subjects of one configuration of a stream in the index; those of an ended claim only wait for removal."""
+
+    __slots__ = ("config", "ended", "subjects")
+
+    def __init__(self, config: StreamConfig) -> None:
+        self.config = config
+        self.subjects: list[bytes] = []
+        """Subjects that are in the index."""
+        self.ended = False
+
+
 class StreamSubjects:
     """The subjects and reserved bytes of an account's streams, so that adding one costs nothing for all others."""
 
-    __slots__ = ("_configs", "_index", "reserved")
+    __slots__ = ("_claimed", "_claims", "_index", "_long_work", "reserved")
 
-    def __init__(self) -> None:
+    def __init__(self, long_work: deque[Iterator[None]]) -> None:
+        """Keep an empty index; what is removed from it is removed by `long_work` if it is much."""
         self.reserved = dict.fromkeys(StorageType, 0)
-        self._configs: dict[str, StreamConfig] = {}
-        self._index: SubjectIndex[str] = SubjectIndex()
+        self._claims: dict[str, SubjectClaim] = {}
+        self._claimed: dict[str, SubjectClaim] = {}
+        """Claims of configurations that are not in use yet."""
+        self._index: SubjectIndex[SubjectClaim] = SubjectIndex()
+        self._long_work = long_work
+
+    def claiming(self, config: StreamConfig) -> Steps[bool]:
+        """Claim the subjects that a stream is about to have; return False if another one captures part of them."""
+        claim, kept = SubjectClaim(config), False
+        unclaimed, self._claimed[config.name] = self._claimed.get(config.name), claim
+        if unclaimed is not None:
+            self._end(unclaimed)
+        try:
+            cost = 0
+            for subject in dict.fromkeys(config.subjects):
+                raw, before = subject.encode(), self._index.visited
+                if self._is_taken(raw, config.name):
+                    return False
+                self._index.add(raw, claim)
+                claim.subjects.append(raw)
+                cost += 1 + (self._index.visited - before) // NODES_PER_SUBJECT
+                if cost >= STEP:
+                    yield cost
+                    cost = 0
+            kept = True
+            return True
+        finally:
+            if not kept:
+                self.unclaim(config)
+                self._end(claim)
 
     def put(self, config: StreamConfig) -> None:
         """Add a stream, or update a changed one."""
+        before = self._claims.get(config.name)
+        if before is not None and before.config is config:
+            return
         self.drop(config.name)
-        self._configs[config.name] = config
+        claim = self._claimed.pop(config.name, None)
+        if claim is None or claim.config is not config or claim.ended:
+            claim = SubjectClaim(config)
+            claim.subjects = [subject.encode() for subject in dict.fromkeys(config.subjects)]
+            for subject in claim.subjects:
+                self._index.add(subject, claim)
+        self._claims[config.name] = claim
         self.reserved[config.storage] += max(config.max_bytes, 0)
-        for subject in dict.fromkeys(config.subjects):
-            self._index.add(subject.encode(), config.name)
+
+    def unclaim(self, config: StreamConfig) -> None:
+        """Give up what was claimed for a configuration that is not used after all."""
+        claim = self._claimed.get(config.name)
+        if claim is not None and claim.config is config:
+            self._end(self._claimed.pop(config.name))
 
     def drop(self, name: str) -> None:
         """Remove a stream, if it is there."""
-        config = self._configs.pop(name, None)
-        if config is None:
+        claim = self._claims.pop(name, None)
+        if claim is not None:
+            self.reserved[claim.config.storage] -= max(claim.config.max_bytes, 0)
+            self._end(claim)
+
+    def _end(self, claim: SubjectClaim) -> None:
+        if claim.ended:
             return
-        self.reserved[config.storage] -= max(config.max_bytes, 0)
-        for subject in dict.fromkeys(config.subjects):
-            self._index.remove(subject.encode(), name)
+        claim.ended = True
+        removing = self._removing(claim)
+        if len(claim.subjects) > MANY_SUBS:
+            self._long_work.append(removing)
+        else:
+            for _ in removing:
+                pass
+
+    def _removing(self, claim: SubjectClaim) -> Iterator[None]:
+        while claim.subjects:
+            for _ in range(min(SUBS_STEP, len(claim.subjects))):
+                self._index.remove(claim.subjects.pop(), claim)
+            yield
+
+    def _is_taken(self, subject: bytes, name: str) -> bool:
+        return any(not claim.ended and claim.config.name != name for claim in self._index.overlapping(subject))
 
     def taken(self, config: StreamConfig) -> bool:
         """Return whether another stream captures part of a stream's subjects."""
-        taken = (self._index.overlapping(subject.encode()) for subject in config.subjects)
-        return any(name != config.name for names in taken for name in names)
+        return any(self._is_taken(subject.encode(), config.name) for subject in config.subjects)
+
+    def colliding(self, subject: str) -> set[str]:
+        """Return the names of the streams that have a subject which overlaps `subject`."""
+        claims = self._index.overlapping(subject.encode())
+        return {claim.config.name for claim in claims if self._claims.get(claim.config.name) is claim}
 
 
 class JetStreamAccount:
@@ -133,7 +212,8 @@ class JetStreamAccount:
         self.account = account
         self.name = account.name
         self.streams: dict[str, Stream] = {}
-        self.subjects = StreamSubjects()
+        self.subjects = StreamSubjects(engine.broker.long_work)
+        self.work = Work(engine)
         self.quota = Quota(self, limits)
         self.usage = {
             StorageType.MEMORY: AccountUsage(engine.usage[StorageType.MEMORY], limits.max_memory),
@@ -165,10 +245,16 @@ class JetStreamAccount:
     def adopt(self, stored: StreamStore) -> Stream:
         """Take over a stream that the store recovered."""
         meta = StreamMeta.decode(stored.meta)
-        return self._add(Stream(self, meta.config, meta.created_ns, stored))
+        stream = self._add(Stream(self, meta.config, meta.created_ns, stored))
+        finish(stream.following())
+        return stream
 
     def create(self, config: StreamConfig, created_ns: int = 0) -> Stream:
         """Create a stream from a checked configuration; it is durable when its store's first commit ends."""
+        return finish(self.creating(config, created_ns))
+
+    def creating(self, config: StreamConfig, created_ns: int = 0) -> Steps[Stream]:
+        """Do the same in steps."""
         created_ns = created_ns or self.engine.clock.now_ns()
         stored = self.engine.store.create(
             f"{self.name}/{config.name}",
@@ -177,7 +263,9 @@ class JetStreamAccount:
             max(config.first_seq, 1),
         )
         stream = self._add(Stream(self, config, created_ns, stored))
-        stream.upstreams.start()
+        yield from stream.following()
+        if self.streams.get(config.name) is stream:
+            stream.upstreams.start()
         return stream
 
     def create_from_template(self, config: StreamConfig) -> Stream:
@@ -219,15 +307,19 @@ class JetStreamAccount:
         """Return the error where another stream captures part of the subjects, or None."""
         return error(ErrCode.STREAM_SUBJECT_OVERLAP) if self.subjects.taken(config) else None
 
+    def claiming(self, config: StreamConfig) -> Steps[ApiError | None]:
+        """Claim the subjects of a stream that is about to have a checked configuration; return why it cannot."""
+        claimed = yield from self.subjects.claiming(config)
+        return None if claimed else error(ErrCode.STREAM_SUBJECT_OVERLAP)
+
     def refuse_stream(self, config: StreamConfig) -> ApiError | None:
         """Return why the account cannot take one more stream of this checked configuration, or None."""
         quota = self.quota
         return quota.refuse_new(config) or quota.refuse_bytes(config) or self.refuse_overlap(config)
 
     def refuse_update(self, stream: Stream, config: StreamConfig) -> ApiError | None:
-        """Return why the account cannot take the new checked configuration of a stream, or None."""
-        refusal = self.quota.refuse_reservation(config) or _refuse_consumer_limits(stream, config)
-        return refusal or self.refuse_overlap(config)
+        """Return why the account cannot take the new limits of a stream, or None."""
+        return self.quota.refuse_reservation(config) or _refuse_consumer_limits(stream, config)
 
     def forget(self, stream: Stream) -> None:
         """Undo a creation that could not be made durable."""
@@ -279,10 +371,8 @@ class JetStreamAccount:
 
     def by_name(self, subject: str = "") -> list[Stream]:
         """Return streams in order of their names; with `subject` those with a subject that collides with it."""
-        streams = (self.streams[name] for name in sorted(self.streams))
-        if not subject:
-            return list(streams)
-        return [stream for stream in streams if any(overlaps(own, subject) for own in stream.config.subjects)]
+        names = self.subjects.colliding(subject) if subject else self.streams
+        return [self.streams[name] for name in sorted(names)]
 
     def used(self, storage: StorageType) -> int:
         """Return the bytes of messages in streams of one storage type."""

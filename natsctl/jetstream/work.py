@@ -1,4 +1,4 @@
-"""The long work of one stream, in slices, and the calls that wait for its end.
+"""The long work of one stream or account, in slices, and the calls that wait for its end.
 
 Theory of operation. Work on possibly very many messages is a generator (`store.steps`). It begins at once, within the
 call that asks for it, for as much as a short call may cost; most of it ends there. The rest continues in turns of the
@@ -64,7 +64,6 @@ class WorkedStream(Protocol):
     """A stream, as its long jobs use it."""
 
     store: StreamStore
-    engine: EngineContext
 
     @property
     def pipeline(self) -> Publisher:
@@ -90,9 +89,10 @@ class Work:
         "closed",
     )
 
-    def __init__(self, stream: WorkedStream) -> None:
+    def __init__(self, engine: EngineContext, stream: WorkedStream | None = None) -> None:
+        """Prepare the jobs of a stream, or of an account, which is never shut."""
         self._stream = stream
-        self._engine = stream.engine
+        self._engine = engine
         self._jobs: deque[_Job] = deque()
         self._held: deque[_Held] = deque()
         self._changes = 0
@@ -166,7 +166,7 @@ class Work:
     def _continue(self) -> None:
         """Open or close the stream by the remaining work, and ask for a turn for it."""
         closed = bool(self._jobs and self._shut) or self._changes > 0
-        if closed is not self.closed:
+        if closed is not self.closed and self._stream is not None:
             self._open_or_close(closed)
             if closed:
                 self._engine.closed[self._stream.store] = None
@@ -179,7 +179,7 @@ class Work:
             self._engine.ready(self)
 
     def _open_or_close(self, closed: bool) -> None:
-        if closed is not self.closed:
+        if closed is not self.closed and self._stream is not None:
             self.closed = closed
             self._stream.hold_back(closed)
 
@@ -223,6 +223,7 @@ class Work:
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Keep a published message; the broker's handler while the stream is closed."""
+        assert self._stream is not None
         self.hold(self._stream.pipeline.publish, subject, reply, header, payload, origin)
 
     def publish_run(self, subject: bytes, messages: list[Op] | PublishRun) -> None:
@@ -233,7 +234,7 @@ class Work:
 
     def _hold(self, held: _Held) -> None:
         self._held.append(held)
-        if not held.reads:
+        if not held.reads and self._stream is not None:
             self._changes += 1
             store = self._stream.store
             store.held += 1
@@ -244,7 +245,7 @@ class Work:
     def _serve_held(self) -> int:
         """Make the call that has waited longest."""
         held = self._held.popleft()
-        if not held.reads:
+        if not held.reads and self._stream is not None:
             self._changes -= 1
             store = self._stream.store
             store.held -= 1

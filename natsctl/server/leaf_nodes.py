@@ -20,6 +20,7 @@ from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.static_auth import StaticAuthenticator
+from natsctl.broker.deferred_work import cut
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
@@ -32,7 +33,7 @@ from natsctl.server.tls_contexts import ListenerTls
 from natsctl.server.tls_listener import TlsConnection
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from natsctl.broker.session import Session
     from natsctl.server.ocsp.peers import PeerVerifier
@@ -50,6 +51,7 @@ class LeafShell:
         self.log: Log = shell.log
         self.wake: Callable[[], None] = shell.wake
         self.received: Callable[[ClientConnection, bytes], None] = shell.received
+        self.received_pieces: Callable[[ClientConnection, Iterator[bytes], int], None] = shell.received_pieces
         self.blocked: Callable[[ClientConnection], float] = shell.blocked
 
     @property
@@ -161,12 +163,35 @@ class WebSocketRemoteConnection(RemoteConnection):
     def _arrived(self, clear: bytes) -> None:
         try:
             self._ws.receive_data(clear)
+        except RemoteProtocolError:
+            self._failed()
+            return
+        events = self._events()
+        if self.link is None:
+            for _ in events:
+                if self.link is not None:
+                    break
+        if self.link is not None:
+            self._leaf_shell.received_pieces(self, events, len(clear))
+
+    def _failed(self) -> None:
+        if self.link is None:
+            self._refused("invalid websocket connection")
+        self._raw.abort()
+
+    def _events(self) -> Iterator[bytes]:
+        """Handle the events in what has arrived, and yield the pieces of messages."""
+        try:
             for event in self._ws.events():
-                self._on_event(event)
+                if self.closing:
+                    return
+                if isinstance(event, Message):
+                    yield from cut(event.data.encode() if isinstance(event.data, str) else bytes(event.data))
+                else:
+                    self._on_event(event)
+                    yield b""
         except (RemoteProtocolError, LocalProtocolError):
-            if self.link is None:
-                self._refused("invalid websocket connection")
-            self._raw.abort()
+            self._failed()
 
     def _on_event(self, event: object) -> None:
         if isinstance(event, AcceptConnection):
@@ -175,10 +200,6 @@ class WebSocketRemoteConnection(RemoteConnection):
             self._open_link("websocket")
         elif isinstance(event, RejectConnection):
             self._refused("invalid websocket connection")
-        elif isinstance(event, Message):
-            chunk = event.data.encode() if isinstance(event.data, str) else bytes(event.data)
-            if chunk:
-                super()._arrived(chunk)
         elif isinstance(event, Ping):
             self.transport.write(self._ws.send(event.response()))
         elif isinstance(event, CloseConnection):

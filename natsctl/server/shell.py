@@ -17,11 +17,12 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.units import SECOND, format_duration
-from natsctl.broker.deferred_work import SLICE_NS, resume_work
+from natsctl.broker.deferred_work import MANY_LINES, PIECE_BYTES, SLICE_NS, cut, receive_pieces, resume_work
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.logins import LoginThreads
 from natsctl.server.process.log import Log
@@ -96,7 +97,7 @@ OFFENCES: Final = frozenset(CloseReason) - {
 }
 """Reasons for closing a client that are logged without debugging; the write deadline has its own line."""
 
-UNFINISHED_S: Final = 0.02
+UNFINISHED_S: Final = 0.002
 """Time of a turn for the deferred work of sessions."""
 
 LAG_KEPT_S: Final = 60.0
@@ -185,17 +186,33 @@ class Shell:
 
     def received(self, connection: ClientConnection, data: bytes) -> None:
         """Pass a chunk to the session, and take the turn at once when much was read."""
+        if len(data) > PIECE_BYTES and data.count(b"\n") > MANY_LINES:
+            self.received_pieces(connection, cut(data), len(data))
+            return
+        self._attend(connection, partial(connection.session.receive, data))
+        self._count(len(data))
+
+    def received_pieces(self, connection: ClientConnection, pieces: Iterator[bytes], size: int) -> None:
+        """Pass input that came as `size` bytes to the session, which takes its pieces one after another."""
+        self._attend(connection, partial(receive_pieces, connection.session, pieces, size))
+        self._count(size)
+
+    def _attend(self, connection: ClientConnection, work: Callable[[], None]) -> None:
+        """Do a session's work, and read no more from it if it publishes into a stream for which much waits."""
         before = [(store, store.last_seq + store.held) for store in self._overloaded] if self._overloaded else ()
         try:
-            connection.session.receive(data)
-        except Exception as error:
-            self._fault(f"{connection.name} - chunk of {len(data)} bytes", error)
+            work()
+        except Exception as error:  # one session's fault ends that one alone
+            self._fault(f"{connection.name} - what it sent", error)
             connection.transport.abort()
         for stream, last_seq in before:
             if stream.last_seq + stream.held != last_seq:
                 connection.pause()
                 self._overloaded[stream].append(connection)
-        self._read_bytes += len(data)
+
+    def _count(self, size: int) -> None:
+        """Ask for a turn, or take it where much was read."""
+        self._read_bytes += size
         if self._read_bytes >= TURN_BYTES:
             self.turn()
             self._wanted = True
@@ -234,6 +251,7 @@ class Shell:
         if self.broker.callouts is not None and self.broker.callouts.arrived is not None:
             self._judge_responses(self.broker.callouts)
         if self.broker.unfinished:
+            self._drain()  # the others' answers do not wait for it
             self._go_on()
         if self.broker.long_work:
             self.broker.do_long_work(self.broker.clock.monotonic_ns() + SLICE_NS)
@@ -265,17 +283,17 @@ class Shell:
         while unfinished and time.monotonic() < end:
             session = unfinished.popleft()
             connection = connections.get(session)
-            if connection is None:
+            if connection is None or self._holds(connection):
                 continue
-            try:
-                resume_work(session)
-            except Exception as error:  # one session's fault ends that one alone
-                self._fault(f"{connection.name} - what was put off", error)
-                connection.transport.abort()
-            if session.deferred is None and session.login.pending is None:
+            self._attend(connection, partial(resume_work, session))
+            if session.deferred is None and session.login.pending is None and not self._holds(connection):
                 connection.resume()
         if unfinished:
             self.wake()
+
+    def _holds(self, connection: ClientConnection) -> bool:
+        """Return whether a connection waits until a stream has caught up."""
+        return any(connection in held for held in self._overloaded.values())
 
     def _judge_responses(self, callouts: CalloutService) -> None:
         """Judge responses of services for a bounded time; the others wait for the next turn."""
@@ -325,7 +343,11 @@ class Shell:
         for stream in tuple(self._overloaded):
             if not overloaded(stream):
                 for connection in self._overloaded.pop(stream):
-                    connection.resume()
+                    if connection.session.deferred is None:
+                        connection.resume()
+                    else:
+                        connection.session.wait_for_turn()
+                        self.wake()
 
     def _watch_load(self, committer: Committer, engine: Engine) -> None:
         for stream in committer.streams:

@@ -17,6 +17,7 @@ import h11
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import Opcode
 
+from natsctl.broker.deferred_work import cut
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import (
     MUCH_READ_BYTES,
@@ -45,6 +46,8 @@ from natsctl.server.websocket_protocol import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from natsctl.server.options import TlsOptions
     from natsctl.server.shell import Shell
     from natsctl.server.tls_contexts import ListenerTls
@@ -175,7 +178,7 @@ class WebSocketConnection(ClientConnection):
             self.transport = SecureTransport(self.raw, layer)
         if clear:
             self._clear_received(clear)
-        if layer.ended and not self.closing:
+        if layer.ended and not self.closing and (self._upgrade is None or self.session.deferred is None):
             self.transport.close()
 
     def _check_peer(self, layer: Layer, options: TlsOptions, clear: bytes) -> None:
@@ -221,17 +224,29 @@ class WebSocketConnection(ClientConnection):
             self._http.receive_data(data)
             self._read_request(self._http)
             return
+        self._shell.received_pieces(self, self._pieces(data), len(data))
+
+    def _pieces(self, data: bytes) -> Iterator[bytes]:
+        """Read the frames of a chunk, and yield the messages in them in pieces, empty ones for other frames."""
         try:
             for opcode, payload in self._reader.feed(data):
                 if self.closing or self.session.close_reason is not None:
                     return
-                self._on_frame(opcode, payload)
+                if opcode.iscontrol():
+                    self._on_control(opcode, payload)
+                    yield b""
+                    continue
+                if self._shell.log.tracing:
+                    self._trace(payload, sent=False)
+                yield from cut(payload) if payload else (b"",)
         except FrameError as fault:
             self._complain(f"{self.name} - read error: {fault}")
             self._say_goodbye(close_frame(fault.status, str(fault)))
             self._end(CloseReason.READ_ERROR)
+        if self._layer is not None and self._layer.ended and not self.closing:
+            self.transport.close()
 
-    def _on_frame(self, opcode: Opcode, payload: bytes) -> None:
+    def _on_control(self, opcode: Opcode, payload: bytes) -> None:
         if opcode is Opcode.PING:
             self._answer_ping(payload)
         elif opcode is Opcode.CLOSE:
@@ -239,8 +254,6 @@ class WebSocketConnection(ClientConnection):
             self.flush()
             self._say_goodbye(answer)
             self._end(CloseReason.CLIENT_CLOSED)
-        elif opcode is not Opcode.PONG and payload:
-            super().data_received(payload)
 
     def _end(self, reason: CloseReason) -> None:
         self.session.close(reason)

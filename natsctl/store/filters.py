@@ -27,8 +27,10 @@ class Filters:
         """Compile `subjects`; a pattern that takes everything makes the set empty (= all)."""
         given = tuple(dict.fromkeys(subjects))
         self.subjects: tuple[bytes, ...] = () if b">" in given else given
-        self.literals = tuple(s for s in self.subjects if not _is_pattern(s))
-        self.wildcards = tuple(s for s in self.subjects if _is_pattern(s))
+        maybe = [s for s in self.subjects if b"*" in s or b">" in s]
+        self.wildcards = tuple([s for s in maybe if _is_pattern(s)])
+        patterns = frozenset(self.wildcards)
+        self.literals = tuple([s for s in self.subjects if s not in patterns]) if maybe else self.subjects
         self._regex: Callable[[bytes], object] | None = None
         self._cache: dict[bytes, bool] = dict.fromkeys(self.literals, True)
 
@@ -95,7 +97,8 @@ ALL = Filters()
 
 
 def _is_pattern(subject: bytes) -> bool:
-    return any(token in (b"*", b">") for token in subject.split(b"."))
+    tokens = subject.split(b".")
+    return b"*" in tokens or b">" in tokens
 
 
 def _as_regex(pattern: bytes) -> bytes:

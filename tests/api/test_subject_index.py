@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_index import SubjectIndex, finish, first_covered, first_overlap
 from natsctl.api.subjects import is_subset, overlaps
+from tests.support import tiers
 
 LITERALS = st.lists(st.sampled_from([b"a", b"b"]), min_size=1, max_size=4).map(b".".join)
 TOKENS = st.lists(st.sampled_from([b"a", b"b", b"*"]), min_size=1, max_size=4)
@@ -34,3 +35,30 @@ def test_nothing_is_left_of_removed_patterns(patterns: list[bytes]) -> None:
         index.add(pattern, "owner")
     assert all(index.remove(pattern, "owner") for pattern in dict.fromkeys(patterns))
     assert not index._root.children
+
+
+TEXTS = st.lists(
+    st.lists(st.sampled_from(["a", "b", "*"]), min_size=1, max_size=3).flatmap(
+        lambda tokens: st.sampled_from([".".join(tokens), ".".join([*tokens, ">"])])
+    ),
+    max_size=12,
+)
+
+
+@tiers.examples(500)
+@given(TEXTS)
+def test_the_first_overlap_is_the_one_that_comparing_all_pairs_finds(patterns: list[str]) -> None:
+    count = len(patterns)
+    pairs = ((at, by) for at in range(count) for by in range(at + 1, count) if overlaps(patterns[at], patterns[by]))
+    assert finish(first_overlap(patterns)) == next(pairs, None)
+
+
+@tiers.examples(500)
+@given(TEXTS)
+def test_the_first_covered_pattern_is_the_one_that_comparing_all_pairs_finds(patterns: list[str]) -> None:
+    places = (
+        at
+        for at, one in enumerate(patterns)
+        if any(is_subset(one, other) for by, other in enumerate(patterns) if by != at)
+    )
+    assert finish(first_covered(patterns)) == next(places, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
@@ -18,12 +19,15 @@ from natsctl.broker.deferred_work import (
     MAX_DEFERRED_BYTES,
     SLICE_NS,
     SUBS_STEP,
+    receive_pieces,
     resume_work,
 )
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
+from natsctl.broker.publishing import one_by_one
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
+from natsctl.wire.ops import Op
 from tests.support.leaf_servers import Lines
 
 HELLO: Final = b'CONNECT {"verbose":false,"pedantic":true,"headers":true,"no_responders":true,"protocol":1}\r\n'
@@ -177,20 +181,71 @@ def test_a_login_in_the_middle_of_what_was_put_off_is_waited_for() -> None:
     assert session.close_reason is CloseReason.AUTHENTICATION_VIOLATION
 
 
-@pytest.mark.parametrize("endless", [False, True])
-def test_too_much_is_done_at_once_as_long_as_that_is_bounded(endless: bool) -> None:
+def test_input_that_arrives_while_work_waits_is_bounded_and_not_carried_out() -> None:
     harness = broker(SLICE_NS)
     session = client(harness)
-    session.receive(work(2000 if endless else 100)[0])
+    session.receive(work(100)[0])
+    done = session.in_msgs
     chunk = b"PUB big 1000000\r\n%b\r\n" % (b"x" * 1_000_000)
-    for _ in range(MAX_DEFERRED_BYTES // len(chunk) + 2):
+    for _ in range(MAX_DEFERRED_BYTES // len(chunk)):
         session.receive(chunk)
-    if endless:
-        assert session.close_reason is CloseReason.PROTOCOL_VIOLATION
-    else:
-        finish(harness)
-        assert session.close_reason is None
-        assert session.in_msgs == 100 + MAX_DEFERRED_BYTES // len(chunk) + 2
+    assert session.close_reason is None
+    session.receive(chunk)
+    assert session.close_reason is CloseReason.PROTOCOL_VIOLATION
+    assert session.in_msgs == done
+
+
+def test_what_is_left_is_not_looked_at_again_in_each_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+
+    def counted(ops: list[Op]) -> list[Op]:
+        looked_at.append(len(ops))
+        return one_by_one(ops)
+
+    monkeypatch.setattr("natsctl.broker.session.one_by_one", counted)
+    harness = broker(SLICE_NS)
+    session = client(harness)
+    session.receive(work(2000)[0])
+    assert finish(harness) > 100
+    assert session.in_msgs == 2000
+    assert sum(looked_at) <= 2001
+
+
+def test_large_input_is_taken_piece_by_piece() -> None:
+    harness = broker(SLICE_NS)
+    session, other = client(harness), client(harness)
+    taken = []
+
+    def pieces() -> Iterator[bytes]:
+        for number in range(50):
+            taken.append(number)
+            yield b"PUB a.%d 0\r\n\r\n" % number if number % 2 else b""
+
+    other.receive(b"SUB > 1\r\n")
+    receive_pieces(session, pieces(), 1)
+    receive_pieces(session, iter((b"PUB last 0\r\n\r\n",)), 1)
+    assert len(taken) <= 2
+    while harness.unfinished:
+        before = len(taken)
+        resume_work(harness.unfinished.popleft())
+        assert len(taken) <= before + 2
+    assert heard(other) == b"".join(b"MSG a.%d 1 0\r\n\r\n" % n for n in range(1, 50, 2)) + b"MSG last 1 0\r\n\r\n"
+
+
+def test_pieces_after_a_login_wait_for_it() -> None:
+    hashed = "$2a$04$igRjN11Z3BPB1hnNNL88YeQOqI52IWeyoa6itve8ho4ksh1AyBrVa"
+    users = (User("plain", "x"), User("hashed", hashed))
+    harness = broker(0, BrokerOptions(auth=StaticAuthenticator(users=users)))
+    session = client(harness, b"")
+    connect = b'CONNECT {"verbose":false,"user":"hashed","pass":"wrong"}\r\n'
+    receive_pieces(session, iter((connect, b"PUB a 0\r\n\r\n", b"PUB a 0\r\n\r\n")), 1)
+    receive_pieces(session, iter((b"PING\r\n",)), 1)
+    finish(harness)
+    assert session.login.pending is not None and session.in_msgs == 0
+    session.login.decide(Grant("hashed", "$G"))
+    finish(harness)
+    assert session.in_msgs == 2
+    assert heard(session).endswith(b"PONG\r\n")
 
 
 def test_what_another_server_sends_is_put_off_too() -> None:

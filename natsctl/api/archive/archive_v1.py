@@ -376,12 +376,18 @@ class WriterV1:
 def read_v1(feed: Feed, count_from: int | None = None) -> Iterator[Item | None]:
     """Yield the items of a tar, None when bytes are missing; `read_block` has the rest. Raises ArchiveError."""
     reader = _Reader(count_from)
-    for file in read_tar(feed):
+    for number, file in enumerate(read_tar(feed), 1):
         if file is None:
             yield None
         else:
             yield from reader.items(file, feed)
+        if not number % _PAUSE_FILES:
+            yield PAUSE
     reader.check_complete()
+
+
+_PAUSE_FILES: Final = 32
+"""Files after which there is a pause: they may be small or of no use, and very many."""
 
 
 class _Reader:

@@ -148,7 +148,7 @@ class Login:
         chunk, self._held = bytes(self._held), bytearray()
         if session.close_reason is None and not isinstance(answer, Delegation):
             self._answered(answer)
-            session.resume(ops, chunk)
+            session.resume(iter(ops), chunk)
         session.login_decided()
 
     def _await(self, answer: Pending | Delegation) -> None:

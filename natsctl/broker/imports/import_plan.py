@@ -9,13 +9,15 @@ nats-server's (server/accounts.go).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.api.subject_transform import SubjectMapping, TransformError
-from natsctl.api.subjects import has_wildcard, is_literal, is_subset, is_valid_subject, overlaps
+from natsctl.api.subjects import has_wildcard, is_literal, is_subset, is_valid_subject
 from natsctl.broker.imports.account_config import (
     AccountConfig,
     ServiceExport,
@@ -67,16 +69,64 @@ class _ImportRefusedError(Exception):
     """Why an import is not in effect."""
 
 
+class _Exports:
+    """The exports of one account that are of one kind."""
+
+    def __init__(self, exports: Iterable[StreamExport | ServiceExport]) -> None:
+        self._exports = list(exports)
+        self._of_subject: dict[str, list[StreamExport | ServiceExport]] = {}
+        self._index: SubjectIndex[int] = SubjectIndex()
+        for place, export in enumerate(self._exports):
+            self._of_subject.setdefault(export.subject, []).append(export)
+            self._index.add(export.subject.encode(), place)
+
+    def of_subject(self, subject: str) -> list[StreamExport | ServiceExport]:
+        """Return those of this very subject."""
+        return self._of_subject.get(subject, [])
+
+    def first_covering(self, subject: str) -> StreamExport | ServiceExport | None:
+        """Return the first one whose subject covers this one."""
+        place = min(self._index.covering(subject.encode()), default=None)
+        return self._exports[place] if place is not None else None
+
+
+Link = TypeVar("Link", StreamLink, ServiceLink)
+
+
+class _Links(Generic[Link]):
+    """The imports of one account that are of one kind and in effect."""
+
+    def __init__(self, subject_of: Callable[[Link], str]) -> None:
+        self.links: list[Link] = []
+        self.known: dict[tuple[str, str], Link] = {}
+        """The first link of an account and a subject."""
+        self._subject_of: Callable[[Link], str] = subject_of
+        self._index: SubjectIndex[int] = SubjectIndex()
+
+    def add(self, subject: str, link: Link) -> None:
+        """Add a link that is known by `subject`."""
+        self._index.add(self._subject_of(link).encode(), len(self.links))
+        self.links.append(link)
+        self.known.setdefault((link.account, subject), link)
+
+    def overlapping(self, subject: str) -> list[Link]:
+        """Return the links that a message on `subject` may take, in order."""
+        return [self.links[place] for place in sorted(self._index.overlapping(subject.encode()))]
+
+
 class ImportPlan:
     """The imports in effect by importing account, and the problems."""
 
-    __slots__ = ("_configs", "_named", "problems", "services", "streams")
+    __slots__ = ("_configs", "_exports", "_named", "_service_links", "_stream_links", "problems", "services", "streams")
 
     def __init__(self, configs: Iterable[AccountConfig]) -> None:
         """Work everything out."""
         self._configs: dict[str, AccountConfig] = {}
         self._named: set[str] = set()
         """Accounts that others name in their imports and exports."""
+        self._exports: dict[tuple[str, type[StreamExport | ServiceExport]], _Exports] = {}
+        self._stream_links: dict[str, _Links[StreamLink]] = {}
+        self._service_links: dict[str, _Links[ServiceLink]] = {}
         self.streams: dict[str, list[StreamLink]] = {}
         self.services: dict[str, list[ServiceLink]] = {}
         self.problems: list[Problem] = []
@@ -134,11 +184,8 @@ class ImportPlan:
                 self._check_latency(config, export, export.latency.subject)
 
     def _check_latency(self, config: AccountConfig, export: ServiceExport, results: str) -> None:
-        services = [each.subject for each in config.exports if isinstance(each, ServiceExport)]
-        why = ""
-        if not (is_valid_subject(results) and is_literal(results)) or any(
-            is_subset(results, each) for each in services
-        ):
+        why, services = "", self._exports_of(config.name, ServiceExport)
+        if not (is_valid_subject(results) and is_literal(results)) or services.first_covering(results) is not None:
             why = "invalid publish subject"
         elif export.response != "single":
             why = "bad service response type"
@@ -148,13 +195,20 @@ class ImportPlan:
 
     def _export(self, account: str, importer: str, item: StreamImport | ServiceImport) -> ServiceExport | bool | None:
         """Return the export that lets `importer` have what it asks for, False where there is none."""
-        wanted = StreamExport if isinstance(item, StreamImport) else ServiceExport
-        exports = [export for export in self._configs[account].exports if isinstance(export, wanted)]
-        same = [export for export in exports if export.subject == item.subject]
-        for export in same or [each for each in exports if is_subset(item.subject, each.subject)][:1]:
+        exports = self._exports_of(account, StreamExport if isinstance(item, StreamImport) else ServiceExport)
+        same = exports.of_subject(item.subject)
+        wider = None if same else exports.first_covering(item.subject)
+        for export in same or ([wider] if wider is not None else ()):
             if _lets(export, importer, item, [] if same else item.subject.split(".")):
                 return export if isinstance(export, ServiceExport) else None
         return False
+
+    def _exports_of(self, account: str, kind: type[StreamExport | ServiceExport]) -> _Exports:
+        found = self._exports.get((account, kind))
+        if found is None:
+            exports = (export for export in self._configs[account].exports if isinstance(export, kind))
+            found = self._exports[account, kind] = _Exports(exports)
+        return found
 
     # Streams
 
@@ -173,24 +227,26 @@ class ImportPlan:
                 why = f'failed to create mapping transform for stream import subject from "{item.subject}" to "{to}"'
                 raise _ImportRefusedError(f"{why}: {bad}") from bad
             to = pattern_of(destination)
-        links = self.streams.setdefault(account, [])
-        if any((link.account, link.subject) == (item.account, item.subject) for link in links):
+        links = self._stream_links.get(account)
+        if links is None:
+            links = self._stream_links[account] = _Links(attrgetter("local"))
+            self.streams[account] = links.links
+        if (item.account, item.subject) in links.known:
             raise _ImportRefusedError("stream import already exists")
-        links.append(StreamLink(item.account, item.subject, to, destination, item.allow_trace))
+        links.add(item.subject, StreamLink(item.account, item.subject, to, destination, item.allow_trace))
 
     def _refuse_stream_cycle(self, account: str, subject: str, visited: set[str]) -> None:
         if len(visited) >= MAX_SEARCH_DEPTH:
             raise _ImportRefusedError(_TOO_DEEP)
-        exports = self._configs[account].exports
-        if not any(isinstance(each, StreamExport) and is_subset(subject, each.subject) for each in exports):
+        links = self._stream_links.get(account)
+        if links is None or self._exports_of(account, StreamExport).first_covering(subject) is None:
             return
-        for link in self.streams.get(account, ()):
-            if overlaps(subject, link.local):
-                if link.account in visited:
-                    raise _ImportRefusedError(CYCLE)
-                visited.add(account)
-                narrowed = link.local if is_subset(link.local, subject) else subject
-                self._refuse_stream_cycle(link.account, narrowed, visited)
+        for link in links.overlapping(subject):
+            if link.account in visited:
+                raise _ImportRefusedError(CYCLE)
+            visited.add(account)
+            narrowed = link.local if is_subset(link.local, subject) else subject
+            self._refuse_stream_cycle(link.account, narrowed, visited)
 
     # Services
 
@@ -203,15 +259,17 @@ class ImportPlan:
             raise _ImportRefusedError("service import not authorized")
         shown = pattern_of(local) if has_wildcard(item.subject) else local
         self._refuse_service_cycle(item.account, shown, {account})
-        links = self.services.setdefault(account, [])
+        links = self._service_links.get(account)
+        if links is None:
+            links = self._service_links[account] = _Links(attrgetter("subject"))
+            self.services[account] = links.links
         destination = self._service_destination(local, item.subject)
-        for link in links:
-            if (link.account, link.local) == (item.account, shown):
-                raise _ImportRefusedError(
-                    f'duplicate service import subject "{local}", previously used in import for account '
-                    f'"{link.account}", subject "{link.subject}"'
-                )
-        links.append(ServiceLink(item.account, item.subject, shown, destination, item.share, export))
+        if (earlier := links.known.get((item.account, shown))) is not None:
+            raise _ImportRefusedError(
+                f'duplicate service import subject "{local}", previously used in import for account '
+                f'"{earlier.account}", subject "{earlier.subject}"'
+            )
+        links.add(shown, ServiceLink(item.account, item.subject, shown, destination, item.share, export))
 
     def _service_destination(self, local: str, subject: str) -> str | None:
         """Return how a request's subject becomes the service's, as in ServiceLink."""
@@ -230,13 +288,13 @@ class ImportPlan:
     def _refuse_service_cycle(self, account: str, subject: str, visited: set[str]) -> None:
         if len(visited) >= MAX_SEARCH_DEPTH:
             raise _ImportRefusedError(_TOO_DEEP)
-        for link in self.services.get(account, ()):
-            if overlaps(subject, link.subject):
-                if link.account in visited:
-                    raise _ImportRefusedError(CYCLE)
-                visited.add(account)
-                narrowed = link.local if is_subset(link.local, subject) else subject
-                self._refuse_service_cycle(link.account, narrowed, visited)
+        links = self._service_links.get(account)
+        for link in links.overlapping(subject) if links is not None else ():
+            if link.account in visited:
+                raise _ImportRefusedError(CYCLE)
+            visited.add(account)
+            narrowed = link.local if is_subset(link.local, subject) else subject
+            self._refuse_service_cycle(link.account, narrowed, visited)
 
 
 def _lets(

@@ -5,16 +5,23 @@ The exporting account and the importing one may name a subject differently. A lo
 Source: server/subject_transform.go of nats-server.
 
 Theory of operation of an account's mappings. They are tried in the order they were added and the first whose source
-matches decides. Only those are tried whose first token is the message's own, or a wildcard; an account without
-mappings pays nothing.
+matches decides. Where there are more than a few, only those are tried that an index finds for the subject; an account
+without mappings pays nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
-from natsctl.api.subject_transform import SubjectMapping, TransformError, check_mapping, parse_function
+from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_transform import (
+    SubjectMapping,
+    TransformError,
+    check_mapping,
+    parse_function,
+    source_pattern,
+)
 from natsctl.api.subjects import has_wildcard, is_subset, is_valid_subject, matches
 
 if TYPE_CHECKING:
@@ -145,7 +152,8 @@ def _wildcard(token: str) -> int:
     return function.wildcards[0] if function is not None and function.name == "wildcard" else 0
 
 
-_WILDCARDS = (b"*", b">")
+FEW_MAPPINGS: Final = 8
+"""Mappings that are tried one after another."""
 
 
 class Mapping(Protocol):
@@ -244,14 +252,14 @@ def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
 class Mappings:
     """The mappings of one account."""
 
-    __slots__ = ("_any", "_by_head", "_configured", "_last", "_mappings", "_served")
+    __slots__ = ("_configured", "_index", "_last", "_mappings", "_served")
 
     def __init__(self) -> None:
         self._configured: list[Mapping] = []
         self._served: list[Mapping] = []
         self._mappings: list[Mapping] = []
-        self._by_head: dict[bytes, list[Mapping]] = {}
-        self._any: list[Mapping] = []
+        self._index: SubjectIndex[int] | None = None
+        """The places of the mappings by their sources, where there are more than a few."""
         self._last = (b"", b"")
 
     def add(self, mapping: Mapping) -> None:
@@ -267,13 +275,17 @@ class Mappings:
     def _arrange(self) -> None:
         sources = {mapping.src for mapping in self._configured}
         self._mappings = [*self._configured, *(known for known in self._served if known.src not in sources)]
-        heads = [(_head(known), known) for known in self._mappings]
-        self._any = [known for head, known in heads if head in _WILDCARDS]
-        self._by_head = {
-            head: [known for other, known in heads if other == head or other in _WILDCARDS]
-            for head, _ in heads
-            if head not in _WILDCARDS
-        }
+        self._index = None
+        if len(self._mappings) > FEW_MAPPINGS:
+            self._index = SubjectIndex()
+            for place, mapping in enumerate(self._mappings):
+                self._index.add(source_pattern(mapping.src), place)
+
+    def _candidates(self, subject: bytes) -> Sequence[Mapping]:
+        """Return the mappings that may apply to a message on `subject`, in order."""
+        if self._index is None:
+            return self._mappings
+        return [self._mappings[place] for place in sorted(self._index.matching(subject))]
 
     def sources(self) -> list[bytes]:
         """Return the patterns of what is mapped."""
@@ -281,7 +293,7 @@ class Mappings:
 
     def apply(self, subject: bytes) -> bytes:
         """Return where a message on `subject` goes."""
-        for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
+        for mapping in self._candidates(subject):
             mapped = mapping.apply(subject)
             if mapped is not None:
                 self._last = (subject, mapped)
@@ -295,12 +307,8 @@ class Mappings:
 
     def moves(self, subject: bytes) -> bool:
         """Return whether a message on `subject` goes anywhere else, or may."""
-        for mapping in self._by_head.get(subject.partition(b".")[0], self._any):
+        for mapping in self._candidates(subject):
             mapped = mapping.apply(subject)
             if mapped is not None:
                 return mapped != subject or isinstance(mapping, WeightedMapping)
         return False
-
-
-def _head(mapping: Mapping) -> bytes:
-    return mapping.src.partition(".")[0].encode()

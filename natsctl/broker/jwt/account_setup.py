@@ -23,7 +23,7 @@ from natsctl.api.jwt_claims import (
     is_revoked,
 )
 from natsctl.api.jwt_token import JwtError
-from natsctl.api.jwt_validation import activation_faults, contains, import_faults, mapping_fault, time_faults
+from natsctl.api.jwt_validation import Containers, activation_faults, import_faults, mapping_fault, time_faults
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
@@ -143,10 +143,13 @@ def imports_in_effect(
     """
     found: list[Import] = []
     ends: list[int] = []
+    known: dict[str, _Exports] = {}
     for item in account.nats.imports:
-        claims = exporter(item.account)
-        export = _export_of(claims.nats.exports, item) if claims is not None else None
-        if claims is None or export is None:
+        if item.account not in known:
+            claims = exporter(item.account)
+            known[item.account] = _Exports(claims.nats.exports if claims is not None else ())
+        export = known[item.account].of(item)
+        if export is None:
             continue
         if not export.token_req or export.account_token_position:
             found.append(item)
@@ -158,13 +161,24 @@ def imports_in_effect(
     return found, min(ends, default=0)
 
 
-def _export_of(exports: Sequence[Export], item: Import) -> Export | None:
-    """Return the export that an import is of: the one of the same subject, or the first that contains it."""
-    subject = item.subject
-    if item.type == "service" and not item.local_subject and item.to:
-        subject = item.to
-    same = [export for export in exports if export.type == item.type and contains(export.subject, subject)]
-    return next((export for export in same if export.subject == subject), same[0] if same else None)
+class _Exports:
+    """The exports of one account by kind."""
+
+    def __init__(self, exports: Sequence[Export]) -> None:
+        self._exports: dict[str, list[Export]] = {}
+        for export in exports:
+            self._exports.setdefault(export.type, []).append(export)
+        self._subjects = {kind: Containers(each.subject for each in found) for kind, found in self._exports.items()}
+
+    def of(self, item: Import) -> Export | None:
+        """Return the export that an import is of: the one of the same subject, or the first that contains it."""
+        subject = item.subject
+        if item.type == "service" and not item.local_subject and item.to:
+            subject = item.to
+        if item.type not in self._exports:
+            return None
+        same = [self._exports[item.type][at] for at in self._subjects[item.type].of(subject)]
+        return next((export for export in same if export.subject == subject), same[0] if same else None)
 
 
 def _activation(item: Import, account: str, trusted: Callable[[str, str], bool], now_s: int) -> ActivationClaims | None:

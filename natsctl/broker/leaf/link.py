@@ -14,13 +14,13 @@ nats-server, leafnode.go and client.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import has_valid_tokens, has_wildcard, matches, overlaps
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.login import Login
-from natsctl.broker.deferred_work import defer, keep, slice_end_ns
+from natsctl.broker.deferred_work import defer, receive_pieces, slice_end_ns
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.leaf_interest import LocalInterest, RemoteInterest
 from natsctl.broker.message_trace import begin_trace
@@ -445,15 +445,14 @@ class LeafLink(Session):
             return
         self.last_active_ns = self.broker.clock.monotonic_ns()
         if self.deferred is not None:
-            keep(self, chunk)
+            receive_pieces(self, iter((chunk,)), len(chunk))
         elif self.login.pending is not None:
             self.login.hold(chunk)
         else:
-            self._carry_out(self._reader.feed(chunk))
+            self._carry_out(iter(self._reader.feed(chunk)))
 
-    def _carry_out(self, ops: list[Op]) -> None:
+    def _carry_out(self, rest: Iterator[Op]) -> None:
         clock, until = self.broker.clock, slice_end_ns(self)
-        rest = iter(ops)
         for op in rest:
             if op[0] == LEAF_MSG and self._registered:
                 self._take_message(op)

@@ -15,7 +15,7 @@ from natsctl.api.answers import ConsumerCreateAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import recast
 from natsctl.api.consumer import AckPolicy, ConsumerConfig, ConsumerInfo, DeliverPolicy
-from natsctl.api.consumer_config import check, check_update
+from natsctl.api.consumer_config import check_update, checking
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
 from natsctl.api.requests import (
@@ -113,7 +113,8 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRe
         _keep(existing.config, config)
     api_level.stamp(config)
     bounds = bounds_of(js)
-    refusal = rules.normalise(config, stream.config, bounds, wanted.pedantic) or check(config, stream.config, bounds)
+    refusal = rules.normalise(config, stream.config, bounds, wanted.pedantic)
+    refusal = refusal or (yield from checking(config, stream.config, bounds))
     if refusal is not None:
         return refusal
     yield from preparing(stream.store, config)

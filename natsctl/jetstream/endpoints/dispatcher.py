@@ -46,7 +46,7 @@ from natsctl.jetstream.endpoints.requests import (
 )
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
-from natsctl.store.steps import Steps, finish
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -250,6 +250,9 @@ READS: Final = frozenset(
 )
 """Verbs about one stream that change nothing."""
 
+CONFIGURES: Final = frozenset({"STREAM.CREATE", "STREAM.UPDATE", "STREAM.DELETE", "STREAM.RESTORE"})
+"""Verbs about one stream that change which subjects the account's streams have."""
+
 LEGACY_STREAM_INFO: Final = "$JS.STREAM.INFO"
 """The 2020 spelling of `$JS.API.STREAM.INFO`."""
 
@@ -303,6 +306,13 @@ class Dispatcher:
         return True
 
     def _serve(self, request: ApiRequest) -> None:
+        """Serve a request now, or after the account's long work, if its answer may depend on that."""
+        if self._js.work.busy and (request.endpoint.name in CONFIGURES or self._stream_of(request) is None):
+            self._js.work.hold_request(partial(self._serve_in_turn, request), True)
+        else:
+            self._serve_in_turn(request)
+
+    def _serve_in_turn(self, request: ApiRequest) -> None:
         """Serve a request now, or after the long work of the stream that it names."""
         stream = self._stream_of(request)
         if stream is not None and stream.work.busy:
@@ -338,10 +348,8 @@ class Dispatcher:
                 return storage_fault(fault)
 
         stream = self._stream_of(request)
-        if stream is None:
-            self.complete(request, finish(guarded()))
-        else:
-            stream.work.begin(guarded(), partial(self.complete, request))
+        work = stream.work if stream is not None else self._js.work
+        work.begin(guarded(), partial(self.complete, request))
 
     def complete(self, request: ApiRequest, outcome: Outcome) -> None:
         """Send an answer, count it, and publish the audit advisory; nothing while the answer is pending."""

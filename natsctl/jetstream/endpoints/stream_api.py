@@ -95,12 +95,12 @@ def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return request.when_settled([stream.store for stream in js.streams.values()], lambda kept: js.info())
 
 
-def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def create(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """Serve STREAM.CREATE."""
     wanted = request.decoded(StreamCreateRequest)
     config = recast(wanted, StreamConfig)
     api_level.stamp(config)
-    refusal = _check_new(js, config, request, wanted.pedantic)
+    refusal = yield from _checking_new(js, config, request, wanted.pedantic)
     if refusal is not None:
         return refusal
     if config.template_owner:
@@ -113,19 +113,23 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return request.answer_when_durable(existing.store, _created(existing))
     if config.name in js.offline.reasons():  # not served, and its name taken until it is deleted
         return js.no_stream(config.name)
-    refusal = js.quota.refuse_reservation(config) or check_filters(config) or js.refuse_overlap(config)
+    refusal = js.quota.refuse_reservation(config) or check_filters(config) or (yield from js.claiming(config))
     if refusal is not None:
         return refusal
     try:
-        stream = js.create(config)
+        stream = yield from js.creating(config)
     except StreamExistsError:
         return error(ErrCode.STREAM_OFFLINE)
+    finally:
+        js.subjects.unclaim(config)
     answer = _created(stream)
     advise = partial(stream.advise, ActionType.CREATE)
     return request.answer_when_durable(stream.store, answer, partial(js.forget, stream), advise)
 
 
-def _check_new(js: JetStreamAccount, config: StreamConfig, request: ApiRequest, pedantic: bool) -> ApiError | None:
+def _checking_new(
+    js: JetStreamAccount, config: StreamConfig, request: ApiRequest, pedantic: bool
+) -> Steps[ApiError | None]:
     """Return why a configuration is refused for a new stream; it is normalised on the way."""
     name = request.tokens[0]
     if config.name != name:
@@ -137,7 +141,7 @@ def _check_new(js: JetStreamAccount, config: StreamConfig, request: ApiRequest, 
     if config.mirror_direct and config.mirror is None:
         return invalid("stream has no mirror but does have mirror direct")
     refusal = js.quota.refuse_new(config, sized=b'"storage"' in request.body)
-    refusal = refusal or rules.settle(js.draft(config, pedantic))
+    refusal = refusal or (yield from rules.settling(js.draft(config, pedantic)))
     if refusal is not None:
         return refusal
     return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED) if config.num_replicas > 1 else None
@@ -157,12 +161,12 @@ def _with_levels(stream: Stream) -> StreamInfo:
     return info
 
 
-def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def update(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """Serve STREAM.UPDATE."""
     wanted = request.decoded(StreamUpdateRequest)
     config = recast(wanted, StreamConfig)
     draft = js.draft(config, wanted.pedantic)
-    refusal = rules.settle(draft)
+    refusal = yield from rules.settling(draft)
     if refusal is not None:
         return refusal
     if config.name != request.tokens[0]:
@@ -171,7 +175,7 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     if stream is None:
         return js.no_stream(config.name)
     api_level.stamp(config)
-    refusal = rules.settle(draft)  # nats-server checks twice: the second time with its defaults filled in
+    refusal = yield from rules.settling(draft)  # nats-server checks twice: the second time with its defaults filled in
     if refusal is not None:
         return refusal
     if config.num_replicas > 1:
@@ -181,13 +185,9 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     refusal = check_update(stream.config, config)
     if refusal is None and config.sealed:
         seal(config)
-    refusal = refusal or js.refuse_update(stream, config)
+    refusal = refusal or js.refuse_update(stream, config) or (yield from js.claiming(config))
     if refusal is not None:
         return refusal
-    return _updating(stream, request, config)
-
-
-def _updating(stream: Stream, request: ApiRequest, config: StreamConfig) -> Steps[Outcome]:
     before = stream.config
     fault = yield from stream.reconfiguring(config)
     if fault is not None:

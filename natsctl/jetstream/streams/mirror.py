@@ -19,8 +19,16 @@ from natsctl.api.codec import InvalidJSONError, decode
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
-from natsctl.api.stream import DiscardPolicy, RetentionPolicy, StreamSource, StreamSourceInfo, StreamState
-from natsctl.api.subject_transform import SubjectMapping
+from natsctl.api.stream import (
+    DiscardPolicy,
+    RetentionPolicy,
+    StreamSource,
+    StreamSourceInfo,
+    StreamState,
+    SubjectTransform,
+)
+from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_transform import SubjectMapping, source_pattern
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.streams import origin
 from natsctl.jetstream.streams.pending_message import PendingMessage
@@ -51,7 +59,7 @@ class Mirror:
         self._stream = stream
         self.letter = "M"
         self.source = source
-        self._mappings = compile_mappings(source)
+        self._mappings = Transforms(source.subject_transforms)
         self.upstream = Upstream(stream, self)
         self._question: Subscription | None = None
 
@@ -124,7 +132,7 @@ class Mirror:
             messages = ()
         for seq, ts_ns, subject, header, payload in messages:
             if mappings:
-                subject = apply_mappings(mappings, subject)
+                subject = mappings.apply(subject)
             if 0 <= largest < len(header) + len(payload):
                 continue
             if transformed or picky:
@@ -191,18 +199,38 @@ def set_first_start(config: ConsumerConfig, source: StreamSource) -> None:
         config.deliver_policy, config.opt_start_time = DeliverPolicy.BY_START_TIME, source.opt_start_time
 
 
-def compile_mappings(source: StreamSource) -> list[SubjectMapping]:
-    """Return the transforms that change subjects."""
-    return [SubjectMapping.compile(each.src, each.dest) for each in source.subject_transforms if each.dest]
+FEW_TRANSFORMS: Final = 8
+"""Transforms that are tried one after another."""
 
 
-def apply_mappings(mappings: Sequence[SubjectMapping], subject: bytes) -> bytes:
-    """Return the result of the first transform that matches a subject, or the subject."""
-    for mapping in mappings:
-        mapped = mapping.apply(subject)
-        if mapped is not None:
-            return mapped
-    return subject
+class Transforms:
+    """The transforms of a mirror or a source that change subjects, each compiled when it is used first."""
+
+    __slots__ = ("_compiled", "_index", "_transforms")
+
+    def __init__(self, transforms: Sequence[SubjectTransform]) -> None:
+        self._transforms = [each for each in transforms if each.dest]
+        self._compiled: dict[int, SubjectMapping] = {}
+        self._index: SubjectIndex[int] = SubjectIndex()
+        if len(self._transforms) > FEW_TRANSFORMS:
+            for place, each in enumerate(self._transforms):
+                self._index.add(source_pattern(each.src), place)
+
+    def __bool__(self) -> bool:
+        return bool(self._transforms)
+
+    def apply(self, subject: bytes) -> bytes:
+        """Return the result of the first transform that matches a subject, or the subject."""
+        few = not self._index.count
+        for place in range(len(self._transforms)) if few else sorted(self._index.matching(subject)):
+            mapping = self._compiled.get(place)
+            if mapping is None:
+                transform = self._transforms[place]
+                mapping = self._compiled[place] = SubjectMapping.compile(transform.src, transform.dest)
+            mapped = mapping.apply(subject)
+            if mapped is not None:
+                return mapped
+        return subject
 
 
 def without_conditions(header: bytes) -> bytes:

@@ -28,8 +28,6 @@ from natsctl.api.units import SECOND
 from natsctl.jetstream.advisories import nuid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from natsctl.jetstream.streams.stream_context import StreamContext
 
 
@@ -82,10 +80,10 @@ def mirror_consumer(stream: StreamContext) -> str:
     return "JS_MIRROR_" + short_hash(stable_name(stream))
 
 
-def source_consumer(stream: StreamContext, source: StreamSource, sources: Sequence[StreamSource]) -> str:
-    """Return the name of the consumer that a source requests; a distinct one if a stream is sourced twice."""
+def source_consumer(stream: StreamContext, source: StreamSource, repeated: bool) -> str:
+    """Return the name of the consumer that a source requests; a distinct one if its stream is sourced twice."""
     text = short_hash(stable_name(stream))
-    if sum(other.name == source.name for other in sources) > 1:
+    if repeated:
         text += " " + source_index(source)
     return "JS_SRC_" + short_hash(text)
 

@@ -18,6 +18,7 @@ first commit leaves messages without a record.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -31,8 +32,9 @@ from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.streams import origin
-from natsctl.jetstream.streams.mirror import apply_mappings, compile_mappings, set_first_start, without_conditions
+from natsctl.jetstream.streams.mirror import Transforms, set_first_start, without_conditions
 from natsctl.jetstream.streams.upstream import StoreLaterError, Taken, Upstream
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream_context import StreamContext
@@ -93,7 +95,7 @@ class Source:
         self._between = b" %b %b " % (filters.encode(), destinations.encode())
         self._end = b"\r\n\r\n"
         self._identity = ""
-        self._mappings = compile_mappings(source)
+        self._mappings = Transforms(source.subject_transforms)
         self.position = NOWHERE
         self._anew = False
         self._skipped = 0
@@ -116,7 +118,7 @@ class Source:
         """Return the start and the filters of the consumer."""
         source = self.source
         config = ConsumerConfig(
-            name=origin.source_consumer(self._stream, source, self._stream.config.sources),
+            name=origin.source_consumer(self._stream, source, self._sources.times[source.name] > 1),
             filter_subject=source.filter_subject,
             filter_subjects=[transform.src for transform in source.subject_transforms],
         )
@@ -180,7 +182,7 @@ class Source:
                 else:
                     header = b"NATS/1.0\r\nNats-Stream-Source: " + line
                 if mappings:
-                    subject = apply_mappings(mappings, subject)
+                    subject = mappings.apply(subject)
                 if not store(subject, header, payload):
                     raise StoreLaterError
                 done = seq
@@ -198,6 +200,8 @@ def _base(header: bytes) -> bytes:
     return header[:-2] if header else b"NATS/1.0\r\n"
 
 
+SOURCE_COST: Final = 16
+"""Cost of the start or the end of one source."""
 SOURCED: Final = 0x30
 """Journal record: positions of sources."""
 READ_BATCH: Final = 1024
@@ -215,11 +219,13 @@ _decoder: Final = msgspec.msgpack.Decoder(Record)
 class SourceSet:
     """The sources of one stream and their journal records."""
 
-    __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources")
+    __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources", "times")
 
     def __init__(self, stream: StreamContext) -> None:
         self._stream = stream
         self.sources: dict[str, Source] = {}
+        self.times: Counter[str] = Counter()
+        """Sources of each origin."""
         self._known: dict[str, Position] = {}
         self._searching: dict[str, Source] = {}
         self._search_seq = self._search_end = 0
@@ -228,27 +234,37 @@ class SourceSet:
     def __bool__(self) -> bool:
         return bool(self.sources)
 
-    def configure(self) -> None:
+    def configuring(self) -> Steps[None]:
         """Read the sources from the configuration: start new ones, stop removed ones."""
         sources = self._stream.config.sources
         wanted = {origin.source_index(source): source for source in sources}
-        names = {(source.name, origin.source_consumer(self._stream, source, sources)) for source in sources}
-        for index in [index for index in self.sources if index not in wanted]:
-            gone = self.sources.pop(index)
-            if (gone.source.name, gone.upstream.consumer_name) not in names:
-                gone.upstream.delete_consumer()
-            if self._searching.pop(index, None) is None and self._ready:
-                self._remember(index, gone.position)
-            gone.upstream.stop()
+        self.times = Counter(source.name for source in sources)
+        gone = [index for index in self.sources if index not in wanted]
+        names: set[tuple[str, str]] = set()
+        for source in sources if gone else ():
+            names.add((source.name, origin.source_consumer(self._stream, source, self.times[source.name] > 1)))
+            yield SOURCE_COST
+        for index in gone:
+            self._end(self.sources.pop(index), names)
+            yield SOURCE_COST
+        self._forget_former()
         for index, config in wanted.items():
             if index not in self.sources:
                 self.sources[index] = Source(self._stream, self, config)
                 if self._ready:
                     self._begin(self.sources[index])
+                yield SOURCE_COST
         self.sources = {index: self.sources[index] for index in wanted}
 
-    def _remember(self, index: str, position: Position) -> None:
-        self._known[index] = position
+    def _end(self, gone: Source, names: set[tuple[str, str]]) -> None:
+        if (gone.source.name, gone.upstream.consumer_name) not in names:
+            gone.upstream.delete_consumer()
+        if self._searching.pop(gone.index, None) is None and self._ready:
+            self._known[gone.index] = gone.position
+        gone.upstream.stop()
+
+    def _forget_former(self) -> None:
+        """Forget the positions of sources that were removed long ago."""
         former = [known for known in self._known if known not in self.sources]
         for known in former[:-MAX_FORMER]:
             del self._known[known]

@@ -47,7 +47,7 @@ from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
-from natsctl.store.steps import Steps, finish
+from natsctl.store.steps import STEP, Steps, finish, pieces
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -87,6 +87,8 @@ class StreamMeta(msgspec.Struct, frozen=True):
         return cls(record.created_ns, record.config, record.restoring)
 
 
+CAPTURES_STEP: Final = 128
+"""Subjects of a stream that are subscribed to in one step."""
 COMMIT_NS: Final = 60 * 1_000_000_000
 """Largest difference in time between the first and the last message of a commit."""
 
@@ -125,7 +127,7 @@ class Upstreams:
         self._started = False
         self.sources = SourceSet(stream)
 
-    def configure(self) -> None:
+    def configuring(self) -> Steps[None]:
         """Read mirror and sources from the configuration."""
         source = self._stream.config.mirror
         if self._mirror is not None and source != self._mirror.source:
@@ -138,7 +140,7 @@ class Upstreams:
                 self._mirror.upstream.start()
         elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
             self.taken(self._mirror.upstream.lag)
-        self.sources.configure()
+        yield from self.sources.configuring()
 
     def start(self) -> None:
         """Connect a new stream."""
@@ -197,7 +199,7 @@ class Stream:
         self.config = config
         self.created_ns = created_ns
         self.store = store
-        self.work = Work(self)
+        self.work = Work(self.engine, self)
         self.consumers: dict[str, Consumer] = {}
         self.consumer_set = ConsumerSet(self)
         self.dedupe = Dedupe(self)
@@ -213,12 +215,13 @@ class Stream:
         self.pipeline = PublishPipeline(self, self.limits)
         self.upstreams = Upstreams(self)
         self.direct_get = DirectGet(self)
-        self._captures: list[Subscription] = []
+        self._captures: dict[bytes, Subscription] = {}
+        self._stopped = False
 
     # Life
 
     def start(self) -> None:
-        """Capture the subjects and serve direct gets."""
+        """Serve direct gets; nothing is captured before `following`."""
         self.store.listener = self.pipeline.committed
         self.store.refused = self._refused
         self._derive()
@@ -247,7 +250,8 @@ class Stream:
 
     def stop(self, deleted: bool) -> None:
         """Stop capturing messages; with `deleted`, consumers are deleted."""
-        self._release()
+        captures, self._captures, self._stopped = self._captures, {}, True
+        self.account.end_subscriptions(captures)
         self.pipeline.stop()
         self.upstreams.stop(deleted)
         self.expiry.stop()
@@ -267,7 +271,11 @@ class Stream:
         what is left to be done then is done at the start (`Limits.recovered`).
         """
         self.work.shut()
-        self.store.set_meta(StreamMeta(self.created_ns, config).encode())
+        try:
+            self.store.set_meta(StreamMeta(self.created_ns, config).encode())
+        except BaseException:
+            self.js.subjects.unclaim(config)
+            raise
         before, self.config = self.config, config
         faults: list[StoreError] = []
 
@@ -278,6 +286,7 @@ class Stream:
 
         self.store.on_durable(settled)
         self._derive()
+        yield from self.following()
         if config.retention is not before.retention:
             yield from self.retention.applying()
         yield from self.limits.enforcing()
@@ -289,12 +298,12 @@ class Stream:
         if self.config is config:
             self.config = to
             self._derive()
+            finish(self.following())
 
     def _derive(self) -> None:
         """Derive everything from the configuration."""
         if self.js.streams.get(self.name) is self:
             self.js.subjects.put(self.config)
-        self._release()
         self.dedupe.configure()
         self.retention.configure()
         self.markers.configure()
@@ -302,25 +311,37 @@ class Stream:
         self.pipeline.configure()
         self.expiry.configure()
         self.direct_get.configure()
-        self.upstreams.configure()
-        one, run = self.pipeline.publish, self.pipeline.publish_run
-        self._captures = [self.account.subscribe(name.encode(), one, run=run) for name in self.config.subjects]
-        for capture in self._captures:
-            capture.stream = self.name
-        if self.work.closed:
-            self.hold_back(True)
+
+    def following(self) -> Steps[None]:
+        """Connect the sources of the configuration, and capture its subjects: what there may be very many of."""
+        config = self.config
+        for steps in (self.upstreams.configuring(), self._capturing()):
+            for cost in steps:
+                yield cost
+                if self._stopped or self.config is not config:
+                    return
+
+    def _capturing(self) -> Steps[None]:
+        """Subscribe to the subjects of the configuration, and to no others."""
+        subjects = self.config.subjects
+        gone = self._captures.keys() - {name.encode() for name in subjects}
+        self.account.end_subscriptions({subject: self._captures.pop(subject) for subject in gone})
+        for names in pieces(subjects, CAPTURES_STEP):
+            sink = self.work if self.work.closed else self.pipeline
+            for subject in (name.encode() for name in names):
+                if subject not in self._captures:
+                    capture = self.account.subscribe(subject, sink.publish, run=sink.publish_run)
+                    capture.stream = self.name
+                    self._captures[subject] = capture
+            if len(names) == CAPTURES_STEP:
+                yield STEP
 
     def hold_back(self, closed: bool) -> None:
         """Hold messages, acks and pull requests while a job changes the stream; direct gets check for themselves."""
         sink = self.work if closed else self.pipeline
-        for capture in self._captures:
+        for capture in self._captures.values():
             capture.handler, capture.run = sink.publish, sink.publish_run
         self.js.router.hold(self.name.encode(), self.work.hold if closed else None)
-
-    def _release(self) -> None:
-        captures, self._captures = self._captures, []
-        for capture in captures:
-            self.account.unsubscribe(capture)
 
     # Removing
 

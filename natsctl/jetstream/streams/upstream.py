@@ -58,6 +58,8 @@ HELD_NS: Final = 2 * SECOND
 """Wait after a message that could not be stored: the connection itself is fine, so nothing doubles."""
 JITTER: Final = 0.1
 """Random part of a wait, so that many mirrors of one origin do not send requests at once."""
+CONNECT_COST: Final = 64
+"""Share of one connection in a turn's budget of messages: some 300 µs."""
 STALLED_BEATS: Final = 3
 """Heartbeats that name the same unanswered flow control request before it is an error. Source: nats-server."""
 
@@ -137,7 +139,7 @@ class Upstream:
         timers = stream.engine.timers
         self._stream = stream
         self._sink = sink
-        self._alarm = Alarm(timers, self.connect)
+        self._alarm = Alarm(timers, self._again)
         self._watch = Alarm(timers, self._look)
         self._answers: Subscription | None = None
         self._absent: Watch | None = None
@@ -169,7 +171,13 @@ class Upstream:
         """Connect, unless that has happened meanwhile."""
         if not self.stopped and self._messages is None and self._answers is None:
             self.connect()
+            return CONNECT_COST
         return 0
+
+    def _again(self) -> None:
+        """Connect in the next turn, after a wait or without an answer."""
+        self._cancel()
+        self.start()
 
     def stop(self) -> None:
         """End the connection for good."""

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.archive import tar
-from natsctl.api.archive.archive import ArchivedStream, uvarint
+from natsctl.api.archive.archive import PAUSE, ArchivedStream, uvarint
+from natsctl.api.archive.archive_reader import ArchiveReader
 from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import MAGIC
 from natsctl.api.archive.s2 import FrameWriter, crc32c, mask
@@ -168,3 +169,15 @@ def test_a_bomb_is_refused(name: str) -> None:
     answer = send(jet, {"config": {"name": "S", "subjects": ["s.>"]}, "state": {}}, BOMBS[name], 64 << 10)
     assert answer["error"]["err_code"] == 10062
     assert nothing_is_left(jet)
+
+
+def test_files_that_mean_nothing_are_passed_over_with_pauses() -> None:
+    document, archive = ARCHIVES["v1"]
+    content = bytes(cramjam.snappy.decompress(archive))
+    files = b"".join(tar.entry(f"other/{number}", b"", 0) for number in range(1000))
+    last_file_ends = len(content.rstrip(b"\0")) + -len(content.rstrip(b"\0")) % 512
+    longer = FrameWriter().write(content[:last_file_ends] + files + tar.END)
+    reader = ArchiveReader()
+    assert sum(item is PAUSE for item in reader.read(longer)) > 1000 // 64
+    reader.finish()
+    assert ok(send(Jet(), document, longer))["state"]["messages"] == 39

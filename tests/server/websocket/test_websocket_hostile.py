@@ -9,10 +9,13 @@ import pytest
 from msgspec.structs import replace
 from wsproto.frame_protocol import Opcode
 
+from natsctl.broker import deferred_work
 from natsctl.broker.refusals import CloseReason
+from natsctl.broker.session_context import SessionContext
+from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
-from natsctl.server.websocket_protocol import COMPRESSED, FINAL
+from natsctl.server.websocket_protocol import COMPRESSED, FINAL, _Messages
 from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until
 
 from .test_websocket_frames import deflated
@@ -187,3 +190,35 @@ async def test_a_server_that_stops_leaves_no_handshake_behind() -> None:
         await until(lambda: server.upgrader is not None and server.upgrader.waiting)
         await server.stop()
         assert await talk.rest() == b""
+
+
+async def test_no_frame_is_unpacked_before_those_before_it_were_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[str] = []
+    inflate, resume = _Messages._inflate, shell.resume_work
+
+    def inflating(messages: _Messages, data: bytes) -> bytes:
+        steps.append("inflate")
+        return inflate(messages, data)
+
+    def resuming(session: SessionContext) -> None:
+        steps.append("slice")
+        resume(session)
+
+    async with (
+        serving(websocket=CLEAR) as server,
+        upgraded(port(server), Sec_WebSocket_Extensions="permessage-deflate") as client,
+    ):
+        await introduced(client)
+        monkeypatch.setattr(_Messages, "_inflate", inflating)
+        monkeypatch.setattr(shell, "resume_work", resuming)
+        monkeypatch.setattr(deferred_work, "SLICE_NS", -1)
+        monkeypatch.setattr(deferred_work, "CROWD_SLICE_NS", -1)
+        frame = masked(BINARY | COMPRESSED, deflated(b"PUB a 0\r\n\r\n" * 500))
+        client.send(frame * 40, said(b"PING\r\n"))
+        assert (await client.next())[1] == b"PONG\r\n"
+        (session,) = server.broker.sessions.values()
+        assert session.in_msgs == 40 * 500
+    runs = "".join(step[0] for step in steps).split("s")
+    assert sum(map(len, runs)) == 2 * 40, "once for the frame, and once for its end"
+    assert max(map(len, runs)) <= 2
+    assert len(runs) > 40

@@ -1,0 +1,568 @@
+"""What one client's input of n items costs every other client, on natsctl and nats-server: `python -m bench.inputs`.
+
+Each input is sent with ten times as many items as before, up to what max_payload allows, to a server that has nothing
+else to do, while `bench.loop` times PINGs of another client. A line has, for each server, the longest PING, the median,
+and the time until the sender was served, in milliseconds. An input that took a server longer than
+`TOO_LONG_S` is not sent to it in the next size. The targets: no PING waits longer than `LONGEST_S` (natsctl), and ten
+times as many items cost at most `GROWTH` times as much.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import json
+import multiprocessing
+import os
+import struct
+import tempfile
+import time
+import zlib
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench import loop, servers
+from bench.measure import ANSWER_WITHIN_S, verdict
+from natsctl.testing.process import ServerProcess
+from tests.support.raw_client import Disconnected, RawClient
+
+LONGEST_S: Final = 0.050
+GROWTH: Final = 20
+"""Ten times n log n, and what a busy machine adds."""
+TOO_LONG_S: Final = 20.0
+QUIET_S: Final = 0.1
+FLOOR_S: Final = 0.010
+"""Times below this are noise: growth is counted from here."""
+
+CONFIG: Final = 'websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true }\n'
+
+
+class Waits(NamedTuple):
+    """Seconds next to one input: the longest PING, the median, and the time until its sender was served."""
+
+    longest_s: float
+    median_s: float
+    served_s: float
+
+    def __str__(self) -> str:
+        return f"{self.longest_s * 1000:7.1f} {self.median_s * 1000:6.2f} {self.served_s * 1000:7.0f}"
+
+
+class Peers(NamedTuple):
+    """The connections of one run: a client, and the address of the WebSocket listener."""
+
+    client: RawClient
+    websocket: str
+
+
+Input = Callable[[Peers, int], Awaitable[object]]
+INPUTS: dict[str, tuple[Input, tuple[int, ...]]] = {}
+
+
+def sized(name: str, *sizes: int) -> Callable[[Input], Input]:
+    """Add an input to the table, with its numbers of items."""
+
+    def add(act: Input) -> Input:
+        INPUTS[name] = act, sizes
+        return act
+
+    return add
+
+
+async def api(peers: Peers, verb: str, body: object) -> dict[str, Any]:
+    """Return the answer to an API request, an error too: what is refused costs as well."""
+    text = json.dumps(body, separators=(",", ":")).encode()
+    _, answer = await peers.client.request(b"$JS.API." + verb.encode(), text, ANSWER_WITHIN_S)
+    found: dict[str, Any] = json.loads(answer)
+    return found
+
+
+async def create(peers: Peers, name: str = "A", **config: Any) -> dict[str, Any]:
+    """Create a stream in memory."""
+    return await api(peers, f"STREAM.CREATE.{name}", {"name": name, "storage": "memory", **config})
+
+
+def subjects(count: int, prefix: str = "s") -> list[str]:
+    """Return different subjects."""
+    return [f"{prefix}.{number}" for number in range(count)]
+
+
+# Configurations of streams
+
+
+@sized("stream: subjects", 80, 800, 8_000, 80_000)
+async def many_subjects(peers: Peers, count: int) -> None:
+    """Create a stream."""
+    await create(peers, subjects=subjects(count))
+
+
+@sized("stream: subjects of one token", 80, 800, 8_000, 80_000)
+async def many_names(peers: Peers, count: int) -> None:
+    """Create a stream whose subjects have no common parent."""
+    await create(peers, subjects=[f"s{number}" for number in range(count)])
+
+
+@sized("stream: wide subjects", 80, 800, 8_000, 60_000)
+async def wide_subjects(peers: Peers, count: int) -> None:
+    """Create a stream of patterns; the last two overlap."""
+    await create(peers, subjects=[f"s.*.{number}" for number in range(count)] + ["s.x.*"])
+
+
+@sized("stream: subjects, update", 80, 800, 8_000, 60_000)
+async def updated_subjects(peers: Peers, count: int) -> None:
+    """Give a stream other subjects."""
+    await create(peers, subjects=["first"])
+    await api(peers, "STREAM.UPDATE.A", {"name": "A", "storage": "memory", "subjects": subjects(count)})
+
+
+@sized("stream: sources", 50, 500, 5_000, 30_000)
+async def many_sources(peers: Peers, count: int) -> None:
+    """Create a stream of many missing streams; it is deleted again, because each is looked for again and again."""
+    await create(peers, sources=[{"name": f"O{number}"} for number in range(count)])
+    await api(peers, "STREAM.DELETE.A", {})
+
+
+@sized("stream: filters of one origin", 50, 500, 5_000, 20_000)
+async def many_filters(peers: Peers, count: int) -> None:
+    """Create a stream with many sources of one stream with many subjects, and itself as their origin."""
+    await create(peers, "O", subjects=subjects(count), sources=[{"name": "A"}])
+    await create(peers, sources=[{"name": "O", "filter_subject": f"s.{number}"} for number in range(count)])
+    await api(peers, "STREAM.DELETE.A", {})
+
+
+@sized("stream: external prefixes", 50, 500, 5_000, 12_000)
+async def many_prefixes(peers: Peers, count: int) -> None:
+    """Create a stream that sources from one with many subjects, and from many of other accounts."""
+    await create(peers, "O", subjects=subjects(count))
+    external = [
+        {"name": f"E{number}", "external": {"api": f"$JS.d{number}.API", "deliver": f"d{number}"}}
+        for number in range(count)
+    ]
+    await create(peers, sources=[{"name": "O"}, *external])
+    await api(peers, "STREAM.DELETE.A", {})
+
+
+@sized("stream: transforms of a source", 50, 500, 5_000, 25_000)
+async def many_transforms(peers: Peers, count: int) -> None:
+    """Create a stream with many transforms of one source."""
+    transforms = [{"src": f"s.{number}", "dest": f"d.{number}"} for number in range(count)]
+    await create(peers, sources=[{"name": "O", "subject_transforms": transforms}])
+    await api(peers, "STREAM.DELETE.A", {})
+
+
+@sized("stream: transforms of a mirror", 50, 500, 5_000, 25_000)
+async def many_mirror_transforms(peers: Peers, count: int) -> None:
+    """Create a mirror with many transforms."""
+    transforms = [{"src": f"s.{number}", "dest": f"d.{number}"} for number in range(count)]
+    await create(peers, mirror={"name": "O", "subject_transforms": transforms})
+    await api(peers, "STREAM.DELETE.A", {})
+
+
+@sized("stream: metadata", 80, 800, 8_000)
+async def much_metadata(peers: Peers, count: int) -> None:
+    """Create a stream with as much metadata as one may have."""
+    await create(peers, subjects=["m"], metadata={f"k{number}": "v" for number in range(count)})
+
+
+@sized("stream: tokens of a subject", 80, 800, 8_000, 80_000)
+async def many_tokens(peers: Peers, count: int) -> None:
+    """Create a stream on patterns of many tokens."""
+    pattern = ".".join(["*"] * count)
+    await create(peers, subjects=[f"a.{pattern}", f"b.{pattern}"], republish={"src": f"a.{pattern}", "dest": "r.x"})
+
+
+@sized("stream: names by subject", 80, 800, 8_000, 60_000)
+async def names_by_subject(peers: Peers, count: int) -> None:
+    """List by a subject again and again where a stream has many."""
+    await create(peers, subjects=subjects(count))
+    await asyncio.gather(*(api(peers, "STREAM.NAMES", {"subject": f"t.{number}"}) for number in range(100)))
+
+
+@sized("stream: infos", 80, 800, 8_000, 40_000)
+async def many_infos(peers: Peers, count: int) -> None:
+    """Ask again and again for the info of a stream with many subjects."""
+    await create(peers, subjects=subjects(count))
+    await asyncio.gather(*(api(peers, "STREAM.INFO.A", {}) for _ in range(50)))
+
+
+# Consumers and reads
+
+
+@sized("consumer: filters", 80, 800, 8_000, 60_000)
+async def consumer_filters(peers: Peers, count: int) -> None:
+    """Create a consumer."""
+    await create(peers, subjects=["s.>"])
+    config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": subjects(count)}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+
+
+@sized("consumer: filters, update", 80, 800, 8_000, 60_000)
+async def consumer_update(peers: Peers, count: int) -> None:
+    """Give a consumer other filters."""
+    await create(peers, subjects=["s.>"])
+    config: dict[str, Any] = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": ["s.x"]}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+    config["filter_subjects"] = subjects(count)
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+
+
+@sized("consumer: filters, many subjects", 80, 800, 8_000, 40_000)
+async def consumer_of_many(peers: Peers, count: int) -> None:
+    """Create a push consumer on a work queue with as many subjects as it has filters, and one that collides."""
+    await create(peers, subjects=subjects(count), retention="workqueue")
+    config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": subjects(count)}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+    config["durable_name"] = "D"
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.D", {"stream_name": "A", "config": config})
+
+
+@sized("consumer: wide filters, messages", 80, 800, 8_000, 40_000)
+async def consumer_wide(peers: Peers, count: int) -> None:
+    """Create a consumer of patterns on a stream with messages."""
+    await create(peers, subjects=["s.>"])
+    peers.client.send(b"".join(b"PUB s.%d.x 1\r\nx\r\n" % number for number in range(5_000)))
+    await peers.client.flush()
+    config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": [f"s.{n}.*" for n in range(count)]}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+
+
+@sized("consumer: backoff", 80, 800, 8_000, 80_000)
+async def consumer_backoff(peers: Peers, count: int) -> None:
+    """Create a consumer with many waits."""
+    await create(peers, subjects=["s.>"])
+    config = {"durable_name": "C", "ack_policy": "explicit", "backoff": [10**9] * count}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+
+
+@sized("consumer: priority groups", 80, 800, 8_000, 80_000)
+async def consumer_groups(peers: Peers, count: int) -> None:
+    """Create a consumer with many groups."""
+    await create(peers, subjects=["s.>"])
+    groups = [f"g{number}" for number in range(count)]
+    config = {"durable_name": "C", "ack_policy": "explicit", "priority_policy": "overflow", "priority_groups": groups}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+
+
+@sized("direct get: multi_last", 80, 800, 8_000, 80_000)
+async def direct_get(peers: Peers, count: int) -> None:
+    """Ask for the last messages of many subjects."""
+    await create(peers, subjects=["s.>"], allow_direct=True)
+    peers.client.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % number for number in range(1_000)))
+    await peers.client.flush()
+    body = json.dumps({"multi_last": subjects(count)}, separators=(",", ":")).encode()
+    await peers.client.request(b"$JS.API.DIRECT.GET.A", body, ANSWER_WITHIN_S)
+
+
+@sized("direct get: wide multi_last", 80, 800, 8_000, 80_000)
+async def wide_direct_get(peers: Peers, count: int) -> None:
+    """Ask for the last messages of many patterns."""
+    await create(peers, subjects=["s.>"], allow_direct=True)
+    peers.client.send(b"".join(b"PUB s.%d.x 1\r\nx\r\n" % number for number in range(1_000)))
+    await peers.client.flush()
+    body = json.dumps({"multi_last": [f"s.{n}.*" for n in range(count)]}, separators=(",", ":")).encode()
+    await peers.client.request(b"$JS.API.DIRECT.GET.A", body, ANSWER_WITHIN_S)
+
+
+@sized("request: JSON keys", 80, 800, 8_000, 80_000)
+async def many_keys(peers: Peers, count: int) -> None:
+    """Send a request with many unknown fields."""
+    await api(peers, "STREAM.CREATE.A", {"name": "A", **{f"k{number}": 1 for number in range(count)}})
+
+
+@sized("request: depth of JSON", 80, 800, 8_000, 80_000, 500_000)
+async def deep_json(peers: Peers, count: int) -> None:
+    """Send a request of nested arrays."""
+    body = b'{"name":"A","metadata":' + b"[" * count + b"]" * count + b"}"
+    await peers.client.request(b"$JS.API.STREAM.CREATE.A", body, ANSWER_WITHIN_S)
+
+
+@sized("request: digits of a number", 80, 800, 8_000, 80_000, 800_000)
+async def long_number(peers: Peers, count: int) -> None:
+    """Send a request with a long number."""
+    body = b'{"name":"A","max_msgs":' + b"9" * count + b"}"
+    await peers.client.request(b"$JS.API.STREAM.CREATE.A", body, ANSWER_WITHIN_S)
+
+
+# Messages
+
+
+@sized("message: headers", 80, 800, 8_000, 80_000)
+async def many_headers(peers: Peers, count: int) -> None:
+    """Publish messages with many headers into a stream."""
+    await create(peers, subjects=["s.>"], allow_msg_ttl=True, allow_msg_schedules=True, allow_rollup_hdrs=True)
+    header = b"NATS/1.0\r\n" + b"".join(b"k%d: v\r\n" % number for number in range(count)) + b"\r\n"
+    for _ in range(20):
+        peers.client.publish(b"s.x", b"x", header=header)
+    await peers.client.flush()
+
+
+@sized("message: tokens of a subject", 20, 200, 2_000)
+async def long_subject(peers: Peers, count: int) -> None:
+    """Subscribe to patterns that meet at every token, and publish to them."""
+    tokens = ["a"] * count
+    patterns = [".".join([*tokens[:at], "*", *tokens[at + 1 :]]) for at in range(min(count, 500))]
+    peers.client.send(b"".join(b"SUB %s t%d\r\n" % (each.encode(), at) for at, each in enumerate(patterns)))
+    for number in range(300):
+        peers.client.publish(b".".join([b"a"] * (count - 1) + [b"%d" % number]), b"")
+    await peers.client.flush()
+    peers.client.send(b"".join(b"UNSUB t%d\r\n" % at for at in range(len(patterns))))
+
+
+@sized("message: acks and requests", 1_000, 10_000, 100_000)
+async def many_requests(peers: Peers, count: int) -> None:
+    """Send requests of an API that nobody answers to, many in a chunk."""
+    await create(peers, subjects=["s.>"])
+    peers.client.send(b"PUB $JS.API.STREAM.INFO.A 0\r\n\r\n" * count)
+    await peers.client.flush()
+
+
+@sized("operations: PING", 1_000, 10_000, 100_000)
+async def many_pings(peers: Peers, count: int) -> None:
+    """Send many PINGs at once."""
+    peers.client._pongs += [asyncio.get_running_loop().create_future() for _ in range(count)]
+    peers.client.send(b"PING\r\n" * count)
+    await peers.client.flush()
+
+
+@sized("operations: SUB and UNSUB", 1_000, 10_000, 100_000)
+async def many_subs(peers: Peers, count: int) -> None:
+    """Subscribe and unsubscribe, many at once."""
+    peers.client.send(b"".join(b"SUB s.%d u%d\r\n" % (number, number) for number in range(count)))
+    peers.client.send(b"".join(b"UNSUB u%d\r\n" % number for number in range(count)))
+    await peers.client.flush()
+
+
+@sized("operations: PUB on one subject", 1_000, 10_000, 100_000, 1_000_000)
+async def many_pubs(peers: Peers, count: int) -> None:
+    """Publish to nobody, many at once."""
+    peers.client.send(b"PUB s 0\r\n\r\n" * count)
+    await peers.client.flush()
+
+
+@sized("operations: PUB with many recipients", 10, 100, 1_000)
+async def many_recipients(peers: Peers, count: int) -> None:
+    """Publish to many subscriptions of the publisher, which are on one subject."""
+    peers.client.send(b"".join(b"SUB s v%d\r\n" % number for number in range(count)))
+    peers.client.send(b"PUB s 0\r\n\r\n" * 1_000)
+    peers.client.send(b"".join(b"UNSUB v%d\r\n" % number for number in range(count)))
+    await peers.client.flush()
+
+
+@sized("operations: empty lines", 1_000, 10_000, 100_000, 500_000)
+async def many_oks(peers: Peers, count: int) -> None:
+    """Send what means nothing."""
+    peers.client.send(b"+OK\r\n" * count)
+    await peers.client.flush()
+
+
+# WebSocket
+
+
+class WebSocket:
+    """A WebSocket client that sends frames as they are and looks for a PONG."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def connect(cls, address: str) -> WebSocket:
+        """Return a client that compresses."""
+        host, _, port = address.removeprefix("ws://").rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        key = base64.b64encode(os.urandom(16)).decode()
+        lines = [
+            "GET / HTTP/1.1", f"Host: {host}", "Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Key: {key}",
+            "Sec-WebSocket-Version: 13", "Sec-WebSocket-Extensions: permessage-deflate", "", "",
+        ]  # fmt: skip
+        writer.write("\r\n".join(lines).encode())
+        await reader.readuntil(b"\r\n\r\n")
+        client = cls(reader, writer)
+        client.send(client.framed(b'CONNECT {"verbose":false,"headers":true,"no_responders":true}\r\n'))
+        return client
+
+    @staticmethod
+    def framed(data: bytes, *, compressed: bool = False, opcode: int = 2) -> bytes:
+        """Return data as one frame, with a mask of zeros."""
+        if compressed:
+            deflate = zlib.compressobj(9, zlib.DEFLATED, -15)
+            data = (deflate.compress(data) + deflate.flush(zlib.Z_SYNC_FLUSH))[:-4]
+        head = bytes([(0xC0 if compressed else 0x80) | opcode])
+        if len(data) < 126:
+            return head + bytes([0x80 | len(data)]) + bytes(4) + data
+        if len(data) < 1 << 16:
+            return head + struct.pack("!BH", 0xFE, len(data)) + bytes(4) + data
+        return head + struct.pack("!BQ", 0xFF, len(data)) + bytes(4) + data
+
+    def send(self, data: bytes) -> None:
+        """Send bytes."""
+        self._writer.write(data)
+
+    async def served(self, peers: Peers) -> None:
+        """Return when the server has carried out everything or has closed the connection."""
+        done = asyncio.Event()
+        sid = peers.client.subscribe(b"flood.done", lambda *message: done.set())
+        await peers.client.flush()
+        self.send(self.framed(b"PUB flood.done 0\r\n\r\n"))
+        ends = [asyncio.create_task(done.wait()), asyncio.create_task(self._drained())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        peers.client.unsubscribe(sid)
+        self._writer.transport.abort()
+
+    async def _drained(self) -> None:
+        with suppress(ConnectionError):
+            while await self._reader.read(1 << 20):
+                pass
+
+
+async def flood(peers: Peers, *frames: bytes) -> None:
+    """Send frames and wait until they are served."""
+    client = await WebSocket.connect(peers.websocket)
+    client.send(b"".join(frames))
+    await client.served(peers)
+
+
+@sized("websocket: compressed, 5,000 PUBs a frame", 10, 100, 1_000)
+async def compressed_frames(peers: Peers, count: int) -> None:
+    """Send frames of 120 bytes."""
+    await flood(peers, WebSocket.framed(b"PUB a 0\r\n\r\n" * 5_000, compressed=True) * count)
+
+
+@sized("websocket: compressed, received again", 1, 10, 100)
+async def compressed_echo(peers: Peers, count: int) -> None:
+    """Send the same, to a subscription of the sender."""
+    sent = WebSocket.framed(b"PUB a 0\r\n\r\n" * 5_000, compressed=True)
+    await flood(peers, WebSocket.framed(b"SUB a 1\r\n"), sent * count)
+
+
+@sized("websocket: compressed, 1 MB a frame", 1, 10, 100, 400)
+async def compressed_bombs(peers: Peers, count: int) -> None:
+    """Send frames of a kilobyte that unpack to as much as is allowed."""
+    sent = WebSocket.framed(b"PUB a 0\r\n\r\n" * 90_000, compressed=True)
+    await flood(peers, sent * count)
+
+
+@sized("websocket: compressed subscriptions", 1, 10, 100)
+async def compressed_subs(peers: Peers, count: int) -> None:
+    """Send frames of 5,000 subscriptions each, the same ones."""
+    sent = WebSocket.framed(b"".join(b"SUB a.%d %d\r\n" % (n, n) for n in range(5_000)), compressed=True)
+    await flood(peers, sent * count)
+
+
+@sized("websocket: compressed, one body", 1, 10, 100, 400)
+async def compressed_bodies(peers: Peers, count: int) -> None:
+    """Send large messages that compress well."""
+    await flood(peers, WebSocket.framed(b"PUB a 1000000\r\n%b\r\n" % bytes(1_000_000), compressed=True) * count)
+
+
+@sized("websocket: tiny frames", 1_000, 10_000, 100_000)
+async def tiny_frames(peers: Peers, count: int) -> None:
+    """Send a message byte by byte."""
+    body = b"PUB a %d\r\n" % count + bytes(count) + b"\r\n"
+    await flood(peers, *(WebSocket.framed(body[at : at + 1]) for at in range(len(body))))
+
+
+@sized("websocket: empty frames", 1_000, 10_000, 100_000)
+async def empty_frames(peers: Peers, count: int) -> None:
+    """Send frames with nothing in them."""
+    await flood(peers, WebSocket.framed(b"") * count)
+
+
+@sized("websocket: pings", 1_000, 10_000, 100_000)
+async def websocket_pings(peers: Peers, count: int) -> None:
+    """Send pings of the frame layer."""
+    await flood(peers, WebSocket.framed(b"", opcode=9) * count)
+
+
+async def measured(server: ServerProcess, name: str, largest: int) -> dict[int, Waits]:
+    """Return the waits next to an input, by its number of items."""
+    here, there = multiprocessing.Pipe()
+    prober = multiprocessing.get_context("spawn").Process(target=loop.probe, args=(server.url, there), daemon=True)
+    prober.start()
+    ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
+    found: dict[int, Waits] = {}
+
+    async def since_last() -> tuple[float, float]:
+        """Return the longest PING and the median."""
+        here.send(True)
+        longest_s, _, median_s = await asyncio.get_running_loop().run_in_executor(None, here.recv)
+        return longest_s, median_s
+
+    act, sizes = INPUTS[name]
+    try:
+        for size in (size for size in sizes if size <= largest):
+            client = await RawClient.connect(server.url)
+            peers = Peers(client, ports["websocket"][0])
+            await asyncio.gather(*(api(peers, f"STREAM.DELETE.{stream}", {}) for stream in ("A", "O")))
+            await asyncio.sleep(QUIET_S)
+            await since_last()
+            begun, stuck = time.perf_counter(), False
+            try:
+                async with asyncio.timeout(TOO_LONG_S):
+                    await act(peers, size)
+            except Disconnected:
+                pass
+            except TimeoutError:
+                stuck = True
+            took = time.perf_counter() - begun
+            if not stuck:
+                longest_s, median_s = await since_last()
+                await asyncio.sleep(QUIET_S)
+                found[size] = Waits(max(longest_s, (await since_last())[0]), median_s, took)
+                await client.close()
+            else:
+                found[size] = Waits(took, took, took)
+                break
+    finally:
+        prober.kill()
+        prober.join()
+    return found
+
+
+def line(name: str, size: int, cells: list[Waits | None], before: Waits | None) -> str:
+    """Return one line of the table; the first column is judged."""
+    text = "   ".join(f"{cell!s:>24}" if cell is not None else f"{'-':>24}" for cell in cells)
+    own, notes = cells[0], ""
+    if own is not None:
+        notes = verdict(own.longest_s <= LONGEST_S)
+        if before is not None and own.served_s > GROWTH * max(before.served_s, FLOOR_S):
+            notes += f", grows {own.served_s / before.served_s:.0f} times"
+    return f"  {name:40} {size:>9,} {text}   {notes}"
+
+
+def main() -> None:
+    """Measure the selected inputs and print a line for each size."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="inputs whose names hold one of these, separated by |")
+    parser.add_argument("--largest", type=int, default=1_000_000, help="send no more items than this")
+    parser.add_argument("--servers", default="", help="servers whose names begin with one of these, separated by |")
+    parser.add_argument("--against", type=Path, metavar="FOLDER", help="another checkout of natsctl")
+    options = parser.parse_args()
+    starts = tuple(options.servers.split("|"))
+    candidates = [each for each in servers.candidates(options.against) if each.name.startswith(starts)]
+    print("longest PING, median PING, time until the sender was served, in ms")
+    print(f"  {'':40} {'items':>9} " + "   ".join(f"{each.name[:24]:>24}" for each in candidates), flush=True)
+    for name in (name for name in INPUTS if any(part in name for part in options.only.split("|"))):
+        columns = []
+        for candidate in candidates:
+            with (
+                tempfile.TemporaryDirectory(prefix="natsctl-inputs-", ignore_cleanup_errors=True) as folder,
+                candidate._replace(config=CONFIG).serving(Path(folder)) as server,
+            ):
+                columns.append(asyncio.run(measured(server, name, options.largest)))
+                server.kill()
+        before = None
+        for size in INPUTS[name][1]:
+            cells = [column.get(size) for column in columns]
+            if any(cells):
+                print(line(name, size, cells, before), flush=True)
+                before = cells[0]
+
+
+if __name__ == "__main__":
+    main()

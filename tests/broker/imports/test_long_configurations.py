@@ -1,0 +1,99 @@
+"""What accounts with many exports, imports or mappings cost: not much more for each, in calls of functions."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any, Final
+
+import pytest
+
+from natsctl.api.jwt_claims import AccountClaims, decode
+from natsctl.api.jwt_validation import account_faults
+from natsctl.broker.broker import Broker
+from natsctl.broker.imports.account_config import AccountConfig
+from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
+from natsctl.testing.clock import VirtualClock
+from tests.support.call_counts import calls_of
+from tests.support.operators import Operator, OperatorAccount
+
+FEW: Final = 100
+MANY: Final = 1_000
+GROWTH: Final = 1.5
+"""By how much an item may cost more among ten times as many: n log n, and what grows in steps."""
+
+OPERATOR: Final = Operator(random.Random(1))
+
+
+def exports(count: int) -> list[dict[str, Any]]:
+    return [{"name": f"{n}", "subject": f"s.{n}" if n % 2 else f"t.{n}", "type": kind(n)} for n in range(count)]
+
+
+def imports(account: OperatorAccount, count: int) -> list[dict[str, Any]]:
+    common = {"account": account.public}
+    return [{**common, "name": f"{n}", "subject": each["subject"], "type": kind(n), "local_subject": f"l.{n}"}
+            for n, each in enumerate(exports(count))]  # fmt: skip
+
+
+def kind(number: int) -> str:
+    return "service" if number % 2 else "stream"
+
+
+def claims(account: OperatorAccount) -> AccountClaims:
+    return decode(account.jwt(OPERATOR.key), AccountClaims)
+
+
+def pair(count: int) -> tuple[AccountClaims, AccountClaims]:
+    """Return an account with many exports, and one that imports them."""
+    exporter = OPERATOR.account("E", exports=exports(count))
+    return claims(exporter), claims(OPERATOR.account("I", imports=imports(exporter, count)))
+
+
+def validated(count: int) -> Callable[[], object]:
+    both = pair(count)
+    return lambda: [fault for each in both for fault in account_faults(each)]
+
+
+def chosen(count: int) -> Callable[[], object]:
+    exporter, importer = pair(count)
+    return lambda: imports_in_effect(importer, lambda name: exporter, lambda account, key: True, 0)
+
+
+def planned(count: int) -> Callable[[], object]:
+    broker, configs = Broker(VirtualClock(), random.Random(1)), configured(*pair(count))
+    return lambda: broker.configure(configs)
+
+
+def configured(*accounts: AccountClaims) -> list[AccountConfig]:
+    return [account_config(each, each.nats.imports) for each in accounts]
+
+
+def mapped(count: int) -> Callable[[], object]:
+    """Configure mappings, some of them with first tokens of their own, and look each of the others up."""
+    mappings = {f"m{n}.x" if n % 2 else f"m.{n}": [{"subject": f"n.{n}"}] for n in range(count)}
+    broker, configs = (
+        Broker(VirtualClock(), random.Random(1)),
+        configured(claims(OPERATOR.account("M", mappings=mappings))),
+    )
+
+    def act() -> None:
+        broker.configure(configs)
+        account = broker.account(configs[0].name)
+        assert [account.mapped(b"m.%d" % n) for n in range(0, count, 2)] == [b"n.%d" % n for n in range(0, count, 2)]
+
+    return act
+
+
+@pytest.mark.parametrize("prepared", [validated, chosen, planned, mapped])
+def test_an_item_costs_no_more_among_many(prepared: Callable[[int], Callable[[], object]]) -> None:
+    few, many = calls_of(prepared(FEW)), calls_of(prepared(MANY))
+    assert many / MANY <= GROWTH * few / FEW
+
+
+def test_imports_of_everything_are_in_effect() -> None:
+    exporter, importer = pair(MANY)
+    found, _ = imports_in_effect(importer, lambda name: exporter, lambda account, key: True, 0)
+    assert found == importer.nats.imports
+    broker = Broker(VirtualClock(), random.Random(1))
+    broker.configure(configured(exporter, importer))
+    assert len(broker.account(importer.sub).imports.services) == MANY // 2

@@ -1,0 +1,161 @@
+"""What one request with many items costs: not much more for each item, and no turn that others wait long for.
+
+Costs are counted in calls of functions, so that they are the same on every machine. `python -m bench.inputs` has the
+times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from natsctl.testing.jet import Jet
+from tests.support.call_counts import CallCounter
+
+FEW: Final = 200
+MANY: Final = 2_000
+GROWTH: Final = 1.5
+"""By how much an item may cost more among ten times as many: n log n, and what grows in steps."""
+TURN_CALLS: Final = 60_000
+"""Calls that one turn may make: about 20 ms."""
+CROSSING: Final = "crossing subjects"
+"""Comparing these takes more than n log n, in nats-server too, and is done in turns."""
+
+
+class Cost(NamedTuple):
+    """Calls of functions: in all, and in the longest turn."""
+
+    calls: int
+    longest: int
+
+
+def cost_of(jet: Jet, act: Callable[[], object]) -> Cost:
+    """Count the calls of an action; what a client sends and each turn of the engine are turns."""
+    counter, engine, session = CallCounter(), jet.machine.engine, jet.wire.session
+    receive = counter.noting(session.receive)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(session), "receive", lambda _, data: receive(data))
+        patch.setattr(engine, "run_ready", counter.noting(engine.run_ready))
+        with counter:
+            act()
+    return Cost(counter.calls, max(counter.turns))
+
+
+def create(jet: Jet, name: str = "A", **config: Any) -> Any:
+    return jet.api(f"STREAM.CREATE.{name}", {"name": name, "storage": "memory", **config})
+
+
+def consume(jet: Jet, name: str = "C", **config: Any) -> Any:
+    config = {"durable_name": name, "ack_policy": "explicit", **config}
+    return jet.api(f"CONSUMER.DURABLE.CREATE.A.{name}", {"stream_name": "A", "config": config})
+
+
+def subjects(count: int) -> list[str]:
+    return [f"s.{number}" for number in range(count)]
+
+
+def crossing(count: int) -> list[str]:
+    """Return patterns that nearly meet each other, all with all."""
+    return [f"s.*.x{number}" if number % 2 else f"s.y{number}.*.z" for number in range(count)]
+
+
+def update(jet: Jet, count: int) -> Any:
+    return jet.api("STREAM.UPDATE.A", {"name": "A", "storage": "memory", "subjects": subjects(count)})
+
+
+def transforms(count: int) -> list[dict[str, str]]:
+    return [{"src": f"s.{number}", "dest": f"d.{number}"} for number in range(count)]
+
+
+def externals(count: int) -> list[dict[str, Any]]:
+    return [{"name": f"E{n}", "external": {"api": f"$JS.d{n}.API", "deliver": f"d{n}"}} for n in range(count)]
+
+
+INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int], object]]]] = {
+    "subjects": (lambda jet, count: None, lambda jet, count: create(jet, subjects=subjects(count))),
+    "subjects that overlap": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, subjects=[*subjects(count), "s.*"]),
+    ),
+    "wide subjects": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, subjects=[f"s.*.{number}" for number in range(count)]),
+    ),
+    CROSSING: (lambda jet, count: None, lambda jet, count: create(jet, subjects=crossing(count // 4))),
+    "subjects of an update": (lambda jet, count: create(jet, subjects=["first"]), update),
+    "subjects of another stream": (
+        lambda jet, count: create(jet, subjects=subjects(count)),
+        lambda jet, count: create(jet, "B", subjects=[*(f"t.{n}" for n in range(count)), "s.7"]),
+    ),
+    "removed subjects": (
+        lambda jet, count: create(jet, subjects=subjects(count)),
+        lambda jet, count: jet.api("STREAM.DELETE.A"),
+    ),
+    "names by subject": (
+        lambda jet, count: create(jet, subjects=subjects(count)),
+        lambda jet, count: [jet.api("STREAM.NAMES", {"subject": f"t.{number}"}) for number in range(count // 10)],
+    ),
+    "sources": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, sources=[{"name": f"O{number}"} for number in range(count)]),
+    ),
+    "sources of one origin": (
+        lambda jet, count: create(jet, "O", subjects=subjects(count), sources=[{"name": "A"}]),
+        lambda jet, count: create(jet, sources=[{"name": "O", "filter_subject": each} for each in subjects(count)]),
+    ),
+    "external sources": (
+        lambda jet, count: create(jet, "O", subjects=[f"s.{number}.>" for number in range(count)]),
+        lambda jet, count: create(jet, sources=[{"name": "O"}, *externals(count)]),
+    ),
+    "transforms of a source": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, sources=[{"name": "O", "subject_transforms": transforms(count)}]),
+    ),
+    "transforms of a mirror": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, mirror={"name": "O", "subject_transforms": transforms(count)}),
+    ),
+    "metadata": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, metadata={f"k{number}": "v" for number in range(count)}),
+    ),
+    "unknown fields": (
+        lambda jet, count: None,
+        lambda jet, count: create(jet, **{f"k{number}": 1 for number in range(count)}),
+    ),
+    "filters": (
+        lambda jet, count: create(jet, subjects=["s.>"]),
+        lambda jet, count: consume(jet, filter_subjects=subjects(count)),
+    ),
+    "wide filters": (
+        lambda jet, count: create(jet, subjects=["s.>"]),
+        lambda jet, count: consume(jet, filter_subjects=crossing(count)),
+    ),
+    "filters of two consumers": (
+        lambda jet, count: (
+            create(jet, subjects=subjects(count), retention="workqueue"),
+            consume(jet, filter_subjects=subjects(count)),
+        ),
+        lambda jet, count: consume(jet, "D", filter_subjects=subjects(count)),
+    ),
+    "last messages of many": (
+        lambda jet, count: create(jet, subjects=["s.>"], allow_direct=True),
+        lambda jet, count: jet.wire.request("$JS.API.DIRECT.GET.A", {"multi_last": subjects(count)}),
+    ),
+}
+
+
+def measured(name: str, count: int) -> Cost:
+    jet = Jet()
+    before, act = INPUTS[name]
+    before(jet, count)
+    return cost_of(jet, lambda: act(jet, count))
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_an_item_costs_no_more_among_many_and_no_turn_is_long(name: str) -> None:
+    few, many = measured(name, FEW), measured(name, MANY)
+    assert many.calls / MANY <= GROWTH * few.calls / FEW or name == CROSSING
+    assert many.longest <= TURN_CALLS
