@@ -19,13 +19,17 @@ PROCESS_TIMEOUT_S = 100
 pytestmark = pytest.mark.spark
 
 
-def run(folder: Path, stage: str, given: Any) -> Any:
-    """What a stage returns that runs in a process without natsctl, as Spark starts them."""
-    (folder / "given").write_bytes(CloudPickleSerializer().dumps(given))
-    command = [sys.executable, "-P", str(BARE), stage, str(folder / "given"), str(folder / "result")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
-    assert done.returncode == 0, done.stderr
-    return CloudPickleSerializer().loads((folder / "result").read_bytes())
+def run(folder: Path, given: Any, *stages: str) -> Any:
+    """What the last of some stages returns, each in a process without natsctl, as Spark starts them.
+
+    Results in between stay pickled: classes that come back by value would replace the methods of this process's own.
+    """
+    (folder / "0").write_bytes(CloudPickleSerializer().dumps(given))
+    for number, stage in enumerate(stages):
+        command = [sys.executable, "-P", str(BARE), stage, str(folder / f"{number}"), str(folder / f"{number + 1}")]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PROCESS_TIMEOUT_S, check=False)
+        assert done.returncode == 0, done.stderr
+    return CloudPickleSerializer().loads((folder / f"{len(stages)}").read_bytes())
 
 
 def test_streams_and_backups_are_read_without_natsctl(api: JetStreamApi, tmp_path: Path) -> None:
@@ -34,8 +38,7 @@ def test_streams_and_backups_are_read_without_natsctl(api: JetStreamApi, tmp_pat
     command = [sys.executable, "-m", "natsctl", "-s", url, "stream", "backup", "ORDERS", str(backup)]
     subprocess.run(command, check=True, capture_output=True, timeout=PROCESS_TIMEOUT_S)
     told = [{"servers": url, "stream": "ORDERS", "transport": each} for each in ("consumer", "direct", "get")]
-    sources = run(tmp_path, "create", (DefaultSource, [*told, {"backup": str(backup)}]))
-    tables = run(tmp_path, "read", run(tmp_path, "plan", sources))
+    tables = run(tmp_path, (DefaultSource, [*told, {"backup": str(backup)}]), "create", "plan", "read")
     assert len(tables) == 4
     for rows in tables:
         assert [row["seq"] for row in rows] == list(range(1, 11))
@@ -45,5 +48,5 @@ def test_streams_and_backups_are_read_without_natsctl(api: JetStreamApi, tmp_pat
 def test_streams_are_written_without_natsctl(api: JetStreamApi, tmp_path: Path) -> None:
     make(api, number=0)
     told = {"servers": api.link.settings.urls[0], "stream": "ORDERS"}
-    assert run(tmp_path, "write", run(tmp_path, "create", (DefaultSource, [told]))) == "written"
+    assert run(tmp_path, (DefaultSource, [told]), "create", "write") == "written"
     assert api.stream_info("ORDERS")["state"]["messages"] == 3
