@@ -88,6 +88,25 @@ async def _save_and_remove(manager: Manager, path: Path) -> None:
     await manager.stream_delete("S")
 
 
+@asynccontextmanager
+async def cut_off(server: Any, **how: Any) -> AsyncIterator[tuple[Manager, Manager, Cutter]]:
+    """Yield a manager of the server, and one whose way there is cut."""
+    async with (
+        await connected(server.url) as direct,
+        Cutter(server.url, **how).running() as way,
+        await connected(way.url) as cut,
+    ):
+        yield Manager(direct), Manager(cut), way
+
+
+@pytest.fixture
+async def manager(server: Any, tmp_path: Path) -> AsyncIterator[Manager]:
+    """A manager whose stream S was saved and removed."""
+    async with await connected(server.url) as connection:
+        await _save_and_remove(Manager(connection), tmp_path / "b")
+        yield Manager(connection)
+
+
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "FIRST_WAIT_S", 0.01)
@@ -96,30 +115,22 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.both
 async def test_a_backup_whose_connection_breaks_is_begun_again(server: Any, tmp_path: Path) -> None:
     said: list[str] = []
-    async with (
-        await connected(server.url) as direct,
-        Cutter(server.url, down=True, cuts=2).running() as way,
-        await connected(way.url) as cut,
-    ):
-        await _fill(Manager(direct))
-        retrying = RetryingManager(Manager(cut), say=said.append)
+    async with cut_off(server, down=True, cuts=2) as (manager, cut, _):
+        await _fill(manager)
+        retrying = RetryingManager(cut, say=said.append)
         saved = await save_stream(retrying, "S", tmp_path / "b", SaveOptions(chunk_size=32 * 1024))
         assert (saved.messages, saved.attempts) == (len(BODIES), 3)
         assert ["was lost" in text and "beginning the backup of S again" in text for text in said] == [True, True]
-        await Manager(direct).stream_delete("S")
-        await restore_stream(RetryingManager(Manager(direct)), tmp_path / "b")
-        assert (await Manager(direct).message_get("S", seq=150)).value.message.data == BODIES[149]
+        await manager.stream_delete("S")
+        await restore_stream(RetryingManager(manager), tmp_path / "b")
+        assert (await manager.message_get("S", seq=150)).value.message.data == BODIES[149]
 
 
 @pytest.mark.both
 async def test_a_backup_is_not_begun_again_for_ever(server: Any, tmp_path: Path) -> None:
-    async with (
-        await connected(server.url) as direct,
-        Cutter(server.url, down=True, cuts=99).running() as way,
-        await connected(way.url) as cut,
-    ):
-        await _fill(Manager(direct))
-        retrying = RetryingManager(Manager(cut), retries=1)
+    async with cut_off(server, down=True, cuts=99) as (manager, cut, way):
+        await _fill(manager)
+        retrying = RetryingManager(cut, retries=1)
         with pytest.raises(UnreachableError, match="was lost"):
             await save_stream(retrying, "S", tmp_path / "out" / "b", SaveOptions(chunk_size=32 * 1024))
         assert way.cuts == 97
@@ -129,15 +140,10 @@ async def test_a_backup_is_not_begun_again_for_ever(server: Any, tmp_path: Path)
 @pytest.mark.both
 async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp_path: Path) -> None:
     said: list[str] = []
-    async with (
-        await connected(server.url) as direct,
-        Cutter(server.url, down=False, cuts=2).running() as way,
-        await connected(way.url) as cut,
-    ):
-        manager = Manager(direct)
+    async with cut_off(server, down=False, cuts=2) as (manager, cut, _):
         await _save_and_remove(manager, tmp_path / "b")
         # The reference sometimes leaves a restore unanswered that follows one that was given up: some attempts more.
-        retrying = RetryingManager(Manager(cut), retries=8, say=said.append)
+        retrying = RetryingManager(cut, retries=8, say=said.append)
         done = await restore_stream(retrying, tmp_path / "b", RestoreOptions(idle_s=10.0))
         assert done.progress.attempt == len(said) + 1 >= 3
         assert (await manager.stream_info("S")).value.state.messages == len(BODIES)
@@ -145,34 +151,25 @@ async def test_a_restore_whose_connection_breaks_is_begun_again(server: Any, tmp
 
 @pytest.mark.both
 async def test_a_restore_that_never_succeeds_leaves_no_stream(server: Any, tmp_path: Path) -> None:
-    async with (
-        await connected(server.url) as direct,
-        Cutter(server.url, down=False, cuts=99).running() as way,
-        await connected(way.url) as cut,
-    ):
-        manager = Manager(direct)
+    async with cut_off(server, down=False, cuts=99) as (manager, cut, _):
         await _save_and_remove(manager, tmp_path / "b")
-        retrying = RetryingManager(Manager(cut), retries=1)
+        retrying = RetryingManager(cut, retries=1)
         with pytest.raises(NatsctlError):
             await restore_stream(retrying, tmp_path / "b")
         assert list(await manager.stream_names()) == []
 
 
 @pytest.mark.both
-async def test_a_restore_that_is_interrupted_leaves_no_stream(server: Any, tmp_path: Path) -> None:
-    async with await connected(server.url) as direct:
-        manager = Manager(direct)
-        await _save_and_remove(manager, tmp_path / "b")
+async def test_a_restore_that_is_interrupted_leaves_no_stream(manager: Manager, tmp_path: Path) -> None:
+    def interrupt(progress: Any) -> None:
+        if progress.chunks >= 8:
+            raise KeyboardInterrupt
 
-        def interrupt(progress: Any) -> None:
-            if progress.chunks >= 8:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            await restore_stream(RetryingManager(manager), tmp_path / "b", RestoreOptions(), interrupt)
-        assert list(await manager.stream_names()) == []
-        done = await restore_stream(RetryingManager(manager), tmp_path / "b")
-        assert done.answer.value.state.messages == len(BODIES)
+    with pytest.raises(KeyboardInterrupt):
+        await restore_stream(RetryingManager(manager), tmp_path / "b", RestoreOptions(), interrupt)
+    assert list(await manager.stream_names()) == []
+    done = await restore_stream(RetryingManager(manager), tmp_path / "b")
+    assert done.answer.value.state.messages == len(BODIES)
 
 
 def _first(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], Awaitable[object]]) -> None:
@@ -213,73 +210,63 @@ async def test_a_stream_that_somebody_makes_meanwhile_is_theirs(
 
 @pytest.mark.both
 async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_theirs(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with await connected(server.url) as direct:
-        manager = Manager(direct)
-        await _save_and_remove(manager, tmp_path / "b")
+    async def broken() -> None:
+        await manager.stream_create({"name": "S", "subjects": ["theirs"]})
+        raise TransferInterruptedError("broken off")
 
-        async def broken() -> None:
-            await manager.stream_create({"name": "S", "subjects": ["theirs"]})
-            raise TransferInterruptedError("broken off")
-
-        _first(monkeypatch, broken)
-        with pytest.raises(StreamExistsError, match="was made while it was restored"):
-            await restore_stream(RetryingManager(manager), tmp_path / "b")
-        assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
+    _first(monkeypatch, broken)
+    with pytest.raises(StreamExistsError, match="was made while it was restored"):
+        await restore_stream(RetryingManager(manager), tmp_path / "b")
+    assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
 
 
 @pytest.mark.both
 @pytest.mark.parametrize("alone", [False, True])
 async def test_a_restore_that_is_refused_is_begun_again_only_where_there_is_no_other_stream(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     """nats-server may remove the folder of all streams while one comes in, and its words are the system's."""
     said: list[str] = []
-    async with await connected(server.url) as direct:
-        manager = Manager(direct)
-        await _save_and_remove(manager, tmp_path / "b")
-        others = [] if alone else ["OTHER"]
-        for name in others:
-            await manager.stream_create({"name": name, "subjects": ["other"]})
+    others = [] if alone else ["OTHER"]
+    for name in others:
+        await manager.stream_create({"name": name, "subjects": ["other"]})
 
-        async def failed() -> None:
-            raise ApiResponseError(
-                ApiError(code=500, err_code=10062, description="restore failed: for some reason"), "there"
-            )
+    async def failed() -> None:
+        raise ApiResponseError(
+            ApiError(code=500, err_code=10062, description="restore failed: for some reason"), "there"
+        )
 
-        _first(monkeypatch, failed)
-        ends = contextlib.nullcontext() if alone else pytest.raises(ApiResponseError, match="for some reason")
-        with ends:
-            await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
-        left = sorted(await manager.stream_names())
-        assert ("again" in "".join(said), left) == (alone, ["S"] if alone else others)
+    _first(monkeypatch, failed)
+    ends = contextlib.nullcontext() if alone else pytest.raises(ApiResponseError, match="for some reason")
+    with ends:
+        await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
+    left = sorted(await manager.stream_names())
+    assert ("again" in "".join(said), left) == (alone, ["S"] if alone else others)
 
 
 @pytest.mark.both
 async def test_a_name_that_is_held_though_no_stream_has_it_is_tried_again(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    manager: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(restore, "NAME_HELD_S", 0.01)
     said: list[str] = []
-    async with await connected(server.url) as direct:
-        manager = Manager(direct)
-        await _save_and_remove(manager, tmp_path / "b")
 
-        async def held() -> None:
-            raise ApiResponseError(
-                ApiError(
-                    code=400,
-                    err_code=ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED,
-                    description="stream name already in use, cannot restore",
-                ),
-                "there",
-            )
+    async def held() -> None:
+        raise ApiResponseError(
+            ApiError(
+                code=400,
+                err_code=ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED,
+                description="stream name already in use, cannot restore",
+            ),
+            "there",
+        )
 
-        _first(monkeypatch, held)
-        done = await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
-        assert done.answer.value.state.messages == len(BODIES)
-        assert "beginning the restore of S again" in "".join(said)
+    _first(monkeypatch, held)
+    done = await restore_stream(RetryingManager(manager, say=said.append), tmp_path / "b")
+    assert done.answer.value.state.messages == len(BODIES)
+    assert "beginning the restore of S again" in "".join(said)
 
 
 async def test_a_server_that_has_gone_is_waited_for_a_few_times(fake: Any, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,14 @@ async def _fill(manager: Manager, storage: str = "file") -> None:
         await messages.acknowledge(manager, message)
 
 
+@pytest.fixture
+async def filled(server: Any) -> AsyncIterator[Manager]:
+    """A manager of a server that has the stream ORDERS."""
+    async with await connected(server.url) as connection:
+        await _fill(Manager(connection))
+        yield Manager(connection)
+
+
 async def _stored(manager: Manager, stream: str = "ORDERS") -> list[tuple[int, str, bytes | None, bytes | None, str]]:
     found = []
     for seq in (1, 6, 8, 100, 200):
@@ -88,57 +97,50 @@ async def test_a_stream_comes_back_with_messages_gaps_and_consumers(
 
 @pytest.mark.both
 @pytest.mark.parametrize("archive", [1, 2])
-async def test_a_stream_comes_back_under_another_name_beside_itself(server: Any, tmp_path: Path, archive: int) -> None:
+async def test_a_stream_comes_back_under_another_name_beside_itself(
+    filled: Manager, tmp_path: Path, archive: int
+) -> None:
     from natsctl.client.backup.selection import Edit, edit_backup
 
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await _fill(manager)
-        before = await _stored(manager)
-        await backup(manager, "ORDERS", tmp_path / "b")
-        edit_backup(tmp_path / "b", tmp_path / "of", Edit(version=archive))
-        with pytest.raises(SubjectOverlapError) as raised:
-            await restore(manager, tmp_path / "of", stream="COPY")
-        assert (raised.value.exit_code, "--subjects" in raised.value.hint) == (4, True)
-        done = await restore(manager, tmp_path / "of", stream="COPY", subjects=("COPY.*",))
-        assert (done.action, done.stream, bool(done.warnings)) == ("restored", "COPY", archive == 1)
-        assert await _stored(manager, "COPY") == before
-        consumer = (await manager.consumer_info("COPY", "NEW")).value
-        assert (consumer.ack_floor.stream_seq, consumer.num_pending) == (3, len(BODIES) - 4)
+    before = await _stored(filled)
+    await backup(filled, "ORDERS", tmp_path / "b")
+    edit_backup(tmp_path / "b", tmp_path / "of", Edit(version=archive))
+    with pytest.raises(SubjectOverlapError) as raised:
+        await restore(filled, tmp_path / "of", stream="COPY")
+    assert (raised.value.exit_code, "--subjects" in raised.value.hint) == (4, True)
+    done = await restore(filled, tmp_path / "of", stream="COPY", subjects=("COPY.*",))
+    assert (done.action, done.stream, bool(done.warnings)) == ("restored", "COPY", archive == 1)
+    assert await _stored(filled, "COPY") == before
+    consumer = (await filled.consumer_info("COPY", "NEW")).value
+    assert (consumer.ack_floor.stream_seq, consumer.num_pending) == (3, len(BODIES) - 4)
 
 
 @pytest.mark.both
 async def test_what_can_not_be_replaced_is_as_it_was(
-    server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    filled: Manager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await _fill(manager)
-        await backup(manager, "ORDERS", tmp_path / "out" / "b")
-        await manager.stream_update({"name": "ORDERS", "subjects": ["ORDERS.*"], "description": "the old one"})
-        before = await _stored(manager)
-        wrong = {"name": "ORDERS", "subjects": ["a..b"]}
-        with pytest.raises(ApiResponseError):
-            await restore(manager, tmp_path / "out" / "b", config=wrong, on_existing=OnExisting.REPLACE)
-        assert (await manager.stream_info("ORDERS")).value.config.description == "the old one"
-        assert await _stored(manager) == before
-        consumer = (await manager.consumer_info("ORDERS", "NEW")).value
-        assert consumer.ack_floor.stream_seq == 3
+    await backup(filled, "ORDERS", tmp_path / "out" / "b")
+    await filled.stream_update({"name": "ORDERS", "subjects": ["ORDERS.*"], "description": "the old one"})
+    before = await _stored(filled)
+    wrong = {"name": "ORDERS", "subjects": ["a..b"]}
+    with pytest.raises(ApiResponseError):
+        await restore(filled, tmp_path / "out" / "b", config=wrong, on_existing=OnExisting.REPLACE)
+    assert (await filled.stream_info("ORDERS")).value.config.description == "the old one"
+    assert await _stored(filled) == before
+    consumer = (await filled.consumer_info("ORDERS", "NEW")).value
+    assert consumer.ack_floor.stream_seq == 3
     assert [entry.name for entry in (tmp_path / "out").iterdir()] == ["b"]
 
 
 @pytest.mark.both
-async def test_a_damaged_backup_replaces_nothing(server: Any, tmp_path: Path) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await _fill(manager)
-        await backup(manager, "ORDERS", tmp_path / "b")
-        data = tmp_path / "b" / "stream.arc.s2"
-        data.write_bytes(data.read_bytes()[:-40])
-        created = (await manager.stream_info("ORDERS")).value.created
-        with pytest.raises(StorageError, match="is damaged"):
-            await restore(manager, tmp_path / "b", on_existing=OnExisting.REPLACE)
-        assert (await manager.stream_info("ORDERS")).value.created == created
+async def test_a_damaged_backup_replaces_nothing(filled: Manager, tmp_path: Path) -> None:
+    await backup(filled, "ORDERS", tmp_path / "b")
+    data = tmp_path / "b" / "stream.arc.s2"
+    data.write_bytes(data.read_bytes()[:-40])
+    created = (await filled.stream_info("ORDERS")).value.created
+    with pytest.raises(StorageError, match="is damaged"):
+        await restore(filled, tmp_path / "b", on_existing=OnExisting.REPLACE)
+    assert (await filled.stream_info("ORDERS")).value.created == created
 
 
 @pytest.mark.both
@@ -156,32 +158,26 @@ async def test_a_replay_crosses_wide_gaps_at_once(server: Any, tmp_path: Path) -
 
 
 @pytest.mark.both
-async def test_a_dry_run_tells_what_would_be_made_and_replaced(server: Any, tmp_path: Path) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await _fill(manager)
-        await backup(manager, "ORDERS", tmp_path / "b")
-        connection.dry_run = True
-        with pytest.raises(DryRunError) as raised:
-            await restore(manager, tmp_path / "b", on_existing=OnExisting.REPLACE)
-        subjects = [planned.subject for planned in raised.value.planned]
-        assert subjects == ["$JS.API.STREAM.DELETE.ORDERS", "$JS.API.STREAM.RESTORE.ORDERS"]
-        assert raised.value.effect["replaces_messages"] == len(BODIES) - 1
-        with pytest.raises(DryRunError) as raised:
-            await backup(manager, "ORDERS", tmp_path / "other")
-        assert raised.value.effect["messages"] == len(BODIES) - 1
+async def test_a_dry_run_tells_what_would_be_made_and_replaced(filled: Manager, tmp_path: Path) -> None:
+    await backup(filled, "ORDERS", tmp_path / "b")
+    filled.connection.dry_run = True
+    with pytest.raises(DryRunError) as raised:
+        await restore(filled, tmp_path / "b", on_existing=OnExisting.REPLACE)
+    subjects = [planned.subject for planned in raised.value.planned]
+    assert subjects == ["$JS.API.STREAM.DELETE.ORDERS", "$JS.API.STREAM.RESTORE.ORDERS"]
+    assert raised.value.effect["replaces_messages"] == len(BODIES) - 1
+    with pytest.raises(DryRunError) as raised:
+        await backup(filled, "ORDERS", tmp_path / "other")
+    assert raised.value.effect["messages"] == len(BODIES) - 1
     assert not (tmp_path / "other").exists()
 
 
 @pytest.mark.both
-async def test_consumers_can_be_left_out(server: Any, tmp_path: Path) -> None:
-    async with await connected(server.url) as connection:
-        manager = Manager(connection)
-        await _fill(manager)
-        await backup(manager, "ORDERS", tmp_path / "b", consumers=False)
-        await manager.stream_delete("ORDERS")
-        await restore(manager, tmp_path / "b")
-        assert list(await manager.consumer_names("ORDERS")) == []
+async def test_consumers_can_be_left_out(filled: Manager, tmp_path: Path) -> None:
+    await backup(filled, "ORDERS", tmp_path / "b", consumers=False)
+    await filled.stream_delete("ORDERS")
+    await restore(filled, tmp_path / "b")
+    assert list(await filled.consumer_names("ORDERS")) == []
 
 
 async def test_a_server_that_falls_silent_breaks_the_backup_off(fake: Any, tmp_path: Path) -> None:

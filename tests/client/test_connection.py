@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
-from natsctl.client.connection import Tracer
+from natsctl.client.connection import Connection, Tracer
 from natsctl.client.dial import NotListeningError
 from natsctl.client.manager import Manager
 from tests.client.conftest import connected
@@ -107,24 +107,23 @@ async def test_no_answer_is_unreachable_after_the_timeout(fake: Any) -> None:
             await connection.request("nobody", timeout_s=0.1)
 
 
-async def test_a_header_that_cannot_be_sent_is_a_usage_error(fake: Any) -> None:
-    async with fake.running(), await connected(fake.url) as connection:
-        with pytest.raises(UsageError, match="eader"):
-            await connection.publish("a", headers={"bad key": "v"})
-
-
-@pytest.mark.parametrize("subject", ["", "a b", "a\r\nPUB x 0"])
-async def test_a_subject_cannot_carry_protocol(fake: Any, subject: str) -> None:
-    async with fake.running(), await connected(fake.url) as connection:
-        with pytest.raises(UsageError, match="invalid subject"):
-            await connection.publish(subject)
-
-
-async def test_a_message_over_the_servers_limit_is_refused_here(fake: Any) -> None:
+@pytest.mark.parametrize(
+    ("subject", "body", "headers", "text"),
+    [
+        ("a", b"", {"bad key": "v"}, "eader"),
+        ("", b"", None, "invalid subject"),
+        ("a b", b"", None, "invalid subject"),
+        ("a\r\nPUB x 0", b"", None, "invalid subject"),
+        ("a", b"123456789", None, "at most 8"),
+    ],
+)
+async def test_what_cannot_be_sent_is_a_usage_error(
+    fake: Any, subject: str, body: bytes, headers: dict[str, str] | None, text: str
+) -> None:
     fake.info["max_payload"] = 8
     async with fake.running(), await connected(fake.url) as connection:
-        with pytest.raises(UsageError, match="at most 8"):
-            await connection.publish("a", b"123456789")
+        with pytest.raises(UsageError, match=text):
+            await connection.publish(subject, body, headers=headers)
 
 
 async def test_tls_that_was_asked_for_and_is_not_there_is_refused(fake: Any) -> None:
@@ -163,3 +162,26 @@ async def test_no_responders_is_an_answer_with_status_503(server: Any) -> None:
     async with await connected(server.url) as connection:
         answer = await connection.request("nobody.here")
         assert (answer.status, answer.body) == (503, b"")
+
+
+BODY = bytes(512 * 1024)
+TIMES = 20
+
+
+async def _publish(connection: Connection, going: asyncio.Event) -> None:
+    for number in range(2000):
+        await connection.publish("nobody", BODY)
+        if number > 8:
+            going.set()
+
+
+async def test_a_cancellation_is_never_dropped(server: Any) -> None:
+    async with await connected(server.url) as connection:
+        for _ in range(TIMES):
+            going = asyncio.Event()
+            task = asyncio.create_task(_publish(connection, going))
+            await going.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        await connection.flush()

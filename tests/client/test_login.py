@@ -1,4 +1,4 @@
-"""Logins: what nats-py is told, and what servers make of it."""
+"""Settings of flags, environment and contexts, secrets, and logins: what nats-py and servers are told."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ import pytest
 
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.client.manager import Manager
-from natsctl.client.settings import Settings, login_options
+from natsctl.client.settings import (
+    Settings,
+    combine,
+    expand_path,
+    from_environment,
+    login_options,
+    resolve_either,
+    resolve_text,
+)
 from natsctl.testing.process import ServerProcess
 from tests.client.conftest import connected
 
@@ -102,3 +110,78 @@ def test_a_certificate_without_its_key_is_a_usage_error(tmp_path: Path) -> None:
         tls_context(Settings(cert="a.pem"), ("nats://a:1",))
     with pytest.raises(UsageError, match="TLS"):
         tls_context(Settings(ca=str(tmp_path / "missing.pem")), ("nats://a:1",))
+
+
+@pytest.fixture
+def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that is all of PATH."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def _program(tools: Path, name: str, text: str) -> None:
+    (tools / name).write_text(f"#!/bin/sh\n{text}\n")
+    (tools / name).chmod(0o755)
+
+
+def test_op_is_asked_for_the_secret(tools: Path) -> None:
+    _program(tools, "op", '[ "$1 $2" = "read op://vault/item/field" ] && echo s3cret')
+    assert resolve_text("op://vault/item/field", "password") == "s3cret"
+    with pytest.raises(UsageError, match="op read failed"):
+        resolve_text("op://vault/other", "password")
+
+
+def test_a_jwt_may_be_a_text_or_the_path_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "user.jwt").write_text("eyJ\n")
+    assert resolve_either(str(tmp_path / "user.jwt"), "jwt", "ey") == "eyJ\n"
+    assert resolve_either("eyJ", "jwt", "ey") == "eyJ"
+    with pytest.raises(UsageError, match="jwt: "):
+        resolve_either(str(tmp_path / "nope"), "jwt", "ey")
+
+
+def test_the_first_source_that_says_a_value_wins() -> None:
+    flags, environment, context = Settings(url="a"), Settings(url="b", ca="x"), Settings(ca="y", jetstream_domain="hub")
+    combined = combine([flags, environment, context])
+    assert (combined.url, combined.ca, combined.jetstream_domain) == ("a", "x", "hub")
+
+
+def test_a_login_is_never_mixed_with_a_lower_one() -> None:
+    combined = combine([Settings(user="ann"), Settings(), Settings(user="bob", password="secret", creds="bob.creds")])
+    assert combined.user == "ann"
+    assert combined.password == ""
+    assert combined.creds == ""
+
+
+def test_a_password_from_the_environment_completes_a_user_flag() -> None:
+    assert combine([Settings(user="ann"), Settings(password="secret")]).password == "secret"
+
+
+def test_a_context_login_counts_where_nothing_else_names_one() -> None:
+    assert combine([Settings(url="x"), Settings(), Settings(creds="a.creds")]).creds == "a.creds"
+
+
+def test_environment_variables_are_read_by_their_names() -> None:
+    said = from_environment({"NATS_URL": "u", "NATS_USER": "n", "NATS_CA": "ca", "NATS_TIMEOUT": "250ms"})
+    assert (said.url, said.user, said.ca, said.timeout_s) == ("u", "n", "ca", 0.25)
+
+
+def test_a_bad_timeout_in_the_environment_is_told_by_name() -> None:
+    with pytest.raises(UsageError, match="NATS_TIMEOUT"):
+        from_environment({"NATS_TIMEOUT": "soon"})
+    for text in ("0", "-5s"):
+        with pytest.raises(UsageError, match=f"NATS_TIMEOUT: expected a duration above zero such as 5s, not '{text}'"):
+            from_environment({"NATS_TIMEOUT": text})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("~/a.creds", "/home/ann/a.creds"),
+        ("$DIR/a", "/x/a"),
+        ("${DIR}b", "/xb"),
+        ("$MISSING/a", "$MISSING/a"),
+        ("a~b", "a~b"),
+    ],
+)
+def test_paths_expand_home_and_variables(text: str, expected: str) -> None:
+    assert expand_path(text, {"HOME": "/home/ann", "DIR": "/x"}) == expected
