@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import socket
 import ssl
 import time
@@ -15,40 +13,19 @@ from urllib.parse import urlsplit
 import pytest
 
 from natsctl.testing.certificates import Authority
-from natsctl.testing.process import Kind, ServerProcess
-from tests.support.callouts import until
+from natsctl.testing.process import Kind
+from tests.support.conf_server import ConfServer
 from tests.support.tls_clients import Files, Visit, visit
-
-USERS: Final = (
-    "derek@nats.io", "host.example", "spiffe://x/y", "CN=plain", "O=acme,CN=ordered",
-    "CN=three,OU=two,O=one", "CN=dc,DC=example,DC=com", "DC=com,DC=reversed,CN=turned",
-    "CN=comma\\\\, inc", "CN=several,O=a+O=b", "CN=uid,O=acme",
-    "CN=withpass",
-)  # fmt: skip
-NAMES: Final[dict[str, dict[str, Any]]] = {
-    "email": {"emails": ["other@x", "derek@nats.io"]},
-    "host": {"dns": ["unknown", "host.example"]},
-    "uri": {"uris": ["spiffe://x/y"]},
-    "email before host": {"emails": ["derek@nats.io"], "dns": ["host.example"]},
-    "unknown email, then subject": {"emails": ["a@b"], "attributes": [("CN", "plain")]},
-    "plain": {"attributes": [("CN", "plain")]},
-    "plain and more": {"attributes": [("O", "acme"), ("CN", "plain")]},
-    "ordered": {"attributes": [("O", "acme"), ("CN", "ordered")]},
-    "turned round": {"attributes": [("CN", "ordered"), ("O", "acme")]},
-    "three": {"attributes": [("O", "one"), ("OU", "two"), ("CN", "three")]},
-    "domain": {"attributes": [("DC", "com"), ("DC", "example"), ("CN", "dc")]},
-    "domain, turned": {"attributes": [("DC", "com"), ("DC", "reversed"), ("CN", "turned")]},
-    "domain in the order of the user": {"attributes": [("CN", "turned"), ("DC", "reversed"), ("DC", "com")]},
-    "comma": {"attributes": [("CN", "comma, inc")]},
-    "several": {"attributes": [("O", "a"), ("O", "b"), ("CN", "several")]},
-    "other case": {"attributes": [("CN", "Plain")]},
-    "nobody": {"attributes": [("CN", "nobody")]},
-    "an attribute that nobody knows": {"attributes": [("UID", "u"), ("O", "acme"), ("CN", "uid")]},
-    "with a password": {"attributes": [("CN", "withpass")]},
-}
 
 BASE: Final = [("C", "US"), ("ST", "CA"), ("L", "Los Angeles")]
 LOCAL: Final = [*BASE, ("O", "NATS"), ("OU", "NATS"), ("CN", "localhost")]
+CERTIFICATES: Final[dict[str, dict[str, Any]]] = {
+    "email": {"emails": ["other@x", "derek@nats.io"]},
+    "host": {"dns": ["unknown", "host.example"]},
+    "uri": {"uris": ["spiffe://x/y"]},
+    "email and host": {"emails": ["derek@nats.io"], "dns": ["host.example"]},
+    "email and subject": {"emails": ["a@b"], "attributes": [("CN", "plain")]},
+}
 SUBJECTS: Final[dict[str, list[tuple[str, str]]]] = {
     "a": [*LOCAL, ("DC", "foo1"), ("DC", "foo2")],
     "b": LOCAL,
@@ -58,12 +35,27 @@ SUBJECTS: Final[dict[str, list[tuple[str, str]]]] = {
           ("DC", "acme"), ("DC", "com")],
     "f": [("DC", "org"), ("DC", "OpenSSL"), ("DC", "DEV"), ("+O", "users"), ("CN", "John Doe")],
     "g": [("O", "acme"), ("UID", "u"), ("CN", "uid")],
+    "h": [("CN", "comma, inc")],
+    "i": [("O", "a"), ("O", "b"), ("CN", "several")],
+    "j": [("O", "acme"), ("CN", "plain")],
 }  # fmt: skip
 """What certificates have as their subjects, in the order of their encoding."""
 TEXT: Final = "CN=localhost,OU=NATS,O=NATS,L=Los Angeles,ST=CA,C=US"
 STAR: Final = "CN=*.example.com,OU=NATS,O=NATS,L=Los Angeles,ST=CA,C=US"
 WHOLE: Final = f"DC=foo2,DC=foo1,{TEXT}"
 CASES: Final[dict[str, tuple[str, list[str], str]]] = {
+    "email": ("email", ["derek@nats.io"], "derek@nats.io"),
+    "host": ("host", ["host.example"], "host.example"),
+    "uri": ("uri", ["spiffe://x/y"], "spiffe://x/y"),
+    "email before host": ("email and host", ["host.example", "derek@nats.io"], "derek@nats.io"),
+    "unknown email, then subject": ("email and subject", ["CN=plain"], "CN=plain"),
+    "nobody": ("email", ["nobody"], "refused"),
+    "less than the subject": ("j", ["CN=plain"], "refused"),
+    "turned round": ("j", ["O=acme,CN=plain"], "O=acme,CN=plain"),
+    "other case": ("j", ["CN=Plain,O=acme"], "refused"),
+    "comma": ("h", ["CN=comma\\\\, inc"], "CN=comma\\, inc"),
+    "several in an element": ("i", ["CN=several,O=a+O=b"], "CN=several,O=a+O=b"),
+    "with a password": ("j", ['CN=plain,O=acme", password: "p'], "refused"),
     "text and its domain": ("a", [f"{TEXT},DC=foo1,DC=foo2"], f"{TEXT},DC=foo1,DC=foo2"),
     "the whole subject": ("a", [WHOLE], WHOLE),
     "less than others have": ("b", [WHOLE, f"{TEXT},DC=foo1,DC=foo2", TEXT], TEXT),
@@ -123,32 +115,6 @@ def admitted(url: str, context: ssl.SSLContext) -> str:
     return "refused" if b"-ERR" in heard else str(json.loads(heard.split(b"\r\n")[1])["data"]["user"])
 
 
-def told(kind: Kind, folder: Path, authority: Authority, contexts: dict[str, ssl.SSLContext]) -> dict[str, str]:
-    folder.mkdir()
-    path, server = folder / "nats.conf", authority.issue("server", addresses=["127.0.0.1"])
-    users = "\n".join(f'{{ user: "{name}"{", password: p" if "withpass" in name else ""} }}' for name in USERS)
-    files = f'cert_file: "{server.cert}", key_file: "{server.key}", ca_file: "{authority.cert}"'
-    path.write_text(
-        f"tls {{ {files}, verify_and_map: true, timeout: {PATIENCE_S} }}\nauthorization {{ users: [ {users} ] }}"
-    )
-    with ServerProcess(folder / "store", kind, "-c", str(path)) as process:
-        return {name: admitted(process.url, context) for name, context in contexts.items()}
-
-
-@pytest.mark.reference
-def test_certificates_name_the_same_users(tmp_path: Path) -> None:
-    authority = Authority(tmp_path / "tls")
-    contexts = {}
-    for number, (name, fields) in enumerate(NAMES.items()):
-        issued = authority.issue(f"client{number}", **fields)
-        contexts[name] = context = ssl.create_default_context(cafile=authority.cert)
-        context.check_hostname = False
-        context.load_cert_chain(issued.cert, issued.key)
-    ours = told("natsctl", tmp_path / "ours", authority, contexts)
-    assert ours == told("reference", tmp_path / "theirs", authority, contexts)
-    assert ours["email"] == "derek@nats.io" and ours["nobody"] == "refused"
-
-
 KINDS: Final = ["natsctl", "reference"]
 VERSIONS: Final = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
@@ -161,37 +127,30 @@ class Comings:
         self._version = version
         self._context: ssl.SSLContext
         self._session: ssl.SSLSession | None = None
-        self._conf = folder / "nats.conf"
         self.trust(self.files.authority)
-        self.configure("ann@nats.io")
-        self.process = ServerProcess(folder / "store", kind, "-c", str(self._conf))
+        self.process = ConfServer(folder / "store", kind, self.text("ann@nats.io"))
 
     def begin(self, life_s: float = 86400) -> None:
         client = self.files.authority.issue("client", emails=["ann@nats.io"], days=life_s / 86400)
         self._context, self._session = self.files.client(client), None
         self._context.minimum_version = self._context.maximum_version = self._version
 
-    def configure(self, *names: str, more: str = "") -> None:
-        """Write the configuration; without users, everybody with a certificate may come in."""
+    def text(self, *names: str, more: str = "") -> str:
+        """Return a configuration; without users, everybody with a certificate may come in."""
         server, trusted = self.files.server, self.files.folder / "trusted.pem"
         files = f'cert_file: "{server.cert}", key_file: "{server.key}", ca_file: "{trusted}"'
         verify = f"{'verify_and_map' if names else 'verify'}: true"
         listed = ", ".join(f'{{ user: "{name}" }}' for name in names)
         users = f"authorization {{ users: [ {listed} ] }}\n" if names else ""
-        self._conf.write_text(f"tls {{ {files}, {verify}, timeout: {PATIENCE_S} {more} }}\n{users}")
+        return f"tls {{ {files}, {verify}, timeout: {PATIENCE_S} {more} }}\n{users}"
 
     def trust(self, authority: Authority) -> None:
         (self.files.folder / "trusted.pem").write_bytes(authority.cert.read_bytes())
 
     def come(self) -> Visit:
-        seen = visit(int(self.process.url.rpartition(":")[2]), self._context, self._session)
+        seen = visit(self.process.port, self._context, self._session)
         self._session = seen.session or self._session
         return seen
-
-    def reload(self) -> None:
-        before = self.process.log().count("Reloaded server configuration")
-        os.kill(self.process.pid, signal.SIGHUP)
-        until(lambda: self.process.log().count("Reloaded server configuration") > before)
 
 
 @pytest.mark.live
@@ -201,7 +160,7 @@ def test_a_certificate_that_expired_since_the_session_began_is_refused(
     kind: Kind, version: ssl.TLSVersion, tmp_path: Path
 ) -> None:
     comings = Comings(tmp_path, kind, version)
-    comings.configure()
+    comings.process = ConfServer(tmp_path / "server", kind, comings.text())
     with comings.process:
         for life_s in (2, 10, 60):  # a slow machine takes long until the second connection
             comings.begin(life_s)
@@ -224,27 +183,24 @@ def test_what_a_reload_revokes_no_session_keeps(kind: Kind, version: ssl.TLSVers
             assert comings.come().heard == comings.come().heard == b"PONG\r\n"
             comings.trust(comings.files.stranger if change == "authority" else comings.files.authority)
             pins = f', pinned_certs: ["{"0" * 64}"]' if change == "pins" else ""
-            comings.configure("bob@nats.io" if change == "user" else "ann@nats.io", more=pins)
-            comings.reload()
+            comings.process.reload(comings.text("bob@nats.io" if change == "user" else "ann@nats.io", more=pins))
             heard[change] = comings.come().heard
             comings.trust(comings.files.authority)
-            comings.configure("ann@nats.io")
-            comings.reload()
+            comings.process.reload(comings.text("ann@nats.io"))
     assert heard.pop("user") == b"-ERR 'Authorization Violation'\r\n"
     assert all(b"PONG" not in line for line in heard.values()), heard
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_whole_subject_names_the_user_before_its_text_does(kind: Kind, tmp_path: Path) -> None:
+def test_a_certificate_names_its_user_by_the_whole_subject_before_its_text(kind: Kind, tmp_path: Path) -> None:
     comings = Comings(tmp_path, kind, VERSIONS[-1])
     contexts = {
-        name: comings.files.client(comings.files.authority.issue(f"subject-{name}", attributes=subject))
-        for name, subject in SUBJECTS.items()
+        name: comings.files.client(comings.files.authority.issue(f"client {name}", **fields))
+        for name, fields in (CERTIFICATES | {name: {"attributes": one} for name, one in SUBJECTS.items()}).items()
     }
     named = {}
     with comings.process as process:
         for case, (subject, users, _) in CASES.items():
-            comings.configure(*users)
-            comings.reload()
+            process.reload(comings.text(*users))
             named[case] = admitted(process.url, contexts[subject])
     assert named == {case: user for case, (_, _, user) in CASES.items()}

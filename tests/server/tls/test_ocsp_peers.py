@@ -6,7 +6,7 @@ import asyncio
 import base64
 import json
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -21,11 +21,14 @@ from natsctl.server.instance import ServerInstance
 from natsctl.server.ocsp import cache as cache_module
 from natsctl.server.ocsp import responders as responders_module
 from natsctl.server.ocsp.cache import ResponseCache
+from natsctl.server.ocsp.peers import PeerVerifier
+from natsctl.server.ocsp.responders import ResponderError
 from natsctl.server.ocsp.responses import (
     InvalidCertificateError,
     InvalidResponseError,
     Response,
     demands_staple,
+    fingerprint,
     parse_response,
     request_for,
     responders_of,
@@ -35,16 +38,10 @@ from natsctl.server.reload import Reloader
 from natsctl.server.resources import SystemClock
 from natsctl.server.tls_certificates import public_key_sha256
 from tests.server.websocket.upgrades import request
-from tests.support.ocsp import Answers, Certified, World, world
+from tests.support.ocsp import Answers, Certified, Pki, World
 from tests.support.tls_clients import HELLO, PATIENCE_S, ListLog, answered, serving, talking, until
 
 PEER = OcspPeerOptions(verify=True)
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("ocsp")) as found:
-        yield found
 
 
 @pytest.fixture(autouse=True)
@@ -308,3 +305,29 @@ def test_only_the_extension_itself_demands_a_staple(made: World) -> None:
     assert not demands_staple(made.client.der)
     assert demands_staple(made.issue("demanding", must_staple=True).der)
     assert not demands_staple(b"\x00" + bytes.fromhex("06082b06010505070118"))
+
+
+class Silent:
+    """Responders that nobody reaches, and events that nobody hears."""
+
+    async def get(self, *_: object) -> bytes:
+        raise ResponderError("no answer")
+
+    def peer_rejected(self, *_: object) -> None:
+        pass
+
+    link_invalid = peer_rejected
+
+
+@pytest.mark.parametrize(("status", "refused"), [("revoked", True), ("good", False)])
+async def test_an_unreadable_revocation_refuses_a_client_while_no_responder_answers(
+    tmp_path: Path, status: Any, refused: bool
+) -> None:
+    cache = ResponseCache(OcspCacheOptions(preserve_revoked=True), ListLog(), SystemClock())
+    pki, silent = Pki(tmp_path, "http://127.0.0.1:1"), Silent()
+    client = pki.issue("client", pki.root)
+    cache.put(fingerprint(client.der), Response(b"no DER", status, 0, None, False, True), "client")
+    verifier: Any = PeerVerifier(ListLog(), SystemClock(), lambda: cache, lambda: silent, silent)
+    options = OcspPeerOptions(verify=True, allow_when_unreachable=True)
+    for _ in range(2):  # the entry is preserved
+        assert bool(await verifier.verdict([client.der, pki.root.der], options, "Client")) is refused

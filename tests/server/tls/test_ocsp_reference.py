@@ -7,7 +7,6 @@ import json
 import re
 import ssl
 import time
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ from urllib.request import urlopen
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.process import Kind
 from tests.support import patient_client
+from tests.support.conf_server import ConfServer
 from tests.support.leaf_servers import leaf_port
-from tests.support.ocsp import Answers, Certified, World, world
+from tests.support.ocsp import Answers, Certified, World
 from tests.support.tls_clients import answered, until
 
 pytestmark = pytest.mark.reference
@@ -55,12 +55,6 @@ ANSWERS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    with world(tmp_path_factory.mktemp("ocsp")) as found:
-        yield found
-
-
 def block(found: World, options: str, more: str = "") -> str:
     files, pki = found.server.files, found.pki
     peer = f"ocsp_peer {{ verify: true, {options} }}"
@@ -70,27 +64,19 @@ def block(found: World, options: str, more: str = "") -> str:
     )
 
 
-def started(folder: Path, kind: Kind, text: str) -> ServerProcess:
-    place = folder / kind
-    place.mkdir(parents=True, exist_ok=True)
-    conf = place / "nats.conf"
-    conf.write_text(text.replace("FOLDER", str(place)))
-    return ServerProcess(place, kind, "-c", str(conf))
+def started(folder: Path, kind: Kind, text: str) -> ConfServer:
+    return ConfServer(folder / kind, kind, text.replace("FOLDER", str(folder / kind)))
 
 
-def port_of(server: ServerProcess) -> int:
-    return int(server.url.rpartition(":")[2])
-
-
-async def visited(found: World, server: ServerProcess, client: Certified, *, tls12: bool = False) -> str:
+async def visited(found: World, server: ConfServer, client: Certified, *, tls12: bool = False) -> str:
     try:
-        answer = await answered(port_of(server), found.pki.client(client, tls12=tls12), alerts=tls12)
+        answer = await answered(server.port, found.pki.client(client, tls12=tls12), alerts=tls12)
     except ssl.SSLError as error:
         return str(error.reason)
     return "served" if answer == b"PONG\r\n" else "refused"
 
 
-def lines(server: ServerProcess, since: int = 0) -> list[str]:
+def lines(server: ConfServer, since: int = 0) -> list[str]:
     """Return lines of the log that are about OCSP, without what differs with each connection."""
     found = []
     for line in server.log()[since:].splitlines():
@@ -178,11 +164,9 @@ def shown_event(event: dict[str, Any]) -> list[tuple[str, object]]:
     return [(key, None if key in ("id", "timestamp", "server") else value) for key, value in event.items()]
 
 
-def varz_of(server: ServerProcess) -> list[Any]:
+def varz_of(server: ConfServer) -> list[Any]:
     """Return what /varz says about OCSP, and before which keys."""
-    ports = json.loads(next(server.store_dir.glob("*.ports")).read_text())
-    with urlopen(f"{ports['monitoring'][0]}/varz") as answer:
-        found = json.load(answer)
+    found = server.monitor("varz")
     keys = [*found]
     return [
         (key, found[key], keys[keys.index(key) + 1], json.dumps(found[key]))
@@ -232,7 +216,7 @@ async def test_a_revocation_that_expired_counts_where_it_is_preserved(
     assert seen["natsctl"][0] == ["refused", "refused", "refused" if preserve else "served"]
 
 
-def expired(server: ServerProcess, mark: Path) -> bool:
+def expired(server: ConfServer, mark: Path) -> bool:
     """Return whether two seconds have passed since the first call for this mark."""
     now = time.monotonic()
     if not mark.exists():
@@ -285,20 +269,16 @@ async def test_leaf_nodes_are_checked_on_both_sides(side: str, status: str, made
     assert bool(seen["natsctl"][0]) == (status == "revoked")
 
 
-def refusals(server: ServerProcess) -> list[str]:
+def refusals(server: ConfServer) -> list[str]:
     return [line for line in lines(server) if "valid" in line and "peer is valid" not in line]
 
 
-def linked(server: ServerProcess) -> bool:
-    ports = json.loads(next(server.store_dir.glob("*.ports")).read_text())
-    with urlopen(f"{ports['monitoring'][0]}/leafz") as answer:
-        return bool(json.load(answer).get("leafnodes"))
+def linked(server: ConfServer) -> bool:
+    return bool(server.monitor("leafz").get("leafnodes"))
 
 
-def leaf_varz(server: ServerProcess) -> object:
-    ports = json.loads(next(server.store_dir.glob("*.ports")).read_text())
-    with urlopen(f"{ports['monitoring'][0]}/varz") as answer:
-        leaf = json.load(answer)["leaf"]
+def leaf_varz(server: ConfServer) -> object:
+    leaf = server.monitor("varz")["leaf"]
     return leaf.get("tls_ocsp_peer_verify"), [one.get("tls_ocsp_peer_verify") for one in leaf.get("remotes", [])]
 
 
@@ -309,7 +289,7 @@ async def test_monitoring_under_tls_asks_for_a_good_certificate_too(status: str,
     for kind in KINDS:
         conf = block(made, "", "ocsp_cache: false").replace("http:", "https:")
         with started(tmp_path, kind, conf) as server:
-            port = json.loads(next(server.store_dir.glob("*.ports")).read_text())["monitoring"][0].rpartition(":")[2]
+            port = server.ports()["monitoring"][0].rpartition(":")[2]
             seen[kind] = [await asyncio.to_thread(fetched, made, port, client) for client in (made.client, None)]
     made.says("good")
     assert seen["natsctl"] == seen["reference"] == [status == "good", False]

@@ -26,7 +26,8 @@ from natsctl.server.ocsp.staples import MIN_INTERVAL_S, USUAL_INTERVAL_S, Staple
 from natsctl.server.options import OcspOptions, ServerOptions, WebSocketOptions
 from natsctl.server.reload import Reloader
 from natsctl.server.tls_contexts import TlsFileError
-from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.process import Kind
+from tests.support.conf_server import ConfServer
 from tests.support.ocsp import Answers, Certified, World, world
 from tests.support.tls_clients import PATIENCE_S, ListLog, answered, serving, talking, until
 
@@ -83,14 +84,8 @@ def conf(found: World, text: str, server: Certified | None = None) -> str:
     )
 
 
-def process(folder: Path, kind: Kind, text: str) -> ServerProcess:
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "nats.conf").write_text(text)
-    return ServerProcess(folder, kind, "-c", str(folder / "nats.conf"))
-
-
-def port_of(server: ServerProcess) -> int:
-    return int(server.url.rpartition(":")[2])
+def process(folder: Path, kind: Kind, text: str) -> ConfServer:
+    return ConfServer(folder, kind, text, "-js", "-sd", str(folder))
 
 
 MODES = {
@@ -121,11 +116,11 @@ async def test_a_certificate_that_demands_a_staple_gets_one_or_none_starts(
             assert ("has MustStaple but OCSP is disabled" in log) == (expected == "none")
 
 
-async def started_and_seen(server: ServerProcess, found: World) -> tuple[str, str]:
+async def started_and_seen(server: ConfServer, found: World) -> tuple[str, str]:
     """Return the staple of a server, "refused" for one that did not start, and its log."""
     try:
         with server:
-            return await asyncio.to_thread(staple_seen, port_of(server), found), server.log()
+            return await asyncio.to_thread(staple_seen, server.port, found), server.log()
     except RuntimeError:
         return "refused", server.log()
     finally:
@@ -149,14 +144,14 @@ async def test_a_server_that_is_revoked_while_it_runs_ends_or_staples_it(
 ) -> None:
     made.answers.next_update = timedelta(seconds=2)
     with process(tmp_path, kind, conf(made, f"ocsp {{ mode: {mode} }}")) as server:
-        assert await asyncio.to_thread(staple_seen, port_of(server), made) == "good"
+        assert await asyncio.to_thread(staple_seen, server.port, made) == "good"
         made.answers.next_update = timedelta(hours=1)
         made.says("revoked", made.server)
         await until(
             lambda: f"Received OCSP status for Client certificate '{made.server.files.cert}': revoked" in server.log()
         )
         if mode == "auto":
-            assert await asyncio.to_thread(staple_seen, port_of(server), made) == "revoked"
+            assert await asyncio.to_thread(staple_seen, server.port, made) == "revoked"
         else:
             await until(lambda: "Server Exiting.." in server.log())
 
@@ -165,7 +160,7 @@ async def test_a_server_that_is_revoked_while_it_runs_ends_or_staples_it(
 async def test_a_staple_of_an_earlier_run_is_used_without_a_request(kind: Kind, made: World, tmp_path: Path) -> None:
     for _ in range(2):
         with process(tmp_path, kind, conf(made, "ocsp: true")) as server:
-            assert await asyncio.to_thread(staple_seen, port_of(server), made) == "good"
+            assert await asyncio.to_thread(staple_seen, server.port, made) == "good"
         assert "Found OCSP status for Client certificate at" in server.log()
     assert made.responder.asked == [("POST", made.server.serial)]
     assert re.fullmatch("[0-9a-f]{64}", next((tmp_path / "ocsp").iterdir()).name)

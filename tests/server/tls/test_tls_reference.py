@@ -14,12 +14,14 @@ from typing import TypeVar
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.process import Kind
+from tests.support.conf_server import ConfServer
 from tests.support.tls_clients import HELLO, PATIENCE_S, Files, Talk, talking
 
 _T = TypeVar("_T")
 
 pytestmark = pytest.mark.reference
+KINDS: list[Kind] = ["natsctl", "reference"]
 
 MODES = {
     "required": ("timeout: 1.5", ""),
@@ -118,15 +120,12 @@ async def test_every_mode_is_told_in_the_same_words(mode: str, tmp_path: Path) -
     files = Files(tmp_path / "tls")
     block, more = MODES[mode]
     block = block % files.authority.cert if "%s" in block else block
-    conf = tmp_path / "nats.conf"
-    conf.write_text(
-        f'tls {{ cert_file: "{files.server.cert}", key_file: "{files.server.key}", {block} }}\n{more}\ndebug: true\n'
-    )
+    text = f'tls {{ cert_file: "{files.server.cert}", key_file: "{files.server.key}", {block} }}\n{more}\ndebug: true\n'
     client = files.client(files.authority.issue("client"))
 
     async def told(kind: Kind) -> list[object]:
-        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
-            port = int(server.url.rpartition(":")[2])
+        with ConfServer(tmp_path / kind, kind, text) as server:
+            port = server.port
             return [
                 await in_clear(port, HELLO) if "optional" not in mode or mode == "first, optional" else [],
                 await in_clear(port, b"\x16\x03\x01\x02\x00\x01\x00"),
@@ -142,14 +141,12 @@ async def test_every_mode_is_told_in_the_same_words(mode: str, tmp_path: Path) -
 @pytest.mark.parametrize("first", [False, True], ids=["info", "first"])
 async def test_one_too_many_is_told_in_clear(first: bool, tmp_path: Path) -> None:
     files = Files(tmp_path / "tls")
-    conf = tmp_path / "nats.conf"
     block = f'cert_file: "{files.server.cert}", key_file: "{files.server.key}", handshake_first: {str(first).lower()}'
-    conf.write_text(f"max_connections: 1\ntls {{ {block} }}")
+    text = f"max_connections: 1\ntls {{ {block} }}"
     told = []
-    kinds: list[Kind] = ["natsctl", "reference"]
-    for kind in kinds:
-        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
-            port = int(server.url.rpartition(":")[2])
+    for kind in KINDS:
+        with ConfServer(tmp_path / kind, kind, text) as server:
+            port = server.port
             async with talking(port, files.client() if first else None) as talk:
                 await talk.line()
                 if not first:
@@ -164,20 +161,15 @@ async def test_one_too_many_is_told_in_clear(first: bool, tmp_path: Path) -> Non
 async def test_connz_shows_the_same_certificates(tmp_path: Path) -> None:
     files = Files(tmp_path / "tls")
     odd = files.authority.issue("odd", attributes=[("C", "CH"), ("O", "A, B"), ("OU", "u"), ("DC", "io"), ("CN", "#x")])
-    conf = tmp_path / "nats.conf"
     block = f'cert_file: "{files.server.cert}", key_file: "{files.server.key}", ca_file: "{files.authority.cert}"'
-    conf.write_text(f'http: "127.0.0.1:-1"\ntls {{ {block}, verify: true }}')
+    text = f"tls {{ {block}, verify: true }}"
     shown = []
-    kinds: list[Kind] = ["natsctl", "reference"]
-    for kind in kinds:
-        with ServerProcess(tmp_path / kind, kind, "-c", str(conf)) as server:
-            ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
-            async with talking(int(server.url.rpartition(":")[2])) as talk:
+    for kind in KINDS:
+        with ConfServer(tmp_path / kind, kind, text, monitoring=True) as server:
+            async with talking(server.port) as talk:
                 await talk.line()
                 await talk.secure(files.client(odd))
                 assert await talk.ask() == b"PONG\r\n"
-                async with talking(int(ports["monitoring"][0].rpartition(":")[2])) as asked:
-                    asked.writer.write(b"GET /connz?auth=1 HTTP/1.0\r\n\r\n")
-                    page = json.loads((await asked.rest()).partition(b"\r\n\r\n")[2])
-                    shown.append(page["connections"][0]["tls_peer_certs"])
+                page = await asyncio.to_thread(server.monitor, "connz?auth=1")
+                shown.append(page["connections"][0]["tls_peer_certs"])
     assert shown[0] == shown[1] and len(shown[0]) >= 1

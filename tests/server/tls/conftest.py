@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.ocsp import World, world
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """Authorities, their certificates and a responder."""
+    with world(tmp_path_factory.mktemp("ocsp")) as found:
+        yield found
