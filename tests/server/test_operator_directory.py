@@ -1,23 +1,34 @@
-"""Account JWTs in a folder: pushed, looked up, listed, pulled and deleted, on both servers."""
+"""Account JWTs in a folder, pushed and looked up, or from a URL when a user comes, on both servers."""
 
 from __future__ import annotations
 
+import json
+import ssl
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess
-from tests.support.conf_server import ConfServer
+from natsctl.api.jwt_token import MAX_TOKEN_BYTES
+from natsctl.server import url_resolver
+from natsctl.server.url_resolver import FetchError, UrlResolver
+from natsctl.testing.certificates import Authority
+from natsctl.testing.process import Kind
+from tests.support.callouts import until
+from tests.support.conf_server import PATIENCE_S, ConfServer
 from tests.support.operators import Key, Operator, OperatorAccount, Visitor, encode_jwt, login, make_jwt
 
 pytestmark = pytest.mark.both
+both = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 
 
 class Place(NamedTuple):
-    process: ServerProcess
+    process: ConfServer
     operator: Operator
     system: Visitor
     folder: Path
@@ -33,9 +44,9 @@ def conf(operator: Operator, folder: Path, kind: str, more: str = "") -> str:
 @pytest.fixture(params=["natsctl", "reference"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     operator, folder = Operator(), tmp_path / "jwt"
-    file = tmp_path / "nats.conf"
-    file.write_text(conf(operator, folder, "full", ", allow_delete: true"))
-    with ServerProcess(tmp_path / "server", request.param, "-c", str(file)) as process:
+    with ConfServer(
+        tmp_path / "server", request.param, conf(operator, folder, "full", ", allow_delete: true")
+    ) as process:
         system = login(process.url, operator.user(operator.system))
         yield Place(process, operator, system, folder)
         system.close()
@@ -135,7 +146,7 @@ def test_deletion_is_the_operators_alone(place: Place, said: dict[str, Any], tex
     assert answer["error"] == {"code": 500, "description": described}
 
 
-@pytest.mark.parametrize("kind", ["natsctl", "reference"])
+@both
 def test_strict_operator_does_not_push_with_its_own_key(tmp_path: Path, kind: Kind) -> None:
     operator, signing = Operator(strict_signing_key_usage=True), Key("account")
     operator.system.nats["signing_keys"] = [signing.public]
@@ -161,3 +172,215 @@ def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: P
     place.folder.mkdir(exist_ok=True)
     (place.folder / f"{account.public}.jwt").write_text(account.jwt(place.operator.signer) + "\n")
     assert login(place.process.url, place.operator.user(account)).said == []
+
+
+VIOLATION = [b"-ERR 'Authorization Violation'"]
+PATH = "/jwt/v1/accounts/"
+
+
+class Accounts:
+    """A server of account JWTs, by public key; `asked` are the keys that were asked for."""
+
+    def __init__(self, tokens: dict[str, str]) -> None:
+        self.tokens = tokens
+        self.asked: list[str] = []
+        self.held: set[str] = set()
+        """Keys whose answer waits for `release`."""
+        self.release = threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # http.server's name
+                name = self.path.removeprefix(PATH)
+                outer.asked.append(name)
+                if name in outer.held:
+                    outer.release.wait(PATIENCE_S)
+                body = outer.tokens.get(name, "" if name == "" else None)
+                if body is None:
+                    self.send_error(404)
+                    return
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body.encode())
+
+            def log_message(self, *args: object) -> None:
+                """Say nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}{PATH}"
+
+
+@contextmanager
+def serving(tokens: dict[str, str], context: ssl.SSLContext | None = None) -> Iterator[Accounts]:
+    accounts = Accounts(tokens)
+    if context is not None:
+        accounts.server.socket = context.wrap_socket(accounts.server.socket, server_side=True)
+        accounts.url = accounts.url.replace("http:", "https:").replace("127.0.0.1", "localhost")
+    thread = threading.Thread(target=accounts.server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield accounts
+    finally:
+        accounts.release.set()
+        accounts.server.shutdown()
+        accounts.server.server_close()
+        thread.join()
+
+
+def by_url(operator: Operator, url: str, more: str = "") -> str:
+    return f'operator: {operator.jwt()}\nsystem_account: {operator.system.public}\nresolver: URL("{url}")\n{more}\n'
+
+
+@both
+def test_an_account_is_fetched_once_with_what_it_imports_from(tmp_path: Path, kind: Kind) -> None:
+    operator = Operator()
+    seller = operator.account("SELLER", exports=[{"name": "news", "subject": "news.>", "type": "stream"}])
+    imports = [{"name": "news", "subject": "news.>", "account": seller.public, "type": "stream"}]
+    buyer = operator.account("BUYER", imports=imports)
+    with (
+        serving(operator.preload()) as accounts,
+        ConfServer(tmp_path, kind, by_url(operator, accounts.url)) as server,
+    ):
+        assert accounts.asked[0] == ""
+        first = login(server.url, operator.user(buyer))
+        assert (first.said, first.open) == ([], True)
+        second = login(server.url, operator.user(buyer))
+        assert (second.said, second.open) == ([], True)
+        assert accounts.asked.count(buyer.public) == 1
+        first.say(b"SUB news.* 1\r\n")
+        publisher = login(server.url, operator.user(seller))
+        publisher.say(b"PUB news.a 2\r\nhi\r\n")
+        assert first.hear_message().startswith(b"MSG news.a 1")
+        assert accounts.asked.count(seller.public) == 1
+
+
+@both
+def test_an_account_that_is_not_there_is_refused_and_named(tmp_path: Path, kind: Kind) -> None:
+    operator = Operator()
+    tokens = operator.preload()
+    other = operator.account("LATER")
+    with serving(tokens) as accounts, ConfServer(tmp_path, kind, by_url(operator, accounts.url)) as server:
+        visitor = login(server.url, operator.user(other))
+        assert (visitor.said, visitor.open) == (VIOLATION, False)
+        server.await_line(f'Account fetch failed: could not fetch <"{accounts.url}{other.public}">: 404 Not Found')
+        tokens |= operator.preload()
+        visitor = login(server.url, operator.user(other))
+        assert (visitor.said, visitor.open) == ([], True)
+
+
+@both
+def test_the_server_does_not_start_where_nobody_answers(tmp_path: Path, kind: Kind) -> None:
+    operator = Operator()
+    with pytest.raises(RuntimeError, match=r'could not fetch <"http://127\.0\.0\.1:1/">: .*onnection refused'):
+        ConfServer(tmp_path, kind, by_url(operator, "http://127.0.0.1:1")).start()
+
+
+@both
+def test_a_preload_needs_a_resolver_that_keeps_it(tmp_path: Path, kind: Kind) -> None:
+    operator = Operator()
+    preload = f"resolver_preload {{ {operator.system.public}: {operator.system.jwt(operator.key)} }}"
+    with serving(operator.preload()) as accounts, pytest.raises(RuntimeError, match="only available for writeable"):
+        ConfServer(tmp_path, kind, by_url(operator, accounts.url, preload)).start()
+
+
+@both
+def test_the_url_of_the_operator_is_used_without_a_resolver(tmp_path: Path, kind: Kind) -> None:
+    with serving({}) as accounts:
+        operator = Operator(account_server_url=accounts.url.removesuffix("/accounts/"))
+        account = operator.account("A")
+        accounts.tokens |= operator.preload()
+        with ConfServer(tmp_path, kind, f"operator: {operator.jwt()}\n") as server:
+            visitor = login(server.url, operator.user(account))
+            assert (visitor.said, visitor.open) == ([], True)
+
+
+@both
+def test_the_system_account_may_come_later(tmp_path: Path, kind: Kind) -> None:
+    operator = Operator()
+    user = operator.user(operator.system)
+    with serving({}) as accounts, ConfServer(tmp_path, kind, by_url(operator, accounts.url)) as server:
+        accounts.tokens |= operator.preload()
+        until(lambda: login(server.url, user).open)
+        visitor = login(server.url, user)
+        assert visitor.ask("$SYS.REQ.USER.INFO")["data"]["account"] == operator.system.public
+
+
+@both
+def test_resolver_tls_says_whom_to_trust(tmp_path: Path, kind: Kind) -> None:
+    authority = Authority(tmp_path / "ca")
+    pair = authority.issue("accounts", dns=["localhost"])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.cert, pair.key)
+    operator = Operator()
+    account = operator.account("A")
+    trusted = f"resolver_tls {{ ca_file: {json.dumps(str(authority.cert))} }}"
+    with serving(operator.preload(), context) as accounts:
+        with ConfServer(tmp_path / "s", kind, by_url(operator, accounts.url, trusted)) as server:
+            visitor = login(server.url, operator.user(account))
+            assert (visitor.said, visitor.open) == ([], True)
+        with pytest.raises(RuntimeError, match="certificate"):
+            ConfServer(tmp_path / "u", kind, by_url(operator, accounts.url)).start()
+
+
+@both
+def test_others_are_served_while_an_answer_is_awaited(tmp_path: Path, kind: Kind) -> None:
+    operator = Operator()
+    known, slow = operator.account("KNOWN"), operator.account("SLOW")
+    with (
+        serving(operator.preload()) as accounts,
+        ConfServer(tmp_path, kind, by_url(operator, accounts.url)) as server,
+    ):
+        first = login(server.url, operator.user(known))
+        accounts.held.add(slow.public)
+        waiting: list[Visitor] = []
+        user = operator.user(slow)
+        thread = threading.Thread(target=lambda: waiting.append(login(server.url, user)))
+        thread.start()
+        until(lambda: slow.public in accounts.asked)
+        second = login(server.url, operator.user(known))
+        assert (second.said, second.open) == ([], True)
+        assert first.say(b"PUB a 0\r\n\r\n") == []
+        assert waiting == []
+        accounts.release.set()
+        thread.join()
+        assert [visitor.open for visitor in waiting] == [True]
+
+
+# The bounds of one fetch
+
+
+def resolver(accounts: Accounts) -> UrlResolver:
+    return UrlResolver(accounts.url, ssl.create_default_context())
+
+
+def test_a_body_that_is_too_long_is_refused() -> None:
+    with serving({"A": "x" * (MAX_TOKEN_BYTES + 1)}) as accounts, pytest.raises(FetchError, match="more than"):
+        resolver(accounts).get("A")
+
+
+def test_an_answer_that_does_not_come_ends_the_fetch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(url_resolver, "FETCH_S", 0.05)
+    with serving({"A": "x"}) as accounts:
+        accounts.held.add("A")
+        with pytest.raises(FetchError, match="timed out"):
+            resolver(accounts).get("A")
+
+
+def test_imports_are_fetched_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(url_resolver, "MAX_FETCHES", 5)
+    operator = Operator()
+    sellers = [operator.account(f"S{number}") for number in range(20)]
+    imports = [{"name": "a", "subject": "a", "account": seller.public, "type": "stream"} for seller in sellers]
+    buyer = operator.account("B", imports=imports)
+    with serving(operator.preload()) as accounts:
+        fetched, faults = resolver(accounts).fetch_all(buyer.public, {sellers[-1].public})
+    assert len(fetched) == 5
+    assert faults == []
+    assert sellers[-1].public not in fetched
+
+
+def test_a_password_in_the_url_is_not_shown() -> None:
+    with pytest.raises(FetchError) as fault:
+        UrlResolver("http://u:secret@127.0.0.1:1", ssl.create_default_context()).get("")
+    assert "secret" not in str(fault.value)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.testing.process import ServerProcess
+from tests.support.conf_server import ConfServer
 from tests.support.operators import (
     Key,
     Operator,
@@ -100,10 +100,10 @@ class Place(NamedTuple):
 
 @pytest.fixture(scope="module", params=["natsctl", "reference"])
 def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    town, folder = Town(), tmp_path_factory.mktemp("operated")
+    town = Town()
     # Who comes has two seconds to say CONNECT, unless told otherwise; a busy machine stands still for longer.
-    (folder / "nats.conf").write_text(town.operator.conf("authorization { timeout: 30 }"))
-    with ServerProcess(folder / "server", request.param, "-c", str(folder / "nats.conf")) as process:
+    text, folder = town.operator.conf("authorization { timeout: 30 }"), tmp_path_factory.mktemp("operated")
+    with ConfServer(folder, request.param, text, "-js", "-sd", str(folder)) as process:
         system = login(process.url, town.system_user)
         login(process.url, town.user()).close()  # awake: what is pushed of an account is skipped until its first login
         yield Place(process.url, town, system)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.process import Kind
+from tests.support.conf_server import ConfServer
 from tests.support.permission_table import TABLE
 from tests.support.permission_table.case import Case, differences
 from tests.support.permission_table.document import document
@@ -18,10 +19,7 @@ KINDS = ["natsctl", "reference"]
 
 
 def run(cases: list[Case], config: str, folder: Path, kind: Kind) -> list[str]:
-    folder.mkdir()
-    path = folder / "server.conf"
-    path.write_text(config or "debug: false")
-    with ServerProcess(folder / "store", kind, "-c", str(path)) as process:
+    with ConfServer(folder, kind, config, "-js", "-sd", str(folder)) as process:
         found = [fault for case in cases for fault in differences(case, process.url)]
     log = process.log()
     lines = [line for line in log.splitlines() if "[ERR]" in line]

@@ -12,6 +12,7 @@ import pytest
 from natsctl.testing.process import Kind, ServerProcess
 from tests.server.callout.responses import RESPONSES
 from tests.support.callouts import ISSUER, CalloutService, Decide, Request
+from tests.support.conf_server import ConfServer
 from tests.support.operators import Key, Visitor
 
 NKEY = Key("user")
@@ -61,10 +62,7 @@ def decide(request: Request) -> bytes | None:
 
 
 def running(kind: Kind, folder: Path, conf: str = CONF) -> ServerProcess:
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "nats.conf"
-    file.write_text(conf)
-    return ServerProcess(folder / "server", kind, "-D", "-c", str(file))
+    return ConfServer(folder, kind, conf, "-D")
 
 
 @pytest.fixture(scope="session", params=["natsctl", "reference"])

@@ -1,4 +1,4 @@
-"""What is wrong with a nats.conf is said at its place: in nats-server's words, or clearly in natsctl's own."""
+"""What is wrong with a nats.conf is said at its place, as are numbers in the place of durations."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.server.conf.config import apply, read_config
+from natsctl.api.errors import UsageError
+from natsctl.server.conf.config import apply, duration_warnings, read_config
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.options import ServerOptions
+from natsctl.server.process.process import main
 from natsctl.testing.certificates import Authority, Issued
 from natsctl.testing.process import reference_binary
 from tests.server.conf.agreement_files import ACCEPTED, ACCEPTED_HERE_ALONE, REFUSED, REFUSED_HERE_ALONE
@@ -95,3 +97,87 @@ def test_the_reference_thinks_the_same_of_each_file(issued: Issued, tmp_path: Pa
 )
 def test_secrets_are_in_no_error(text: str) -> None:
     assert "SECRET" not in fault_of(text)
+
+
+ROOT = Path(__file__).parents[3]
+WARNED = {
+    "ping_interval: 10": "ping_interval",
+    "write_deadline: 5": "write_deadline",
+    "jetstream { sync_interval: 2m }": "sync_interval",
+    'leafnodes { listen: "127.0.0.1:-1", reconnect: 3 }': "reconnect",
+    'leafnodes { remotes: [{ url: "nats://127.0.0.1:1", first_info_timeout: 3 }] }': "first_info_timeout",
+    'websocket { listen: "127.0.0.1:-1", no_tls: true, ping_interval: 3 }': "ping_interval",
+    'ping_interval: "10s", jetstream { sync_interval: always }': "",
+}
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "nats.conf"
+    path.write_text(text)
+    return path
+
+
+def warnings(path: Path) -> tuple[str, ...]:
+    return read_config(path, ServerOptions(), {}).config_warnings
+
+
+@pytest.mark.parametrize("text", WARNED)
+def test_a_number_for_a_duration_is_reported_at_its_line(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, text)
+    expected = f'{path}:1: invalid use of field "{{0}}": {{0}} should be converted to a duration'
+    assert warnings(path) == ((expected.format(WARNED[text]),) if WARNED[text] else ())
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("text", WARNED)
+def test_nats_server_reports_the_same_numbers(tmp_path: Path, text: str) -> None:
+    status, said = said_by_reference(tmp_path, text)
+    reported = re.findall(r'field "(\w+)": \1 should be converted to a duration', said)
+    assert reported == [field for field in [WARNED[text]] if field]
+    assert status == (1 if reported else 0)
+
+
+def test_a_check_of_the_file_fails_with_the_warnings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-t", "-c", str(written(tmp_path, "ping_interval: 10"))]) == 1
+    assert "ping_interval should be converted to a duration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("value", ["2m", "5", "0.5"])
+def test_the_key_of_natsctl_takes_no_number(tmp_path: Path, value: str) -> None:
+    with pytest.raises(UsageError, match=r":1: expected always, never or a duration with its unit"):
+        read_config(written(tmp_path, f"jetstream {{ sync: {value} }}"), ServerOptions(), {})
+
+
+@pytest.mark.parametrize("text", ["", "# a comment\n", "\n\n"])
+@pytest.mark.parametrize("flags", [[], ["-t"]])
+def test_a_file_without_keys_starts_no_server(
+    tmp_path: Path, text: str, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["-c", str(written(tmp_path, text)), *flags]) == 1
+    assert "config has no values or is empty" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flags", [["-js"], ["-p", "-1"], ["-js", "--apply", "x.yaml"]])
+def test_a_check_without_a_file_starts_and_creates_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["-t", *flags, *(["-sd", str(tmp_path)] if "-js" in flags else [])]) == 1
+    assert capsys.readouterr().err.startswith("nats-server: must specify [-c, --config] option")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_example_and_no_page_has_a_number_for_a_duration(tmp_path: Path) -> None:
+    files = {str(path.relative_to(ROOT)): path.read_text() for path in sorted(ROOT.glob("examples/**/*.conf"))}
+    for page in sorted(ROOT.glob("docs/**/*.md")):
+        for number, text in enumerate(
+            re.findall(r"^```(?:conf|nats)\b[^\n]*\n(.*?)^```$", page.read_text(), re.M | re.S)
+        ):
+            files[f"{page.relative_to(ROOT)} block {number}"] = text
+    assert len(files) > 10
+    found = {name: warnings_of(text) for name, text in files.items()}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
+def warnings_of(text: str) -> list[str]:
+    return list(duration_warnings(load_text(re.sub(r"^\s*include .*$", "", text, flags=re.M), {})))

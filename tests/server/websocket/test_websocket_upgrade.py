@@ -14,7 +14,8 @@ from msgspec.structs import replace
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
 from natsctl.server.websocket_protocol import UpgradeError, Upgrader
-from natsctl.testing.process import Kind, ServerProcess
+from natsctl.testing.process import Kind
+from tests.support.conf_server import ConfServer
 from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until
 
 from .upgrades import Frames, answer, comparable, request, said, upgraded
@@ -63,22 +64,16 @@ REQUESTS = {
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Kind, int]]:
     folder = tmp_path_factory.mktemp("upgrades")
-    conf = folder / "nats.conf"
-    conf.write_text(
+    text = (
         'websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true, same_origin: true, '
         'handshake_timeout: "5s", headers { X-Answered-By: us } }'
     )
-    kinds: list[Kind] = ["natsctl", "reference"]
-    with (
-        ServerProcess(folder / "natsctl", kinds[0], "-c", str(conf)) as ours,
-        ServerProcess(folder / "reference", kinds[1], "-c", str(conf)) as theirs,
-    ):
+    with ConfServer(folder / "a", "natsctl", text) as ours, ConfServer(folder / "b", "reference", text) as theirs:
         yield {server.kind: port_of(server) for server in (ours, theirs)}
 
 
-def port_of(server: ServerProcess) -> int:
-    ports = json.loads((server.store_dir / f"nats-server_{server.pid}.ports").read_text())
-    return int(ports["websocket"][0].rpartition(":")[2])
+def port_of(server: ConfServer) -> int:
+    return int(server.ports()["websocket"][0].rpartition(":")[2])
 
 
 @pytest.mark.reference
@@ -210,18 +205,14 @@ CASES: dict[str, bool] = {
 """What a request brings along, and whether it lets in a user."""
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["natsctl", "reference"],
-)
+@pytest.mark.parametrize("kind", ["natsctl", "reference"])
 async def test_cookies_are_read_as_nats_server_reads_them(kind: Kind, tmp_path: Path) -> None:
-    conf = tmp_path / "nats.conf"
-    conf.write_text(
+    text = (
         "authorization { users: [ { user: ann, password: pw } ] }\n"
         'websocket { listen: "127.0.0.1:-1", no_tls: true, user_cookie: who, pass_cookie: pass }\n'
     )
     admitted = {}
-    with ServerProcess(tmp_path / "store", kind, "-c", str(conf)) as server:
+    with ConfServer(tmp_path, kind, text) as server:
         for cookie in CASES:
             async with talking(port_of(server)) as talk:
                 talk.writer.write(request(Cookie="%").replace(b"%", cookie.encode("latin-1")))
