@@ -20,17 +20,9 @@ from natsctl import native
 CLONE = Path(__file__).parents[1]
 LOCK = CLONE / ".ci" / "requirements.lock"
 FOR_TESTS_OF_USERS = {
-    "__init__",
-    "certificates",
-    "clock",
-    "jet",
-    "jetstream",
-    "local_cluster",
-    "machine",
-    "disk_image",
-    "process",
+    "__init__", "certificates", "clock", "jet", "jetstream", "local_cluster", "machine", "disk_image", "process",
     "simdisk",
-}
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

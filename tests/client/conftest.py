@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -40,7 +40,26 @@ async def connected(url: str, timeout_s: float | None = None, **settings: Any) -
     return await connect(resolve(Settings(url=url, timeout_s=timeout_s, **settings), {"HOME": "/nowhere"}), name="test")
 
 
-class FakeServer:
+class Listener:
+    """What listens on a free port of this host while it is running."""
+
+    url = ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        """Listen on a free port of this host."""
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        try:
+            yield self
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        raise NotImplementedError
+
+
+class FakeServer(Listener):
     """Speaks enough of the protocol.
 
     A publish on `refused` gets a permissions violation, one on `answers` an answer, one on `fatal` ends the connection.
@@ -57,17 +76,6 @@ class FakeServer:
         self.connects: list[dict[str, Any]] = []
         self.subscribed: list[str] = []
         self.published: list[tuple[str, bytes]] = []
-        self.url = ""
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[FakeServer]:
-        """Listen on a free port of this host."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        try:
-            yield self
-        finally:
-            server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"INFO " + json.dumps(self.info).encode() + b"\r\n")

@@ -28,30 +28,19 @@ from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, TransferInterruptedError
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
-from tests.client.conftest import connected
+from tests.client.conftest import Listener, connected
 
 BODIES = [os.urandom(4000) for _ in range(150)]
 CUT_AT_BYTES = 200_000
 
 
-class Cutter:
+class Cutter(Listener):
     """A way to a server that ends after some bytes in one direction, `cuts` times."""
 
     def __init__(self, url: str, *, down: bool, cuts: int) -> None:
         self.host, self.port = urlsplit(url).hostname, urlsplit(url).port
         self.down = down
         self.cuts = cuts
-        self.url = ""
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[Cutter]:
-        """Listen on a free port of this host."""
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        try:
-            yield self
-        finally:
-            server.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         there, to = await asyncio.open_connection(self.host, self.port)

@@ -22,22 +22,9 @@ Config = dict[str, Any]
 Account = dict[AssetKey, Config]
 SECOND = 1_000_000_000
 NAMES = (
-    "ORDERS",
-    "on",
-    "null",
-    "1e3",
-    "0x10",
-    "2024-01-01",
-    "a-b_c",
-    "Größe",
-    "~",
-    "no",
-    "12:30",
-    "it's",
-    "x#y",
-    "$X",
+    "ORDERS", "on", "null", "1e3", "0x10", "2024-01-01", "a-b_c", "Größe", "~", "no", "12:30", "it's", "x#y", "$X",
     "?",
-)
+)  # fmt: skip
 
 durations = st.one_of(
     st.sampled_from([100_000_000, SECOND, 90 * SECOND, 3600 * SECOND, 26 * 3600 * SECOND, 365 * 86400 * SECOND]),

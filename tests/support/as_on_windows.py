@@ -14,31 +14,10 @@ import sys
 
 MODULES = ("fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty", "uvloop")
 OF_OS = (
-    "O_CLOEXEC",
-    "O_DIRECTORY",
-    "O_NOFOLLOW",
-    "O_NONBLOCK",
-    "chown",
-    "fchmod",
-    "fork",
-    "getegid",
-    "geteuid",
-    "getgid",
-    "getpgid",
-    "getuid",
-    "killpg",
-    "mkfifo",
-    "posix_fallocate",
-    "pread",
-    "preadv",
-    "pwrite",
-    "register_at_fork",
-    "sendfile",
-    "setsid",
-    "statvfs",
-    "uname",
-    "WNOHANG",
-)
+    "O_CLOEXEC", "O_DIRECTORY", "O_NOFOLLOW", "O_NONBLOCK", "chown", "fchmod", "fork", "getegid", "geteuid",
+    "getgid", "getpgid", "getuid", "killpg", "mkfifo", "posix_fallocate", "pread", "preadv", "pwrite",
+    "register_at_fork", "sendfile", "setsid", "statvfs", "uname", "WNOHANG",
+)  # fmt: skip
 SIGNALS = ("SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGTSTP", "SIGUSR1", "SIGUSR2", "SIGWINCH")
 
 

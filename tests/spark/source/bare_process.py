@@ -14,18 +14,9 @@ from pathlib import Path
 from typing import Any
 
 ABSENT = (
-    "natsctl",
-    "pyspark_jetstream",
-    "nats",
-    "msgspec",
-    "cramjam",
-    "nkeys",
-    "nacl",
-    "numpy",
-    "pandas",
-    "yaml",
+    "natsctl", "pyspark_jetstream", "nats", "msgspec", "cramjam", "nkeys", "nacl", "numpy", "pandas", "yaml",
     "orjson",
-)
+)  # fmt: skip
 
 
 TRIED: set[str] = set()
