@@ -252,3 +252,17 @@ async def test_a_damaged_stream_is_reported_and_the_others_run(
     assert "[ERR] stream $G/BAD is damaged and stays closed, nothing was touched" in said
     assert "[INF] JetStream state recovered: 1 stream\n" in said
     assert segment.read_bytes() == content
+
+
+async def test_a_waiting_pull_request_is_told_that_the_server_stops(tmp_path: Path) -> None:
+    async with ServerInstance(options(tmp_path)) as server:
+        client = await RawClient.connect(server.url)
+        await add(client, "S")
+        config = {"name": "C", "durable_name": "C", "ack_policy": "explicit"}
+        await api(client, "CONSUMER.CREATE.S.C", stream_name="S", config=config)
+        waiting = asyncio.ensure_future(client.request(b"$JS.API.CONSUMER.MSG.NEXT.S.C", b"5"))
+        while (await api(client, "CONSUMER.INFO.S.C"))["num_waiting"] == 0:
+            pass
+    header, _ = await waiting
+    assert header.startswith(b"NATS/1.0 409 Server Shutdown\r\n")
+    await client.close()

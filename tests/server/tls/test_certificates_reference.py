@@ -39,6 +39,10 @@ SUBJECTS: Final[dict[str, list[tuple[str, str]]]] = {
     "h": [("CN", "comma, inc")],
     "i": [("O", "a"), ("O", "b"), ("CN", "several")],
     "j": [("O", "acme"), ("CN", "plain")],
+    "k": [("CN", "plain"), ("O", "acme")],
+    "l": [("O", "one"), ("OU", "two"), ("CN", "three")],
+    "m": [("DC", "com"), ("DC", "example"), ("CN", "dc")],
+    "n": [("CN", "turned"), ("DC", "reversed"), ("DC", "com")],
 }  # fmt: skip
 """What certificates have as their subjects, in the order of their encoding."""
 TEXT: Final = "CN=localhost,OU=NATS,O=NATS,L=Los Angeles,ST=CA,C=US"
@@ -53,6 +57,12 @@ CASES: Final[dict[str, tuple[str, list[str], str]]] = {
     "nobody": ("email", ["nobody"], "refused"),
     "less than the subject": ("j", ["CN=plain"], "refused"),
     "turned round": ("j", ["O=acme,CN=plain"], "O=acme,CN=plain"),
+    "encoded the other way round": ("k", ["O=acme,CN=plain"], "O=acme,CN=plain"),
+    "three": ("l", ["CN=three,OU=two,O=one"], "CN=three,OU=two,O=one"),
+    "domain": ("m", ["CN=dc,DC=example,DC=com"], "CN=dc,DC=example,DC=com"),
+    "domain, turned": ("m", ["DC=com,DC=example,CN=dc"], "DC=com,DC=example,CN=dc"),
+    "domain in the order of the user": ("n", ["DC=com,DC=reversed,CN=turned"], "DC=com,DC=reversed,CN=turned"),
+    "an attribute that nobody knows": ("g", ["CN=uid,O=acme"], "CN=uid,O=acme"),
     "other case": ("j", ["CN=Plain,O=acme"], "refused"),
     "comma": ("h", ["CN=comma\\\\, inc"], "CN=comma\\, inc"),
     "several in an element": ("i", ["CN=several,O=a+O=b"], "CN=several,O=a+O=b"),
