@@ -185,17 +185,9 @@ def as_if_very_long(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
     def act() -> None:
         for name in (
-            "stream.BULK",
-            "index.BULK",
-            "index.BULK_DROP",
-            "index.FEW",
-            "appended.BULK",
-            "stream.BULK_PRESENT",
-            "appended.BULK_MESSAGES",
-            "appended.BULK_SUBJECTS",
-            "index.BULK_MESSAGES",
-            "view.BULK_MESSAGES",
-        ):
+            "stream.BULK", "index.BULK", "index.BULK_DROP", "index.FEW", "appended.BULK", "stream.BULK_PRESENT",
+            "appended.BULK_MESSAGES", "appended.BULK_SUBJECTS", "index.BULK_MESSAGES", "view.BULK_MESSAGES",
+        ):  # fmt: skip
             monkeypatch.setattr(f"natsctl.store.{name}", 0)
         monkeypatch.setattr("natsctl.store.view.PROBE", 1)
         monkeypatch.setattr("natsctl.store.recovery.BULK_REMOVALS", 0)
