@@ -55,9 +55,6 @@ class Listener:
         finally:
             server.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        raise NotImplementedError
-
 
 class FakeServer(Listener):
     """Speaks enough of the protocol.
