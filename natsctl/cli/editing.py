@@ -129,6 +129,11 @@ def show_differences(found: Sequence[Change], what: str, *, labelled: bool = Fal
     output.note("\n".join([f"Differences in {safe(what)}:", *(f"  {render(one)}" for one in found)]))
 
 
+def show_outcome(answer: Answer[Any], json: bool, line: str) -> None:
+    """Show a line about an edit, below its differences; with `json` the server's answer."""
+    output.emit_json(answer.raw) if json else output.note(safe(line, block=True))
+
+
 def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], object], *, json: bool) -> None:
     """End a dry run with the differences and the request of `send`; the exit status is drift or success."""
     from natsctl.cli.consent import show_preview

@@ -61,6 +61,8 @@ def _show_group(noun: Noun, group: Verb, path: str, words: Sequence[str], given:
     more, kept = take_out(words, {}, OF_NOUNS.get(noun.name))
     asked = "help" in {**given, **more}
     if kept.all and not asked:
+        if kept.all[0] == "help":
+            return run_noun(noun, [*path.split()[2:], *kept.all[1:], "--help"], {**given, **more})
         raise _unknown(group, kept.all[0], path)
     from natsctl.cli.help import render_group_help
 

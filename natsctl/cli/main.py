@@ -14,6 +14,9 @@ from typing import Any
 
 from natsctl.cli.nouns import BY_WORD
 
+MAX_NOUNS = 4
+"""Most nouns that the error for a verb without its noun shows."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command line and exit with its code."""
@@ -96,7 +99,7 @@ def _dispatch(words: list[str]) -> int:
     from natsctl.cli.globals import leading
 
     given, rest = leading(words)
-    if "version" in given:
+    if "version" in given or rest == ["version"]:
         from natsctl import __version__
 
         print(__version__)
@@ -134,7 +137,16 @@ def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
     from natsctl.cli.resolve import did_you_mean
 
     known = {**BY_WORD, **{name: name for name in programs()}}
-    raise UsageError(f"unknown command {words[0]!r}", hint=did_you_mean(words[0], known) or "see natsctl --help")
+    hint = did_you_mean(words[0], known) or _with_nouns(words[0]) or "see natsctl --help"
+    raise UsageError(f"unknown command {words[0]!r}", hint=hint)
+
+
+def _with_nouns(word: str) -> str:
+    """Return a hint with the first nouns that have this verb; "" if there are none."""
+    from natsctl.cli.commands import COMMANDS
+
+    nouns = [noun for noun, row in COMMANDS.items() if any(word in verb.words for verb in row.verbs)][:MAX_NOUNS]
+    return f"it needs a noun: {', '.join(f'natsctl {noun} {word}' for noun in nouns)}" if nouns else ""
 
 
 def _show_root_help() -> int:

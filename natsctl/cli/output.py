@@ -146,7 +146,12 @@ def log(text: str) -> None:
     """Print a line of progress on stderr with the local time, escaped for a terminal."""
     from natsctl.cli.render.text import safe
 
-    note(f"{time.strftime('%H:%M:%S')} {safe(text)}")
+    note(f"{clock()} {safe(text)}")
+
+
+def clock() -> str:
+    """Return the local time of day, as in `14:02:07`."""
+    return time.strftime("%H:%M:%S")
 
 
 def has_color(stream: IO[str]) -> bool:
@@ -318,12 +323,14 @@ def hint_of(failure: BaseException) -> str:
     """Return the hint for a failure, "" without one."""
     from natsctl.api.errors import ErrCode
 
-    hint = str(getattr(failure, "hint", None) or "")
-    if not hint and getattr(getattr(failure, "error", None), "err_code", 0) == ErrCode.STREAM_OFFLINE_REASON:
-        return (
-            "natsctl stream rm gives it up and frees its name; natsctl server repair, on the stopped server, saves it"
-        )
-    return hint
+    hints = {
+        ErrCode.STREAM_OFFLINE_REASON: "natsctl stream rm gives it up and frees its name; natsctl server repair, "
+        "on the stopped server, saves it",
+        ErrCode.CLUSTER_NOT_AVAIL: "natsctl server report jetstream shows which servers are up; if too few of them can "
+        "come back, natsctl server cluster rescue helps",
+    }
+    said = str(getattr(failure, "hint", None) or "")
+    return said or hints.get(getattr(getattr(failure, "error", None), "err_code", 0), "")
 
 
 def error_object(failure: BaseException) -> dict[str, Any]:

@@ -157,6 +157,7 @@ def _choose(question: Question) -> str:
             **_terminal(),
         )
         _hold_without_match(asked)
+        _show_position(asked)
         answer = _answer(asked, question.help)
         if answer is not _HELP:
             return str(answer)
@@ -167,10 +168,9 @@ def _hold_without_match(asked: Asked) -> None:
     from prompt_toolkit.filters import Condition
     from prompt_toolkit.key_binding import KeyBindings
     from prompt_toolkit.keys import Keys
-    from questionary.prompts.common import InquirerControl
 
     controls = asked.application.layout.find_all_controls()
-    picked = next(one for one in controls if isinstance(one, InquirerControl))
+    picked: Any = next(one for one in controls if isinstance(one, _control_class()))
 
     def is_unmatched() -> bool:
         typed = (picked.search_filter or "").lower()
@@ -186,6 +186,50 @@ def _hold_without_match(asked: Asked) -> None:
     keys = KeyBindings()
     keys.add(Keys.ControlM, eager=True, filter=Condition(is_unmatched))(lambda event: event.app.output.bell())
     _add_keys(asked, keys)
+
+
+def _show_position(asked: Asked) -> None:
+    """Show the typed filter, and which choices of a list are in sight, in a line below the question.
+
+    questionary shows the filter at the foot of the screen, and nothing of the choices beyond it.
+    """
+    from prompt_toolkit.filters import Condition
+    from prompt_toolkit.layout import ConditionalContainer, FormattedTextControl, HSplit, Window
+
+    layout = asked.application.layout
+    window = next(one for one in layout.find_all_windows() if isinstance(one.content, _control_class()))
+    control: Any = window.content
+
+    def line() -> str:
+        parts = [f"filter: {control.search_filter}"] if control.search_filter else []
+        seen, total = window.render_info, len(control.filtered_choices)
+        if seen is not None and seen.displayed_lines and len(seen.displayed_lines) < total:
+            parts.append(f"{seen.first_visible_line() + 1}–{seen.last_visible_line() + 1} of {total}")
+        return ", ".join(parts)
+
+    drawn = ""
+
+    def draw_again(app: Any) -> None:
+        nonlocal drawn
+        if line() != drawn:  # what is in sight is known only after it was drawn
+            drawn = line()
+            app.invalidate()
+
+    asked.application.after_render += draw_again
+    status = ConditionalContainer(
+        Window(FormattedTextControl(lambda: f"  [{line()}]"), height=1),
+        filter=Condition(lambda: bool(line()) and not asked.application.is_done),
+    )
+    split = layout.container
+    assert isinstance(split, HSplit)
+    split.children.insert(1, status)
+    control.get_search_string_tokens = lambda: None
+
+
+def _control_class() -> Any:
+    from questionary.prompts.common import InquirerControl
+
+    return InquirerControl
 
 
 def _add_keys(asked: Asked, keys: KeyBindings) -> None:

@@ -236,8 +236,9 @@ class SparkQueries:
         """Raise UsageError and UnknownTableError for faults that are found without Spark."""
         from natsctl.cli.resolve import did_you_mean
         from natsctl.spark.session.connect import remote_for
-        from natsctl.spark.sql_queries import check_changes_nothing, check_named
+        from natsctl.spark.sql_queries import check_changes_nothing, check_form, check_named
 
+        check_form(text, did_you_mean)
         check_changes_nothing(text, self._tables.catalogue)
         options = self._spark.options
         if self._known is None and not options.conf and not options.master and remote_for(options) is None:

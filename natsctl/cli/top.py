@@ -54,7 +54,7 @@ def top(
 ) -> None:
     """Show a server's activity and its connections, live; needs a user of the system account.
 
-    At a terminal q ends it, < and > sort by another field, b and s turn --raw and --subs on and off.
+    At a terminal q ends it, < and > sort by another field, b and s turn --raw and --subs on and off, ? shows the keys.
     """
     every_s = every_seconds(interval, "--interval")
     if len(delimiter) > 1 and delimiter != "\\t":
@@ -85,7 +85,17 @@ def _look(session: Session, looker: Top) -> TopView:
     return session.run(lambda manager: looker.look())
 
 
-KEYS = "q ends, < and > sort, b shows plain numbers, s the subjects of subscriptions"
+KEYS = "q ends, < and > sort, b shows plain numbers, s the subjects of subscriptions, ? helps"
+HELP = """Keys:
+  q        end
+  < >      sort by the field before or after, as the arrows do
+  b        sizes and plain numbers in turn
+  s        the subjects of subscriptions, on and off
+  ?        this text, on and off
+
+The lines above the table are the server's CPU, memory and traffic. Msgs and Bytes count what each client has received
+(To) and sent (From) since it connected; Pending is what waits in the server until the client reads it.
+"""
 
 
 _STEPS = {"<": -1, ">": 1, "\x1b[D": -1, "\x1b[C": 1, "\x1bOD": -1, "\x1bOC": 1}
@@ -97,6 +107,7 @@ class Shown:
 
     def __init__(self, delimiter: str, raw: bool, subs: bool) -> None:
         self.delimiter, self.raw, self.subs = delimiter, raw, subs
+        self.help = False
 
     def press(self, key: str, looker: Top) -> bool:
         """Apply a key, and return whether it has a meaning."""
@@ -106,6 +117,8 @@ class Shown:
             self.raw = not self.raw
         elif key == "s":
             self.subs = looker.turn_subjects()
+        elif key == "?":
+            self.help = not self.help
         else:
             return False
         return True
@@ -121,7 +134,11 @@ def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: i
 
     if not json and not shown.delimiter:
         watch(
-            lambda: render_top(_look(session, looker), raw=shown.raw, subs=shown.subs, sort=looker.sort),
+            lambda: (
+                HELP
+                if shown.help
+                else render_top(_look(session, looker), raw=shown.raw, subs=shown.subs, sort=looker.sort)
+            ),
             every_s,
             rounds=rounds,
             press=lambda key: shown.press(key, looker),
@@ -219,7 +236,7 @@ COLUMNS = (
     Column("Uptime", _text("uptime"), number=True),
     Column("Last Activity", _active, number=True),
 )
-LEFT_OUT = ("Version", "Lang", "Last Activity", "Uptime", "Pending", "Bytes From", "Bytes To", "Name")
+LEFT_OUT = ("Version", "Lang", "Last Activity", "Uptime", "Bytes From", "Bytes To", "Name", "Pending")
 """Columns that a narrow terminal leaves out, in this order."""
 SUBSCRIPTIONS = Column("Subscriptions", _subjects)
 

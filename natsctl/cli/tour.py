@@ -85,7 +85,7 @@ SCENARIO: tuple[Chapter, ...] = (
             Step("natsctl str info ORDERS", ("Messages: 3",)),
             Step("natsctl str rmm ORDERS 1 -f", ()),
             Step("natsctl str get ORDERS 2 -j", ('"ORDERS.scratch"',)),
-            Step("natsctl str purge ORDERS -f", ("Messages: 0",)),
+            Step("natsctl str purge ORDERS -f", ("Messages: 2 → 0",)),
             Step("natsctl str rm ORDERS -f", ()),
             Step("natsctl str info ORDERS", ("stream not found",), exit_code=3),
             Step(ADD_ORDERS, ("ORDERS.*",)),
@@ -216,6 +216,8 @@ SCENARIO: tuple[Chapter, ...] = (
 
 
 STEP_WITHIN_S = 30.0
+ESTIMATED_FROM = 3
+"""Steps after which the time that is left is estimated."""
 LISTENING = (b"Listening for ", b"Subscribing on ")
 
 
@@ -286,7 +288,9 @@ class Tour:
         self._environment = {**os.environ, "NATS_URL": url, "NO_COLOR": "1", "COLUMNS": "100"}
         self._environment.pop("NATS_CONTEXT", None)
         self._background: _Running | None = None
+        self._began_s = time.monotonic()
         self.steps = 0
+        self.of = sum(included or not step.included_only for chapter in SCENARIO for step in chapter.steps)
 
     def run(self) -> None:
         """Run every chapter; raises StepFailedError at the first failed step."""
@@ -296,9 +300,17 @@ class Tour:
                 if self._included or not step.included_only:
                     self._run(step)
 
+    def _left(self) -> str:
+        """Return an estimate of the time until the end, from the pace so far; "" for the first steps."""
+        if self.steps <= ESTIMATED_FROM:
+            return ""
+        left_s = (time.monotonic() - self._began_s) / (self.steps - 1) * (self.of - self.steps + 1)
+        return f", about {left_s:.0f} s left"
+
     def _run(self, step: Step) -> None:
         self.steps += 1
-        print(f"\n$ {step.line}{' &' if step.background else ''}", flush=True)
+        print(f"\n[step {self.steps} of {self.of}{self._left()}]", flush=True)
+        print(f"$ {step.line}{' &' if step.background else ''}", flush=True)
         if step.background:
             self._background = self._start(step)
             self._background.wait_listening()

@@ -97,7 +97,12 @@ class Contexts:
         """Return the object in a context's file, as it stands there; raises ContextNotFoundError or UsageError."""
         file = self.path(name)
         try:
-            content = json.loads(file.read_text(encoding="utf-8"))
+            text = file.read_text(encoding="utf-8")
+            if not text.strip():
+                raise ValueError("it is empty")
+            if text.startswith("\ufeff"):
+                raise ValueError("it begins with a byte order mark: save it as UTF-8 without one")
+            content = json.loads(text)
         except FileNotFoundError:
             raise ContextNotFoundError(f"unknown context {name!r}", self.names()) from None
         except OSError as failure:

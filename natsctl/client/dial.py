@@ -6,7 +6,7 @@ import functools
 import ssl
 from typing import Any
 
-from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
+from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError, install_command
 from natsctl.client.connection import Connection, Tracer
 from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target
@@ -48,7 +48,8 @@ async def _open(connection: Connection, options: dict[str, Any]) -> None:
         except ImportError as reason:
             # nats-py looks for it only where a URL asks for a WebSocket.
             raise UsageError(
-                f"{without_login(url)} needs the package aiohttp", hint="pip install aiohttp, or use a nats:// URL"
+                f"{without_login(url)} needs the package aiohttp",
+                hint=f"{install_command('aiohttp')}, or use a nats:// URL",
             ) from reason
         except (NatsctlError, failure_class(), OSError, ValueError) as reason:
             failure = explained(reason, url, target)

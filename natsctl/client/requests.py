@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, ProtocolError, UnreachableError
+from natsctl.api.units import plural
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 
 if TYPE_CHECKING:
@@ -183,8 +184,24 @@ class Requests:
             raise self._absent(subject)
         raw = parse_object(message.body, subject)
         if error := raw.get("error"):
-            raise ApiResponseError(api_error(error), subject)
+            failure = api_error(error)
+            raise ApiResponseError(failure, subject, hint=self._peers(failure.err_code))
         return raw
+
+    def _peers(self, err_code: int) -> str:
+        """Return how many servers a cluster without suitable peers has; "" for other errors, and where it is not known.
+
+        INFO has every address of every server: an IPv4 and an IPv6 address are one server, and so are two ports' hosts.
+        """
+        urls = (
+            getattr(self.connection, "info", {}).get("connect_urls") if err_code == ErrCode.CLUSTER_NO_PEERS else None
+        )
+        if not urls:
+            return ""
+        addresses = [str(url).rpartition(":") for url in urls]
+        hosts = {host for host, _, _ in addresses if not host.startswith("[")} or {host for host, _, _ in addresses}
+        servers = max(len(hosts), len({port for _, _, port in addresses}))
+        return f"the cluster has {plural(servers, 'server')}; each replica needs one of its own"
 
     def _absent(self, subject: str) -> JetStreamNotEnabledError:
         failure = JetStreamNotEnabledError(

@@ -205,6 +205,41 @@ _CHANGES: Final = {
 _BEFORE_TARGETS: Final = ("INTO", "OVERWRITE", "FROM", "TABLE", "VIEW", "IF", "EXISTS")
 
 
+_FIRST_WORDS: Final = (
+    "SELECT", "WITH", "FROM", "VALUES", "TABLE", "MAP", "REDUCE", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "SET", "RESET",
+    "CREATE", "REPLACE", "DECLARE", "EXECUTE", "USE", "CACHE", "UNCACHE", "CLEAR", "REFRESH", "ANALYZE", "COMMENT",
+    "CALL", "BEGIN", "ADD", "LIST", "LOAD", "MSCK", "REPAIR", "GRANT", "REVOKE", "EXPORT", "IMPORT", "LOCK", "UNLOCK",
+    "START", "COMMIT", "ROLLBACK", "DFS", *_CHANGES,
+)  # fmt: skip
+"""The words that a statement of Spark's SQL begins with."""
+_PAIRS: Final = {")": "(", "]": "["}
+
+
+def check_form(text: str, suggest: Suggest) -> None:
+    """Raise UsageError for what is visibly no SQL, without Spark: quotes, brackets, the first word, SELECT * alone."""
+    for number, statement in enumerate(split_statements(text)):
+        words, open_ = tokens(statement), []
+        for word in words:
+            if word.is_symbol("'", '"', "`"):
+                raise UsageError(f"the query has an open {word.text}")
+            if word.is_symbol("(", "["):
+                open_.append(word.text)
+            elif word.is_symbol(*_PAIRS) and (not open_ or open_.pop() != _PAIRS[word.text]):
+                raise UsageError(f"the query has a {word.text} too many")
+        if open_:
+            raise UsageError(f"the query has an open {open_[-1]}")
+        first = words[0]
+        if number == 0 and not first.is_symbol("(") and not first.is_word(*_FIRST_WORDS):
+            hint = suggest(first.text, [name.lower() for name in _FIRST_WORDS])
+            raise UsageError(f"no SQL statement begins with {first.text}", hint=hint)
+        if [word.text.upper() for word in words[:2]] == ["SELECT", "*"] and not any(map(_is_from, words)):
+            raise UsageError("SELECT * needs FROM and a table")
+
+
+def _is_from(word: Token) -> bool:
+    return word.is_word("FROM")
+
+
 class UnknownTableError(NatsctlError):
     """A query names a table that is no stream, no bucket, and nothing of its own."""
 

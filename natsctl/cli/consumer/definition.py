@@ -25,6 +25,7 @@ from natsctl.cli.editing import (
     part_of,
     preview_edit,
     show_differences,
+    show_outcome,
     unset,
     warn_unless_taken,
     without_server_metadata,
@@ -355,7 +356,7 @@ def _send(
         preview_edit(session, found, send, json=json)
         return
     if not found:
-        show_info(live, json, done="No difference in configuration")
+        show_outcome(live, json, "No difference in configuration")
         return
     if session.interactive or not json:
         show_differences(found, f"Consumer {stream} > {name}", labelled=True)
@@ -363,7 +364,7 @@ def _send(
     if not confirmed_edit(session, f"edit Consumer {stream} > {name}", force, losses):
         return
     answer = send()
-    show_info(answer, json, done=f"Consumer {stream} > {name} was updated")
+    show_outcome(answer, json, f"Consumer {stream} > {name} was updated")
     asked = part_of(wanted, (one.path for one in found if one.path not in gone))
     warn_unless_taken(asked, answer, json, emptied=True)
 

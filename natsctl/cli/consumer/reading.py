@@ -297,7 +297,7 @@ class DeliveryPrinter:
         elif self.raw:
             output.emit_bytes(message.payload + b"\n")
         else:
-            show_message(render_next(message), message.headers, message.payload)
+            show_message(f"{render_next(message)} / at {output.clock()}", message.headers, message.payload)
 
     def reply(self, answer_text: str) -> None:
         """Show the line that `Acknowledgment.send` returned, for text only."""

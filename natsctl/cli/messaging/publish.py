@@ -346,6 +346,6 @@ def _show_ack(answer: Answer[Any], outgoing: Publishing, *, single: bool) -> Non
         show = output.emit_json if single else output.emit_json_line
         show(answer.raw)
     elif not outgoing.quiet:
-        output.emit(render_ack(answer.value))
+        output.emit(f"{output.clock()} {render_ack(answer.value)}")
         if outgoing.total is None:  # the sender of the lines may wait for each result
             sys.stdout.flush()

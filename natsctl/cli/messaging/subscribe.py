@@ -238,6 +238,9 @@ async def _run(
                 _finish(capture, dropped)
         if dropped:
             output.note(f"{dropped:,} messages arrived faster than they could be shown, and were dropped")
+        if asked.durable and feed.reading and not json:
+            place = safe(f"{feed.reading.stream} {asked.durable}")
+            output.note(f"consumer {safe(asked.durable)} stays: natsctl consumer rm {place} removes it")
 
 
 STARTING = {

@@ -11,7 +11,7 @@ from natsctl.api.units import format_size, plural
 from natsctl.api.versions import REQUIRED_LEVEL_KEY
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata, render_version
-from natsctl.cli.render.tables import Column, render_columns, render_table
+from natsctl.cli.render.tables import TROUBLE, Column, render_columns, render_table
 from natsctl.cli.render.text import ago, count, duration, is_zero, listed, safe, when
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def report_columns(raw: bool) -> list[Column[Row]]:
         Column("Ack Policy", lambda row: policy(row.value.config.ack_policy.value), spare=3),
         Column("Ack Wait", *_number(lambda info: info.config.ack_wait, length), spare=2),
         Column("Ack Pending", *_number(lambda info: info.num_ack_pending, figure)),
-        Column("Redelivered", *_number(lambda info: info.num_redelivered, figure), spare=7),
+        Column("Redelivered", *_number(lambda info: info.num_redelivered, figure), spare=TROUBLE),
         Column("Unprocessed", *_number(lambda info: info.num_pending, figure)),
         Column("Ack Floor", *_number(lambda info: info.ack_floor.stream_seq, figure), spare=6),
         Column("API Level", *_level(), spare=1),

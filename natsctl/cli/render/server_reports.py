@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
-from natsctl.cli.render.tables import Column, render_sheet, summed
+from natsctl.cli.render.tables import TROUBLE, Column, render_sheet, summed
 from natsctl.cli.render.text import count, duration, safe, yes
 from natsctl.client.system.reports import Row, clusters, count_by_server, leaders, span_ns
 from natsctl.client.system.system_account import Answers, ServerAnswer
@@ -46,10 +46,10 @@ def _at(row: Row, path: Sequence[str]) -> Any:
     return value
 
 
-def counted(title: str, *path: str, wide: bool = False) -> Column[Row]:
+def counted(title: str, *path: str, wide: bool = False, spare: int = 0) -> Column[Row]:
     """Return a column of counts."""
     value = number(*path)
-    return Column(title, lambda row: count(value(row)), value, wide)
+    return Column(title, lambda row: count(value(row)), value, wide, spare)
 
 
 def sized(title: str, *path: str, wide: bool = False) -> Column[Row]:
@@ -243,8 +243,8 @@ JETSTREAM: tuple[Column[ServerAnswer], ...] = (
     _held("Memory", "memory", format_size, wide=True),
     _held("File", "storage", format_size, wide=True),
     Column("API Req", lambda one: count(_api(one, "total")), lambda one: _api(one, "total"), wide=True),
-    Column("API Err", lambda one: count(_api(one, "errors")), lambda one: _api(one, "errors"), wide=True),
-    Column("Pending", lambda one: count(_pending(one)), lambda one: _pending(one), wide=True),
+    Column("API Err", lambda one: count(_api(one, "errors")), lambda one: _api(one, "errors"), True, TROUBLE),
+    Column("Pending", lambda one: count(_pending(one)), lambda one: _pending(one), True, TROUBLE),
     Column("Quorum Sz", lambda one: count(_quorum(one)) if _quorum(one) else "", lambda one: _quorum(one), wide=True),
     Column("Rescuing", lambda one: yes(bool(_meta_group(one).get("rescue"))) if _quorum(one) else "", wide=True),
 )
@@ -419,7 +419,7 @@ STATISTICS: tuple[Column[Row], ...] = (
     counted("Out Msgs", "sent", "msgs"),
     sized("In Bytes", "received", "bytes", wide=True),
     sized("Out Bytes", "sent", "bytes", wide=True),
-    counted("Slow", "slow_consumers", wide=True),
+    counted("Slow", "slow_consumers", wide=True, spare=TROUBLE),
 )
 
 
@@ -467,7 +467,7 @@ SERVERS: tuple[Column[ServerAnswer], ...] = (
     Column("Mem", lambda one: format_size(_number("mem")(one)), _number("mem")),
     Column("CPU %", lambda one: f"{float(one.data.get('cpu') or 0):.0f}", lambda one: float(one.data.get("cpu") or 0)),
     Column("Cores", lambda one: count(_number("cores")(one)), _number("cores"), wide=True),
-    Column("Slow", lambda one: count(_number("slow_consumers")(one)), _number("slow_consumers"), wide=True),
+    Column("Slow", lambda one: count(_number("slow_consumers")(one)), _number("slow_consumers"), True, TROUBLE),
     Column("Uptime", lambda one: duration(uptime_ns(one) // 10**9 * 10**9), uptime_ns, wide=True),
     Column("RTT", lambda one: duration(one.rtt_ns), lambda one: one.rtt_ns, wide=True),
 )
@@ -522,7 +522,7 @@ WATCHED_SERVERS: tuple[Column[Row], ...] = (
     _WATCHED_SERVER,
     counted("Conns", "connections"),
     counted("Subs", "subscriptions", wide=True),
-    counted("Slow", "slow_consumers", wide=True),
+    counted("Slow", "slow_consumers", wide=True, spare=TROUBLE),
     sized("Memory", "mem"),
     Column("CPU %", lambda row: f"{float(row.get('cpu') or 0):.0f}", lambda row: float(row.get("cpu") or 0)),
     _link_count("Routes", "routes"),
@@ -546,7 +546,7 @@ WATCHED_ACCOUNTS: tuple[Column[Row], ...] = (
     counted("Conns", "conns"),
     counted("Leafs", "leafnodes", wide=True),
     counted("Subs", "num_subscriptions", wide=True),
-    counted("Slow", "slow_consumers", wide=True),
+    counted("Slow", "slow_consumers", wide=True, spare=TROUBLE),
     *_RATES,
 )
 WATCHED_REQUESTS: tuple[Column[Row], ...] = (

@@ -9,7 +9,7 @@ from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.api.versions import LEVEL_KEY, REQUIRED_LEVEL_KEY, SERVER_METADATA, VERSION_KEY
 from natsctl.cli.render.page import Page, Section
-from natsctl.cli.render.tables import Column, render_columns, render_table
+from natsctl.cli.render.tables import TROUBLE, Column, render_columns, render_table
 from natsctl.cli.render.text import (
     age_limit,
     ago,
@@ -444,13 +444,13 @@ WIDE = "name,subjects,storage,retention,replicas,consumers,messages,size,deleted
 
 REPORT: tuple[Column[Row], ...] = (
     Column("Stream", lambda row: row.info.config.name),
-    _text("Storage", lambda info: info.config.storage.value.capitalize(), spare=4),
+    _text("Storage", lambda info: info.config.storage.value.capitalize(), spare=3),
     _text("Placement", _placement, spare=2),
-    _number("Consumers", lambda info: info.state.consumer_count, spare=7),
+    _number("Consumers", lambda info: info.state.consumer_count, spare=5),
     _MESSAGES,
     _number("Bytes", lambda info: info.state.bytes, format_size),
-    _number("Lost", _lost, spare=3),
-    _number("Deleted", lambda info: info.state.num_deleted, spare=5),
+    _number("Lost", _lost, spare=TROUBLE),
+    _number("Deleted", lambda info: info.state.num_deleted, spare=4),
     _number("API Level", required_level, spare=1),
     _text("Replicas", lambda info: replicas(info.cluster), spare=6),
     _number("Server Level", level_of, wide=True),

@@ -129,6 +129,10 @@ def render_table(
     return table
 
 
+TROUBLE: Final = 1000
+"""`spare` of the columns that show trouble: those of a table that is too wide are left out after all others."""
+
+
 class Column(NamedTuple, Generic[T]):
     """One column: its title, its cells, and the sort key of rows (the cell, unless `order` is given)."""
 
@@ -223,7 +227,7 @@ def render_sheet(
     columns = selected_columns(table, words, True)
     if words is None and not wide and width is not None:
         last = len(columns)
-        columns = [one._replace(spare=last - at) if one.wide else one for at, one in enumerate(columns)]
+        columns = [one._replace(spare=one.spare or last - at) if one.wide else one for at, one in enumerate(columns)]
     sheet = render_columns(title, columns, rows, "--wide" if wide is not None else "")
     if totals and rows:
         sheet.add_section()

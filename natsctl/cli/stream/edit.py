@@ -18,6 +18,7 @@ from natsctl.cli.editing import (
     part_of,
     preview_edit,
     show_differences,
+    show_outcome,
     unset,
     warn_unless_taken,
     without_server_metadata,
@@ -95,7 +96,7 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
         preview_edit(session, found, send, json=json)
         return
     if not found:
-        show_info(live, json, "No difference in configuration")
+        show_outcome(live, json, "No difference in configuration")
         return
     if session.interactive or not json:
         show_differences(found, f"Stream {name}", labelled=True)
@@ -104,7 +105,7 @@ def _send(session: Session, live: Answer[Any], wanted: Config, *, force: bool, j
     if not confirmed_edit(session, f"edit Stream {name}", force, losses, typed=typed):
         return
     answer = send()
-    show_info(answer, json, f"Stream {name} was updated")
+    show_outcome(answer, json, f"Stream {name} was updated")
     warn_unless_taken(part_of(wanted, _paths(found)), answer, json, emptied=True)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,7 @@ from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import subject_fault
-from natsctl.api.units import plural
+from natsctl.api.units import format_size, plural
 from natsctl.cli import output
 from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.flags import Force, Json, MissingOk, Raw, StreamName, session_of
@@ -19,7 +20,7 @@ from natsctl.cli.messaging.bodies import Translate, emit_body
 from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.resolve import pick_stream, suggesting
-from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
+from natsctl.cli.stream.info import bucket_named, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import Answer
@@ -27,6 +28,7 @@ from natsctl.client.requests import Answer
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamMsgGetAnswer
     from natsctl.api.requests import StoredMsg
+    from natsctl.api.stream import StreamState
     from natsctl.cli.session import Session
     from natsctl.client.stream_state import Purge, PurgeEffect
 
@@ -61,13 +63,28 @@ def get(
     name = pick_stream(session, stream)
     if seq is None and not last_for:
         seq, last_for = _ask_message(session)
-    with suggesting(session, name):
+    with _locating(session, name, seq or last_for):
         answer = session.run(lambda manager: manager.message_get(name, seq=seq or 0, last_by_subj=last_for))
     if json:
         output.emit_json(answer.raw["message"])
     else:
         message = answer.value.message
         _show_message(name, message, shown_body(session, name, message, translate), raw)
+
+
+@contextmanager
+def _locating(session: Session, stream: str, wanted: int | str | None) -> Iterator[None]:
+    """Add to the error for a message that does not exist which one it is, and the sequences that the stream holds."""
+    try:
+        with suggesting(session, stream):
+            yield
+    except ApiResponseError as failure:
+        if failure.err_code == ErrCode.NO_MESSAGE_FOUND and not failure.hint:
+            which = f"message {wanted}" if isinstance(wanted, int) else f"message on {wanted}"
+            state = _live(session, stream).value.state
+            held = f"it holds {count(state.first_seq)} to {count(state.last_seq)}" if state.messages else "it is empty"
+            failure.hint = safe(f"Stream {stream} has no {which}; {held}")
+        raise
 
 
 def _ask_message(session: Session) -> tuple[int, str]:
@@ -255,7 +272,17 @@ def purge(
     for name, answer in answers.items():
         output.note(f"Purged {plural(answer.value.purged, 'message')} from {safe(name)}")
     if not several:
-        show_info(_live(session, names[0]), json)
+        output.note("\n".join(_state_changes(live[names[0]].value.state, _live(session, names[0]).value.state)))
+
+
+def _state_changes(before: StreamState, after: StreamState) -> Iterator[str]:
+    """Yield a line for each part of a stream's state that a purge has changed."""
+    rows = (
+        ("Messages", count(before.messages), count(after.messages)),
+        ("Bytes", format_size(before.bytes), format_size(after.bytes)),
+        ("First Sequence", count(before.first_seq), count(after.first_seq)),
+    )
+    return (f"  {label}: {old} → {new}" for label, old, new in rows if old != new)
 
 
 def _moment(older_than: str) -> int:
@@ -354,7 +381,7 @@ def rmm(
     name = pick_stream(session, stream)
     number = seq if seq is not None else ask_sequence(session, "Message Sequence to remove")
     try:
-        with suggesting(session, name):
+        with _locating(session, name, number):
             found = session.run(lambda manager: manager.message_get(name, seq=number)).value.message
     except ApiResponseError as failure:
         if not missing_ok or failure.err_code != ErrCode.NO_MESSAGE_FOUND:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from natsctl.spark.files.file_formats import spark_path
 from natsctl.spark.pipeline.project import Project
-from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissingError
+from natsctl.spark.session.failures import PIPELINES_PACKAGES, ExtraMissingError
 from natsctl.spark.session.sessions import is_remote, open_session
 from natsctl.spark.session.spark_options import LOCAL, SparkOptions
 
@@ -46,7 +46,7 @@ def session_for(project: Project) -> Callable[[SparkOptions], AbstractContextMan
     def opened(options: SparkOptions) -> Iterator[SparkSession]:
         for package in _PACKAGES:
             if find_spec(package.partition(".")[0]) is None:
-                raise ExtraMissingError("a pipeline", package.partition(".")[0], INSTALL_PIPELINES)
+                raise ExtraMissingError("a pipeline", package.partition(".")[0], PIPELINES_PACKAGES)
         if options.remote or (not options.master and os.environ.get("SPARK_REMOTE")):
             with open_session(options) as remote:
                 yield remote

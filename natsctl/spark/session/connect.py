@@ -29,7 +29,7 @@ from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.atomic_file import PRIVATE, atomic_write
-from natsctl.spark.session.failures import INSTALL_PIPELINES, ExtraMissingError, SparkStartError, quieten
+from natsctl.spark.session.failures import PIPELINES_PACKAGES, ExtraMissingError, SparkStartError, quieten
 from natsctl.spark.session.installation import cache_folder, compiled_imports, key_of, pyspark_folder
 from natsctl.spark.session.spark_options import LOCAL, SparkOptions, session_settings
 from natsctl.spark.session.virtual_machine import END_WAIT_S, Launch, launch_of, wait_until
@@ -245,7 +245,7 @@ def remote_session(remote: Remote, options: SparkOptions) -> Iterator[SparkSessi
     """Open a session on a server, and send it the data source where it has not the same. Raises ExtraMissingError."""
     for package in _PACKAGES:
         if find_spec(package) is None:
-            raise ExtraMissingError("a session on a Spark server", package.partition(".")[0], INSTALL_PIPELINES)
+            raise ExtraMissingError("a session on a Spark server", package.partition(".")[0], PIPELINES_PACKAGES)
     check_reachable(remote.url)
     before = os.environ.get(_REMOTE_MODE)
     session = None
@@ -364,7 +364,7 @@ def _started(options: SparkOptions, idle_stop_s: float) -> BackgroundServer:
 def _serving(launch: Launch, port: int, token: str) -> Launch:
     """Return the same launch as a server's, with its token in the environment."""
     if not any(launch.home.jars.glob("spark-connect_*.jar")):
-        raise ExtraMissingError("Spark in background", "pyspark[connect]", INSTALL_PIPELINES)
+        raise ExtraMissingError("Spark in background", "pyspark[connect]", PIPELINES_PACKAGES)
     plugins = launch.conf.get("spark.plugins", "")
     conf = {
         **launch.conf,

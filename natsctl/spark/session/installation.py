@@ -32,7 +32,8 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
-from natsctl.spark.session.failures import INSTALL_SPARK, ExtraMissingError, JavaUnsuitableError, SparkStartError
+from natsctl.api.errors import install_command
+from natsctl.spark.session.failures import SPARK_PACKAGES, ExtraMissingError, JavaUnsuitableError, SparkStartError
 
 OLDEST = 17
 """The first Java that Spark 4 runs on."""
@@ -214,7 +215,7 @@ def _none_suits(found: list[Java | Unusable]) -> str:
 
 
 def _what_to_do() -> str:
-    return f"{INSTALL_SPARK} brings a Java; --java PATH or JAVA_HOME name one"
+    return f"{install_command(SPARK_PACKAGES)} brings a Java; --java PATH or JAVA_HOME name one"
 
 
 def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
