@@ -236,8 +236,8 @@ COLUMNS = (
     Column("Uptime", _text("uptime"), number=True),
     Column("Last Activity", _active, number=True),
 )
-LEFT_OUT = ("Version", "Lang", "Last Activity", "Uptime", "Bytes From", "Bytes To", "Name", "Pending")
-"""Columns that a narrow terminal leaves out, in this order."""
+LEFT_OUT = ("Version", "Lang", "Last Activity", "Uptime", "Bytes From", "Bytes To", "Name")
+"""Columns that a narrow terminal leaves out, in this order; Pending is the first of them, or the last if any is."""
 SUBSCRIPTIONS = Column("Subscriptions", _subjects)
 
 
@@ -255,7 +255,9 @@ def render_top(view: TopView, *, raw: bool = False, subs: bool = False, sort: st
     rows = [[column.cell(row, raw) for column in columns] for row in view.connections]
     title = f"{count(len(rows))} of {count(view.total_connections)} Connections{f' by {sort}' if sort else ''}"
     right = [one.title for one in columns if one.number]
-    table = render_table(title, [one.title for one in columns], rows, right, least=LEFT_OUT)
+    is_pending = any(row.get("pending_bytes") for row in view.connections)
+    least = (*LEFT_OUT, "Pending") if is_pending else ("Pending", *LEFT_OUT)
+    table = render_table(title, [one.title for one in columns], rows, right, least=least)
     return Group(*(Text(line) for line in server_lines(view, raw)), Text(""), table)
 
 

@@ -124,7 +124,7 @@ SCENARIO: tuple[Chapter, ...] = (
     Chapter(
         "Message deduplication",
         (
-            Step("natsctl str purge ORDERS -f", ("Messages: 0",)),
+            Step("natsctl str purge ORDERS -f", ("Purged ",)),
             Step("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello1", ()),
             Step("natsctl req -H Nats-Msg-Id:1 ORDERS.new hello2", ("duplicate",)),
             Step("natsctl req -H Msg-Id:2 ORDERS.new hello3", (), included_only=True),
@@ -136,7 +136,7 @@ SCENARIO: tuple[Chapter, ...] = (
         "Acknowledgement models",
         (
             Step("natsctl con rm ORDERS DISPATCH -f", ()),
-            Step("natsctl str purge ORDERS -f", ("Messages: 0",)),
+            Step("natsctl str purge ORDERS -f", ("Purged ",)),
             Step(
                 "natsctl con add ORDERS DISPATCH --filter ORDERS.processed --ack explicit --pull --deliver all"
                 " --sample 100 --wait 2s",
@@ -288,9 +288,13 @@ class Tour:
         self._environment = {**os.environ, "NATS_URL": url, "NO_COLOR": "1", "COLUMNS": "100"}
         self._environment.pop("NATS_CONTEXT", None)
         self._background: _Running | None = None
-        self._began_s = time.monotonic()
+        self._worked_s = 0.0
+        self._pauses_s = sum(step.pause_s for step in self._steps())
         self.steps = 0
-        self.of = sum(included or not step.included_only for chapter in SCENARIO for step in chapter.steps)
+        self.of = len(self._steps())
+
+    def _steps(self) -> list[Step]:
+        return [step for chapter in SCENARIO for step in chapter.steps if self._included or not step.included_only]
 
     def run(self) -> None:
         """Run every chapter; raises StepFailedError at the first failed step."""
@@ -298,14 +302,18 @@ class Tour:
             print(f"\n── {number}. {chapter.title} ".ljust(100, "─"), flush=True)
             for step in chapter.steps:
                 if self._included or not step.included_only:
+                    began = time.monotonic()
                     self._run(step)
+                    self._worked_s += time.monotonic() - began
+                    time.sleep(step.pause_s)
+                    self._pauses_s -= step.pause_s
 
     def _left(self) -> str:
         """Return an estimate of the time until the end, from the pace so far; "" for the first steps."""
         if self.steps <= ESTIMATED_FROM:
             return ""
-        left_s = (time.monotonic() - self._began_s) / (self.steps - 1) * (self.of - self.steps + 1)
-        return f", about {left_s:.0f} s left"
+        each_s = self._worked_s / (self.steps - 1)
+        return f", about {self._pauses_s + each_s * (self.of - self.steps + 1):.0f} s left"
 
     def _run(self, step: Step) -> None:
         self.steps += 1
@@ -323,8 +331,6 @@ class Tour:
             status, output = background.collect()
             print(f"\n[{background.step.line}]\n{output}", end="", flush=True)
             _check(background.step, status, output)
-        if step.pause_s:
-            time.sleep(step.pause_s)
 
     def _execute(self, step: Step) -> tuple[int, str]:
         arguments, target = _arguments(step.line)

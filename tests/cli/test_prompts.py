@@ -212,6 +212,19 @@ def test_a_list_picks_nothing_where_nothing_matches(person: Callable[..., Person
     assert natsctl("str", "ls", "-n").out == "AAA\n"
 
 
+def test_a_long_list_shows_its_place_and_its_filter_below_the_question(person: Run, natsctl: Run) -> None:
+    for number in range(45):
+        natsctl("kv", "add", f"B{number}")
+    one = person("str", "info", "--all")
+    one.answers("Select a Stream", "")
+    one.sees(" of 45]")
+    one.child.send("B39")
+    one.sees("filter:")
+    one.child.send("\r")
+    one.sees("KV_B39")
+    assert one.end()[0] == 0
+
+
 def test_what_is_wider_than_the_terminal_goes_on_between_words(person: Callable[..., Person], natsctl: Run) -> None:
     natsctl("str", "add", "S", "--subjects", "s")
     code, screen = person("str", "edit", "S", columns=50).end()

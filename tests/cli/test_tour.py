@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ def test_the_tour_ends_well_on_the_embedded_server_and_keeps_its_store(
     out, err = capfd.readouterr()
     assert code == 0, out + err
     assert "The tour is finished" in err
+    assert "[step 1 of 84]" in out
+    assert re.search(r"\[step 84 of 84, about \d+ s left\]", out)
     assert '$ natsctl str add ORDERS --subjects "ORDERS.*"' in out
     assert json.loads((tmp_path / "kept" / "orders.json").read_text())["config"]["name"] == "ORDERS"
     assert list((tmp_path / "kept" / "store").rglob("*.seg"))

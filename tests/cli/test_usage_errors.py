@@ -61,6 +61,9 @@ IN_FILES = (
     ("str add --config bad.yaml", "'a b': it contains blanks"),
     ("validate -f bad.yaml", "'a b'"),
     ("apply -f bad.yaml", "'a b'"),
+    ("str add --config quotes.yaml", 'quotes.yaml:3: an empty block of text: ">" needs quotes'),
+    ("validate -f quotes.yaml", 'line 3: $.subjects[0]: an empty block of text: ">" needs quotes'),
+    ("str add --config comment.json", "comment.json:2: not JSON: expected a key in quotes, got // all"),
 )
 
 
@@ -71,6 +74,8 @@ def test_an_invalid_subject_in_a_file_is_named(
     monkeypatch.chdir(tmp_path)
     Path("bad.json").write_text('{"name": "BAD", "subjects": ["ok", "a..b"]}')
     Path("bad.yaml").write_text("name: BAD\nsubjects: [ok, 'a b']\n")
+    Path("quotes.yaml").write_text("name: BAD\nsubjects:\n- >\n")
+    Path("comment.json").write_text('{\n// all\n"name": "BAD"}')
     done = natsctl(*shlex.split(line))
     assert (done.code, named in done.err + done.out) == (2, True), done
 

@@ -159,10 +159,10 @@ def visit(
             with context.wrap_socket(raw, server_hostname="localhost", session=session) as sock:
                 sock.sendall(request)
                 while request and not (b"INFO {" in heard and heard.endswith(b"} \r\n")):
-                    heard += _received(sock)
+                    heard += more(sock)
                 sock.sendall(hello)
                 while not heard.endswith((b"PONG\r\n", b"'\r\n")):
-                    heard += _received(sock)
+                    heard += more(sock)
                 seen = Visit(heard.splitlines(keepends=True)[-1], sock.session, bool(sock.session_reused))
                 with suppress(OSError):  # the server may have gone before
                     sock.unwrap()  # a session that is not ended is not resumed
@@ -171,7 +171,7 @@ def visit(
         return Visit(str(error).encode())
 
 
-def _received(sock: ssl.SSLSocket) -> bytes:
+def more(sock: socket.socket) -> bytes:
     """Return what comes next; raises ConnectionError where that is the end."""
     data = sock.recv(65536)
     if not data:

@@ -130,7 +130,7 @@ def render_table(
 
 
 TROUBLE: Final = 1000
-"""`spare` of the columns that show trouble: those of a table that is too wide are left out after all others."""
+"""`spare` of the columns that show trouble: left out after all others, and before them if there is none."""
 
 
 class Column(NamedTuple, Generic[T]):
@@ -184,9 +184,15 @@ def render_columns(
     more: str = "--columns selects them",
 ) -> Table:
     """Return the table of those columns; `more` is for `render_table`."""
+    rows = list(rows)
     cells = [[column.cell(row) for column in columns] for row in rows]
     right = [column.title for column in columns if column.right]
-    least = [column.title for column in sorted(columns, key=lambda column: column.spare) if column.spare]
+
+    def spare(column: Column[T]) -> int:
+        is_calm = column.spare == TROUBLE and not any(map(column.key, rows))
+        return 1 if is_calm else column.spare
+
+    least = [column.title for column in sorted(columns, key=spare) if column.spare]
     return render_table(title, [column.title for column in columns], cells, right, least=least, more=more)
 
 

@@ -229,7 +229,11 @@ def test_what_is_not_there_is_told_with_what_was_meant(natsctl: Run, bucket: str
     other = natsctl("kv", "get", bucket, "db.host", "--revision", "2", "-j")
     assert (other.code, other.error["subject"]) == (3, "$KV.B.db.host")
     wrong = natsctl("kv", "get", "BB", "db.host", "-j")
-    assert (wrong.code, wrong.error["err_code"], wrong.error["hint"]) == (3, 10059, 'did you mean "B"?')
+    assert (wrong.code, wrong.error["err_code"], wrong.error["hint"]) == (
+        3,
+        10059,
+        "natsctl kv ls shows the buckets there are",
+    )
 
 
 @pytest.mark.parametrize("key", ["a..b", ".a", "a.", "a b", "ä", "a*", ">"])

@@ -6,6 +6,7 @@ import base64
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,7 +37,7 @@ def test_publishing_tells_on_stderr_and_nothing_on_stdout(stored: Run) -> None:
 @pytest.mark.parametrize("flag", ["-J", "--jetstream", "--wait", "-w"])
 def test_publishing_with_an_ack_shows_it(stored: Run, flag: str) -> None:
     done = stored("pub", flag, "s.a", "hello")
-    assert done.out == "Stored in Stream: S Sequence: 1\n"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d Stored in Stream: S Sequence: 1\n", done.out)
     assert stored("pub", flag, "s.a", "hello", "-j").json == {"stream": "S", "seq": 2}
 
 
@@ -325,7 +326,7 @@ def test_lines_go_out_as_they_come(stored: Run, begun: Run) -> None:
     publisher = begun("pub", "s.a", "--send-on", "newline", "-J", stdin=subprocess.PIPE, bufsize=1)
     for number in (1, 2):
         publisher.stdin.write(f"line {number}\n")
-        assert publisher.stdout.readline() == f"Stored in Stream: S Sequence: {number}\n"
+        assert publisher.stdout.readline().endswith(f" Stored in Stream: S Sequence: {number}\n")
     publisher.send_signal(2)
     assert publisher.wait(60) == 130
     assert "Traceback" not in publisher.stderr.read()

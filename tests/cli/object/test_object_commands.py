@@ -109,7 +109,9 @@ def test_what_is_not_there_is_told_with_what_was_meant(natsctl: Run, bucket: str
     done = natsctl("obj", "get", bucket, "note.txt")
     assert (done.code, done.out) == (3, "")
     assert 'did you mean "notes.txt"?' in done.err
-    assert natsctl("obj", "info", "FF", "notes.txt", "-j").error["hint"] == 'did you mean "F"?'
+    assert (
+        natsctl("obj", "info", "FF", "notes.txt", "-j").error["hint"] == "natsctl object ls shows the buckets there are"
+    )
     assert natsctl("obj", "put", bucket, "absent").code == 2
     assert natsctl("obj", "put", "G", "-", "--name", "x", stdin=b"x").code == 3
 

@@ -22,6 +22,7 @@ from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind, ServerProcess
 from tests.support.callouts import until
 from tests.support.raw_client import RawClient
+from tests.support.tls_clients import more
 
 COMMAND = [sys.executable, "-m", "natsctl.server"]
 PATIENCE_S = 60.0
@@ -238,11 +239,11 @@ def test_a_second_signal_does_not_wait(tmp_path: Path, running: list[Running]) -
         socket.create_connection(("127.0.0.1", server.port)) as sock,
     ):
         deaf.sendall(b'CONNECT {"verbose":false}\r\nSUB flood 1\r\nPING\r\n')
-        while b"PONG" not in deaf.recv(1 << 16):  # the last that it reads: what it subscribed to is known
+        while b"PONG" not in more(deaf):  # the last that it reads: what it subscribed to is known
             pass
         sock.sendall(b'CONNECT {"verbose":false}\r\n' + (b"PUB flood 500000\r\n" + b"x" * 500_000 + b"\r\n") * 40)
         sock.sendall(b"PING\r\n")
-        while b"PONG" not in sock.recv(1 << 16):
+        while b"PONG" not in more(sock):
             pass
         server.process.send_signal(signal.SIGTERM)
         server.wait_for('Trapped "terminated" signal')

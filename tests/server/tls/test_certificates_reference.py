@@ -16,7 +16,7 @@ from natsctl.server.tls_certificates import certificate_of, dns_names, not_after
 from natsctl.testing.certificates import Authority, Issued
 from natsctl.testing.process import Kind
 from tests.support.conf_server import ConfServer
-from tests.support.tls_clients import Files, Visit, visit
+from tests.support.tls_clients import Files, Visit, more, visit
 
 BASE: Final = [("C", "US"), ("ST", "CA"), ("L", "Los Angeles")]
 LOCAL: Final = [*BASE, ("O", "NATS"), ("OU", "NATS"), ("CN", "localhost")]
@@ -113,16 +113,13 @@ PATIENCE_S: Final = 30
 def admitted(url: str, context: ssl.SSLContext) -> str:
     parts = urlsplit(url)
     raw = socket.create_connection((parts.hostname or "", parts.port or 0), PATIENCE_S)
-    while b"\r\n" not in raw.recv(65536, socket.MSG_PEEK):
+    while not more(raw).endswith(b"\n"):
         pass
-    raw.recv(65536)
     with context.wrap_socket(raw, server_hostname="localhost") as sock:
         sock.sendall(b'CONNECT {"verbose":false}\r\nSUB i 1\r\nPUB $SYS.REQ.USER.INFO i 0\r\n\r\n')
         heard = b""
         while not heard.endswith(b"}\r\n") and b"-ERR" not in heard:
-            more = sock.recv(65536)
-            assert more, heard
-            heard += more
+            heard += more(sock)
     return "refused" if b"-ERR" in heard else str(json.loads(heard.split(b"\r\n")[1])["data"]["user"])
 
 

@@ -29,7 +29,7 @@ from natsctl.server.tls_contexts import TlsFileError
 from natsctl.testing.process import Kind
 from tests.support.conf_server import ConfServer
 from tests.support.ocsp import Answers, Certified, World, world
-from tests.support.tls_clients import PATIENCE_S, ListLog, answered, serving, talking, until
+from tests.support.tls_clients import PATIENCE_S, ListLog, answered, more, serving, talking, until
 
 KINDS = pytest.mark.parametrize("kind", ["natsctl", "reference"])
 
@@ -63,7 +63,7 @@ def staple_seen(port: int, found: World, *, greeted: bool = True, client: Certif
         context.use_certificate_chain_file(str(client.files.cert))
         context.use_privatekey_file(str(client.files.key))
     with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as raw:
-        while greeted and not raw.recv(65536).endswith(b"\n"):
+        while greeted and not more(raw).endswith(b"\n"):
             pass
         raw.settimeout(None)
         connection = SSL.Connection(context, raw)
