@@ -184,8 +184,8 @@ class Requests:
             raise self._absent(subject)
         raw = parse_object(message.body, subject)
         if error := raw.get("error"):
-            failure = api_error(error)
-            raise ApiResponseError(failure, subject, hint=self._peers(failure.err_code))
+            refusal = api_error(error)
+            raise ApiResponseError(refusal, subject, hint=self._peers(refusal.err_code))
         return raw
 
     def _peers(self, err_code: int) -> str:
