@@ -6,7 +6,7 @@ import base64
 import ipaddress
 import ssl
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -151,6 +151,57 @@ class Answers:
     moved: bool = False
     """Answer with a redirection first."""
     other_serial: bool = False
+    encoding: str = ""
+    """A key of ENCODINGS: the signed part is encoded in a way that Go reads and the X.509 library does not."""
+
+
+Element = tuple[int, "bytes | list[Element]"]
+
+
+def _elements(der: bytes) -> list[Element]:
+    """Return the elements of DER with their identifiers, nested ones in lists."""
+    found: list[Element] = []
+    while der:
+        size, start = der[1], 2
+        if size & 0x80:
+            start += size & 0x7F
+            size = int.from_bytes(der[2:start], "big")
+        body, identifier = der[start : start + size], der[0]
+        found.append((identifier, _elements(body) if identifier & 0x20 else body))
+        der = der[start + size :]
+    return found
+
+
+def _der(*elements: Element) -> bytes:
+    found = b""
+    for identifier, content in elements:
+        body = _der(*content) if isinstance(content, list) else content
+        size = len(body).to_bytes(2, "big").lstrip(b"\0")
+        found += (
+            bytes([identifier]) + (bytes([0x80 | len(size)]) if len(body) >= 0x80 else b"") + (size or b"\0") + body
+        )
+    return found
+
+
+ENCODINGS: dict[str, Callable[[Any, Any], object]] = {
+    "no status": lambda data, entry: entry.pop(1) if entry[1][0] == 0xA1 else None,
+    "version written out": lambda data, entry: data.insert(0, (0xA0, [(0x02, b"\0")])),
+    "time with an offset": lambda data, entry: entry.__setitem__(2, (0x18, b"20260101000000+0130")),
+    "time with a fraction": lambda data, entry: entry.__setitem__(2, (0x18, b"20260101000000.5Z")),
+    "time of the other type": lambda data, entry: entry.__setitem__(2, (0x17, b"260101000000Z")),
+    "element at the end": lambda data, entry: entry.append((0x05, b"")),
+}
+"""What to change in a response's data and in its entry."""
+
+
+def encoded(der: bytes, key: ec.EllipticCurvePrivateKey, encoding: str) -> bytes:
+    """Return a response with another encoding of what it says, signed with its signer's key."""
+    ((_, (status, (_, [(_, [kind, (_, basic)])]))),) = _elements(der)
+    ((_, [(_, data), algorithm, _, *certificates]),) = _elements(basic)
+    ENCODINGS[encoding](data, data[-1][1][0][1])
+    signature = key.sign(signed := _der((0x30, data)), ec.ECDSA(SHA256()))
+    basic = _der((0x30, [*_elements(signed), algorithm, (0x03, b"\0" + signature), *certificates]))
+    return _der((0x30, [status, (0xA0, [(0x30, [kind, (0x04, basic)])])]))
 
 
 class Responder:
@@ -235,7 +286,8 @@ class Responder:
         builder = builder.responder_id(ocsp.OCSPResponderEncoding.HASH, signing.certificate)
         if signer is not None:
             builder = builder.certificates([signer.certificate])
-        return builder.sign(signing.key, SHA256()).public_bytes(Encoding.DER)
+        der = builder.sign(signing.key, SHA256()).public_bytes(Encoding.DER)
+        return encoded(der, signing.key, answers.encoding) if answers.encoding else der
 
     def _signer(self, issuer: Certified) -> tuple[Certified | None, Certified]:
         """Return whose certificate is sent along, if any, and whose key signs."""

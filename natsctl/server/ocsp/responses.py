@@ -9,12 +9,22 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.api.units import SECOND
+from natsctl.server.ocsp.der import (
+    BIT_STRING,
+    BOOLEAN,
+    ENUMERATED,
+    INTEGER,
+    OBJECT_ID,
+    OCTET_STRING,
+    SEQUENCE,
+    TIMES,
+    DerReader,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +39,37 @@ MAX_RESPONDERS: Final = 8
 
 STATUS_REQUEST_OID: Final = bytes.fromhex("06082b06010505070118")
 """DER of the extension by which a certificate demands a staple: id-pe-tlsfeature, RFC 7633."""
+
+BASIC_RESPONSE_ID: Final = bytes.fromhex("2b0601050507300101")
+"""The only type of response that is read: id-pkix-ocsp-basic, RFC 6960."""
+
+GOOD: Final = 0x80
+REVOKED: Final = 0xA1
+UNKNOWN: Final = 0x82
+EXPLICIT_0: Final = 0xA0
+EXPLICIT_1: Final = 0xA1
+NO_TIME_NS: Final = -62_135_596_800 * SECOND
+"""The first moment of year 1, which Go reads as no time."""
+
+_ERRORS: Final = {1: "malformed", 2: "internal error", 3: "try later", 5: "signature required", 6: "unauthorized"}
+
+_SIGNATURES: Final = {
+    bytes.fromhex("2a864886f70d010105"): ("RSA", "SHA1"),
+    bytes.fromhex("2a864886f70d01010b"): ("RSA", "SHA256"),
+    bytes.fromhex("2a864886f70d01010c"): ("RSA", "SHA384"),
+    bytes.fromhex("2a864886f70d01010d"): ("RSA", "SHA512"),
+    bytes.fromhex("2a8648ce3d0401"): ("ECDSA", "SHA1"),
+    bytes.fromhex("2a8648ce3d040302"): ("ECDSA", "SHA256"),
+    bytes.fromhex("2a8648ce3d040303"): ("ECDSA", "SHA384"),
+    bytes.fromhex("2a8648ce3d040304"): ("ECDSA", "SHA512"),
+    bytes.fromhex("2b6570"): ("Ed25519", ""),
+}
+"""Kind of key and hash by the identifier of an algorithm."""
+
+_ISSUER_HASHES: Final = frozenset(
+    map(bytes.fromhex, ("2b0e03021a", "608648016503040201", "608648016503040202", "608648016503040203"))
+)
+"""SHA-1, SHA-256, SHA-384 and SHA-512."""
 
 Status = Literal["good", "revoked", "unknown"]
 
@@ -118,60 +159,138 @@ def parse_response(der: bytes, certificate: x509.Certificate, issuer: x509.Certi
     """Return the response about a certificate that `issuer` has issued; raises InvalidResponseError."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.x509 import ocsp
 
     try:
-        response = ocsp.load_der_ocsp_response(der)
-        if response.response_status is not ocsp.OCSPResponseStatus.SUCCESSFUL:
-            status = response.response_status.name.lower().replace("sig_", "signature_").replace("_", " ")
-            raise InvalidResponseError(f"ocsp: error from server: {status}")
-        singles = list(response.responses)
-        single = next((one for one in singles if one.serial_number == certificate.serial_number), None)
-        if single is None:
-            raise InvalidResponseError("no response matching the supplied certificate")
-        # Extensions of one response among several are not offered by the library.
-        if len(singles) == 1 and any(extension.critical for extension in response.single_extensions):
-            raise InvalidResponseError("unsupported critical extension")
-        certificates = response.certificates
-        signer = certificates[0] if certificates and certificates[0] != issuer else None
-        _verify(response, issuer, signer)
-        return Response(
-            der,
-            _status(single.certificate_status),
-            _ns(single.this_update_utc),
-            None if single.next_update_utc is None else _ns(single.next_update_utc),
-            signer is not None,
-            signer is None or _may_sign(signer),
-        )
+        signed, algorithm, signature, signer_der = _signed_parts(der)
+        status, this_update_ns, next_update_ns = _single_about(certificate.serial_number, signed)
+        signer = None if signer_der is None else x509.load_der_x509_certificate(signer_der)
+        if signer == issuer:
+            signer = None
+        _verify(signed, algorithm, signature, issuer, signer)
+        authorised = signer is None or _may_sign(signer)
+        return Response(der, status, this_update_ns, next_update_ns, signer is not None, authorised)
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension) as why:
         raise InvalidResponseError(str(why) or type(why).__name__) from why
 
 
-def _verify(response: Any, issuer: x509.Certificate, signer: x509.Certificate | None) -> None:
+def _signed_parts(der: bytes) -> tuple[bytes, bytes, bytes, bytes | None]:
+    """Return the signed bytes, the algorithm, the signature and the first certificate; raises ValueError."""
+    reader = DerReader(der)
+    whole = reader.nested(SEQUENCE)
+    if not reader.is_at_end:
+        raise ValueError("trailing data in OCSP response")
+    if status := whole.integer(ENUMERATED):
+        raise ValueError(f"ocsp: error from server: {_ERRORS.get(status, f'unknown OCSP status: {status}')}")
+    if not whole.enter(EXPLICIT_0, SEQUENCE):
+        raise ValueError("bad OCSP response type")
+    typed = whole.nested(SEQUENCE)
+    if typed.content(OBJECT_ID) != BASIC_RESPONSE_ID:
+        raise ValueError("bad OCSP response type")
+    reader = DerReader(typed.content(OCTET_STRING))
+    basic = reader.nested(SEQUENCE)
+    if not reader.is_at_end:
+        raise ValueError("trailing data in OCSP response")
+    signed = basic.whole()
+    algorithm = basic.nested(SEQUENCE).content(OBJECT_ID)
+    bits = basic.content(BIT_STRING)
+    certificates = basic.nested(SEQUENCE) if basic.enter(EXPLICIT_0, SEQUENCE) else None
+    first = None if certificates is None or certificates.is_at_end else certificates.whole()
+    return signed, algorithm, bits[1:], first
+
+
+def _single_about(serial: int, signed: bytes) -> tuple[Status, int, int | None]:
+    """Return status and validity of the first entry about a serial number; raises ValueError."""
+    data = DerReader(signed).nested(SEQUENCE)
+    if data.enter(EXPLICIT_0, INTEGER):
+        data.integer()  # version
+    _check_responder(data)
+    data.time_ns()  # when the response was produced
+    entries, found = data.nested(SEQUENCE), None
+    while not entries.is_at_end:
+        entry = entries.nested(SEQUENCE)
+        about = entry.nested(SEQUENCE)
+        known_hash = about.nested(SEQUENCE).content(OBJECT_ID) in _ISSUER_HASHES
+        about.content(OCTET_STRING)
+        about.content(OCTET_STRING)
+        own_serial = about.integer()
+        status, this_update_ns, next_update_ns, critical = _entry_status(entry)
+        if found is not None or own_serial != serial:
+            continue  # read still: an entry that cannot be read makes the whole response unreadable
+        found = status, this_update_ns, next_update_ns
+        if critical:
+            fault = "unsupported critical extension"
+        elif not known_hash:
+            fault = "unsupported issuer hash algorithm"
+        else:
+            fault = ""
+    if found is None:
+        raise ValueError("no response matching the supplied certificate")
+    if fault:
+        raise ValueError(fault)
+    return found
+
+
+def _check_responder(data: DerReader) -> None:
+    """Read who has signed, by name or by key; raises ValueError."""
+    kind = data.identifier & 0x1F
+    responder = data.nested()
+    if kind not in (1, 2):
+        raise ValueError("invalid responder id tag")
+    responder.content(SEQUENCE if kind == 1 else OCTET_STRING)
+    if not responder.is_at_end:
+        raise ValueError("invalid responder id")
+
+
+def _entry_status(entry: DerReader) -> tuple[Status, int, int | None, bool]:
+    """Return an entry's status, its validity and whether an extension is critical; raises ValueError.
+
+    What does not claim to be good or unknown is revoked, as in the library that nats-server uses.
+    """
+    is_good = entry.has(GOOD) and entry.content() is not None
+    if entry.has(REVOKED):
+        revocation = entry.nested()
+        revocation.time_ns()
+        if revocation.enter(EXPLICIT_0, ENUMERATED):
+            revocation.integer(ENUMERATED)
+    is_unknown = entry.has(UNKNOWN) and entry.content() is not None
+    status: Status = "good" if is_good else "unknown" if is_unknown else "revoked"
+    this_update_ns = entry.time_ns()
+    next_update_ns = entry.time_ns() if entry.enter(EXPLICIT_0, *TIMES) else None
+    critical = False
+    extensions = entry.nested(SEQUENCE) if entry.enter(EXPLICIT_1, SEQUENCE) else DerReader(b"")
+    while not extensions.is_at_end:
+        extension = extensions.nested(SEQUENCE)
+        extension.content(OBJECT_ID)
+        critical |= extension.has(BOOLEAN) and extension.content() != b"\0"
+        extension.content(OCTET_STRING)
+    return status, this_update_ns, None if next_update_ns == NO_TIME_NS else next_update_ns, critical
+
+
+def _verify(
+    signed: bytes, algorithm: bytes, signature: bytes, issuer: x509.Certificate, signer: x509.Certificate | None
+) -> None:
     """Check the signatures; raises InvalidResponseError."""
     from cryptography.exceptions import InvalidSignature
 
     try:
         if signer is not None:
             signer.verify_directly_issued_by(issuer)
-        key = (signer or issuer).public_key()
-        _check_signature(key, response.signature, response.tbs_response_bytes, response.signature_hash_algorithm)
+        _check_signature((signer or issuer).public_key(), algorithm, signature, signed)
     except (InvalidSignature, ValueError, TypeError) as why:
         raise InvalidResponseError("bad OCSP signature: " + (str(why) or "verification failure")) from why
 
 
-def _check_signature(key: object, signature: bytes, signed: bytes, algorithm: Any) -> None:
+def _check_signature(key: object, algorithm: bytes, signature: bytes, signed: bytes) -> None:
     """Check one signature; raises InvalidSignature, or ValueError for a kind of key that signs no responses."""
+    from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
-    from cryptography.hazmat.primitives.hashes import MD5
 
-    if isinstance(algorithm, MD5):
-        raise ValueError("cannot verify signature: insecure algorithm MD5")
-    if isinstance(key, rsa.RSAPublicKey):
-        key.verify(signature, signed, padding.PKCS1v15(), algorithm)
-    elif isinstance(key, ec.EllipticCurvePublicKey):
-        key.verify(signature, signed, ec.ECDSA(algorithm))
-    elif isinstance(key, ed25519.Ed25519PublicKey):
+    kind, digest = _SIGNATURES.get(algorithm, ("", ""))
+    if kind == "RSA" and isinstance(key, rsa.RSAPublicKey):
+        key.verify(signature, signed, padding.PKCS1v15(), getattr(hashes, digest)())
+    elif kind == "ECDSA" and isinstance(key, ec.EllipticCurvePublicKey):
+        key.verify(signature, signed, ec.ECDSA(getattr(hashes, digest)()))
+    elif kind == "Ed25519" and isinstance(key, ed25519.Ed25519PublicKey):
         key.verify(signature, signed)
     else:
         raise ValueError("cannot verify signature: algorithm unimplemented")
@@ -187,14 +306,6 @@ def _may_sign(signer: x509.Certificate) -> bool:
     except x509.ExtensionNotFound:
         return False
     return ExtendedKeyUsageOID.OCSP_SIGNING in usages
-
-
-def _status(found: object) -> Status:
-    return cast(Status, str(getattr(found, "name", "unknown")).lower())
-
-
-def _ns(moment: datetime) -> int:
-    return int(moment.replace(tzinfo=UTC).timestamp()) * SECOND
 
 
 def issuer_among(certificate: x509.Certificate, candidates: Iterable[x509.Certificate]) -> x509.Certificate | None:

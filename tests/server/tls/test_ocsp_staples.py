@@ -28,7 +28,7 @@ from natsctl.server.reload import Reloader
 from natsctl.server.tls_contexts import TlsFileError
 from natsctl.testing.process import Kind
 from tests.support.conf_server import ConfServer
-from tests.support.ocsp import Answers, Certified, World, world
+from tests.support.ocsp import ENCODINGS, Answers, Certified, World, world
 from tests.support.tls_clients import PATIENCE_S, ListLog, answered, more, serving, talking, until
 
 KINDS = pytest.mark.parametrize("kind", ["natsctl", "reference"])
@@ -147,6 +147,7 @@ async def test_a_server_that_is_revoked_while_it_runs_ends_or_staples_it(
         assert await asyncio.to_thread(staple_seen, server.port, made) == "good"
         made.answers.next_update = timedelta(hours=1)
         made.says("revoked", made.server)
+        made.answers.encoding = "no status" if mode == "must" else ""
         await until(
             lambda: f"Received OCSP status for Client certificate '{made.server.files.cert}': revoked" in server.log()
         )
@@ -230,6 +231,24 @@ async def test_a_staple_is_renewed_at_half_of_its_time_and_sooner_after_failures
     assert schedule.log.said("checking again in 30m") or schedule.log.said("checking again in 29m")
     assert schedule.log.said("Bad OCSP status update for certificate") and schedule.log.said("trying again in")
     assert schedule.log.said(f"Received OCSP status for Client certificate '{made.server.files.cert}': revoked")
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+async def test_a_revocation_in_an_encoding_that_only_go_reads_replaces_a_good_staple(
+    encoding: str, made: World, tmp_path: Path
+) -> None:
+    made.answers.encoding = encoding
+    schedule = Schedule(made, tmp_path, "always")
+
+    def revoke(wait: int) -> None:
+        assert wait == 1, "the old staple is kept"
+        made.says("revoked", made.server)
+
+    schedule.at_wait = revoke
+    await schedule.staple.check()
+    assert await schedule.staple.keep_renewed() is True
+    assert schedule.log.said("Received OCSP status for Client certificate") and schedule.log.said(": revoked")
+    assert schedule.staple._response is not None and schedule.staple._response.status == "revoked"
 
 
 async def test_without_a_responder_the_old_staple_serves_until_it_ends(made: World, tmp_path: Path) -> None:
