@@ -12,21 +12,12 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable, Collection
-from http.client import HTTPException
 from typing import Final
-from urllib.error import HTTPError, URLError
-from urllib.request import (
-    HTTPDefaultErrorHandler,
-    HTTPErrorProcessor,
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    OpenerDirector,
-)
 
 from natsctl.api.codec import go_quote
 from natsctl.api.jwt_claims import AccountClaims, decode
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
+from natsctl.server.http_client import HttpError, in_own_loop, request
 
 FETCH_S: Final = 2.0
 """Time of one request. Source: nats-server, DEFAULT_ACCOUNT_FETCH_TIMEOUT."""
@@ -34,7 +25,6 @@ MAX_FETCHES: Final = 64
 """Accounts that one login may fetch: its own, and those that it imports from, and so on."""
 MAX_FETCH_S: Final = 10.0
 """Time of all of them together."""
-CHUNK_BYTES: Final = 64 << 10
 
 Fetched = dict[str, str]
 """JWTs by account; "" where there is none."""
@@ -53,12 +43,7 @@ class UrlResolver:
         self.warn: Callable[[str], None] = lambda text: None
         """Logs what could not be fetched."""
         self._offered: Fetched = {}
-        self._opener = OpenerDirector()
-        for handler in (
-            HTTPHandler(), HTTPSHandler(context=context), HTTPRedirectHandler(), HTTPErrorProcessor(),
-            HTTPDefaultErrorHandler(),
-        ):  # fmt: skip
-            self._opener.add_handler(handler)
+        self._context = context
 
     def fetch(self, account: str) -> str | None:
         """Return the JWT of an account that is offered now, None for every other."""
@@ -94,24 +79,17 @@ class UrlResolver:
 
     def get(self, name: str) -> str:
         """Return the body at the URL of a name; raises FetchError."""
-        url, end = self._url + name, time.monotonic() + FETCH_S
+        url = self._url + name
         where = f"could not fetch <{go_quote(_redacted(url))}>"
         try:
-            with self._opener.open(url, timeout=FETCH_S) as answer:
-                if answer.status != 200:
-                    raise FetchError(f"{where}: {answer.status} {answer.reason}")
-                body = b""
-                while len(body) <= MAX_TOKEN_BYTES and (chunk := answer.read1(CHUNK_BYTES)):
-                    body += chunk
-                    if time.monotonic() > end:
-                        raise TimeoutError("deadline exceeded")
-        except HTTPError as fault:
-            raise FetchError(f"{where}: {fault.code} {fault.reason}") from None
-        except (URLError, OSError, HTTPException, ValueError) as fault:
-            raise FetchError(f"{where}: {getattr(fault, 'reason', '') or fault}") from None
-        if len(body) > MAX_TOKEN_BYTES:
-            raise FetchError(f"{where}: more than {MAX_TOKEN_BYTES} bytes")
-        return body.decode("utf-8", "replace").strip()
+            answer = in_own_loop(
+                request("GET", url, timeout_s=FETCH_S, max_bytes=MAX_TOKEN_BYTES, context=self._context)
+            )
+        except HttpError as fault:
+            raise FetchError(f"{where}: {fault}") from None
+        if answer.status != 200:
+            raise FetchError(f"{where}: {answer.status} {answer.reason}")
+        return answer.body.decode("utf-8", "replace").strip()
 
 
 def _redacted(url: str) -> str:
