@@ -34,9 +34,9 @@ import msgspec
 from msgspec.structs import replace
 
 from natsctl.api.errors import StorageError
+from natsctl.server.file_replacement import replace_file
 from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.announcement import write_atomically
 from natsctl.server.resources import SWITCH_INTERVAL_S
 from natsctl.server.storage import StoreInUseError
 from natsctl.wire.client import read_info, starts_tls
@@ -82,7 +82,7 @@ def load_shared(data_dir: Path) -> SharedServer | None:
 
 def save_shared(data_dir: Path, shared: SharedServer) -> None:
     """Publish `shared`, readable by this user only; raises OSError."""
-    write_atomically(data_dir / FILE_NAME, msgspec.json.encode(shared), mode=0o600)
+    replace_file(data_dir / FILE_NAME, msgspec.json.encode(shared), durable=False)
 
 
 def remove_shared(data_dir: Path, shared: SharedServer) -> None:

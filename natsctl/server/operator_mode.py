@@ -28,6 +28,7 @@ from natsctl.api.jwt_validation import account_faults, time_faults
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
+from natsctl.server.file_replacement import replace_file
 from natsctl.server.options import DirectoryOptions, OperatorOptions, ServerOptions
 from natsctl.server.process.log import Log
 
@@ -158,19 +159,10 @@ class JwtDirectory:
             self._forget(next(iter(self._used)))
 
     def _write(self, path: Path, token: str) -> None:
-        """Write a JWT durably; an entry of its name, be it a link or a pipe, is replaced and not written to."""
-        beside = path.with_suffix(".tmp")
+        """Write a JWT durably; raises AccountStoreError."""
         try:
-            beside.unlink(missing_ok=True)
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "wb") as file:
-                file.write(token.encode())
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(path)
-            _sync_folder(path.parent)
+            replace_file(path, token.encode(), mode=FILE_MODE)
         except OSError as fault:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
             raise AccountStoreError(f"{fault.strerror}: {path.name}") from fault
 
 
@@ -182,14 +174,6 @@ def _read(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_TOKEN_BYTES:
             return b""
         return file.read(MAX_TOKEN_BYTES + 1)
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def trust(options: ServerOptions) -> Trust:

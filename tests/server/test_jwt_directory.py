@@ -151,9 +151,7 @@ def test_a_file_that_is_too_long_is_not_read(folder: Path) -> None:
 def test_what_is_saved_goes_through_no_link_and_no_pipe(folder: Path, tmp_path: Path) -> None:
     store = JwtDirectory(DirectoryOptions(folder))
     (tmp_path / "other").write_text("untouched")
-    for name in (f"{ONE}.tmp", f"{ONE}.jwt"):
-        (folder / name).symlink_to(tmp_path / "other")
-    os.mkfifo(folder / f"{TWO}.tmp")
+    (folder / f"{ONE}.jwt").symlink_to(tmp_path / "other")
     os.mkfifo(folder / f"{TWO}.jwt")
     with within(20):
         assert store.save(ONE, "jwt 1") and store.save(TWO, "jwt 2")

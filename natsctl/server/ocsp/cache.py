@@ -9,8 +9,6 @@ at each use.
 from __future__ import annotations
 
 import base64
-import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -19,6 +17,7 @@ import msgspec
 
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
 from natsctl.api.units import SECOND
+from natsctl.server.file_replacement import replace_file
 from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES, Response
 
 if TYPE_CHECKING:
@@ -230,18 +229,3 @@ def _write(path: Path, content: bytes) -> int:
     path.parent.mkdir(FOLDER_MODE, exist_ok=True)
     replace_file(path, content)
     return len(content)
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file durably in place of an old one; raises OSError."""
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".tmp-")
-    beside = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError:
-        beside.unlink(missing_ok=True)
-        raise

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.server.conf.values import format_seconds
-from natsctl.server.ocsp.cache import replace_file
+from natsctl.server.file_replacement import replace_file
 from natsctl.server.ocsp.responders import ResponderError, Responders
 from natsctl.server.ocsp.responses import (
     MAX_RESPONSE_BYTES,

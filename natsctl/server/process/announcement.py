@@ -15,6 +15,7 @@ from natsctl import __version__
 from natsctl.api.units import format_duration, format_size
 from natsctl.api.versions import API_LEVEL, SERVER_VERSION
 from natsctl.native import absent
+from natsctl.server.file_replacement import replace_file
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import ServerOptions, joined
 from natsctl.server.process.log import Log
@@ -137,24 +138,13 @@ def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
 
     path = ports_path(folder, os.getpid())
     content = json.dumps({kind: list(urls) for kind, urls in ports.items() if urls})
-    write_atomically(path, content.encode(), mode=0o666)
+    replace_file(path, content.encode(), mode=0o666, durable=False)
     return path
 
 
 def write_pid_file(path: Path) -> None:
     """Write the process id to `path`; raises OSError."""
-    write_atomically(path, str(os.getpid()).encode(), mode=0o600)
-
-
-def write_atomically(path: Path, content: bytes, *, mode: int) -> None:
-    """Write `content` to `path` so that a reader sees the old file or the new one; raises OSError."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    try:
-        os.write(descriptor, content)
-    finally:
-        os.close(descriptor)
-    temporary.replace(path)
+    replace_file(path, str(os.getpid()).encode(), durable=False)
 
 
 _START_FAULTS: Final = {

@@ -14,16 +14,16 @@ import re
 import sys
 import time
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Final, NamedTuple, TextIO
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from natsctl.server.options import ServerOptions
+    from natsctl.server.process.syslog import Syslog
 
-_UNSAFE: Final = "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+_UNSAFE: Final = "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 """Control characters but for tab and newline, what changes the direction of writing, and what has no UTF-8.
 
 Compiled with the first line that has such, as it takes a while: a start writes none.
@@ -50,7 +50,6 @@ LEVELS: Final = {
     "DBG": Level("debug", 7),
 }
 """Source of the priorities: nats-server, logger/syslog.go, where information is a notice."""
-LOCAL_SYSLOG: Final = ("/dev/log", "/var/run/syslog")
 
 
 class Log:
@@ -127,6 +126,8 @@ class Log:
             self._dumps = dumps
         syslog = None
         if options.log_file is None and (options.remote_syslog or options.syslog):
+            from natsctl.server.process.syslog import Syslog
+
             syslog = Syslog(options.remote_syslog)
         if self._syslog is not None:
             self._syslog.close()
@@ -180,10 +181,10 @@ class Log:
         elif self._open_anew(self._path):
             self.info("File log re-opened")
 
-    def _open_anew(self, path: Path) -> bool:
+    def _open_anew(self, path: Path, *, is_new: bool = False) -> bool:
         self.close()
         try:
-            self._file = _opened(path)
+            self._file = _opened(path, is_new=is_new)
         except OSError as error:
             self.error(f"error opening log file: {error}")
         return self._file is not None
@@ -197,7 +198,7 @@ class Log:
             self._size_limit = 0  # or every line would try again
             self.error(f"Unable to rotate the log file: {error}")
             return
-        if self._open_anew(path):
+        if self._open_anew(path, is_new=True):
             self.info(f'Rotated log, backup saved as "{aside}"')
         if self._max_files > 0:
             from glob import escape
@@ -219,7 +220,8 @@ class Log:
             return
         try:
             if self._syslog is not None:
-                self._syslog.send(level, text if self._dumps is None else self._document(level, text))
+                line = safe(text, "\\n") if self._dumps is None else self._document(level, text)
+                self._syslog.send(LEVELS[level].priority, line)
                 return
             target = self._file if self._file is not None else sys.stderr
             target.write(self._line(level, text, is_journal(target)) + "\n")
@@ -255,64 +257,6 @@ class Log:
         return False
 
 
-class Syslog:
-    """A connection to syslog: the one of this machine, or of `udp://HOST:PORT`, `tcp://…` or `unix:PATH`."""
-
-    def __init__(self, url: str = "") -> None:
-        """Connect; raises OSError."""
-        import logging
-        import socket
-        from logging.handlers import SysLogHandler
-
-        class Handler(SysLogHandler):
-            append_nul = False
-            ident = f"nats-server[{os.getpid()}]: "
-            priority_map: ClassVar[dict[str, str]] = {
-                "FTL": "critical", "ERR": "error", "WRN": "warning", "INF": "notice", "TRC": "notice", "DBG": "debug",
-            }  # fmt: skip
-
-            def handleError(self, record: logging.LogRecord) -> None:
-                raise  # within the handler of the error
-
-        kind: socket.SocketKind | None = None
-        address: str | tuple[str, int]
-        if url:
-            network, address = parse_syslog_url(url)
-            kind = {"tcp": socket.SOCK_STREAM, "udp": socket.SOCK_DGRAM}.get(network)
-        else:
-            address = next((path for path in LOCAL_SYSLOG if os.path.exists(path)), LOCAL_SYSLOG[0])  # noqa: PTH110
-        self._handler = Handler(address, SysLogHandler.LOG_DAEMON, kind)
-        if isinstance(address, str):  # the handler would try again with each message
-            try:
-                vars(self._handler)["socket"].getpeername()
-            except OSError:
-                raise ConnectionRefusedError(f"no syslog at {address}") from None
-        self._record = partial(logging.LogRecord, "", 0, "", 0, args=None, exc_info=None)
-        self._end = "\n" if kind is socket.SOCK_STREAM else ""
-
-    def send(self, level: str, text: str) -> None:
-        """Send a line; raises OSError where nobody takes it."""
-        record = self._record(msg=safe(text) + self._end)
-        record.levelname = level
-        self._handler.emit(record)
-
-    def close(self) -> None:
-        """End the connection."""
-        self._handler.close()
-
-
-def parse_syslog_url(url: str) -> tuple[str, str | tuple[str, int]]:
-    """Return network and address of `udp://HOST[:PORT]`, `tcp://HOST[:PORT]` or `unix:PATH`; raises ValueError."""
-    from urllib.parse import urlsplit
-
-    parts = urlsplit(url)
-    if parts.scheme in ("unix", "unixgram") and parts.path:
-        return "unix", parts.path
-    if parts.scheme in ("udp", "tcp") and parts.hostname:
-        return parts.scheme, (parts.hostname, parts.port or 514)
-    raise ValueError(f"invalid address of syslog {url!r}: expected udp://HOST:PORT, tcp://HOST:PORT or unix:PATH")
-
-
 def is_journal(target: TextIO) -> bool:
     """Return whether systemd says that what is written here goes to its journal."""
     said = os.environ.get("JOURNAL_STREAM")
@@ -324,19 +268,25 @@ def is_journal(target: TextIO) -> bool:
     return False
 
 
-def _opened(path: Path) -> TextIO:
-    """Open a log file for appending, as a new file one that others cannot read; raises OSError."""
-    return open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, FILE_MODE))
+def _opened(path: Path, *, is_new: bool = False) -> TextIO:
+    """Open a log file for appending, as a new file one that others cannot read; raises OSError.
+
+    A pipe without a reader is an error, and one with a slow reader loses lines: neither is waited for. A file that
+    `is_new` must not be there, also not as a link that somebody else has put into the folder.
+    """
+    more = getattr(os, "O_NONBLOCK", 0) | (os.O_EXCL if is_new else 0)
+    return open(path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags | more, FILE_MODE))
 
 
-def safe(text: str) -> str:
+def safe(text: str, end_of_line: str = "\n\t") -> str:
     """Return a text fit for one line of the log: nothing moves a terminal's cursor, or looks like the next line.
 
-    Clients and other servers choose a part of many texts.
+    Clients and other servers choose a part of many texts. `end_of_line` takes the place of each newline.
     """
     if text.isprintable():
         return text
-    return re.sub(_UNSAFE, lambda found: found[0].encode("unicode_escape").decode("ascii"), text).replace("\n", "\n\t")
+    shown = re.sub(_UNSAFE, lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+    return shown.replace("\n", end_of_line)
 
 
 def timestamp(now_ns: int, *, utc: bool = False) -> str:

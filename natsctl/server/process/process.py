@@ -357,7 +357,8 @@ class ServerProcess:
 
     def _remove_files(self) -> None:
         for path in self._files:
-            path.unlink(missing_ok=True)
+            with suppress(OSError):  # already removed, or replaced by a folder
+                path.unlink()
         self._files.clear()
 
     # Signals

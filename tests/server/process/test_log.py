@@ -3,13 +3,17 @@ import os
 import re
 import socket
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log, parse_syslog_url
+from natsctl.server.process import syslog
+from natsctl.server.process.announcement import write_pid_file, write_ports_file
+from natsctl.server.process.log import Log
 from natsctl.server.process.protocol_trace import ProtocolTrace
+from natsctl.server.process.syslog import parse_syslog_url
 
 LINE = re.compile(r"\[(\d+)\] \d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{6} \[INF\] Server is ready\n")
 
@@ -117,12 +121,12 @@ def test_a_log_goes_on_as_new_options_ask(tmp_path: Path) -> None:
 def test_what_others_chose_forges_no_line_and_moves_no_cursor(tmp_path: Path) -> None:
     path = tmp_path / "server.log"
     log = Log(path)
-    log.error("name a\nb\r\x1b[2J\x9b \u2028\u202e\ud800 é\t\u4e2d")
+    log.error("name a\nb\r\x1b[2J\x9b \u2028\u202e\u061c\ud800 é\t\u4e2d")
     log.info("next")
     log.close()
     first, second, third = path.read_text(encoding="utf-8").split("\n")[:-1]
     assert first.endswith("[ERR] name a")
-    assert second == "\tb\\r\\x1b[2J\\x9b \\u2028\\u202e\\ud800 é\t\u4e2d"
+    assert second == "\tb\\r\\x1b[2J\\x9b \\u2028\\u202e\\u061c\\ud800 é\t\u4e2d"
     assert third.endswith("[INF] next")
     assert log.lost == 0
 
@@ -151,7 +155,7 @@ def test_lines_go_to_syslog_with_their_priority(network: str, tmp_path: Path) ->
         log = Log.of(ServerOptions(syslog=True, remote_syslog=url))
         log.error("first\nsecond")
         log.info("ready")
-        expected = [f"<27>nats-server[{os.getpid()}]: first\n\tsecond", f"<29>nats-server[{os.getpid()}]: ready"]
+        expected = [f"<27>nats-server[{os.getpid()}]: first\\nsecond", f"<29>nats-server[{os.getpid()}]: ready"]
         if network == "tcp":
             connection, _ = receiver.accept()
             log.configure(ServerOptions())
@@ -161,6 +165,88 @@ def test_lines_go_to_syslog_with_their_priority(network: str, tmp_path: Path) ->
             assert [receiver.recv(1000).decode() for _ in expected] == expected
             log.configure(ServerOptions())
         log.close()
+
+
+def test_a_syslog_that_does_not_read_loses_whole_lines_and_holds_up_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(syslog, "RETRY_S", 0.0)
+    with socket.create_server(("127.0.0.1", 0)) as receiver:
+        receiver.settimeout(0.05)
+        log = Log.of(ServerOptions(remote_syslog=f"tcp://127.0.0.1:{receiver.getsockname()[1]}"))
+        with receiver.accept()[0] as reader, reader.makefile("rb") as arrived:
+            while log.lost < 3:
+                log.info("x" * 10_000)
+            lines = [arrived.readline() for _ in range(10)]
+            log.info("end")
+            while not lines[-1].endswith(b": end\n"):
+                lines.append(arrived.readline())
+            assert len(set(lines)) == 2
+        for _ in range(100):  # it starts again
+            log.info("again")
+            with suppress(TimeoutError), receiver.accept()[0] as reader, reader.makefile("rb") as arrived:
+                log.info("again")
+                assert arrived.readline().endswith(b": again\n")
+                break
+        else:
+            pytest.fail("the connection is not opened again")
+        log.configure(ServerOptions())
+
+
+def test_a_syslog_of_this_machine_that_does_not_read_holds_up_nothing(tmp_path: Path) -> None:
+    log = None
+    for _ in range(2):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
+            receiver.bind(str(tmp_path / "log"))
+            log = log or Log.of(ServerOptions(remote_syslog=f"unix:{tmp_path}/log"))
+            log.info("first")  # the second receiver has started after the first one's end
+            while log.lost < 3:
+                log.info("x" * 10_000)
+            assert receiver.recv(100).endswith(b": first")
+        (tmp_path / "log").unlink()
+        log.lost = 0
+    assert log is not None
+    log.configure(ServerOptions())
+
+
+def test_a_pipe_as_log_file_is_never_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "log"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="No such device or address"):
+        Log(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    log = Log(pipe)
+    while not log.lost:
+        log.info("x" * 1000)
+    log.close()
+    os.close(reader)
+
+
+def test_a_rotation_writes_through_no_link_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "other").write_text("untouched")
+    rename = Path.rename
+
+    def planted(path: Path, aside: Path) -> None:
+        rename(path, aside)
+        path.symlink_to(tmp_path / "other")
+
+    monkeypatch.setattr(Path, "rename", planted)
+    log = Log(tmp_path / "log", size_limit=100)
+    for _ in range(3):
+        log.info("x" * 60)
+    log.close()
+    assert (tmp_path / "other").read_text() == "untouched"
+
+
+def test_pid_and_ports_files_are_written_through_no_link_and_no_pipe(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    (tmp_path / "other").write_text("untouched")
+    pid.symlink_to(tmp_path / "other")
+    (tmp_path / f"pid.{os.getpid()}.tmp").symlink_to(tmp_path / "other")
+    os.mkfifo(tmp_path / f"nats-server_{os.getpid()}.ports.{os.getpid()}.tmp")
+    write_pid_file(pid)
+    ports = write_ports_file(tmp_path, {"nats": ["nats://127.0.0.1:4222"]})
+    assert (tmp_path / "other").read_text() == "untouched" and not pid.is_symlink()
+    assert int(pid.read_text()) == os.getpid() and json.loads(ports.read_text()) == {"nats": ["nats://127.0.0.1:4222"]}
+    assert len(list(tmp_path.iterdir())) == 5
 
 
 def test_a_syslog_that_cannot_be_reached_is_an_error_at_the_start_and_a_line_at_a_reload(
