@@ -362,7 +362,6 @@ class Broker:
         for session in tuple(self.sessions.values()):
             if session.close_reason is None and session.login.authenticated:
                 if session.login.grant.user in unchanged or session.login.grant.assigned is not None:
-                    session.login.follow_listener()
                     session.apply_limits()
                 else:
                     _ask_again(session, known)

@@ -2,10 +2,12 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
+import bcrypt
 import pytest
 
 from natsctl.server.conf.config import read_config
@@ -18,6 +20,7 @@ from natsctl.testing.certificates import Authority
 from tests.server.conf.faults import ISSUER
 from tests.support.conf_server import ConfServer
 from tests.support.operators import Key
+from tests.support.tls_clients import until
 
 LISTEN = "listen: 127.0.0.1:-1\n"
 USERS = "authorization { users [ {user: a, password: a}, {user: b, password: b} ] }\n"
@@ -119,6 +122,50 @@ async def test_who_moves_to_another_account_is_closed_without_a_word(tmp_path: P
         client = await at.client(user="a", **{"pass": "a"})
         at.reload("accounts { A {}, B { users [{user: a, password: a}] } }\n")
         assert await client.heard() == "<END>"
+
+
+AFTER = {
+    "removed": ("A { users [{user: b, password: b}] }", ""),
+    "another password": ("A { users [{user: a, password: new}] }", ""),
+    "another kind of connection": ("A { users [{user: a, password: HASH, allowed_connection_types: [MQTT]}] }", ""),
+    "account removed": ("B { users [{user: b, password: b}] }", ""),
+    "another account": ("A {}, B { users [{user: a, password: HASH}] }", "B"),
+    "fewer rights": ("A { users [{user: a, password: HASH, permissions: {publish: x, subscribe: x}}] }", "A"),
+}
+"""Accounts after a reload, and the account that the user is in then."""
+
+
+@pytest.mark.parametrize("phase", ["before CONNECT", "during the comparison"])
+@pytest.mark.parametrize("listener", ["clients", "leafnodes"])
+@pytest.mark.parametrize("change", AFTER)
+async def test_a_login_that_a_reload_meets_is_decided_by_the_new_users(
+    change: str, listener: str, phase: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed, compare, reloaded = bcrypt.hashpw(b"a", bcrypt.gensalt(4)).decode(), bcrypt.checkpw, threading.Event()
+    monkeypatch.setattr(bcrypt, "checkpw", lambda *given: reloaded.wait(30) and compare(*given))
+    more = "leafnodes { listen: 127.0.0.1:-1 }\n"
+    after, account = AFTER[change]
+    async with site(tmp_path, f'accounts {{ A {{ users [{{user: a, password: "{hashed}"}}] }} }}\n{more}') as at:
+        port = at.server.port if listener == "clients" else at.server.port_of("leafnodes")
+        at.clients.append(client := Client(*await asyncio.open_connection("127.0.0.1", port)))
+        await client.reader.readline()
+        broker = at.server.broker
+        links = broker.sessions.values() if listener == "clients" else at.server.leafs.leafs.links.values()
+        if phase == "during the comparison":
+            client.writer.write(b'CONNECT {"user":"a","pass":"a","verbose":false}\r\n')
+            await until(lambda: any(link.login.pending for link in links))
+        at.reload(f"accounts {{ {after} }}\n{more}".replace("HASH", f'"{hashed}"'))
+        reloaded.set()
+        if phase == "before CONNECT":
+            client.writer.write(b'CONNECT {"user":"a","pass":"a","verbose":false}\r\n')
+        if not account:
+            assert "Authorization Violation" in await client.heard() and not links
+            return
+        await until(lambda: any(link.login.connected for link in links))
+        assert [link.account.name for link in links] == [account]
+        if listener == "clients":
+            refused = await client.say("SUB foo 1\r\nPUB foo 0\r\n\r\n")
+            assert refused.count("Permissions Violation") == (2 if change == "fewer rights" else 0)
 
 
 async def test_clients_without_a_name_are_refused_once_there_are_users(tmp_path: Path) -> None:

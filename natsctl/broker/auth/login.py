@@ -5,7 +5,8 @@ be CONNECT, unless there is a user for clients without credentials. An answer ma
 thread (`Pending`), or a service is asked for it (`Delegation`). Until then what arrives is kept here, in its order, and
 carried out when `decide` brings the answer. A later CONNECT authenticates anew and ends the subscriptions that were
 there. After a reload clients that are logged in are authenticated again, and limited as the new configuration says;
-those that a service has let in stay, because what it goes by has not changed.
+those that a service has let in stay, because what it goes by has not changed. An answer that was asked for before a
+reload and comes after it lets nobody in: the new authenticator is asked.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from natsctl.wire.ops import OK_LINE, Op
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from natsctl.broker.auth.credentials import Authenticator
     from natsctl.broker.session_context import SessionContext
 
 
@@ -55,16 +57,18 @@ class Login:
     """The credentials and the grant of one session."""
 
     __slots__ = (
-        "_auth", "_held", "_held_ops", "_session", "authenticated", "certificate", "chain", "connected", "cookies",
+        "_asked", "_held", "_held_ops", "_session", "authenticated", "certificate", "chain", "connected", "cookies",
         "credentials", "grant", "nonce", "options", "pending", "proxy",
     )  # fmt: skip
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
-        self._auth = session.broker.options.auth_of(session.connection_type)
+        auth = session.broker.options.auth_of(session.connection_type)
+        self._asked = auth
+        """The authenticator that `pending` is from."""
         self.connected = False
         """A CONNECT has been accepted."""
-        self.authenticated = self._auth is None
+        self.authenticated = auth is None
         self.options = ConnectOptions()
         """Options that the client has sent so far."""
         self.cookies: dict[str, str] = {}
@@ -82,15 +86,21 @@ class Login:
         self.proxy = ""
         """Key of the trusted proxy that passes the client on; empty: none."""
         self.nonce = b""
-        signed = self._auth is not None and self._auth.wants_nonce
+        signed = auth is not None and auth.wants_nonce
         if signed or session.broker.options.trusted_proxies:
             raw = session.broker.secret_rng.getrandbits(NONCE_BITS).to_bytes(NONCE_BITS // 8, "big")
             self.nonce = base64.urlsafe_b64encode(raw).rstrip(b"=")
 
     @property
+    def authenticator(self) -> Authenticator | None:
+        """The authenticator of the listener now: a reload replaces it, also between INFO and CONNECT."""
+        return self._session.broker.options.auth_of(self._session.connection_type)
+
+    @property
     def required(self) -> bool:
         """Return whether INFO requires the client to authenticate."""
-        return self._auth is not None and self._auth.required
+        auth = self.authenticator
+        return auth is not None and auth.required
 
     @property
     def timeout_ns(self) -> int:
@@ -140,6 +150,13 @@ class Login:
         """Apply the answer, and handle the operations that arrived meanwhile; or ask the service that has it."""
         session = self._session
         self.pending = None
+        if self._asked is not self.authenticator and not isinstance(answer, Refusal) and session.close_reason is None:
+            again = self._authenticate()  # the answer is of users that a reload has replaced
+            if isinstance(again, Pending):
+                self._await(again)
+                session.login_decided()
+                return
+            answer = again
         if isinstance(answer, Delegation) and session.close_reason is None:
             self._await(answer)
             if self.pending is not None:
@@ -157,7 +174,7 @@ class Login:
         if isinstance(answer, Delegation) and answer.entered and not session.has_room(answer.entered):
             self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
             return
-        self.pending = answer
+        self.pending, self._asked = answer, self.authenticator
         if isinstance(answer, Pending):
             session.wait_for_login()
         else:
@@ -190,12 +207,12 @@ class Login:
         proxy = proxy_of(options, self.nonce, session.broker.options.trusted_proxies)
         self.proxy = proxy if isinstance(proxy, str) else ""
         self.credentials = self._shown()
-        answer: Answer = Grant("", GLOBAL_ACCOUNT)
-        if isinstance(proxy, Refusal):
-            answer = proxy
-        elif self._auth is not None:
-            answer = self._auth.authenticate(self.credentials)
-        self._follow(answer)
+        self._follow(proxy if isinstance(proxy, Refusal) else self._authenticate())
+
+    def _authenticate(self) -> Answer:
+        """Return the answer of the listener's authenticator."""
+        auth = self.authenticator
+        return auth.authenticate(self.credentials or self._shown()) if auth is not None else Grant("", GLOBAL_ACCOUNT)
 
     def _follow(self, answer: Answer) -> None:
         """Apply an authenticator's answer, or wait for it."""
@@ -244,7 +261,7 @@ class Login:
 
     def admit_silent(self) -> None:
         """Log in a client that does not begin with CONNECT, as the user for such clients, or close."""
-        answer = self._auth.authenticate(self._shown()) if self._auth is not None else Refusal()
+        answer = self._authenticate()
         if isinstance(answer, Pending) or (isinstance(answer, Delegation) and not answer.named):
             answer = Refusal()
         self._follow(answer)
@@ -287,30 +304,14 @@ class Login:
 
     # --- reload
 
-    def still_holds(self) -> bool:
-        """Return whether the client would be let in as the same now; asked after the users changed."""
-        self._auth = self._session.broker.options.auth_of(self._session.connection_type)
-        if not self.authenticated:
-            return True
-        if self._auth is None:
-            return self.grant == Grant("", GLOBAL_ACCOUNT)
-        if self.credentials is None:
-            return self._auth.default == self.grant
-        credentials = replace(self.credentials, now_ns=self._session.broker.clock.now_ns())
-        return self._auth.still_holds(self.grant, credentials)
-
-    def follow_listener(self) -> None:
-        """Use the authenticator that the listener has now."""
-        self._auth = self._session.broker.options.auth_of(self._session.connection_type)
-
     def asked_again(self) -> Grant | Refusal | Delegation:
         """Return the grant or refusal that the client would get now, or the delegation of that decision."""
-        self.follow_listener()
-        if self._auth is None:
+        auth = self.authenticator
+        if auth is None:
             return Grant("", GLOBAL_ACCOUNT)
         if self.credentials is None:
-            return self._auth.default or Refusal()
-        answer = self._auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
+            return auth.default or Refusal()
+        answer = auth.authenticate(replace(self.credentials, now_ns=self._session.broker.clock.now_ns()))
         return answer.now() if isinstance(answer, Pending) else answer
 
 

@@ -16,7 +16,16 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import Answer, ConnectOptions, Credentials, Grant, Refusal, parse_connect, proxy_of
+from natsctl.broker.auth.credentials import (
+    Answer,
+    Authenticator,
+    ConnectOptions,
+    Credentials,
+    Grant,
+    Refusal,
+    parse_connect,
+    proxy_of,
+)
 from natsctl.broker.auth.login import Login
 from natsctl.broker.auth.permissions import Replies, SubjectRules
 from natsctl.broker.leaf.handshake import PROTOCOL, LeafConnect, parse_body, subject_lists, version_at_least
@@ -35,6 +44,14 @@ class LinkLogin(Login):
     def __init__(self, link: AcceptedLink) -> None:
         super().__init__(link)
         self._link = link
+
+    @property
+    def authenticator(self) -> Authenticator | None:
+        """The authenticator of leaf nodes now."""
+        return self._link.authenticator
+
+    def _authenticate(self) -> Answer:
+        return self._link.authenticate()
 
     def ask(self, answer: Answer) -> None:
         """Apply an authenticator's answer, or wait for it."""
@@ -133,8 +150,8 @@ class AcceptedLink(LeafLink):
             self._connect = connect
             proxy = proxy_of(options, self._nonce, self.broker.options.trusted_proxies)
             self.login.proxy = proxy if isinstance(proxy, str) else ""
-            credentials = self._credentials(options)
-            self.login.ask(proxy if isinstance(proxy, Refusal) else self._leafs.authenticate(credentials))
+            self._shown = self._credentials(options)
+            self.login.ask(proxy if isinstance(proxy, Refusal) else self.authenticate())
 
     def answered(self, answer: Grant | Refusal) -> None:
         """Accept or refuse the other side."""
@@ -146,10 +163,16 @@ class AcceptedLink(LeafLink):
     def _credentials(self, options: ConnectOptions) -> Credentials:
         now_ns = self.broker.clock.now_ns()
         certificate = self.login.certificate
-        self._shown = Credentials(
-            options, self._nonce, certificate, self.connection_type, self.host, now_ns, self.login.proxy
-        )
-        return self._shown
+        return Credentials(options, self._nonce, certificate, self.connection_type, self.host, now_ns, self.login.proxy)
+
+    @property
+    def authenticator(self) -> Authenticator | None:
+        """The authenticator of leaf nodes now."""
+        return self._leafs.authenticator
+
+    def authenticate(self) -> Answer:
+        """Return the answer to the credentials that were shown."""
+        return self._leafs.authenticate(self._shown) if self._shown is not None else Refusal()
 
     def still_holds(self) -> bool:
         """Return whether the login would get the same grant after users have changed."""
