@@ -14,6 +14,7 @@ TOP = "natsctl|tests|docs|bench|examples|completions"
 PATH = re.compile(
     rf"(?<![\w/.@<~$-])(?:{TOP})/(?:[\w*-]+/)*(?:[\w*-]+\.(?:py|md|json|txt|yaml|yml|conf|svg)\b|[\w*-]+/)"
 )
+TEST = re.compile(r"(tests/[\w/]+\.py)::(test_\w+)")
 ANCHOR = re.compile(r"(docs/[\w/-]+\.md)#([\w-]+)")
 RUN = re.compile(rf"python -m ((?:{TOP})(?:\.\w+)*)\b")
 DECISION = re.compile(r"(?:\bADR |docs/adr/)(\d{4})\b")
@@ -78,6 +79,19 @@ def test_every_path_that_is_cited_exists() -> None:
             if not {f"{name}.py", f"{name}/__main__.py"} & known():
                 missing.append(f"{path}: python -m {module}")
     assert missing == []
+
+
+def test_every_test_that_is_named_exists_and_every_row_of_the_threat_model_names_one() -> None:
+    named = {(path, cited) for path, text in texts() if path.endswith(".md") for cited in TEST.findall(text)}
+    missing = {
+        f"{path}: {file}::{name}"
+        for path, (file, name) in named
+        if not (ROOT / file).is_file() or not re.search(rf"def {name}\b", (ROOT / file).read_text(encoding="utf-8"))
+    }
+    _, _, model = (ROOT / "docs" / "SECURITY.md").read_text(encoding="utf-8").partition("## Threat model")
+    rows = re.findall(r"^\| (\d+) \|", model, re.MULTILINE)
+    held = [number for number, line in re.findall(r"^(\d+)\. (.*)$", model, re.MULTILINE) if TEST.search(line)]
+    assert missing == set() and rows == held and rows
 
 
 def test_every_decision_and_document_that_is_named_exists() -> None:

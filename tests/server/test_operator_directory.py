@@ -187,6 +187,7 @@ class Accounts:
         self.tokens = tokens
         self.asked: list[str] = []
         self.logins: set[str | None] = set()
+        self.moved = ""
         self.held: set[str] = set()
         """Keys whose answer waits for `release`."""
         self.release = threading.Event()
@@ -200,6 +201,11 @@ class Accounts:
                 if name in outer.held:
                     outer.release.wait(PATIENCE_S)
                 body = outer.tokens.get(name, "" if name == "" else None)
+                if outer.moved:
+                    self.send_response(302)
+                    self.send_header("Location", outer.moved)
+                    self.end_headers()
+                    return
                 if body is None:
                     self.send_error(404)
                     return
@@ -403,6 +409,14 @@ def test_an_answer_that_does_not_end_is_given_up(name: str, monkeypatch: pytest.
         finally:
             over.set()
             server.shutdown()
+
+
+@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x"])
+def test_a_redirection_leads_to_no_file(target: str) -> None:
+    with serving({}) as accounts:
+        accounts.moved = target
+        with pytest.raises(FetchError, match="unsupported protocol scheme"):
+            resolver(accounts).get("A")
 
 
 @both

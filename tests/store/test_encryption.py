@@ -526,3 +526,40 @@ def test_only_five_files_are_plain(lab: Lab) -> None:
         lab.open("other")
     plain = {path for path in lab.disk.files() if not lab.disk.content(path).startswith(encrypted_disk.MAGIC)}
     assert plain == {"FORMAT", "KEYS", "KEYS.copy", "LOCK", "RESERVE"}
+
+
+@pytest.mark.parametrize("kind", ["meta", "journal", ".seg", ".idx"])
+def test_files_that_were_swapped_between_streams_show_nobody_the_messages_of_another(lab: Lab, kind: str) -> None:
+    store = lab.open("k")
+    for name, text in (("A/S", b"of A"), ("B/S", b"of B")):
+        stream = store.create(name, b"{}", "file")
+        pump(store)
+        for number in range(60):
+            stream.append(b"s", b"", text + b" %d" % number * 20, number)
+            stream.append_record(1, text)
+        pump(store)
+    store.close()
+    one, other = (
+        [path for path in lab.disk.files() if path.startswith(f"streams/s00000{number}/") and kind in path]
+        for number in (1, 2)
+    )
+    assert one and len(one) == len(other)
+    for first, second in zip(one, other, strict=True):
+        for source, target in ((first, "streams/x"), (second, first), ("streams/x", second)):
+            lab.disk.rename(source, target)
+    store = lab.open("k")
+    assert (not store.streams) is (kind != ".idx")  # an index file of another stream is not used
+    for name, stream in store.streams.items():
+        messages = list(stream.read_from(1, max_msgs=100))
+        assert len(messages) == 60 and {message.payload[:4] for message in messages} == {b"of " + name[:1].encode()}
+
+
+def test_no_name_becomes_a_path(lab: Lab) -> None:
+    store = lab.open("k")
+    for name in ("$G/..", "$G/../../x", "/etc/x", "a\0b/c", "..", "A/" + "n" * 250, "A/\n", "A/s000001"):
+        store.create(name, b"{}", "file")
+    pump(store)
+    folders = {path.split("/")[1] for path in lab.disk.files() if path.startswith("streams/")}
+    assert folders == {f"s{number:06d}" for number in range(1, 9)}
+    known = {"FORMAT", "KEYS", "KEYS.copy", "LOCK", "RESERVE", "WITNESS"}
+    assert {path for path in lab.disk.files() if "/" not in path} == known

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from OpenSSL import SSL
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
@@ -295,6 +296,28 @@ def test_the_time_for_connect_that_is_said_holds_under_tls_too(files: Files) -> 
     assert ServerOptions().login_timeout_s == 2
     assert ServerOptions(tls=tls).login_timeout_s == 6
     assert ServerOptions(tls=tls, auth_timeout_s=2).login_timeout_s == 2
+
+
+async def test_no_client_renegotiates(files: Files) -> None:
+    def renegotiated(port: int) -> str:
+        context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+        context.set_max_proto_version(SSL.TLS1_2_VERSION)
+        with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as raw:
+            while not raw.recv(65536).endswith(b"\n"):
+                pass
+            raw.settimeout(None)
+            connection = SSL.Connection(context, raw)
+            connection.set_connect_state()
+            connection.do_handshake()
+            assert connection.renegotiate()
+            try:
+                connection.do_handshake()
+            except SSL.Error as refusal:
+                return str(refusal)
+        return "renegotiated"
+
+    async with serving(tls=files.tls()) as server:
+        assert "no renegotiation" in await asyncio.to_thread(renegotiated, server.port)
 
 
 async def test_a_minimum_version_holds(files: Files) -> None:
