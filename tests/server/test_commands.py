@@ -96,11 +96,6 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_disk")
-def test_streams_may_use_three_quarters_of_the_free_space(tmp_path: Path) -> None:
-    assert default_max_storage(tmp_path / "not" / "there" / "yet") == DISK_BYTES * 3 // 4
-
-
-@pytest.mark.usefixtures("small_disk")
 def test_what_is_stored_does_not_lower_the_limit_at_a_restart(tmp_path: Path) -> None:
     segment = tmp_path / "store" / "jetstream" / "streams" / "s000001" / "1.seg"
     segment.parent.mkdir(parents=True)

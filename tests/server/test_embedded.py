@@ -30,11 +30,7 @@ from natsctl.server.embedded import (
 from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
 from natsctl.server.storage import make_durable_folder
-from tests.server.leaf.crossing import across
-from tests.support import patient_client
 from tests.support.callouts import until
-from tests.support.leaf_servers import leaf_port, linked
-from tests.support.leaf_servers import server as configured
 from tests.support.raw_client import RawClient
 
 PATIENCE_S = 60.0
@@ -245,33 +241,3 @@ def test_what_is_not_for_a_file_to_say_is_an_error_with_its_line(tmp_path: Path)
     (tmp_path / "nats.conf").write_text("server_name: x\nport: 4222\n")
     with pytest.raises(ConfError, match=r"nats.conf:2: port: not for the embedded server"):
         embedded_options(tmp_path, {})
-
-
-def test_a_variable_that_names_no_file_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="gone"):
-        embedded_options(tmp_path, {"NATSCTL_SERVER_CONFIG": str(tmp_path / "gone.conf")})
-
-
-async def test_an_embedded_server_serves_its_streams_through_a_hub(tmp_path: Path) -> None:
-    hub_config = 'jetstream { domain: hub }\nleafnodes { listen: "127.0.0.1:-1" }\n'
-    with configured(tmp_path / "hub", "natsctl", "HUB", hub_config) as hub:
-        data = tmp_path / "data"
-        data.mkdir()
-        (data / "nats.conf").write_text(
-            "jetstream { domain: laptop }\n"
-            f'leafnodes {{ remotes: [ {{ url: "nats-leaf://127.0.0.1:{leaf_port(hub)}" }} ] }}\n'
-        )
-        embedded = EmbeddedServer(data)
-        await asyncio.to_thread(embedded.start)
-        try:
-            await asyncio.to_thread(linked, hub)
-            async with (
-                await patient_client.connect(hub.url) as client,
-                await patient_client.connect(embedded.url) as laptop,
-            ):
-                await across(client, laptop)
-                js = client.jetstream(domain="laptop")
-                await js.add_stream(name="NOTES", subjects=["notes"])
-                assert (await js.publish("notes", b"x")).domain == "laptop"
-        finally:
-            await asyncio.to_thread(embedded.stop)

@@ -143,17 +143,6 @@ def trusting(authority: Authority) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(authority.cert))
 
 
-async def test_jetstream_has_the_limits_and_the_folder_of_the_file(start: Start, clients: Clients) -> None:
-    server = start("jetstream.conf")
-    client = await clients(server)
-    js = client.jetstream()
-    await js.add_stream(name="ORDERS", subjects=["ORDERS.*"])
-    assert (await js.publish("ORDERS.received", b"order 1")).seq == 1
-    assert (await js.get_msg("ORDERS", 1)).data == b"order 1"
-    assert client._server_info["server_name"] == "orders-1"
-    assert any(path.is_file() for path in (server.store_dir / "data" / "jetstream").rglob("*"))
-
-
 async def test_verbs_of_jetstream_are_open_to_those_who_may_use_them(start: Start, clients: Clients) -> None:
     server = start("permissions.conf")
     admin = await clients(server, "orders-admin", 1)

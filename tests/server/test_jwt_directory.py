@@ -168,9 +168,3 @@ def test_cache_forgets_what_it_can_not_remove(folder: Path) -> None:
     (folder / f"{ONE}.jwt").mkdir()
     store.save(TWO, "jwt")
     assert store.accounts() == [TWO]
-
-
-def test_a_file_that_nobody_announced_is_found(folder: Path) -> None:
-    store = JwtDirectory(DirectoryOptions(folder))
-    (folder / f"{ONE}.jwt").write_text("jwt")
-    assert store.fetch(ONE) == "jwt"

@@ -88,14 +88,6 @@ async def test_who_guesses_bcrypt_passwords_does_not_stop_the_others(slow: SlowB
             connection.close()
 
 
-async def test_what_follows_a_slow_login_is_carried_out_after_it() -> None:
-    async with ServerInstance(options(User("a", hashed()))) as server:
-        reader, writer = await connect(server, "a", "right", b"SUB x 1\r\nPUB x 1\r\n1\r\n")
-        writer.write(b"PUB x 1\r\n2\r\nPING\r\n")
-        assert await reader.readuntil(b"PONG\r\n") == b"MSG x 1 1\r\n1\r\nMSG x 1 1\r\n2\r\nPONG\r\n"
-        writer.close()
-
-
 async def test_who_sends_much_before_it_is_in_is_not_read_from(slow: SlowBcrypt) -> None:
     async with ServerInstance(options(User("a", hashed()))) as server:
         body = b"x" * 100_000
@@ -211,37 +203,6 @@ async def test_many_wait_at_once_and_come_in_together_while_others_are_served() 
             assert await asyncio.wait_for(person.readline(), PATIENCE_S) == b"PONG\r\n"
         for _, each in ((reader, writer), *people):
             each.close()
-
-
-async def test_who_sends_much_before_the_response_is_not_read_from_and_loses_nothing() -> None:
-    async with ServerInstance(delegating()) as server:
-        asked = Asked(server)
-        body = b"x" * 100_000
-        reader, writer = await connect(server, "u", more=(b"PUB y 100000\r\n%b\r\n" % body) * 100 + b"PING\r\n")
-        await asked.wait_for(1)
-        (connection,) = server._running.connections.values()
-        await until(lambda: not connection.transport.is_reading())
-        (session,) = server.broker.sessions.values()
-        assert session.login.pending is not None and len(session.login._held) < 2 << 20
-        asked.answer(asked.requests[0])
-        assert await asyncio.wait_for(reader.readline(), PATIENCE_S) == b"PONG\r\n"
-        assert session.in_msgs == 100
-        writer.close()
-
-
-async def test_a_connection_that_ends_leaves_no_request() -> None:
-    async with ServerInstance(delegating()) as server:
-        asked = Asked(server)
-        before = server.broker.accounts["AUTH"].subscriptions
-        for _ in range(20):
-            _, writer = await connect(server, "u")
-            await writer.drain()
-            writer.transport.abort()
-        auth = server.broker.accounts["AUTH"]
-        await until(lambda: not server.broker.sessions and auth.subscriptions == before)
-        for request in asked.requests:
-            asked.answer(request)
-        assert not server.broker.accounts["FOO"].sessions
 
 
 async def test_a_fault_while_a_response_is_judged_ends_that_client_alone() -> None:

@@ -85,11 +85,13 @@ def test_life_of_an_account(place: Place) -> None:
     assert [path.suffix for path in place.folder.iterdir()] == [".deleted"]
 
 
-def test_pull_brings_every_account_and_an_end(place: Place) -> None:
-    account = place.operator.account("A")
+def test_pull_brings_every_account_that_has_not_expired_and_an_end(place: Place) -> None:
+    account, ended, exp = place.operator.account("A"), place.operator.account("B"), {"exp": int(time.time()) - 100}
     push(place, account)
-    visitor, text = place.system, (place.folder / f"{account.public}.jwt").read_bytes()
-    assert visitor.request("$SYS.REQ.CLAIMS.PACK") == account.public.encode() + b"|" + text
+    token = make_jwt("account", ended.public, place.operator.signer, exp, **ended.nats)
+    assert place.system.ask("$SYS.REQ.CLAIMS.UPDATE", token.encode())["data"] == done(ended)
+    text = (place.folder / f"{account.public}.jwt").read_bytes()
+    assert place.system.request("$SYS.REQ.CLAIMS.PACK") == account.public.encode() + b"|" + text
 
 
 def test_push_that_is_refused_changes_nothing(place: Place) -> None:
@@ -159,14 +161,6 @@ def test_strict_operator_does_not_push_with_its_own_key(tmp_path: Path, kind: Ki
         answer = system.ask("$SYS.REQ.CLAIMS.UPDATE", account.jwt(operator.key).encode())
         text = "jwt update resulted in error - operator requires issuer to be a signing key"
         assert answer["error"] == {"account": account.public, "code": 500, "description": text}
-
-
-def test_pull_leaves_out_what_has_expired(place: Place) -> None:
-    account = place.operator.account("A")
-    token = make_jwt("account", account.public, place.operator.signer, {"exp": int(time.time()) - 100}, **account.nats)
-    answer = place.system.ask("$SYS.REQ.CLAIMS.UPDATE", token.encode())
-    assert answer["data"] == done(account)
-    assert place.system.request("$SYS.REQ.CLAIMS.PACK") == b""
 
 
 def test_a_file_put_into_the_folder_counts_though_it_ends_in_a_line_end(place: Place) -> None:

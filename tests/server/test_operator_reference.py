@@ -62,7 +62,6 @@ class Town:
         self.revoked = operator.user(self.revoking)
         self.revoking.nats["revocations"] = {self.revoked.key.public: NOW + HOUR}
         self.revoking_all = operator.account("REVOKING_ALL", revocations={"*": NOW + HOUR})
-        self.defaults = operator.account("DEFAULTS", default_permissions={"pub": {"deny": ["no.>"]}})
         self.narrow = operator.account("NARROW", limits={"conn": 1, "subs": 2, "payload": 10})
         self._trade()
 
@@ -71,7 +70,6 @@ class Town:
         private = {"type": "stream", "token_req": True}
         exports = [
             {"name": "open", "subject": "open.>", "type": "stream"},
-            {"name": "ask", "subject": "ask.*", "type": "service"},
             *({"name": name, "subject": f"{name}.>", **private} for name in ("token", "ended", "other", "none")),
         ]
         self.seller = seller = self.operator.account("SELLER", exports=exports)
@@ -83,7 +81,6 @@ class Town:
         it = {"account": seller.public, "type": "stream"}
         buyer.nats["imports"] = [
             {"name": "open", "subject": "open.>", "local_subject": "bought.>", **it},
-            {"name": "ask", "subject": "ask.*", "local_subject": "please.*", **it, "type": "service"},
             *({"name": name, "subject": f"{name}.>", "token": token, **it} for name, token in tokens.items()),
             {"name": "none", "subject": "none.>", **it},
         ]
@@ -178,12 +175,6 @@ def test_user_is_refused(place: Place, case: str) -> None:
     assert close_reason(place.system, visitor.cid) == FAILURE
 
 
-def test_user_of_a_proxy_is_refused(place: Place) -> None:
-    visitor = login(place.url, place.town.user(proxy_required=True))
-    assert (visitor.said, visitor.open) == (VIOLATION, False)
-    assert close_reason(place.system, visitor.cid) == "Proxy Required"
-
-
 # Proofs
 
 
@@ -228,16 +219,6 @@ def test_info_asks_for_a_signature(place: Place) -> None:
 
 def told(visitor: Visitor, data: bytes) -> list[bytes]:
     return [without_keys(line) for line in visitor.say(data)]
-
-
-def test_rules_of_a_user(place: Place) -> None:
-    user = place.town.user(pub={"allow": ["a.>"], "deny": ["a.b"]}, sub={"allow": ["s", "q *"], "deny": ["t"]})
-    visitor = login(place.url, user)
-    assert told(visitor, b"PUB a.c 0\r\n\r\n") == []
-    assert told(visitor, b"PUB a.b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"a.b\"'"]
-    assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
-    assert told(visitor, b"SUB s 1\r\n") == []
-    assert told(visitor, b"SUB t 2\r\n") == [b"-ERR 'Permissions Violation for Subscription to \"t\"'"]
 
 
 def spelled(town: Town, nats: str, header: str = '{"typ":"JWT","alg":"ed25519-nkey"}', top: str = "") -> UserLogin:
@@ -289,42 +270,7 @@ def test_leave_to_answer_takes_the_leave_to_publish(place: Place) -> None:
     assert b"-ERR 'Permissions Violation for Publish to \"back\"'" in told(visitor, b"PUB back 0\r\n\r\n")
 
 
-def test_template_is_filled_with_who_the_user_is(place: Place) -> None:
-    user = scoped(place.town)
-    visitor = login(place.url, user)
-    for subject in (b"own.alice.x", b"red.x", b"blue.x", b"A.x", user.key.public.encode()):
-        assert told(visitor, b"PUB %b 0\r\n\r\n" % subject) == []
-    for subject in (b"own.bob.x", b"green.x", b"x"):
-        text = b"-ERR 'Permissions Violation for Publish to \"%b\"'" % subject
-        assert told(visitor, b"PUB %b 0\r\n\r\n" % subject) == [text]
-    assert told(visitor, b"SUB in.alice 1\r\n") == []
-    assert told(visitor, b"SUB in.red 2\r\n") == [b"-ERR 'Permissions Violation for Subscription to \"in.red\"'"]
-
-
-def test_default_permissions_are_for_users_without_any(place: Place) -> None:
-    town = place.town
-    plain = login(place.url, town.operator.user(town.defaults))
-    own = login(place.url, town.operator.user(town.defaults, pub={"allow": [">"]}))
-    assert told(plain, b"PUB no.x 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"no.x\"'"]
-    assert told(own, b"PUB no.x 0\r\n\r\n") == []
-
-
 # Limits
-
-
-def test_limits_of_a_user(place: Place) -> None:
-    visitor = login(place.url, place.town.user(subs=1, payload=4))
-    assert told(visitor, b"SUB a 1\r\n") == []
-    assert told(visitor, b"SUB b 2\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
-    assert told(visitor, b"PUB a 5\r\n12345\r\n") == [b"-ERR 'Maximum Payload Violation'"]
-    assert close_reason(place.system, visitor.cid) == "Maximum Message Payload Exceeded"
-
-
-def test_limits_of_a_template(place: Place) -> None:
-    visitor = login(place.url, scoped(place.town))
-    assert told(visitor, b"SUB _INBOX.1 1\r\nSUB _INBOX.2 2\r\nSUB _INBOX.3 3\r\n") == []
-    assert told(visitor, b"SUB _INBOX.4 4\r\n") == [b"-ERR 'maximum subscriptions exceeded'"]
-    assert told(visitor, b"PUB red.x 21\r\n%b\r\n" % (b"x" * 21)) == [b"-ERR 'Maximum Payload Violation'"]
 
 
 def test_limits_of_an_account(place: Place) -> None:
@@ -350,17 +296,6 @@ def test_imports_of_streams(place: Place) -> None:
     buyer.say(b"PUB end 0\r\n\r\n")
     heard = [line for line in buyer.said if line.startswith(b"MSG")]
     assert sorted(heard) == [b"MSG bought.x 1 0", b"MSG end 9 0", b"MSG token.x 2 0"]
-
-
-def test_import_of_a_service(place: Place) -> None:
-    operator, town = place.town.operator, place.town
-    buyer, seller = login(place.url, operator.user(town.buyer)), login(place.url, operator.user(town.seller))
-    seller.say(b"SUB ask.* 1\r\n")
-    buyer.say(b"SUB back 1\r\nPUB please.x back 2\r\nhi\r\n")
-    line = seller.hear_message()
-    assert line.startswith(b"HMSG ask.x 1 _R_.")  # with who asks
-    seller.say(b"PUB %b 2\r\nyo\r\n" % line.split(b" ")[3])
-    assert buyer.hear_message() == b"MSG back 1 2"
 
 
 # What changes while clients are connected
@@ -434,28 +369,6 @@ def test_default_permissions_change_for_who_is_connected(place: Place, changing:
     assert visitor.hear(b"-ERR") == []
     assert told(visitor, b"PUB b 0\r\n\r\n") == [b"-ERR 'Permissions Violation for Publish to \"b\"'"]
     del account.nats["default_permissions"]
-
-
-def test_jetstream_comes_and_goes_with_the_limits_of_an_account(
-    place: Place, changing: tuple[OperatorAccount, Key]
-) -> None:
-    account, _ = changing
-    visitor = login(place.url, place.town.operator.user(account))
-    stream = b'{"name":"S","subjects":["s"],"storage":"memory","max_bytes":%d}'
-    none = {"code": 503, "err_code": 10039, "description": "JetStream not enabled for account"}
-    assert visitor.ask("$JS.API.INFO")["error"] == none
-    before = account.nats["limits"]
-    account.nats["limits"] = {**before, "mem_storage": 2048, "streams": 1}
-    push(place, account)
-    assert visitor.ask("$JS.API.INFO")["limits"]["max_memory"] == 2048
-    too_large = visitor.ask("$JS.API.STREAM.CREATE.S", stream % 4096)["error"]
-    assert too_large == {"code": 500, "err_code": 10028, "description": "insufficient memory resources available"}
-    account.nats["limits"] = {**before, "mem_storage": 8192, "streams": 1}
-    push(place, account)
-    assert visitor.ask("$JS.API.STREAM.CREATE.S", stream % 4096)["config"]["max_bytes"] == 4096
-    account.nats["limits"] = before
-    push(place, account)
-    assert visitor.ask("$JS.API.INFO")["error"] == none
 
 
 def test_update_of_somebody_else_is_refused(place: Place) -> None:

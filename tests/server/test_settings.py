@@ -49,19 +49,6 @@ async def test_everybody_else_is_let_in_and_has_jetstream(tmp_path: Path, kind: 
         await system.close()
 
 
-@both
-async def test_an_account_without_jetstream_is_told_so(tmp_path: Path, kind: Kind) -> None:
-    text = "accounts { A { users: [{ user: a, password: p }] } }\nno_auth_user: a\n"
-    with ConfServer(tmp_path, kind, text, "-js", "-sd", str(tmp_path)) as process:
-        client = await patient_client.connect(process.url)
-        answer = await client.request("$JS.API.STREAM.NAMES")
-        assert answer.data == (
-            b'{"type":"io.nats.jetstream.api.v1.stream_names_response","error":{"code":503,"err_code":10039,'
-            b'"description":"JetStream not enabled for account"},"total":0,"offset":0,"limit":0,"streams":null}'
-        )
-        await client.close()
-
-
 NONE = "no_system_account: true\n"
 REQUESTS = [
     "$SYS.REQ.USER.INFO", "$SYS.REQ.SERVER.PING", "$SYS.REQ.SERVER.PING.CONNZ", "$SYS.REQ.ACCOUNT.PING.CONNZ",
@@ -119,12 +106,6 @@ async def test_one_that_is_named_or_that_jetstream_needs_is_there(
         user = await answered(client, "$SYS.REQ.USER.INFO")
         assert user["data"]["user"] == "s"
         await client.close()
-
-
-@pytest.mark.parametrize("key", ["no_system_account", "no_system", "no_sys_acc"])
-def test_every_name_of_the_key_is_taken(key: str) -> None:
-    assert apply(load_text(f"{key}: true", {}), ServerOptions()).no_system_account
-    assert not apply(load_text(f"{key}: false", {}), ServerOptions()).no_system_account
 
 
 @both

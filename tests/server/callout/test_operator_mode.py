@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import NamedTuple
 
 import pytest
 
-from natsctl.api.nkey_pairs import NONCE_BYTES, CurvePair
 from natsctl.testing.process import Kind, ServerProcess
 from tests.server.callout.conftest import NEW, running
 from tests.server.callout.responses import without_keys
@@ -237,23 +235,3 @@ def test_a_change_of_the_account_holds_for_those_the_service_let_in(kind: Kind, 
         asked = service.asked
         free = login(process.url, town.operator.user(town.auth))
         assert user_info(free)["account"] == town.auth.public and service.asked == asked
-
-
-def test_any_account_may_be_allowed_and_requests_sealed(kind: Kind, tmp_path: Path) -> None:
-    town, curve = Town(), CurvePair(os.urandom(32))
-    town.auth.nats["authorization"] |= {"allowed_accounts": ["*"], "xkey": curve.public}
-
-    def decide(request: Request) -> bytes:
-        answer = town.decide(request)
-        if request.connect["auth_token"] == "closed":
-            return curve.seal(answer, request.server["xkey"], os.urandom(NONCE_BYTES))
-        return answer
-
-    with (
-        running(kind, tmp_path, town.operator.conf("authorization { timeout: 20 }")) as process,
-        CalloutService(process.url, decide, curve, login=town.service) as service,
-    ):
-        place = Place(process, town, service)
-        for token, account in (("app", town.app), ("closed", town.closed)):
-            visitor = place.show(token)
-            assert user_info(visitor)["account"] == account.public

@@ -76,11 +76,6 @@ def test_accounts_have_the_domain_of_another_servers_jetstream() -> None:
     assert given.default_js_domain == (("A", "hub"), ("B", ""))
 
 
-@pytest.mark.parametrize("key", ["store", "store_dir", "storedir"])
-def test_the_folder_of_jetstream_has_three_names(key: str) -> None:
-    assert options(f"jetstream {{ {key}: /s }}").store_dir == Path("/s")
-
-
 def test_a_size_of_jetstream_may_be_quoted_with_its_letter() -> None:
     given = options('jetstream { max_mem: "64M", max_file: "2T" }')
     assert (given.max_memory, given.max_storage) == (64 << 20, 2 << 40)
@@ -92,10 +87,6 @@ def test_bounds_of_what_one_node_does_not_queue_change_nothing() -> None:
             max_outstanding_catchup: 64MB, meta_compact: 5, meta_compact_size: 1MB }
     """)
     assert given == options("jetstream {}")
-
-
-def test_a_key_that_a_value_refers_to_need_not_be_an_option() -> None:
-    assert options("FREE_PORT: -1\nport: $FREE_PORT").port == -1
 
 
 def test_a_folder_of_the_command_line_and_one_of_the_file_are_one_too_many(tmp_path: Path) -> None:

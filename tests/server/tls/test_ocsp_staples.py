@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import socket
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -285,13 +283,6 @@ async def test_a_response_that_does_not_count_is_no_staple(
     assert schedule.staple.in_force is None
 
 
-async def test_a_delegate_with_permission_signs_staples(made: World, tmp_path: Path) -> None:
-    made.answers.signer = "delegate"
-    schedule = Schedule(made, tmp_path)
-    await schedule.staple.check()
-    assert schedule.staple.in_force
-
-
 async def test_whoever_asks_at_the_same_time_shares_a_request_and_a_bad_file_is_replaced(
     made: World, tmp_path: Path
 ) -> None:
@@ -381,18 +372,6 @@ async def test_each_certificate_of_a_listener_has_its_own_staple(made: World) ->
     async with stapling(made, tls=tls) as server:
         assert {serial for _, serial in made.responder.asked} == {made.server.serial, other.serial}
         assert await asyncio.to_thread(staple_seen, server.port, made) == "good"
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not on PATH")
-async def test_openssl_verifies_the_staple(made: World) -> None:
-    async with stapling(made, tls=made.pki.tls(made.server, handshake_first=True)) as server:
-        words = ["openssl", "s_client", "-connect", f"127.0.0.1:{server.port}", "-status"]
-        words += ["-CAfile", str(made.pki.root.files.cert), "-verify_return_error"]
-        client = await asyncio.create_subprocess_exec(
-            *words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-        )
-        said = (await client.communicate())[0].decode()
-    assert "OCSP Response Status: successful (0x0)" in said and "Cert Status: good" in said
 
 
 async def test_a_curve_that_cannot_be_required_is_refused_and_one_that_can_is_required(made: World) -> None:

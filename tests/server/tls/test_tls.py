@@ -23,6 +23,7 @@ from natsctl.server.listener import joined
 from natsctl.server.options import LeafNodesOptions, ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.reload import Reloader
 from natsctl.server.resources import new_event_loop
+from natsctl.server.tls_certificates import public_key_sha256
 from natsctl.server.tls_contexts import ListenerTls, TlsFileError
 from natsctl.server.tls_listener import THROTTLED
 from natsctl.server.tls_stapling import StapledContexts
@@ -171,15 +172,6 @@ async def test_with_a_fallback_info_comes_in_clear_where_no_handshake_does(files
             assert await patient.ask() == b"PONG\r\n"
 
 
-async def test_where_clear_is_allowed_both_come_in_by_the_same_port(files: Files) -> None:
-    async with serving(tls=files.tls(), allow_non_tls=True) as server:
-        async with talking(server.port) as clear:
-            said = info(await clear.line())
-            assert said["tls_available"] and "tls_required" not in said
-            assert await clear.ask() == b"PONG\r\n"
-        assert await answered(server.port, files.client()) == b"PONG\r\n"
-
-
 async def test_a_verifying_server_takes_only_clients_with_a_certificate_it_trusts(files: Files) -> None:
     log = ListLog()
     good = files.authority.issue("good", attributes=[("C", "CH"), ("O", "Org"), ("CN", "good")])
@@ -200,8 +192,6 @@ async def test_a_verifying_server_takes_only_clients_with_a_certificate_it_trust
 
 
 async def test_only_pinned_certificates_come_in(files: Files) -> None:
-    from natsctl.server.tls_certificates import public_key_sha256
-
     pinned, other = files.authority.issue("pinned"), files.authority.issue("other")
     digest = public_key_sha256(ssl.PEM_cert_to_DER_cert(pinned.cert.read_text()))
     log = ListLog()
@@ -261,8 +251,6 @@ async def test_a_session_is_resumed_where_nobody_is_asked_for_a_certificate(file
 async def test_a_reload_closes_who_has_a_certificate_that_is_pinned_no_longer(
     files: Files, tmp_path: Path, way: str
 ) -> None:
-    from natsctl.server.tls_certificates import public_key_sha256
-
     kept, gone = files.authority.issue("kept"), files.authority.issue("gone")
     pins = [public_key_sha256(ssl.PEM_cert_to_DER_cert(issued.cert.read_text())) for issued in (kept, gone)]
     path = tmp_path / "nats.conf"
@@ -338,8 +326,6 @@ async def test_the_name_that_a_client_asks_for_chooses_the_certificate(files: Fi
 
 
 async def test_new_files_are_for_new_connections(files: Files) -> None:
-    from msgspec.structs import replace
-
     async with serving(tls=files.tls()) as server, talking(server.port) as before:
         await before.line()
         await before.secure(files.client())
