@@ -155,7 +155,8 @@ class Answers:
     """A key of ENCODINGS: the signed part is encoded in a way that Go reads and the X.509 library does not."""
 
 
-Element = tuple[int, "bytes | list[Element]"]
+Element = tuple[int, Any]
+"""The identifier of an element of DER, and its content: bytes, or the elements in it."""
 
 
 def _elements(der: bytes) -> list[Element]:

@@ -10,7 +10,7 @@ import os
 import socket
 import time
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 FACILITY: Final = 3 << 3
 """That of system daemons. Source: nats-server, logger/syslog.go."""
@@ -28,7 +28,7 @@ class Syslog:
         """Connect; raises OSError."""
         network, address = parse_syslog_url(url) if url else ("unix", _local())
         kinds = {"tcp": [socket.SOCK_STREAM], "udp": [socket.SOCK_DGRAM]}
-        self._ways: list[tuple[socket.AddressFamily, socket.SocketKind, object]]
+        self._ways: list[tuple[socket.AddressFamily, socket.SocketKind, Any]]
         if isinstance(address, str):
             self._ways = [(socket.AF_UNIX, kind, address) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)]
         else:
