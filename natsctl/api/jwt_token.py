@@ -43,12 +43,16 @@ def is_public(text: str, kind: Kind | None = None) -> bool:
 
 
 def has_signed(key: str, data: bytes, signature: bytes) -> bool:
-    """Return whether `signature` is what the holder of a public nkey made of `data`."""
+    """Return whether `signature` is what the holder of a public nkey made of `data`.
+
+    Nobody has signed nothing: a connection that began before its server wanted signatures has an empty nonce, and
+    clients sign that one too, for anyone who asks.
+    """
     from nacl.exceptions import CryptoError
     from nacl.signing import VerifyKey
 
     raw = raw_key(key)
-    if raw is None:
+    if raw is None or not data:
         return False
     try:
         VerifyKey(raw[1:]).verify(data, signature)

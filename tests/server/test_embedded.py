@@ -217,12 +217,6 @@ def test_a_folder_that_another_command_makes_meanwhile_is_used(tmp_path: Path, m
         make_durable_folder(tmp_path / "file" / "jetstream")
 
 
-def test_without_a_file_it_is_as_ever(tmp_path: Path) -> None:
-    options = embedded_options(tmp_path, {})
-    assert (options.host, options.server_name, options.jetstream) == ("127.0.0.1", "natsctl-embedded", True)
-    assert (options.store_dir, options.leafnodes) == (tmp_path, None)
-
-
 def test_the_file_in_the_data_folder_or_of_the_variable_makes_it_a_leaf_node(tmp_path: Path) -> None:
     text = 'server_name: mine\njetstream { domain: laptop }\nleafnodes { remotes: [ { url: "nats-leaf://hub" } ] }\n'
     (tmp_path / "nats.conf").write_text(text)

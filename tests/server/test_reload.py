@@ -19,7 +19,7 @@ from natsctl.server.reload import Reloader
 from natsctl.testing.certificates import Authority
 from tests.server.conf.faults import ISSUER
 from tests.support.conf_server import ConfServer
-from tests.support.operators import Key
+from tests.support.operators import Key, base64url
 from tests.support.tls_clients import until
 
 LISTEN = "listen: 127.0.0.1:-1\n"
@@ -166,6 +166,17 @@ async def test_a_login_that_a_reload_meets_is_decided_by_the_new_users(
         if listener == "clients":
             refused = await client.say("SUB foo 1\r\nPUB foo 0\r\n\r\n")
             assert refused.count("Permissions Violation") == (2 if change == "fewer rights" else 0)
+
+
+async def test_a_signature_of_no_nonce_lets_nobody_in(tmp_path: Path) -> None:
+    key = Key("user")
+    async with site(tmp_path, USERS) as at:
+        at.clients.append(client := Client(*await asyncio.open_connection("127.0.0.1", at.server.port)))
+        assert b"nonce" not in await client.reader.readline()
+        at.reload(f"authorization {{ users: [{{ nkey: {key.public} }}] }}\n")
+        shown = {"nkey": key.public, "sig": base64url(key.sign(b"")), "verbose": False}
+        said = await client.say(f"CONNECT {json.dumps(shown)}\r\n")
+        assert said == "-ERR 'Authorization Violation'\r\n<END>"
 
 
 async def test_clients_without_a_name_are_refused_once_there_are_users(tmp_path: Path) -> None:

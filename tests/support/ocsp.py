@@ -178,9 +178,7 @@ def _der(*elements: Element) -> bytes:
     for identifier, content in elements:
         body = _der(*content) if isinstance(content, list) else content
         size = len(body).to_bytes(2, "big").lstrip(b"\0")
-        found += (
-            bytes([identifier]) + (bytes([0x80 | len(size)]) if len(body) >= 0x80 else b"") + (size or b"\0") + body
-        )
+        found += bytes([identifier, *([0x80 | len(size)] if len(body) >= 0x80 else [])]) + (size or b"\0") + body
     return found
 
 
