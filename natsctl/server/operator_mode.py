@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"
 DIGEST_BYTES: Final = 32
+MAX_WAKE_S: Final = 30.0
+"""Time of a start for accounts that are elsewhere; those that are left come to life with their first login."""
 FILE_MODE: Final = 0o600
 """Mode of the files that are written. Source: nats-server, defaultFilePerms."""
 
@@ -264,9 +266,10 @@ def _begin_remote(auth: JwtAuthenticator, log: Log) -> None:
 def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
     """Bring accounts of an operator to life: those that have streams."""
     auth = broker.options.auth
+    end_s = time.monotonic() + MAX_WAKE_S
     if isinstance(auth, JwtAuthenticator):
         for name in names:
-            if auth.remote is not None:  # nothing is served yet that could wait
+            if auth.remote is not None and time.monotonic() < end_s:  # nothing is served yet that could wait
                 auth.remote.take(auth.remote.fetch_all(name, auth.book.names()))
             try:
                 auth.book.look_up(name, broker.clock.now_ns())

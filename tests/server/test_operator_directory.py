@@ -12,12 +12,17 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES
-from natsctl.server import url_resolver
+from natsctl.broker.jwt.account_registry import Trust
+from natsctl.broker.jwt.authenticator import JwtAuthenticator
+from natsctl.server import operator_mode, url_resolver
+from natsctl.server.process.log import Log
+from natsctl.server.resources import SystemClock
 from natsctl.server.url_resolver import FetchError, UrlResolver
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind
@@ -358,11 +363,6 @@ def resolver(accounts: Accounts) -> UrlResolver:
     return UrlResolver(accounts.url, ssl.create_default_context())
 
 
-def test_a_body_that_is_too_long_is_refused() -> None:
-    with serving({"A": "x" * (MAX_TOKEN_BYTES + 1)}) as accounts, pytest.raises(FetchError, match="longer than"):
-        resolver(accounts).get("A")
-
-
 SLOW = {
     "silence": (b"", b""),
     "status line": (b"", b"H"),
@@ -370,6 +370,7 @@ SLOW = {
     "interim answers": (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
     "size of a chunk": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"0"),
     "trailer": (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", b"A: b\r\n"),
+    "body": (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * MAX_TOKEN_BYTES),
     "redirections": (b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n", b""),
 }
 """Answers that never end: how they begin, and what comes again and again."""
@@ -391,11 +392,9 @@ def test_an_answer_that_does_not_end_is_given_up(name: str, monkeypatch: pytest.
 
     with ThreadingTCPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,)).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        match = r"deadline exceeded|stopped after 10 redirects"
         try:
-            with pytest.raises(FetchError, match=match):
-                UrlResolver(url, ssl.create_default_context()).get("A")
+            with pytest.raises(FetchError, match=r"deadline exceeded|stopped after 10 redirects|longer than 1048576"):
+                UrlResolver(f"http://127.0.0.1:{server.server_address[1]}", ssl.create_default_context()).get("A")
         finally:
             over.set()
             server.shutdown()
@@ -418,6 +417,16 @@ def test_the_login_in_the_url_is_sent_and_not_shown(tmp_path: Path, kind: Kind) 
             assert login(server.url, operator.user(operator.account("LATER"))).said == VIOLATION
             server.await_line("Account fetch failed")
             assert "ret" not in server.log() and accounts.logins == {"Basic " + b64encode(b"u:sec ret").decode()}
+
+
+def test_a_start_waits_a_bounded_time_for_accounts_that_have_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    for limit_s, asked in ((30.0, 2), (0.0, 0)):
+        monkeypatch.setattr(operator_mode, "MAX_WAKE_S", limit_s)
+        with serving({}) as accounts:
+            auth = JwtAuthenticator(Trust(), resolver(accounts), resolver(accounts))
+            broker: Any = SimpleNamespace(options=SimpleNamespace(auth=auth), clock=SystemClock())
+            operator_mode.wake_accounts(broker, [Key("account").public for _ in range(2)], Log(quiet=True))
+            assert len(accounts.asked) == asked
 
 
 def test_imports_are_fetched_in_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
