@@ -1,13 +1,16 @@
 """Hatchling's build hook of the wheel: the native module, the shells' completions, man pages and examples.
 
 Man pages say what docs/commands says, which is the output of `--help`; pip installs them, like the completions, below
-the environment's share/. An editable installation gets the native module beside its sources, and nothing else.
+the environment's share/. An editable installation gets the native module and bytecode next to its sources: pip compiles
+only what it copies, and a Python with PYTHONDONTWRITEBYTECODE, as in most images, would compile them for every command.
 """
 
 from __future__ import annotations
 
+import compileall
 import importlib.util
 import os
+import py_compile
 import re
 import tempfile
 from collections.abc import Iterator
@@ -75,6 +78,9 @@ class WheelHook(BuildHookInterface):  # type: ignore[type-arg]  # its configurat
         """Build the module: beside its sources where these are installed, else into the wheel alone."""
         if version == "editable":
             self._build_module(None, build_data)
+            # By timestamp, also with SOURCE_DATE_EPOCH: an edited module is compiled again, no other is read.
+            mode = py_compile.PycInvalidationMode.TIMESTAMP
+            compileall.compile_dir(ROOT / "natsctl", quiet=2, invalidation_mode=mode)
             return
         self._folder = tempfile.TemporaryDirectory()
         self._build_module(Path(self._folder.name), build_data)

@@ -85,18 +85,10 @@ def test_it_is_typed_and_names_its_licence_and_version(wheel: ZipFile) -> None:
 
 
 OF_THE_BUILD = (
-    "pyproject.toml",
-    "README.md",
-    "LICENSE",
-    "natsctl/__init__.py",
-    "natsctl/spark/pyspark_jetstream.py",
-    ".ci/wheel_hook.py",
-    "completions/natsctl.bash",
-    "completions/natsctl.zsh",
-    "completions/natsctl.fish",
-    "docs/commands/stream.md",
-    "examples/README.md",
-)
+    "pyproject.toml", "README.md", "LICENSE", "natsctl/__init__.py", "natsctl/spark/pyspark_jetstream.py",
+    ".ci/wheel_hook.py", "completions/natsctl.bash", "completions/natsctl.zsh", "completions/natsctl.fish",
+    "docs/commands/stream.md", "examples/README.md",
+)  # fmt: skip
 MODULE = "natsctl/native/_native.abi3.so"
 WITHOUT_IT = "natsctl is built without its native module, all in Python: "
 
@@ -177,16 +169,42 @@ def test_without_the_native_module_it_is_for_any_platform(
         assert (made, status, reason in errors) == ([], 1, True)
 
 
+def build_editable(clone: Path) -> None:
+    wheels = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(clone))
+    for hook in wheels.get_build_hooks(str(clone)).values():
+        hook.initialize("editable", wheels.get_default_build_data())
+
+
 @pytest.mark.parametrize(("name", "value"), [("CC", "no-such-compiler"), ("NATSCTL_NATIVE", "no")])
 def test_an_editable_installation_keeps_no_module_of_other_sources(
     small_clone: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
 ) -> None:
     monkeypatch.delenv("NATSCTL_NATIVE", raising=False)
     monkeypatch.setenv(name, value)
-    wheels = pytest.importorskip("hatchling.builders.wheel").WheelBuilder(str(small_clone))
-    for hook in wheels.get_build_hooks(str(small_clone)).values():
-        hook.initialize("editable", wheels.get_default_build_data())
+    build_editable(small_clone)
     assert not (small_clone / MODULE).exists()
+
+
+def test_an_editable_installation_has_bytecode_and_follows_edits(
+    small_clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("NATSCTL_NATIVE", "no"), ("PYTHONDONTWRITEBYTECODE", "1"), ("SOURCE_DATE_EPOCH", "1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+    module = small_clone / "natsctl" / "__init__.py"
+    build_editable(small_clone)
+
+    def version() -> tuple[str, bool]:
+        """The version that a program imports, and whether it compiled the module for that."""
+        command = [sys.executable, "-v", "-c", "import natsctl; print(natsctl.__version__)"]
+        done = subprocess.run(command, cwd=small_clone, capture_output=True, text=True, check=True)
+        return done.stdout.strip(), f"code object from {module}" in done.stderr
+
+    before, compiled = version()
+    assert not compiled
+    module.write_text(module.read_text().replace(before, f"{before}.edited"))
+    assert version() == (f"{before}.edited", True)
 
 
 def test_a_module_older_than_its_sources_is_not_loaded(small_clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
