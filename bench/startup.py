@@ -22,6 +22,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,55 @@ async def fill(url: str) -> None:
         config |= {"allow_rollup_hdrs": True, "deny_delete": True, "allow_direct": True}
         await api(client, f"STREAM.CREATE.KV_{bucket}".encode(), config)
     await client.close()
+
+
+DELAY_S: Final = 0.02
+"""Latency of each way to a distant server."""
+TABS: Final = 10
+
+
+@contextmanager
+def distant(port: int) -> Iterator[int]:
+    """Yield the port of a proxy that passes everything on DELAY_S later."""
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        while data := await reader.read(1 << 16):
+            loop.call_later(DELAY_S, writer.write, data)
+        loop.call_later(DELAY_S, writer.close)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await asyncio.sleep(DELAY_S)
+        there = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pass_on(reader, there[1]), pass_on(there[0], writer), return_exceptions=True)
+
+    loop = asyncio.new_event_loop()
+    server = loop.run_until_complete(asyncio.start_server(accept, "127.0.0.1", 0))
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        yield int(server.sockets[0].getsockname()[1])
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+
+
+def distant_completions(port: int, home: str) -> None:
+    """Print how often names come from a distant server in time, asked each time, and from the file of names."""
+    with distant(port) as far:
+        for title, fresh in (("asked", True), ("asked within the last minute", False)):
+            came, times = 0, []
+            for _ in range(TABS):
+                if fresh:
+                    shutil.rmtree(Path(home) / "natsctl", ignore_errors=True)
+                begun_s = time.perf_counter()
+                command = [sys.executable, "-m", "natsctl", "__complete", "zsh", "stream", "info", "S1"]
+                environment = {**os.environ, "NATS_URL": f"nats://127.0.0.1:{far}", "XDG_CACHE_HOME": home}
+                done = subprocess.run(command, env=environment, capture_output=True, check=True)
+                times.append(time.perf_counter() - begun_s)
+                came += bool(done.stdout)
+            line = f"  names over {DELAY_S * 1000:.0f} ms each way, {title}: {came} of {TABS} times"
+            print(f"{line}, {statistics.median(times):5.2f}", flush=True)
 
 
 HELLO: Final = b'CONNECT {"verbose":false,"user":"a","pass":"b"}\r\nPING\r\n'
@@ -195,6 +245,7 @@ def commands() -> None:
                 theirs = cost([reference, *other.split()])
                 line += f"   nats {theirs.wall_s:5.2f} ({theirs.cpu_s:.3f})"
             print(line, flush=True)
+        distant_completions(int(server.url.rpartition(":")[2]), folder)
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 A person waits for the answer, so it comes within `DEADLINE_S` or not at all: an alarm ends the process, and nothing
 slow is loaded (no Typer, no nats-py, no asyncio, never an embedded server). A failure prints nothing.
-NATSCTL_COMPLETION_MS gives slow machines more time. The declarations of the commands are read from
+NATSCTL_COMPLETION_MS gives slow machines and networks more time, and names that a server gave within the last minute
+come from a file (name_cache.py). The declarations of the commands are read from
 `completion_tables/<noun>.json`, which `python -m tests.support.generated_docs` writes: to read the declarations
 themselves, Typer would have to be loaded.
 """
@@ -24,7 +25,7 @@ from natsctl.api.errors import NatsctlError
 from natsctl.cli.globals import GLOBAL_FLAGS, leading, take_out
 from natsctl.cli.nouns import BY_WORD, NOUNS
 
-DEADLINE_S = 0.3
+DEADLINE_S = 1.0
 """Seconds from the start of the process; the alarm is set to the remaining time."""
 _BUDGET = "NATSCTL_COMPLETION_MS"
 FILES = ":files"

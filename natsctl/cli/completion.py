@@ -132,7 +132,11 @@ def install(
     shell: Annotated[str | None, Argument(metavar="SHELL", help="bash, zsh or fish; yours by default")] = None,
     json: Json = False,
 ) -> None:
-    """Install the completion script for this user; a second run changes nothing."""
+    """Install the completion script for this user; a second run changes nothing.
+
+    Names come from the server, or from a file if it gave them within the last minute. After a second without an answer
+    nothing is completed; NATSCTL_COMPLETION_MS allows more or fewer milliseconds.
+    """
     chosen = shell or Path(os.environ.get("SHELL", "")).name
     if chosen not in SHELLS:
         raise UsageError(f"no completion for {chosen or 'an unknown shell'}", hint="give bash, zsh or fish")

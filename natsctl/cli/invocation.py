@@ -5,6 +5,7 @@ Only the command that runs is built. Typer's failures become natsctl's.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.errors import UsageError
 from natsctl.cli.commands import COMMANDS
 from natsctl.cli.globals import OF_NOUNS, GlobalOptions, Words, all_spellings, take_out, wants_json
+from natsctl.cli.name_cache import READING, forget_names
 from natsctl.cli.output import display_settings
 from natsctl.cli.parameters import Command, ExitError, command_of
 from natsctl.cli.resolve import did_you_mean
@@ -51,6 +53,8 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
         finally:
             session.close()
             signal.signal(signal.SIGTERM, before)
+            if rows[-1].name not in READING:
+                forget_names(os.environ)
 
 
 def _show_group(noun: Noun, group: Verb, path: str, words: Sequence[str], given: dict[str, Any]) -> int:

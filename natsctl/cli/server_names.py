@@ -1,13 +1,16 @@
-"""Names of assets on a server, for completion: a few requests, and no names where there is no server."""
+"""Names of assets on a server, for completion: a few requests at most, and no names if there is no server."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from natsctl.cli.name_cache import NameCache
+from natsctl.cli.resolve import is_internal
 from natsctl.client.buckets import KV, OBJECTS, Kind
 from natsctl.client.one_shot import OneShotClient, open_one_shot
 
@@ -33,14 +36,37 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
     known = {name: value for name, value in place.options.items() if name in GlobalOptions._fields}
     options = GlobalOptions(**known)
     target = resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
+    cache = NameCache(target, os.environ)
+    query = json.dumps([kind, place.value("STREAM"), place.value("BUCKET"), _scope(current)])
+    partial = f"{query} {current}"
+    known = cache.names(query) or cache.names(partial)
+    if known and (found := _beginning(known, current)):
+        return found  # without a match the server is asked, as the name may be new
     server = open_one_shot(target, deadline_s)
     if server is None:
         return []
     try:
-        found = (name for name in _READERS[kind](server, place, current) if name.startswith(current))
-        return [name for _, name in zip(range(MAX_WORDS), dict.fromkeys(found), strict=False)]
+        read: list[str] = []
+        matches = 0
+        for name in _READERS[kind](server, place, current):
+            read.append(name)
+            matches += name.startswith(current)
+            if matches > 2 * MAX_WORDS:  # some subjects are stored and configured
+                query = partial
+                break
     finally:
         server.shut()
+    cache.keep(query, read)
+    return _beginning(read, current)
+
+
+def _beginning(names: list[str], current: str) -> list[str]:
+    return list(dict.fromkeys(name for name in names if name.startswith(current)))[:MAX_WORDS]
+
+
+def _scope(current: str) -> tuple[str, bool, bool]:
+    """Return what the requests for names depend on of the word that is typed."""
+    return _filter(current), is_internal(current), current.startswith("$")
 
 
 def _pages(server: OneShotClient, verb: str, key: str, body: dict[str, Any] | None = None) -> Iterator[str]:
@@ -54,9 +80,8 @@ def _pages(server: OneShotClient, verb: str, key: str, body: dict[str, Any] | No
 
 
 def _streams(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
-    hidden = ("KV_", "OBJ_", "$MQTT_")
     for name in _pages(server, "STREAM.NAMES", "streams"):
-        if current.startswith(hidden) or not name.startswith(hidden):
+        if is_internal(current) or not is_internal(name):
             yield name
 
 
@@ -104,7 +129,7 @@ def _subjects(server: OneShotClient, place: Place, current: str) -> Iterator[str
     stream = place.value("STREAM")
     names = [stream] if stream else list(_pages(server, "STREAM.NAMES", "streams", {"subject": wanted}))
     for name in names[:MAX_STREAMS_ASKED]:
-        if name.startswith(("KV_", "OBJ_", "$MQTT_")) and not current.startswith("$"):
+        if is_internal(name) and not current.startswith("$"):
             continue
         answer = server.ask(f"STREAM.INFO.{name}", {"subjects_filter": wanted})
         yield from answer["config"].get("subjects") or ()

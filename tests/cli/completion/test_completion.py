@@ -16,10 +16,15 @@ from typing import Any
 
 import pytest
 
+from natsctl.cli import name_cache, server_names
 from natsctl.cli.candidates import ANY_FILE, candidates, shown, split
 from natsctl.cli.completion import SCRIPTS
 from natsctl.cli.main import run
+from natsctl.cli.name_cache import NameCache
 from natsctl.cli.nouns import NOUNS
+from natsctl.client.one_shot import open_one_shot
+from natsctl.client.servers import Target, TargetKind
+from natsctl.client.settings import Settings
 from tests.cli.conftest import eventually
 
 Run = Callable[..., Any]
@@ -106,6 +111,72 @@ def test_a_server_that_is_named_is_the_one_that_is_asked(natsctl: Run, monkeypat
     monkeypatch.setenv("NATS_URL", "nats://127.0.0.1:1")
     assert words("stream", "info", "-s", there, "") == ["ORDERS"]
     assert words(f"--server={there}", "stream", "info", "") == ["ORDERS"]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The URLs of the servers that completion has connected to."""
+    urls: list[str] = []
+
+    def opened(target: Any, deadline_s: float) -> Any:
+        urls.append(target.urls[0])
+        return open_one_shot(target, deadline_s)
+
+    monkeypatch.setattr(server_names, "open_one_shot", opened)
+    return urls
+
+
+@pytest.mark.ours("completion asks by requests that other tests hold to both servers")
+def test_names_of_the_last_minute_need_no_server(
+    natsctl: Run, asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    natsctl("str", "add", "ORDERS", "--subjects", "ORDERS.*")
+    assert words("stream", "info", "") == words("stream", "info", "ORD") == ["ORDERS"]
+    assert words("stream", "info", "X") == []  # a name that is not known may be new
+    natsctl("str", "info", "ORDERS")
+    assert words("stream", "info", "ORD") == ["ORDERS"] and len(asked) == 2
+    folder = tmp_path / "natsctl" / "completion"
+    [file] = folder.iterdir()
+    assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
+    file.chmod(0o644)
+    assert words("stream", "info", "") == ["ORDERS"] and len(asked) == 3
+    natsctl("str", "add", "ORDERS2", "--subjects", "other.>")
+    assert words("stream", "info", "ORD") == ["ORDERS", "ORDERS2"] and len(asked) == 4
+    monkeypatch.setattr(name_cache.time, "time", lambda now=time.time: now() + name_cache.KEPT_S)
+    assert words("stream", "info", "") == ["ORDERS", "ORDERS2"] and len(asked) == 5
+
+
+def test_names_are_kept_for_one_context_address_and_login(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("of one account")
+    files = dict.fromkeys(("creds", "nkey", "cert", "key"), str(secret))
+    target = Target(TargetKind.NAMED, ("nats://h",), "context lab", Settings(**files))
+    changed = [{name: "other"} for name, value in target.settings._asdict().items() if isinstance(value, str)]
+    others = [target._replace(settings=target.settings._replace(**change)) for change in changed]
+    others += [target._replace(urls=("nats://u:p@h",)), target._replace(origin="context prod")]
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    NameCache(target, environment).keep("q", ["ORDERS"])
+    assert NameCache(target, environment).names("q") == ["ORDERS"] and len(others) > 15
+    assert all(NameCache(other, environment).names("q") is None for other in others)
+    secret.write_text("of another account")
+    assert NameCache(target, environment).names("q") is None
+
+
+def test_the_file_of_names_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(name_cache, "MAX_FILE_BYTES", 1000)
+    environment = {"XDG_CACHE_HOME": str(tmp_path)}
+    for number in range(name_cache.MAX_FILES + 10):
+        cache = NameCache(Target(TargetKind.NAMED, (f"nats://h{number}",), "", Settings()), environment)
+        for query in "abc":
+            cache.keep(query, ["X" * 400])
+        cache.keep("d", ["X" * 2000])
+    assert cache.names("c") == ["X" * 400] and cache.names("a") is cache.names("d") is None
+    files = list(name_cache.cache_folder(environment).iterdir())
+    assert 1 < len(files) <= name_cache.MAX_FILES and all(file.stat().st_size <= 1000 for file in files)
+    files[0].write_text("damaged")
+    name_cache.forget_names(environment)
+    assert not list(name_cache.cache_folder(environment).iterdir())
 
 
 def test_without_a_server_there_is_silence_and_no_server_is_started(
