@@ -5,8 +5,9 @@ figures are wall time and processor time, the best of several, beside those of a
 `nats` if it is on PATH.
 Bytecode has to be kept (no PYTHONDONTWRITEBYTECODE), else every process compiles what it imports.
 
-`--servers 30` starts servers instead, 30 of each in turn: the time from the spawn to the line INFO and to the first
-PONG, median and 95th percentile, and the processor time of the process, on an idle machine and beside `--busy` loops.
+`--servers 30` starts servers instead, 30 of each in turn: the time from the spawn to an open connection, to INFO
+and to the first PONG, median and 95th percentile, and the processor time of the process, on an idle machine and beside
+`--busy` loops, on an empty store and on one with many streams.
 `--against FOLDER` adds another tree of natsctl, such as a worktree of an older commit; ratios are to nats-server's.
 """
 
@@ -25,7 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -130,8 +131,9 @@ RETRY_S: Final = 0.001
 
 
 class Start(NamedTuple):
-    """Seconds from spawn to INFO and to PONG, and CPU seconds to PONG and through the stop."""
+    """Seconds from spawn to the connection, INFO and PONG, and CPU seconds to PONG and through the stop."""
 
+    connected_s: float
     info_s: float
     pong_s: float
     cpu_s: float
@@ -166,7 +168,10 @@ def start_once(command: Sequence[str], tree: Path, secure: bool) -> Start:
             connection = socket.create_connection(("127.0.0.1", port))
             break
         except ConnectionRefusedError:
+            if process.poll() is not None:
+                raise RuntimeError(f"{words} ended with exit status {process.returncode}") from None
             time.sleep(RETRY_S)
+    connected_s = time.perf_counter() - begun_s
     with connection:
         connection.recv(1 << 16)
         info_s = time.perf_counter() - begun_s
@@ -183,11 +188,48 @@ def start_once(command: Sequence[str], tree: Path, secure: bool) -> Start:
     process.terminate()
     _, _, used = os.wait4(process.pid, 0)
     process.returncode = 0
-    return Start(info_s, pong_s, used.ru_utime + used.ru_stime)
+    return Start(connected_s, info_s, pong_s, used.ru_utime + used.ru_stime)
 
 
-def compare_starts(rounds: int, against: Path | None, title: str, flags: Sequence[str], store: bool) -> None:
-    """Print the cost of starts with these flags, a line for each server."""
+STORED_STREAMS: Final = 2000
+STORED_MSGS: Final = 20
+
+
+async def publish_all(url: str) -> None:
+    """Create many streams with messages."""
+    client = await RawClient.connect(url)
+    for number in range(STORED_STREAMS):
+        name = f"S{number}"
+        await api(client, f"STREAM.CREATE.{name}".encode(), {"name": name, "subjects": [f"{name}.>"]})
+        for _ in range(STORED_MSGS):
+            client.publish(f"{name}.a".encode(), b"x" * 128)
+    await client.flush()
+    await client.close()
+
+
+def fill_store(command: Sequence[str], tree: Path, folder: str) -> None:
+    """Fill the store of a server, which is stopped then."""
+    port = free_port()
+    words = [*command, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", folder]
+    process = subprocess.Popen(words, cwd=tree, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until_s = time.monotonic() + 60
+    while time.monotonic() < until_s:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+            break
+        except ConnectionRefusedError:
+            time.sleep(RETRY_S)
+    try:
+        asyncio.run(publish_all(f"nats://127.0.0.1:{port}"))
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def compare_starts(
+    rounds: int, against: Path | None, title: str, flags: Sequence[str], store: bool, *, full: bool = False
+) -> None:
+    """Print the cost of starts with these flags, a line for each server; `full` is on a store with many streams."""
     own = [sys.executable, "-m", "natsctl", "server", "run"]
     servers: dict[str, tuple[list[str], Path]] = {"natsctl": (own, Path.cwd())}
     if against is not None:
@@ -195,18 +237,22 @@ def compare_starts(rounds: int, against: Path | None, title: str, flags: Sequenc
     if reference := reference_binary():
         servers["nats-server"] = ([reference], Path.cwd())
     starts: dict[str, list[Start]] = {name: [] for name in servers}
-    for number in range(rounds + 1):
-        for name, (command, tree) in servers.items():
-            with tempfile.TemporaryDirectory() as folder:
-                words = [*command, *flags, *(("-js", "-sd", folder) if store else ())]
-                start = start_once(words, tree, "TLS" in title)
-            if number:  # the first one compiles, and fills the page cache
-                starts[name].append(start)
+    with ExitStack() as kept:
+        stores = {name: kept.enter_context(tempfile.TemporaryDirectory()) for name in servers if full}
+        for name, folder in stores.items():
+            fill_store(*servers[name], folder)
+        for number in range(rounds + 1):
+            for name, (command, tree) in servers.items():
+                with tempfile.TemporaryDirectory() as empty:
+                    words = [*command, *flags, *(("-js", "-sd", stores.get(name, empty)) if store else ())]
+                    start = start_once(words, tree, "TLS" in title)
+                if number:  # the first one compiles, and fills the page cache
+                    starts[name].append(start)
     print(f"\n{title}", flush=True)
     floor = statistics.median(one.pong_s for one in starts.get("nats-server", starts["natsctl"]))
     for name, runs in starts.items():
         parts = []
-        for what, values in zip(("INFO", "PONG", "processor"), zip(*runs, strict=True), strict=True):
+        for what, values in zip(("connection", "INFO", "PONG", "processor"), zip(*runs, strict=True), strict=True):
             late = sorted(values)[int(0.95 * len(values))]
             parts.append(f"{what} {statistics.median(values) * 1000:6.1f} ms (95 %: {late * 1000:6.1f})")
         ratio = statistics.median(one.pong_s for one in runs) / floor
@@ -226,6 +272,8 @@ def starts_of_servers(rounds: int, busy: int, against: Path | None) -> None:
                 where = f"beside {loops} busy loops" if loops else "idle"
                 compare_starts(rounds, against, f"no configuration, {where}", (), False)
                 compare_starts(rounds, against, f"JetStream on an empty store, {where}", (), True)
+                large = f"JetStream on {STORED_STREAMS} streams of {STORED_MSGS} messages, {where}"
+                compare_starts(rounds, against, large, (), True, full=True)
                 compare_starts(rounds, against, f"accounts, {where}", ("-c", str(accounts)), False)
                 compare_starts(rounds, against, f"TLS, {where}", secure, False)
 

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 import h11
 import msgspec
 
-from natsctl.server.listener import bind
+from natsctl.server.sockets import bind
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 """Longest request line with headers."""

@@ -1,8 +1,9 @@
 """One running server: store, broker, engine and listeners, their start and their stop.
 
-At the start the store is locked and recovered, the engine takes its streams from it, and only then the listener opens,
-so that a client that was accepted meets a server that is ready. At the stop nothing is accepted or read any more,
-everything that was read is synced and answered, clients are closed, and the store is closed and unlocked.
+At the start the address of clients is listened on first, so that a client that reconnects finds it. The store is locked
+and recovered, the engine takes its streams from it, and only then connections are accepted: with INFO a client meets a
+server that is ready. At the stop nothing is accepted or read any more, everything that was read is synced and answered,
+clients are closed, and the store is closed and unlocked.
 
 `ServerInstance` lives on the caller's event loop; `ServerThread` runs one on a loop and a thread of its own, for
 callers without a loop.
@@ -33,6 +34,7 @@ from natsctl.server.tls_contexts import ListenerTls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
+    from socket import socket
 
     from natsctl.api.account import AccountLimits
     from natsctl.api.nkey_pairs import SigningPair
@@ -56,9 +58,12 @@ CLOSE_CLIENTS_S: Final = 3.0
 class ServerInstance:
     """A server on the running event loop, as an async context manager or through `start` and `stop`."""
 
-    def __init__(self, options: ServerOptions, log: Log | None = None) -> None:
-        """Prepare a server; without `log` it is silent."""
+    def __init__(
+        self, options: ServerOptions, log: Log | None = None, sockets: dict[str, socket] | None = None
+    ) -> None:
+        """Prepare a server; without `log` it is silent. `sockets` listen already, for endpoints by their kind."""
         self.options = options
+        self._sockets = sockets or {}
         self.log = log or Log(quiet=True)
         self._key = _server_key() if options.asks_services else None
         """The key that the server's id is of; a server that has nothing to sign has an id alone."""
@@ -144,7 +149,7 @@ class ServerInstance:
         return self._broker
 
     async def start(self, prepare: Callable[[ServerInstance], Awaitable[None]] | None = None) -> None:
-        """Recover the store, run `prepare` before any client is accepted, and listen.
+        """Listen, recover the store, run `prepare`, and accept clients.
 
         Raises StorageError when the store is locked or cannot be opened, OSError when the address or a TLS file cannot
         be used, and what `prepare` raises; nothing is left running then.
@@ -261,7 +266,10 @@ class ServerInstance:
         load_connections(self.options.tls)
         proxied = self.options.proxy_protocol
         return TransportEndpoint(
-            self.options.host, self.options.port, lambda: client_connection(self._running, tls, proxied=proxied)
+            self.options.host,
+            self.options.port,
+            lambda: client_connection(self._running, tls, proxied=proxied),
+            sock=self._sockets.get("clients"),
         )
 
     def _more_endpoints(self) -> dict[str, Endpoint]:
@@ -289,7 +297,12 @@ class ServerInstance:
         if self.ocsp is not None:
             self.ocsp.attach("websocket", tls)
         upgrader = self.upgrader = Upgrader(options, self.options.max_payload)
-        return TransportEndpoint(options.host, options.port, lambda: WebSocketConnection(self._running, tls, upgrader))
+        return TransportEndpoint(
+            options.host,
+            options.port,
+            lambda: WebSocketConnection(self._running, tls, upgrader),
+            sock=self._sockets.get("websocket"),
+        )
 
     def _start_engine(self, broker: Broker, clock: SystemClock, rng: random.Random) -> Engine:
         from natsctl.api.catalogue import entries

@@ -15,7 +15,8 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, cast
 
-from natsctl.server.options import UNSPECIFIED, joined
+from natsctl.server.options import joined
+from natsctl.server.sockets import BACKLOG, bind
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
@@ -278,10 +279,6 @@ def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
     return "", 0
 
 
-BACKLOG: Final = 1024
-"""Connections that may wait to be accepted."""
-
-
 class Endpoint(Protocol):
     """Something that listens; `port` is the one it has, also where any free one was asked for."""
 
@@ -303,14 +300,22 @@ class TransportEndpoint:
     """A listener of connections that the shell looks after."""
 
     def __init__(
-        self, host: str, port: int, factory: Callable[[], asyncio.Protocol], context: ssl.SSLContext | None = None
+        self,
+        host: str,
+        port: int,
+        factory: Callable[[], asyncio.Protocol],
+        context: ssl.SSLContext | None = None,
+        sock: socket.socket | None = None,
     ) -> None:
-        """Prepare to listen on `host`:`port`; `factory` makes one protocol a connection, under TLS with `context`."""
+        """Prepare to listen on `host`:`port`; `factory` makes one protocol a connection, under TLS with `context`.
+
+        `sock` is a socket that listens there already.
+        """
         self._host = host
         self._port = port
         self._factory = factory
         self._context = context
-        self._socket: socket.socket | None = None
+        self._socket = sock
         self._server: asyncio.Server | None = None
 
     @property
@@ -319,12 +324,12 @@ class TransportEndpoint:
         return int(self._socket.getsockname()[1]) if self._socket is not None else 0
 
     def bind(self) -> None:
-        """Take the address without listening yet; raises OSError."""
+        """Take the address: connections wait until `start`, or are closed by `stop_accepting`; raises OSError."""
         if self._socket is None:
             self._socket = bind(self._host, self._port)
 
     async def start(self) -> None:
-        """Listen; raises OSError when the address cannot be used."""
+        """Accept connections; raises OSError when the address cannot be used."""
         self.bind()
         assert self._socket is not None
         self._server = await asyncio.get_running_loop().create_server(
@@ -351,33 +356,3 @@ def named(kind: str) -> Iterator[None]:
     except OSError as error:
         error.add_note(kind)
         raise
-
-
-def bind(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; raises OSError when it is in use or not this machine's.
-
-    An unspecified address, `0.0.0.0` too, is every one of the machine, IPv6 included. Source: nats-server.
-    """
-    if host in UNSPECIFIED and socket.has_dualstack_ipv6():
-        sock = socket.socket(socket.AF_INET6, socket.SOCK_STREAM)
-        sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-        return _bound(sock, ("::", max(port, 0)))
-    name = host.encode() if host.isascii() else host  # a text would load the codec of international names
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        name, max(port, 0), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return _bound(socket.socket(family, kind, protocol), address)
-
-
-def _bound(sock: socket.socket, address: tuple[Any, ...]) -> socket.socket:
-    try:
-        # Reuse lets a restart follow at once. Set before the bind, "any free port" could be one that another is taking.
-        if address[1] > 0:
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.bind(address)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        sock.setblocking(False)
-    except OSError:
-        sock.close()
-        raise
-    return sock

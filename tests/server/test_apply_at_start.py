@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -18,10 +20,11 @@ from natsctl.broker.auth.static_auth import is_bcrypt
 from natsctl.cli.server.provisioned import provisioner
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
-from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.process.log import Log
 from natsctl.server.process.process import main
 from natsctl.server.process.provision import Documents, InProcessAddress, NotProvisionedError, provision
+from natsctl.server.sockets import listen
 from natsctl.testing.certificates import Authority
 from tests.server.process.test_process import Running
 from tests.support import patient_client
@@ -250,15 +253,66 @@ sys.exit(main(sys.argv[1:], provisioner))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_start_that_takes_long_and_nothing_listened(tmp_path: Path, number: signal.Signals) -> None:
+def test_clients_wait_while_a_server_starts_and_a_signal_that_ends_the_start_closes_them(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
+        clients, websocket, monitoring = (one.getsockname() for one in free)
+    (tmp_path / "nats.conf").write_text(
+        f"websocket {{ listen: '127.0.0.1:{websocket[1]}', no_tls: true }}\nhttp: '127.0.0.1:{monitoring[1]}'"
+    )
     flags = ["-js", "-sd", str(tmp_path / "store"), "-P", str(tmp_path / "pid"), "--ports_file_dir", str(tmp_path)]
-    server = Running(tmp_path, *flags, "--apply", "x", command=[sys.executable, "-c", HANGING])
+    flags += ["-c", str(tmp_path / "nats.conf"), "-p", str(clients[1]), "--apply", "x"]
+    server = Running(tmp_path, *flags, command=[sys.executable, "-c", HANGING])
     server.wait_for("begun")
+    assert (tmp_path / "pid").read_text() == str(server.process.pid)
     assert not list(tmp_path.glob("*.ports"))
+    with pytest.raises(ConnectionRefusedError):  # nothing there says that it is ready
+        socket.create_connection(monitoring)
+    waiting = [socket.create_connection(address) for address in (clients, websocket)]
     assert server.end(number) == 0
+    for client in waiting:
+        with client, suppress(ConnectionResetError):
+            assert client.recv(1) == b""
     assert "Server Exiting.." in server.log
     assert "Listening" not in server.log and "Traceback" not in server.log
     assert not (tmp_path / "pid").exists()
+
+
+async def test_clients_that_came_while_a_server_started_are_served_once_it_is_ready(tmp_path: Path) -> None:
+    wanted = replace(options(tmp_path), websocket=WebSocketOptions(host="127.0.0.1", port=-1))
+    sockets = listen(wanted)
+    came: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def prepare(server: ServerInstance) -> None:
+        came.extend([await asyncio.open_connection(*sockets[kind].getsockname()) for kind in ("clients", "websocket")])
+        came[1][1].write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert not server.broker.sessions
+
+    server = ServerInstance(wanted, sockets=sockets)
+    await server.start(prepare)
+    heads = [await reader.read(5) for reader, _ in came]
+    for _, writer in came:
+        writer.close()
+    await server.stop()
+    assert heads == [b"INFO ", b"HTTP/"]
+
+
+async def test_a_start_that_fails_closes_the_clients_that_wait(tmp_path: Path) -> None:
+    server = ServerInstance(options(tmp_path))
+    came: list[socket.socket] = []
+
+    async def prepare(server: ServerInstance) -> None:
+        came.append(socket.create_connection(("127.0.0.1", server.port)))
+        raise UsageError("no")
+
+    with pytest.raises(UsageError):
+        await server.start(prepare)
+    with came[0], suppress(ConnectionResetError):
+        assert came[0].recv(1) == b""
 
 
 def test_the_command_tells_what_it_did_before_it_is_ready(tmp_path: Path) -> None:

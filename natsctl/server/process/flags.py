@@ -8,12 +8,12 @@ Values are checked by their kind first and given a meaning afterwards.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.checks import option_faults
 from natsctl.server.options import (
@@ -26,7 +26,6 @@ from natsctl.server.options import (
     SyncPolicy,
     TlsOptions,
 )
-from natsctl.server.process.provision import Documents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -180,6 +179,36 @@ _SPECS: Final = {
     **{name: FlagSpec(setting, kind) for setting, kind, names in _SUPPORTED for name in names},
     **{name: FlagSpec(f"refused {name}", kind) for name, (kind, _) in _REFUSED.items()},
 }
+
+
+STARTED: Final = 0
+NOT_STARTED: Final = 1
+USAGE_ERROR: Final = 2
+
+
+class Documents(NamedTuple):
+    """The values of `--apply`, `--apply_account` and `--apply_prune`."""
+
+    paths: tuple[str, ...]
+    account: str = ""
+    """The account of the documents; empty: the only one that has JetStream."""
+    prune: bool = False
+    """True to remove assets of the same owner that the documents no longer name."""
+
+
+class NotProvisionedError(NatsctlError):
+    """The documents of a server that starts could not be applied; `code` is the exit status."""
+
+    def __init__(self, failure: NatsctlError) -> None:
+        super().__init__("\n  ".join(filter(None, (str(failure), failure.hint))))
+        self.code = int(failure.exit_code)
+
+
+def file_fault(error: Exception, path: Path | None = None) -> str:
+    """Return the text of an error as Go writes it; `path` replaces the name of a temporary file."""
+    if isinstance(error, OSError) and error.filename:
+        return f"open {path or error.filename}: {(error.strerror or str(error)).lower()}"
+    return str(error)
 
 
 class CommandLine(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.listener import ClientConnection, TransportEndpoint, peer_of
+from natsctl.server.process.flags import Documents, NotProvisionedError
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -28,16 +29,6 @@ if TYPE_CHECKING:
     from natsctl.server.options import ServerOptions
     from natsctl.server.process.log import Log
     from natsctl.server.shell import Shell
-
-
-class Documents(NamedTuple):
-    """The values of `--apply`, `--apply_account` and `--apply_prune`."""
-
-    paths: tuple[str, ...]
-    account: str = ""
-    """The account of the documents; empty: the only one that has JetStream."""
-    prune: bool = False
-    """True to remove assets of the same owner that the documents no longer name."""
 
 
 Apply = Callable[["InProcessAddress", Callable[[str], None]], Awaitable[None]]
@@ -51,14 +42,6 @@ class Preparation(Protocol):
 
     def __call__(self, server: ServerInstance, log: Log) -> Awaitable[None]:
         """Run the step, and log it."""
-
-
-class NotProvisionedError(NatsctlError):
-    """The documents of a server that starts could not be applied; `code` is the exit status."""
-
-    def __init__(self, failure: NatsctlError) -> None:
-        super().__init__("\n  ".join(filter(None, (str(failure), failure.hint))))
-        self.code = int(failure.exit_code)
 
 
 async def provision(documents: Documents, carry: Apply, server: ServerInstance, log: Log) -> None:

@@ -11,7 +11,7 @@ import pytest
 from natsctl.server.options import ServerOptions, TlsOptions
 from natsctl.server.process import process
 from natsctl.server.process.flags import FlagError, FlagSpec, parse_command_line, parse_flags
-from natsctl.server.process.process import pause_and_batch
+from natsctl.server.process.serving import pause_and_batch
 
 
 def options(*argv: str) -> ServerOptions:

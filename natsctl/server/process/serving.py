@@ -1,0 +1,325 @@
+"""A server as the process: its log, the files it writes for other programs, signals, lame duck mode.
+
+In lame duck mode a server that is about to stop sends its clients elsewhere, a few at a time. No connection is accepted
+any more and every client is notified. After the grace period, in which clients leave by themselves, the rest is closed
+one by one over the remaining duration, so that they do not reach the next server all at once. The server stops when the
+last one is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from natsctl.api.errors import NatsctlError, StorageError
+from natsctl.broker.refusals import CloseReason
+from natsctl.native import lib
+from natsctl.server.instance import ServerInstance
+from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.options import ServerOptions
+from natsctl.server.process.announcement import (
+    announce,
+    announce_listeners,
+    ports_path,
+    start_fault,
+    write_pid_file,
+    write_ports_file,
+)
+from natsctl.server.process.flags import NOT_STARTED, STARTED, NotProvisionedError, file_fault
+from natsctl.server.process.log import Log
+from natsctl.server.process.service_manager import ServiceManager
+from natsctl.server.resources import (
+    default_max_storage,
+    let_garbage_wait,
+    new_event_loop,
+    raise_descriptor_limit,
+    tune_interpreter,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from socket import socket
+
+    from natsctl.server.process.provision import Preparation
+
+
+NAMES: Final = {
+    signal.SIGINT: "interrupt", signal.SIGTERM: "terminated", signal.SIGHUP: "hangup",
+    signal.SIGUSR1: "user defined signal 1", signal.SIGUSR2: "user defined signal 2",
+}  # fmt: skip
+"""Names of the signals in log lines."""
+
+
+LONGEST_PAUSE_S: Final = 1.0
+"""Between two clients: few of them need not wait the whole duration."""
+
+SHORTEST_PAUSE_S: Final = 0.001
+
+
+async def lame_duck(server: ServerInstance, log: Log, rng: random.Random) -> None:
+    """Close all clients over the duration; returns when none is left."""
+    log.info("Entering lame duck mode, stop accepting new clients")
+    server.enter_lame_duck()
+    if not server.broker.sessions:
+        return
+    options = server.options
+    await asyncio.sleep(options.lame_duck_grace_s)
+    log.info("Closing existing clients")
+    sessions = [session for session in server.broker.sessions.values() if session.close_reason is None]
+    rng.shuffle(sessions)
+    pauses = pause_and_batch(options.lame_duck_duration_s - options.lame_duck_grace_s, len(sessions))
+    for number, session in enumerate(sessions, 1):
+        session.close(CloseReason.SERVER_SHUTDOWN)
+        server.wake()
+        if number < len(sessions) and number % pauses[1] == 0:
+            await asyncio.sleep(pauses[0] * rng.uniform(0.5, 1.0))
+
+
+def pause_and_batch(duration_s: float, clients: int) -> tuple[float, int]:
+    """Return how long to wait, and after how many clients each, so that they are spread over the duration."""
+    if clients == 0:
+        return LONGEST_PAUSE_S, 1
+    pause = min(max(duration_s, LONGEST_PAUSE_S) / clients, LONGEST_PAUSE_S)
+    if pause >= SHORTEST_PAUSE_S:
+        return pause, 1
+    return SHORTEST_PAUSE_S, max(round(SHORTEST_PAUSE_S / pause), 1)
+
+
+WARM_UP_S: Final = 3.0
+"""Time from the start until a server imports modules for later use; a shorter-lived one never does."""
+NEEDED_BY_SYSTEM: Final = "natsctl.server.system_answers"
+NEEDED_BY_ARCHIVES: Final = (
+    "natsctl.jetstream.endpoints.snapshot",
+    "natsctl.jetstream.endpoints.restore",
+    *(() if lib else ("natsctl.api.archive.hash_lanes",)),
+)
+
+ECHO_S: Final = 0.25
+"""A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
+
+
+def run(
+    configured: ServerOptions,
+    read: Callable[[], ServerOptions],
+    prepare: Preparation | None,
+    sockets: dict[str, socket],
+) -> int:
+    """Run a server until a signal ends it and return the exit status; `sockets` listen already, by kind of peer."""
+    options = configured
+    if options.jetstream and not options.max_storage:  # once: it looks at every file that is there
+        options = replace(options, max_storage=default_max_storage(options.store_path), storage_derived=True)
+    try:
+        log = Log.of(options)
+    except OSError as error:
+        Log().fatal(f"error opening log{' file' if options.log_file else ''}: {error}")
+        return NOT_STARTED
+    raise_descriptor_limit()
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            return runner.run(ServerProcess(options, log, configured, read, prepare, sockets).serve())
+    finally:
+        log.close()
+
+
+class ServerProcess:
+    """One server as the process: its log, the files it writes for other programs, and its signals."""
+
+    def __init__(
+        self,
+        options: ServerOptions,
+        log: Log,
+        configured: ServerOptions,
+        read: Callable[[], ServerOptions],
+        prepare: Preparation | None,
+        sockets: dict[str, socket],
+    ) -> None:
+        """Prepare to serve `options`, which were derived from `configured`; `read` reads the configuration again."""
+        self._options = options
+        self._log = log
+        self._configured = configured
+        self._read = read
+        self._prepare = prepare
+        self._server = ServerInstance(options, log, sockets)
+        self._files: list[Path] = []
+        self._stopping: asyncio.Event | None = None
+        self._lame_duck: asyncio.Task[None] | None = None
+        self._warming: asyncio.Future[None] | None = None
+        self._manager = ServiceManager()
+
+    async def serve(self) -> int:
+        """Serve until a signal and return the exit status."""
+        self._stopping = asyncio.Event()
+        self._catch_signals()
+        let_garbage_wait()
+        try:
+            announce(self._log, self._server)
+            self._write_pid_file()
+            if not await self._start():
+                self._remove_files()
+                return STARTED
+            self._write_ports_file()
+        except (OSError, NatsctlError) as error:
+            self._log.fatal(start_fault(self._options, error))
+            await self._server.stop()
+            self._remove_files()
+            return error.code if isinstance(error, NotProvisionedError) else NOT_STARTED
+        tune_interpreter()
+        self._server.reload = self._first_reload
+        self._server.end = self._stop
+        announce_listeners(self._log, self._server)
+        self._manager.ready("Server is ready")
+        asyncio.get_running_loop().call_later(WARM_UP_S, self._warm_up)
+        await self._stopping.wait()
+        self._log.info("Initiating Shutdown...")
+        self._manager.stopping("Writing what is left and closing connections")
+        await self._server.stop()
+        self._manager.close()
+        self._remove_files()
+        self._log.info("Server Exiting..")
+        return STARTED
+
+    async def _start(self) -> bool:
+        """Start the server; False where a signal ended it before it listened, as preparation may take long."""
+        assert self._stopping is not None
+        if self._prepare is None:
+            await self._server.start()
+            return True
+        prepare = partial(self._prepare, log=self._log)
+        starting = asyncio.ensure_future(self._server.start(prepare))
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if starting.done():
+            starting.result()
+            return True
+        self._log.info("Initiating Shutdown...")
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        self._log.info("Server Exiting..")
+        return False
+
+    def _warm_up(self) -> None:
+        """Import modules that are needed later, beside the loop: it takes 0.1 s, on a busy machine a second."""
+        modules = [NEEDED_BY_SYSTEM, *(NEEDED_BY_ARCHIVES if self._options.jetstream else ())]
+        self._warming = asyncio.get_running_loop().run_in_executor(None, _import_all, modules)
+
+    # Files
+
+    def _write_pid_file(self) -> None:
+        """Write the pid file before the store is recovered; raises StorageError. Source: nats-server, server.go."""
+        options = self._server.options
+        if options.pid_file is not None:
+            try:
+                write_pid_file(options.pid_file)
+            except OSError as error:
+                raise StorageError(f"Could not write pidfile: {file_fault(error, options.pid_file)}") from error
+            self._files.append(options.pid_file)
+
+    def _write_ports_file(self) -> None:
+        """Write the ports file of a server that is ready; like nats-server, it runs on without it."""
+        options = self._server.options
+        if options.ports_file_dir is not None:
+            try:
+                self._files.append(write_ports_file(options.ports_file_dir, self._server.urls()))
+            except OSError as error:
+                path = ports_path(options.ports_file_dir, os.getpid())
+                self._log.error(f"Error writing ports file ({path}): {file_fault(error, path)}")
+
+    def _remove_files(self) -> None:
+        for path in self._files:
+            with suppress(OSError):  # already removed, or replaced by a folder
+                path.unlink()
+        self._files.clear()
+
+    # Signals
+
+    def _catch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        acts = {
+            signal.SIGTERM: self._stop_signal,
+            signal.SIGINT: self._stop,
+            signal.SIGHUP: self._reload_signal,
+            signal.SIGUSR1: self._log.reopen,
+            signal.SIGUSR2: self._lame_duck_signal,
+        }
+        for number, act in acts.items():
+            loop.add_signal_handler(number, self._trapped, number, act)
+
+    def _trapped(self, number: signal.Signals, act: Callable[[], None]) -> None:
+        assert self._stopping is not None
+        if not self._stopping.is_set():
+            self._log.info(f'Trapped "{NAMES[number]}" signal')
+            act()
+
+    def _stop_signal(self) -> None:
+        """Stop, unless lame duck mode, which ends by itself, is closing the clients."""
+        if self._lame_duck is None:
+            self._stop()
+
+    def _lame_duck_signal(self) -> None:
+        """Enter lame duck mode, and stop when the last client has left."""
+
+        if self._lame_duck is None:
+            self._manager.stopping("Lame duck mode: sending clients elsewhere")
+            going = lame_duck(self._server, self._log, random.Random())
+            self._lame_duck = asyncio.get_running_loop().create_task(going)
+            self._lame_duck.add_done_callback(lambda task: self._stop())
+
+    def _stop(self) -> None:
+        """Begin the stop, once."""
+        assert self._stopping is not None
+        if not self._stopping.is_set():
+            self._stopping.set()
+            asyncio.get_running_loop().call_later(ECHO_S, self._release_signals)
+
+    def _release_signals(self) -> None:
+        """Restore the default SIGTERM and SIGINT: a second one works even when the loop waits for a dead disk."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+
+    # Reload
+
+    def _reload_signal(self) -> None:
+        self._manager.reloading()
+        try:
+            self._server.reload()
+        except BadRequestError as error:
+            self._log.error(f"Failed to reload server configuration: {error}")
+            self._manager.ready("The last reload failed: see the log")
+        else:
+            self._manager.ready("Server is ready")
+
+    def _first_reload(self) -> None:
+        """Reload; its modules are imported only now."""
+        from natsctl.server.reload import Reloader
+
+        reloader = Reloader(self._server, self._read, self._configured)
+        reloader.applied = self._reloaded
+        self._server.reload = reloader.reload
+        reloader.reload()
+
+    def _reloaded(self, old: ServerOptions, new: ServerOptions) -> None:
+        """Apply the new options to the log and the written files."""
+        self._log.configure(new)
+        if (old.pid_file, old.ports_file_dir) != (new.pid_file, new.ports_file_dir):
+            self._remove_files()
+            try:
+                self._write_pid_file()
+                self._write_ports_file()
+            except StorageError as error:
+                self._log.error(str(error))
+
+
+def _import_all(modules: Sequence[str]) -> None:
+    for module in modules:
+        with suppress(ModuleNotFoundError):  # numpy need not be there
+            import_module(module)
