@@ -67,8 +67,8 @@ class Contexts:
     def names(self) -> list[str]:
         """Return the names of all contexts, sorted; empty files do not count."""
         try:
-            files = sorted((self._folder / "context").glob("*.json"))
-            return [file.stem for file in files if file.stat().st_size]
+            files = (self._folder / "context").glob("*.json")
+            return sorted(file.stem for file in files if file.stat().st_size)
         except OSError:
             return []
 

@@ -54,6 +54,8 @@ class LatencyReport(msgspec.Struct):
 
     server_a: str
     server_b: str
+    server_a_name: str
+    server_b_name: str
     rtt_a_ns: int
     rtt_b_ns: int
     size: int
@@ -110,8 +112,10 @@ async def measure_latency(
             await link.close()
     lasted_ns = max(1, progress.end_ns - progress.begin_ns)
     return LatencyReport(
-        server_a=one.target.shown,
-        server_b=two.target.shown,
+        server_a=without_login(one.url),
+        server_b=without_login(two.url),
+        server_a_name=str(one.info.get("server_name", "")),
+        server_b_name=str(two.info.get("server_name", "")),
         rtt_a_ns=rtts[0],
         rtt_b_ns=rtts[1],
         size=test.size,

@@ -20,6 +20,7 @@ from natsctl.cli.live import _Lines
 from natsctl.cli.output import show_page
 from natsctl.cli.render import consumers, streams, text
 from natsctl.cli.render.change import LABELS, changes, render_change
+from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.message import Received, message_document, render_next, render_received
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.plot import Rate, Series, counted, plot_lines, plot_text
@@ -38,7 +39,11 @@ S = 1_000_000_000
         (0, "0s"),
         (900, "1µs"),
         (431_388, "431µs"),
+        (999_499, "999µs"),
+        (999_500, "1ms"),
         (250_000_000, "250ms"),
+        (999_600_000, "1.00s"),
+        (59_996_000_000, "1m0s"),
         (12_340_000_000, "12.34s"),
         (2 * S, "2.00s"),
         (303 * S, "5m3s"),
@@ -51,6 +56,11 @@ S = 1_000_000_000
 )
 def test_durations_are_short_and_exact_enough(ns: int, text: str) -> None:
     assert duration(ns) == text
+
+
+@pytest.mark.parametrize(("ns", "text"), [(999, "999ns"), (999_499, "999µs"), (999_700, "1.00ms"), (0, "0s")])
+def test_measured_times_have_three_digits(ns: int, text: str) -> None:
+    assert fine(ns) == text
 
 
 def test_no_limit_is_a_word() -> None:

@@ -398,11 +398,13 @@ def lookup(
     key_file: Annotated[Path, Argument(metavar="KEYFILE", help="the file beside an obfuscated backup")],
     values: Annotated[list[str], Argument(metavar="VALUES", help="hashed names or subjects")],
     json: Json = False,
-) -> None:
+) -> int:
     """Show what the hashes of an obfuscated backup stood for, a line each.
 
-    A subject is looked up token by token; what the key file does not have stays as it is.
+    A subject is looked up token by token; a token that is not in the key file stays as it is. Ends with 3 if nothing of
+    a value is in the key file.
     """
+    from natsctl.cli.render.text import safe
     from natsctl.client.backup.obfuscation import Obfuscator
 
     keys = Obfuscator(key_file)
@@ -411,6 +413,10 @@ def lookup(
         from msgspec import to_builtins
 
         output.emit_json(to_builtins(found))
-        return
-    for one in found:
-        output.emit(one.original)
+    else:
+        for one in found:
+            output.emit(one.original)
+    unknown = [one.value for one in found if one.original == one.value]
+    for value in unknown:
+        output.note(f"{safe(value)} is not in {safe(str(key_file))}")
+    return ExitCode.NOT_FOUND if unknown else ExitCode.DONE

@@ -81,7 +81,7 @@ def resume(
         until = when(live["config"].get("pause_until"))
         output.emit(f"{shown} was resumed while previously paused until {until}")
     else:
-        output.emit(f"{shown} was resumed, it was not paused")
+        output.emit(f"{shown} was not paused")
 
 
 def _prompt_pause(default: str) -> int:
@@ -159,7 +159,7 @@ def unpin(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Unpin the client of a priority group, so that the next one that asks is pinned."""
+    """Release the pinned client of a priority group."""
     session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)

@@ -49,10 +49,15 @@ Translate = Annotated[
 
 
 def check_target(subject: str) -> None:
-    """Raise UsageError for a subject with wildcards, which no subscription would receive.
+    """Raise UsageError for a subject with an empty token or wildcards, whose message no subscription would receive.
 
-    Subjects of the system are not checked, as some requests carry a filter in theirs.
+    Wildcards in subjects of the system are not refused, as some requests carry a filter in theirs.
     """
+    if "" in subject.split("."):
+        raise UsageError(
+            f"{subject!r} is not a subject: {'a token between dots is empty' if subject else 'it is empty'}",
+            hint="a server drops its messages",
+        )
     if not subject.startswith("$") and not {"*", ">"}.isdisjoint(subject.split(".")):
         raise UsageError(
             f"{subject!r} has wildcards: a message goes to one subject", hint="wildcards are for natsctl sub"

@@ -109,9 +109,14 @@ def _outcome_row(one: StreamOutcome) -> tuple[str, ...]:
 
 def render_outcome_line(what: str, done: AccountOutcome) -> str:
     """Return the warnings, and a line on the outcome of all streams; `what` names the work."""
-    good = len(done.streams) - len(done.failed)
+    skipped = sum(one.action == "skipped" for one in done.streams)
+    good = len(done.streams) - len(done.failed) - skipped
     archives = format_size(sum(one.archive_bytes for one in done.streams))
     line = f"{what} of {plural(good, 'stream')}, {archives} of archives, in {duration(done.elapsed)}"
+    if skipped and skipped == len(done.streams):
+        line = "Nothing was restored"
+    if skipped:
+        line += f"; {plural(skipped, 'stream')} skipped, as {'it exists' if skipped == 1 else 'they exist'} already"
     if done.failed:
         line += f"; {count(len(done.failed))} failed: {', '.join(safe(one.stream) for one in done.failed)}"
     return "\n".join([*map(safe, done.warnings), line])

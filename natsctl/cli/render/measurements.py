@@ -25,7 +25,7 @@ NARROWEST_BAR = 10
 def fine(ns: float) -> str:
     """Return a length of time in three digits: `326µs`, `4.85ms`, `12.3s`; a minute and more in seconds."""
     for unit, name in _UNITS:
-        if ns >= unit:
+        if ns >= unit * 0.9995:  # what would be rounded to 1000 of the next smaller unit
             number = ns / unit
             digits = 2 if number < 9.995 else 1 if number < 99.95 else 0
             return f"{number:.{digits}f}{name}"
@@ -51,8 +51,8 @@ def render_latency(report: LatencyReport, columns: int) -> Page:
     """Return the page of a latency test; `columns` is the maximum width of its histogram."""
     page = Page("Latency")
     top = page.section()
-    top.row("Published to", f"{safe(report.server_a)} (rtt {fine(report.rtt_a_ns)})")
-    top.row("Received from", f"{safe(report.server_b)} (rtt {fine(report.rtt_b_ns)})")
+    top.row("Published to", f"{safe(report.server_a_name)} at {safe(report.server_a)} (rtt {fine(report.rtt_a_ns)})")
+    top.row("Received from", f"{safe(report.server_b_name)} at {safe(report.server_b)} (rtt {fine(report.rtt_b_ns)})")
     lost = f", {count(report.sent - report.received)} lost" if report.sent > report.received else ""
     top.row("Messages", f"{count(report.received)} of {format_size(report.size)}{lost}")
     top.row("Rate", f"{report.msgs_per_s:,.0f} messages/s of {count(report.rate)}")

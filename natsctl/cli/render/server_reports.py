@@ -355,6 +355,10 @@ CONSUMER_COLUMNS: Final = (
     "Consumer", "Stream", "Raft", "Account", "Account ID", "Node", "Delivered (S,C)", "ACK Floor (S,C)", "Counters",
     "Status", "Leader", "Stream Cluster Leader", "Peers",
 )  # fmt: skip
+REPLICA_NUMBERS: Final = frozenset(
+    ("Messages", "Bytes", "Subjects", "Deleted", "Consumers", "First", "Last", "Delivered (S,C)", "ACK Floor (S,C)")
+)
+"""Columns that are aligned to the right."""
 SMALLEST_PERCENT: Final = 0.01
 
 

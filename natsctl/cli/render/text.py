@@ -81,13 +81,13 @@ def duration(ns: int) -> str:
         return "never"
     if ns == 0:
         return "0s"
-    if ns < 1_000_000:
+    if ns < 999_500:  # a number that would be rounded to 1000 has the next unit
         return f"{round(ns / 1000)}µs"
-    if ns < SECOND:
+    if ns < 999_500_000:
         return f"{round(ns / 1_000_000)}ms"
-    if ns < 60 * SECOND:
+    if ns < 59_995_000_000:
         return f"{ns / SECOND:.2f}s"
-    minutes, seconds = divmod(ns // SECOND, 60)
+    minutes, seconds = divmod(max(60, ns // SECOND), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     years, days = divmod(days, 365)

@@ -223,6 +223,7 @@ def _show(
         output.emit(text.getvalue().rstrip("\n"))
         return
     from natsctl.cli.output import show_table
+    from natsctl.cli.render.server_reports import REPLICA_NUMBERS
     from natsctl.cli.render.tables import render_table
 
-    show_table(render_table(title, columns, cells, least=("Account ID", "Raft", "Peers")))
+    show_table(render_table(title, columns, cells, REPLICA_NUMBERS, least=("Account ID", "Raft", "Peers")))

@@ -343,7 +343,7 @@ def _folders(place: Path) -> list[Path]:
 
 
 def _files(place: Path) -> list[Path]:
-    return sorted(place.glob("*.jwt")) if place.is_dir() else []
+    return sorted(place.glob("*.jwt"), key=lambda path: path.stem) if place.is_dir() else []
 
 
 def _make_folder(folder: Path) -> None:

@@ -67,13 +67,19 @@ def test_nothing_is_restored_where_a_stream_exists(natsctl: Run, tmp_path: Path)
     refused = natsctl("account", "restore", folder, "-j")
     assert (refused.code, refused.error["description"]) == (4, "3 of 4 streams exist: COPY, KV_config, ORIGIN")
     assert "MEM" not in natsctl("str", "ls", "-a", "-n").out
-    skipping = natsctl("account", "restore", folder, "--on-existing", "skip", "-j").json
+    restoring = ("account", "restore", folder, "--on-existing", "skip", "-j")
+    skipping = natsctl(*restoring).json
     assert {one["stream"]: one["action"] for one in skipping["streams"]} == {
         "COPY": "skipped",
         "KV_config": "skipped",
         "MEM": "restored",
         "ORIGIN": "skipped",
     }
+    done = natsctl(*restoring[:-1])
+    assert (done.code, done.err.splitlines()[-1]) == (
+        0,
+        "Nothing was restored; 4 streams skipped, as they exist already",
+    )
 
 
 def test_a_dry_run_of_a_restore_tells_the_order(natsctl: Run, tmp_path: Path) -> None:

@@ -104,9 +104,10 @@ def test_an_obfuscated_backup_names_nothing_and_is_whole(offline: Run, tmp_path:
     for old, new in zip(before, after, strict=True):
         assert base64.b64decode(new["data"]) == b"0" * len(base64.b64decode(old["data"]))
     found = offline("backup", "lookup", f"{target}.keys.json", said["config"]["name"], subject, "other")
-    assert (found.code, found.out) == (0, "ORDERS\nORDERS.*\nother\n")
+    assert (found.code, found.out) == (3, "ORDERS\nORDERS.*\nother\n")
+    assert found.err == f"other is not in {target}.keys.json\n"
     found = offline("backup", "lookup", f"{target}.keys.json", subject, "-j")
-    assert found.json == [{"value": subject, "original": "ORDERS.*"}]
+    assert (found.code, found.json) == (0, [{"value": subject, "original": "ORDERS.*"}])
 
 
 @pytest.mark.reference("nats")

@@ -285,10 +285,14 @@ def test_a_login_in_the_url_is_not_shown(natsctl: Run, shared_server: ServerProc
 
 
 def test_latency_is_measured_at_the_rate_that_was_asked_for(natsctl: Run, shared_server: ServerProcess) -> None:
-    done = natsctl("latency", "--server-b", shared_server.url, "--rate", "500", "--duration", "200ms", "-j")
+    both = f"nats://127.0.0.1:1,{shared_server.url}"
+    flags = ("-s", both, "--server-b", both, "--rate", "500", "--duration", "200ms", "-j")
+    done = natsctl("latency", *flags)
     assert done.code == 0, done.err
     report = done.json
     assert (report["sent"], report["received"]) == (100, 100)
+    assert report["server_a"] == report["server_b"] == shared_server.url
+    assert report["server_a_name"] == report["server_b_name"] != ""
     assert report["msgs_per_s"] <= 520
     assert report["latency"]["min_ns"] <= report["latency"]["p50_ns"] <= report["latency"]["max_ns"]
     assert sum(one["count"] for one in report["histogram"]) == 100

@@ -49,6 +49,13 @@ def test_a_secret_may_come_from_stdin(ctx: Run, home: Path, flag: str, key: str)
     assert ctx("add", "prod", "--password", "y", "--password-stdin", stdin=b"x").code == 2
 
 
+def test_contexts_are_listed_by_name(ctx: Run) -> None:
+    for name in ("a-b", "a", "a.b"):
+        assert ctx("add", name, "-s", "nats://h:1").code == 0
+    assert ctx("ls", "--names").out == "a\na-b\na.b\n"
+    assert [one["name"] for one in ctx("ls", "-j").json] == ["a", "a-b", "a.b"]
+
+
 def test_a_dry_run_shows_the_file_and_writes_nothing(ctx: Run, home: Path) -> None:
     said = ctx("add", "prod", "-s", "nats://p:1", "--password", "p", "--select", "--dry-run", "-j").json
     first, second = said["requests"]

@@ -56,6 +56,7 @@ def test_copies_of_a_stream_are_compared_with_the_leader(offline: Run) -> None:
     assert (done.code, done.err) == (0, "Servers: 3\nStreams: 3\n")
     lines = {name: next(line for line in done.out.splitlines() if f"│ {name}" in line) for name in ("n1*", "n2", "n3")}
     assert "%" not in lines["n1*"]
+    assert "│      1000 │      10000 │" in lines["n1*"]  # to the right
     assert all(text in lines["n2"] for text in ("990 (-1%)", "9800 (-2%)", "5 (-50%)", "UNSYNCED"))
     assert "0 (-100%)" in lines["n3"]
     table = offline("server", "stream-check", "--stdin", "--csv", "--stream", "ORDERS", stdin=fed).out.splitlines()
