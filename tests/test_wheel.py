@@ -196,7 +196,6 @@ def test_an_editable_installation_has_bytecode_and_follows_edits(
     build_editable(small_clone)
 
     def version() -> tuple[str, bool]:
-        """The version that a program imports, and whether it compiled the module for that."""
         command = [sys.executable, "-v", "-c", "import natsctl; print(natsctl.__version__)"]
         done = subprocess.run(command, cwd=small_clone, capture_output=True, text=True, check=True)
         return done.stdout.strip(), f"code object from {module}" in done.stderr

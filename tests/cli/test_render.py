@@ -36,24 +36,12 @@ S = 1_000_000_000
 @pytest.mark.parametrize(
     ("ns", "text"),
     [
-        (0, "0s"),
-        (900, "1µs"),
-        (431_388, "431µs"),
-        (999_499, "999µs"),
-        (999_500, "1ms"),
-        (250_000_000, "250ms"),
-        (999_600_000, "1.00s"),
-        (59_996_000_000, "1m0s"),
-        (12_340_000_000, "12.34s"),
-        (2 * S, "2.00s"),
-        (303 * S, "5m3s"),
-        (7200 * S, "2h0m0s"),
-        ((3 * 24 + 4) * 3600 * S, "3d4h0m0s"),
-        (365 * 86400 * S, "1y0d0h0m0s"),
-        (-2 * S, "-2.00s"),
-        (FOREVER_NS, "never"),
+        (0, "0s"), (900, "1µs"), (431_388, "431µs"), (999_499, "999µs"), (999_500, "1ms"), (250_000_000, "250ms"),
+        (999_600_000, "1.00s"), (59_996_000_000, "1m0s"), (12_340_000_000, "12.34s"), (2 * S, "2.00s"),
+        (303 * S, "5m3s"), (7200 * S, "2h0m0s"), ((3 * 24 + 4) * 3600 * S, "3d4h0m0s"),
+        (365 * 86400 * S, "1y0d0h0m0s"), (-2 * S, "-2.00s"), (FOREVER_NS, "never"),
     ],
-)
+)  # fmt: skip
 def test_durations_are_short_and_exact_enough(ns: int, text: str) -> None:
     assert duration(ns) == text
 
@@ -163,12 +151,9 @@ def test_changes_are_told_field_by_field_for_people() -> None:
     old = {"max_age": 0, "subjects": ["a"], "max_bytes": -1, "placement": {"cluster": "x"}, "sealed": False}
     new = {"max_age": 60_000_000_000, "subjects": ["a", "b"], "max_bytes": 1024, "description": "hi"}
     assert [render_change(change) for change in changes(old, new)] == [
-        "max_age: unlimited → 1m0s",
-        "subjects: a → a, b",
-        "max_bytes: unlimited → 1.0 KiB",
-        "placement.cluster: x → (none)",
-        "description: (none) → hi",
-    ]
+        "max_age: unlimited → 1m0s", "subjects: a → a, b", "max_bytes: unlimited → 1.0 KiB",
+        "placement.cluster: x → (none)", "description: (none) → hi",
+    ]  # fmt: skip
 
 
 def test_labels_of_changes_are_those_of_the_pages() -> None:

@@ -52,18 +52,14 @@ GOOD: dict[str, tuple[bytes, tuple[str, int] | None]] = {
     "line of IPv6": (b"PROXY TCP6 2001:DB8:0::7 ::1 1111 4222\r\n", ("2001:db8::7", 1111)),
     "line of IPv4 mapped to IPv6": (b"PROXY TCP6 ::ffff:192.0.2.7 ::ffff:1.1.1.1 1111 4222\r\n", ("192.0.2.7", 1111)),
     "line with more blanks": (b"PROXY  TCP4\t192.0.2.7  192.0.2.1 01111 4222 \r\n", ("192.0.2.7", 1111)),
-    "unknown": (b"PROXY UNKNOWN\r\n", None),
-    "unknown with words": (b"PROXY UNKNOWN ffff:: ::1 1 2\r\n", None),
+    "unknown": (b"PROXY UNKNOWN\r\n", None), "unknown with words": (b"PROXY UNKNOWN ffff:: ::1 1 2\r\n", None),
     "longest unknown": (b"PROXY UNKNOWN ".ljust(MAX_LINE_BYTES - 2, b"x").replace(b" x", b" ", 1) + b"x\r\n", None),
-    "binary": (binary(), ("192.0.2.7", 1111)),
-    "binary of IPv6": (binary(0x21, 0x21, V6), ("2001:db8::7", 1111)),
+    "binary": (binary(), ("192.0.2.7", 1111)), "binary of IPv6": (binary(0x21, 0x21, V6), ("2001:db8::7", 1111)),
     "binary of IPv4 mapped to IPv6": (binary(0x21, 0x21, MAPPED), ("192.0.2.7", 1111)),
     "binary with extensions": (binary(body=V4 + EXTENSIONS), ("192.0.2.7", 1111)),
-    "local": (binary(0x20, 0x00, b""), None),
-    "local with an address": (binary(0x20), None),
-    "local with much": (binary(0x20, 0xFF, EXTENSIONS), None),
-    "unspecified": (binary(0x21, 0x01, b"abc"), None),
-}
+    "local": (binary(0x20, 0x00, b""), None), "local with an address": (binary(0x20), None),
+    "local with much": (binary(0x20, 0xFF, EXTENSIONS), None), "unspecified": (binary(0x21, 0x01, b"abc"), None),
+}  # fmt: skip
 INVALID = "invalid PROXY protocol header: "
 UNSUPPORTED = "unsupported PROXY protocol feature: "
 PORT = 'strconv.ParseUint: parsing "%s": %s'
@@ -92,18 +88,15 @@ BAD: dict[bytes, str] = {
     binary(0x21, 0x21, V6[:35]): "IPv6 address data too short: 35 bytes",
 }
 BROKEN_OFF: dict[bytes, str] = {
-    b"": "failed to read protocol version: EOF",
-    b"PROX": "failed to read protocol version: unexpected EOF",
-    b"PROXY TCP4": "failed to read v1 line: EOF",
-    SIGNATURE[:6]: "failed to read v2 signature: EOF",
-    SIGNATURE[:9]: "failed to read v2 signature: unexpected EOF",
-    SIGNATURE: "failed to read v2 header: EOF",
+    b"": "failed to read protocol version: EOF", b"PROX": "failed to read protocol version: unexpected EOF",
+    b"PROXY TCP4": "failed to read v1 line: EOF", SIGNATURE[:6]: "failed to read v2 signature: EOF",
+    SIGNATURE[:9]: "failed to read v2 signature: unexpected EOF", SIGNATURE: "failed to read v2 header: EOF",
     binary()[:14]: "failed to read v2 header: unexpected EOF",
     binary()[:16]: "failed to read IPv4 address data: EOF",
     binary()[:20]: "failed to read IPv4 address data: unexpected EOF",
     binary(0x21, 0x21, V6)[:20]: "failed to read IPv6 address data: unexpected EOF",
     binary(0x20)[:20]: "failed to discard LOCAL command address data: EOF",
-}
+}  # fmt: skip
 NOT_HEADERS = [b"CONNECT {}\r\n", b"PING\r\nPING\r\n", b"PROXYTCP", b"proxy TCP4", b"\r\n\r\n\r\n\r\n"]
 
 
@@ -223,12 +216,9 @@ def test_a_user_is_held_to_the_networks_of_its_jwt_by_the_header(tmp_path: Path,
 
 
 TLS_MODES = {
-    "required": ("", ""),
-    "optional": ("", "allow_non_tls: true"),
-    "first": ("handshake_first: true", ""),
-    "auto": ("handshake_first: auto", ""),
-    "auto, optional": ("handshake_first: auto", "allow_non_tls: true"),
-}
+    "required": ("", ""), "optional": ("", "allow_non_tls: true"), "first": ("handshake_first: true", ""),
+    "auto": ("handshake_first: auto", ""), "auto, optional": ("handshake_first: auto", "allow_non_tls: true"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", TLS_MODES)

@@ -232,14 +232,11 @@ def test_what_is_wrong_with_claims_is_listed_and_no_error(natsctl: Run, monkeypa
 @pytest.mark.parametrize(
     ("word", "code", "message"),
     [
-        ("notajwt", 2, '"notajwt" is neither a file nor a JWT'),
-        ("x" * 5000, 2, "neither a file nor a JWT"),
-        ("eyJ.eyJ.x", 1, "invalid JWT"),
-        ("plain.txt", 2, "plain.txt does not contain a JWT"),
-        (".", 2, "neither a file nor a JWT"),
-        ("", 2, "JWT is empty"),
+        ("notajwt", 2, '"notajwt" is neither a file nor a JWT'), ("x" * 5000, 2, "neither a file nor a JWT"),
+        ("eyJ.eyJ.x", 1, "invalid JWT"), ("plain.txt", 2, "plain.txt does not contain a JWT"),
+        (".", 2, "neither a file nor a JWT"), ("", 2, "JWT is empty"),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_jwt_is_an_error(natsctl: Run, word: str, code: int, message: str) -> None:
     Path("plain.txt").write_text("hello world\n")
     assert natsctl("jwt", "decode", word)[0] == code

@@ -52,16 +52,12 @@ def test_what_is_published_is_stored_and_counted(natsctl: Run, way: str) -> None
 @pytest.mark.parametrize(
     "words",
     [
-        ("ordered",),
-        ("consume", "--batch", "7"),
-        ("consume", "--acks", "all", "--batch", "8", "--doubleack"),
-        ("fetch", "--batch", "25", "--doubleack"),
-        ("fetch", "--acks", "none", "--filter", "load.a"),
-        ("get", "sync"),
-        ("get", "batch", "--batch", "25"),
+        ("ordered",), ("consume", "--batch", "7"), ("consume", "--acks", "all", "--batch", "8", "--doubleack"),
+        ("fetch", "--batch", "25", "--doubleack"), ("fetch", "--acks", "none", "--filter", "load.a"),
+        ("get", "sync"), ("get", "batch", "--batch", "25"),
     ],
     ids=" ".join,
-)
+)  # fmt: skip
 def test_every_way_to_read_gets_all_messages_and_leaves_no_consumer(stored: Run, words: tuple[str, ...]) -> None:
     done = stored("bench", "js", *words, "--stream", "L", "--msgs", "60", "-j")
     assert done.code == 0, done.err

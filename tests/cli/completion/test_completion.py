@@ -115,7 +115,6 @@ def test_a_server_that_is_named_is_the_one_that_is_asked(natsctl: Run, monkeypat
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The URLs of the servers that completion has connected to."""
     urls: list[str] = []
 
     def opened(target: Any, deadline_s: float) -> Any:

@@ -190,25 +190,15 @@ def test_add_writes_what_the_flags_say_for_its_owner_alone(ctx: Run, home: Path)
 
 
 FLAGS = {
-    "--server": ("url", "nats://h:1"),
-    "--user": ("user", "bob"),
-    "--password": ("password", "p"),
-    "--token": ("token", "t"),
-    "--creds": ("creds", "~/u.creds"),
-    "--nkey": ("nkey", "/u.nk"),
-    "--jwt": ("user_jwt", "eyJ0"),
-    "--seed": ("user_seed", "env://SEED"),
-    "--tlscert": ("cert", "/c.pem"),
-    "--tlskey": ("key", "/k.pem"),
-    "--tlsca": ("ca", "/ca.pem"),
-    "--js-domain": ("jetstream_domain", "hub"),
+    "--server": ("url", "nats://h:1"), "--user": ("user", "bob"), "--password": ("password", "p"),
+    "--token": ("token", "t"), "--creds": ("creds", "~/u.creds"), "--nkey": ("nkey", "/u.nk"),
+    "--jwt": ("user_jwt", "eyJ0"), "--seed": ("user_seed", "env://SEED"), "--tlscert": ("cert", "/c.pem"),
+    "--tlskey": ("key", "/k.pem"), "--tlsca": ("ca", "/ca.pem"), "--js-domain": ("jetstream_domain", "hub"),
     "--js-api-prefix": ("jetstream_api_prefix", "hub.API"),
-    "--js-event-prefix": ("jetstream_event_prefix", "hub.EVENT"),
-    "--inbox-prefix": ("inbox_prefix", "_INBOX.bob"),
-    "--socks-proxy": ("socks_proxy", "socks5://h:1"),
-    "--colors": ("color_scheme", "double"),
+    "--js-event-prefix": ("jetstream_event_prefix", "hub.EVENT"), "--inbox-prefix": ("inbox_prefix", "_INBOX.bob"),
+    "--socks-proxy": ("socks_proxy", "socks5://h:1"), "--colors": ("color_scheme", "double"),
     "--description": ("description", "the one"),
-}
+}  # fmt: skip
 
 
 def test_every_flag_for_server_and_login_is_kept_under_its_key(ctx: Run, home: Path) -> None:

@@ -51,15 +51,12 @@ def zipped(files: Mapping[str, str]) -> bytes:
 @pytest.mark.parametrize(
     ("source", "answers"),
     [
-        ("server", ()),
-        ("server", ("jetstream=false", "monitor_port=0", "password=x'\"y")),
+        ("server", ()), ("server", ("jetstream=false", "monitor_port=0", "password=x'\"y")),
         ("server", ("max_file=10GB", "max_memory=1GB", "address=127.0.0.1", "password=x")),
-        ("leafnode", ("credentials=x.creds",)),
-        ("leafnode", ("jetstream=false", "url=nats://hub:7422")),
-        ("cluster", ("members=5", "password=x")),
-        ("cluster", ("jetstream=false",)),
+        ("leafnode", ("credentials=x.creds",)), ("leafnode", ("jetstream=false", "url=nats://hub:7422")),
+        ("cluster", ("members=5", "password=x")), ("cluster", ("jetstream=false",)),
     ],
-)
+)  # fmt: skip
 def test_included_bundles_make_valid_configurations(generate: Generate, source: str, answers: tuple[str, ...]) -> None:
     Path("x.creds").touch()
     words = [word for one in answers for word in ("--set", one)]
@@ -147,21 +144,18 @@ def test_forms_have_lists_objects_and_conditions(generate: Generate) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("own",), 2, "own exists already"),
-        (("new", "--source", "sever"), 2, 'did you mean "server"'),
+        (("own",), 2, "own exists already"), (("new", "--source", "sever"), 2, 'did you mean "server"'),
         (("new", "--source", "fs:///nothing"), 2, "included are"),
         (("new", "--source", "ftp://x/y.zip"), 2, "http://"),
-        (("new", "--source", "own"), 1, "it has no bundle.yaml"),
-        (("new", "--source", "text"), 1, "not a zip file"),
-        (("new", "--set", "nothing=1"), 2, "no such question"),
-        (("new", "--set", "port"), 2, "NAME=VALUE"),
+        (("new", "--source", "own"), 1, "it has no bundle.yaml"), (("new", "--source", "text"), 1, "not a zip file"),
+        (("new", "--set", "nothing=1"), 2, "no such question"), (("new", "--set", "port"), 2, "NAME=VALUE"),
         (("new", "--set", "port=x"), 2, "expected a whole number"),
         (("new", "--set", "jetstream=perhaps"), 2, "expected true or false"),
         (("new", "--set", "address=here"), 2, "isIP(value)"),
         (("new", "--set", "server_name="), 2, "an answer is required"),
         (("new", "--source", "cluster", "--set", "members=77"), 2, "does not fit"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_taken_is_refused_and_nothing_is_written(
     generate: Generate, words: tuple[str, ...], code: int, text: str
 ) -> None:

@@ -132,14 +132,10 @@ def _credentials(folder: Path, claims: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("left_s", "flags", "code"),
     [
-        (None, (), 2),
-        (None, ("--no-require-expiry",), 0),
-        (-5, (), 2),
-        (3600, (), 0),
-        (3600, ("--validity-warn", "2h", "--validity-critical", "30m"), 1),
-        (3600, ("--validity-critical", "2h"), 2),
+        (None, (), 2), (None, ("--no-require-expiry",), 0), (-5, (), 2), (3600, (), 0),
+        (3600, ("--validity-warn", "2h", "--validity-critical", "30m"), 1), (3600, ("--validity-critical", "2h"), 2),
     ],
-)
+)  # fmt: skip
 def test_credentials_are_checked_without_a_server(
     command: Callable[[str], Run], folder: Path, left_s: int | None, flags: tuple[str, ...], code: int
 ) -> None:

@@ -21,13 +21,10 @@ def _answer(
     server: str, state: dict[str, int], *consumers: dict[str, Any], cluster: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     stream = {
-        "name": "ORDERS",
-        "state": state,
-        "cluster": GROUP if cluster is None else cluster,
-        "stream_raft_group": "S-R3F-1",
-        "consumer_detail": [{"name": "C", **one} for one in consumers],
+        "name": "ORDERS", "state": state, "cluster": GROUP if cluster is None else cluster,
+        "stream_raft_group": "S-R3F-1", "consumer_detail": [{"name": "C", **one} for one in consumers],
         "consumer_raft_groups": [{"name": "C", "raft_group": "C-R3F-1"}],
-    }
+    }  # fmt: skip
     account = {"name": "A", "id": "AID", "stream_detail": [stream]}
     return {"server": {"name": server, "id": server.upper()}, "data": {"account_details": [account]}}
 

@@ -59,13 +59,10 @@ def test_fewer_servers_than_expected_are_shown_and_fail(system: Run) -> None:
 @pytest.mark.parametrize(
     ("flags", "code"),
     [
-        (("--host", "one"), 0),
-        (("--tags", "az:1,disk:ssd"), 0),
-        (("--tags", "az:2"), 3),
-        (("--host", "two"), 3),
+        (("--host", "one"), 0), (("--tags", "az:1,disk:ssd"), 0), (("--tags", "az:2"), 3), (("--host", "two"), 3),
         (("--cluster", "C"), 3),
     ],
-)
+)  # fmt: skip
 def test_flags_say_which_servers_are_meant(system: Run, flags: tuple[str, ...], code: int) -> None:
     assert system("srv", "ls", *flags).code == code
 
@@ -264,16 +261,10 @@ def test_a_graph_needs_a_terminal_or_an_end(system: Run) -> None:
 
 
 KINDS = {
-    "accounts": "accounts",
-    "connections": "connections",
-    "gateways": "outbound_gateways",
-    "jetstream-health": "status",
-    "jetstream": "config",
-    "leafnodes": "leafnodes",
-    "routes": "num_routes",
-    "subscriptions": "num_subscriptions",
-    "variables": "server_id",
-}
+    "accounts": "accounts", "connections": "connections", "gateways": "outbound_gateways",
+    "jetstream-health": "status", "jetstream": "config", "leafnodes": "leafnodes", "routes": "num_routes",
+    "subscriptions": "num_subscriptions", "variables": "server_id",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)

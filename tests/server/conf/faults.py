@@ -155,29 +155,15 @@ IN_WORDS_OF_BOTH = {
 }
 
 OCSP = [
-    "ocsp: 5",
-    "ocsp: maybe",
-    "ocsp { mode: sometimes }",
-    "ocsp { mod: auto }",
-    "ocsp_cache: 5",
-    "ocsp_cache { type: disk }",
-    "ocsp_cache { type: 5 }",
-    "ocsp_cache { typ: none }",
-    "ocsp_cache { local_store: 5 }",
-    "ocsp_cache { preserve_revoked: 1 }",
-    "ocsp_cache { save_interval: soon }",
-    "ocsp_cache { save_interval: true }",
-    "tls { ocsp_peer: 5 }",
-    "tls { ocsp_peer { verfy: true } }",
-    "tls { ocsp_peer { verify: 1 } }",
-    "tls { ocsp_peer { warn_only: soon } }",
-    "tls { ocsp_peer { unknown_is_good: 1 } }",
-    "tls { ocsp_peer { allow_when_ca_unreachable: 1 } }",
-    "tls { ocsp_peer { ca_timeout: soon } }",
-    "tls { ocsp_peer { ca_timeout: true } }",
-    "tls { ocsp_peer { allowed_clockskew: soon } }",
-    "tls { ocsp_peer { cache_ttl_when_next_update_unset: true } }",
-]
+    "ocsp: 5", "ocsp: maybe", "ocsp { mode: sometimes }", "ocsp { mod: auto }", "ocsp_cache: 5",
+    "ocsp_cache { type: disk }", "ocsp_cache { type: 5 }", "ocsp_cache { typ: none }",
+    "ocsp_cache { local_store: 5 }", "ocsp_cache { preserve_revoked: 1 }", "ocsp_cache { save_interval: soon }",
+    "ocsp_cache { save_interval: true }", "tls { ocsp_peer: 5 }", "tls { ocsp_peer { verfy: true } }",
+    "tls { ocsp_peer { verify: 1 } }", "tls { ocsp_peer { warn_only: soon } }",
+    "tls { ocsp_peer { unknown_is_good: 1 } }", "tls { ocsp_peer { allow_when_ca_unreachable: 1 } }",
+    "tls { ocsp_peer { ca_timeout: soon } }", "tls { ocsp_peer { ca_timeout: true } }",
+    "tls { ocsp_peer { allowed_clockskew: soon } }", "tls { ocsp_peer { cache_ttl_when_next_update_unset: true } }",
+]  # fmt: skip
 """Whole texts are compared."""
 
 IN_OWN_WORDS = {

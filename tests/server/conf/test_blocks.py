@@ -304,14 +304,11 @@ def test_listener_keys() -> None:
 @pytest.mark.parametrize(
     ("url", "scheme", "host", "port"),
     [
-        ("nats-leaf://hub", "nats-leaf", "hub", 7422),
-        ("tls://hub:4443", "tls", "hub", 4443),
-        ("hub:7000", "nats-leaf", "hub", 7000),
-        ("ws://hub", "ws", "hub", 80),
-        ("wss://hub/path", "wss", "hub", 443),
+        ("nats-leaf://hub", "nats-leaf", "hub", 7422), ("tls://hub:4443", "tls", "hub", 4443),
+        ("hub:7000", "nats-leaf", "hub", 7000), ("ws://hub", "ws", "hub", 80), ("wss://hub/path", "wss", "hub", 443),
         ("nats://[::1]:7422", "nats", "::1", 7422),
     ],
-)
+)  # fmt: skip
 def test_urls(url: str, scheme: str, host: str, port: int) -> None:
     (found,) = remote(f'url: "{url}"').urls
     assert (found.scheme, found.host, found.port) == (scheme, host, port)
@@ -412,15 +409,10 @@ def test_every_key_of_tls_is_read(issued: Issued) -> None:
 @pytest.mark.parametrize(
     ("value", "first", "fallback_s"),
     [
-        ("true", True, 0.0),
-        ('"on"', True, 0.0),
-        ("false", False, 0.0),
-        ('"off"', False, 0.0),
-        ("auto", True, 0.05),
-        ('"auto_fallback"', True, 0.05),
-        ('"300ms"', True, 0.3),
+        ("true", True, 0.0), ('"on"', True, 0.0), ("false", False, 0.0), ('"off"', False, 0.0), ("auto", True, 0.05),
+        ('"auto_fallback"', True, 0.05), ('"300ms"', True, 0.3),
     ],
-)
+)  # fmt: skip
 @pytest.mark.parametrize("key", ["handshake_first", "first", "immediate"])
 def test_a_handshake_may_come_first(key: str, value: str, first: bool, fallback_s: float) -> None:
     assert tls(f"{key}: {value}") == TlsOptions(handshake_first=first, fallback_s=fallback_s)

@@ -58,23 +58,17 @@ def names(server: ServerInstance, target: str) -> list[str]:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("", ["ALPHA", "GAMMA", "beta", "delta"]),
-        ("order=desc", ["delta", "beta", "GAMMA", "ALPHA"]),
+        ("", ["ALPHA", "GAMMA", "beta", "delta"]), ("order=desc", ["delta", "beta", "GAMMA", "ALPHA"]),
         ("sort=messages", ["beta", "ALPHA", "GAMMA", "delta"]),
         ("sort=messages&order=asc", ["delta", "GAMMA", "ALPHA", "beta"]),
-        ("sort=lag", ["beta", "ALPHA", "GAMMA", "delta"]),
-        ("sort=consumers", ["beta", "ALPHA", "GAMMA", "delta"]),
+        ("sort=lag", ["beta", "ALPHA", "GAMMA", "delta"]), ("sort=consumers", ["beta", "ALPHA", "GAMMA", "delta"]),
         ("sort=subjects&order=asc", ["delta", "GAMMA", "ALPHA", "beta"]),
         ("sort=created", ["delta", "GAMMA", "beta", "ALPHA"]),
-        ("sort=messages&offset=1&limit=2", ["ALPHA", "GAMMA"]),
-        ("search=ET", ["beta"]),
-        ("search=gamma.%3E", ["GAMMA"]),
-        ("search=ABOUT%20d", ["delta"]),
-        ("acc=%24G&limit=1", ["ALPHA"]),
-        ("acc=OTHER", []),
-        ("offset=9", []),
+        ("sort=messages&offset=1&limit=2", ["ALPHA", "GAMMA"]), ("search=ET", ["beta"]),
+        ("search=gamma.%3E", ["GAMMA"]), ("search=ABOUT%20d", ["delta"]), ("acc=%24G&limit=1", ["ALPHA"]),
+        ("acc=OTHER", []), ("offset=9", []),
     ],
-)
+)  # fmt: skip
 async def test_streams_come_in_the_order_and_with_the_text_that_is_asked_for(
     server: ServerInstance, query: str, expected: list[str]
 ) -> None:
@@ -95,19 +89,13 @@ async def test_a_row_describes_its_stream_and_the_total_counts_all_pages(server:
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("", ["slow", "quick", "bound"]),
-        ("sort=ack_pending", ["quick", "bound", "slow"]),
-        ("sort=delivered&limit=1", ["quick"]),
-        ("sort=active&limit=1", ["quick"]),
-        ("sort=name", ["bound", "quick", "slow"]),
-        ("sort=stream&order=desc", ["slow", "quick", "bound"]),
-        ("stream=ALPHA", ["bound"]),
-        ("search=alpha", ["bound"]),
-        ("search=QUI", ["quick"]),
-        ("stream=beta&search=low", ["slow"]),
-        ("stream=GAMMA", []),
+        ("", ["slow", "quick", "bound"]), ("sort=ack_pending", ["quick", "bound", "slow"]),
+        ("sort=delivered&limit=1", ["quick"]), ("sort=active&limit=1", ["quick"]),
+        ("sort=name", ["bound", "quick", "slow"]), ("sort=stream&order=desc", ["slow", "quick", "bound"]),
+        ("stream=ALPHA", ["bound"]), ("search=alpha", ["bound"]), ("search=QUI", ["quick"]),
+        ("stream=beta&search=low", ["slow"]), ("stream=GAMMA", []),
     ],
-)
+)  # fmt: skip
 async def test_consumers_come_in_the_order_and_with_the_text_that_is_asked_for(
     server: ServerInstance, query: str, expected: list[str]
 ) -> None:

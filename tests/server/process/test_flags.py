@@ -57,20 +57,16 @@ def test_tls_files() -> None:
         (["--archive_version", "3"], "--archive_version: expected 1 or 2, got 3"),
         (["--cluster", "nats://0.0.0.0:6222"], "natsctl cluster run starts a cluster of nats-servers"),
         (["-routes=nats://h:6222"], "natsctl cluster run starts a cluster of nats-servers"),
-        (["--nonsense"], "flag provided but not defined: -nonsense"),
-        (["start"], "unrecognized command"),
-        (["-p", "70000"], "invalid port 70000"),
-        (["--sync", "sometimes"], "expected always, never or a duration"),
+        (["--nonsense"], "flag provided but not defined: -nonsense"), (["start"], "unrecognized command"),
+        (["-p", "70000"], "invalid port 70000"), (["--sync", "sometimes"], "expected always, never or a duration"),
         (["--sync", "0s"], "expected always, never or a duration"),
-        (["--auth", "t", "--user", "u", "--pass", "p"], "both a token"),
-        (["--user", "u"], "--user needs --pass"),
-        (["--pass", "p"], "--pass needs --user"),
-        (["--tls"], "TLS needs --tlscert and --tlskey"),
+        (["--auth", "t", "--user", "u", "--pass", "p"], "both a token"), (["--user", "u"], "--user needs --pass"),
+        (["--pass", "p"], "--pass needs --user"), (["--tls"], "TLS needs --tlscert and --tlskey"),
         (["--tlscert", "c"], "--tlscert needs --tls"),
         (["--tlsverify", "--tlscert", "c", "--tlskey", "k"], "--tlsverify needs --tlscacert"),
         (["-n", "two words"], "cannot contain spaces"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_or_not_available_is_refused_by_name(argv: list[str], reason: str) -> None:
     with pytest.raises(FlagError) as caught:
         parse_command_line(argv)
@@ -101,12 +97,9 @@ def test_a_user_on_the_command_line_replaces_those_of_the_file(tmp_path: Path) -
 
 
 SPECS = {
-    "p": FlagSpec("port", "int"),
-    "port": FlagSpec("port", "int"),
-    "js": FlagSpec("jetstream", "bool"),
-    "T": FlagSpec("log_time", "bool"),
-    "sd": FlagSpec("store_dir", "text"),
-}
+    "p": FlagSpec("port", "int"), "port": FlagSpec("port", "int"), "js": FlagSpec("jetstream", "bool"),
+    "T": FlagSpec("log_time", "bool"), "sd": FlagSpec("store_dir", "text"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -157,16 +150,12 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("reload=5", [(5, signal.SIGHUP)]),
-        ("stop=5", [(5, signal.SIGKILL)]),
-        ("quit=5", [(5, signal.SIGINT)]),
-        ("term=5", [(5, signal.SIGTERM)]),
-        ("reopen=5", [(5, signal.SIGUSR1)]),
-        ("ldm=5", [(5, signal.SIGUSR2)]),
+        ("reload=5", [(5, signal.SIGHUP)]), ("stop=5", [(5, signal.SIGKILL)]), ("quit=5", [(5, signal.SIGINT)]),
+        ("term=5", [(5, signal.SIGTERM)]), ("reopen=5", [(5, signal.SIGUSR1)]), ("ldm=5", [(5, signal.SIGUSR2)]),
         ("ldm=12*", [(120, signal.SIGUSR2), (121, signal.SIGUSR2)]),
         ("reload=*", [(120, signal.SIGHUP), (121, signal.SIGHUP), (999, signal.SIGHUP)]),
     ],
-)
+)  # fmt: skip
 def test_each_command_is_a_signal(sent: list[tuple[int, int]], text: str, expected: list[tuple[int, int]]) -> None:
     process.send_signal(text)
     assert sent == expected
@@ -197,15 +186,11 @@ def test_what_can_not_be_told_is_an_error(sent: list[tuple[int, int]], text: str
 @pytest.mark.parametrize(
     ("line", "found"),
     [
-        ("/venv/bin/python /venv/bin/natsctl server run -js", True),
-        ("natsctl server run", True),
-        ("python -m natsctl.server -p 4222", True),
-        ("natsctl server run --signal reload", False),
-        ("natsctl stream ls", False),
-        ("vim natsctl", False),
-        ("nats-server -js", False),
+        ("/venv/bin/python /venv/bin/natsctl server run -js", True), ("natsctl server run", True),
+        ("python -m natsctl.server -p 4222", True), ("natsctl server run --signal reload", False),
+        ("natsctl stream ls", False), ("vim natsctl", False), ("nats-server -js", False),
     ],
-)
+)  # fmt: skip
 def test_servers_are_known_by_their_command_line(line: str, found: bool) -> None:
     assert process.is_server([word.encode() for word in line.split(" ")]) is found
 

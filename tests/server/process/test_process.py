@@ -358,13 +358,9 @@ CONFIGURED = {
 
 
 ARCHIVES = (
-    "natsctl.jetstream.endpoints.snapshot",
-    "natsctl.jetstream.endpoints.restore",
-    "natsctl.api.archive.archive_v1",
-    "cramjam",
-    "tarfile",
-    "zoneinfo",
-)
+    "natsctl.jetstream.endpoints.snapshot", "natsctl.jetstream.endpoints.restore", "natsctl.api.archive.archive_v1",
+    "cramjam", "tarfile", "zoneinfo",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("what", CONFIGURED)

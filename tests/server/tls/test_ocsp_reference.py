@@ -35,24 +35,18 @@ OPTIONS = {
 }
 
 ANSWERS: dict[str, dict[str, Any]] = {
-    "good": {},
-    "server error": {"http_status": 500},
-    "garbage": {"body": b"no response"},
-    "nothing": {"body": b""},
+    "good": {}, "server error": {"http_status": 500}, "garbage": {"body": b"no response"}, "nothing": {"body": b""},
     "try later": {"body": bytes.fromhex("30030a0103")},
     "expired": {"this_update": timedelta(hours=-3), "next_update": timedelta(hours=-2)},
     "expired a moment ago": {"next_update": timedelta(seconds=-10)},
     "of tomorrow": {"this_update": timedelta(hours=2), "next_update": timedelta(hours=3)},
-    "of a moment ahead": {"this_update": timedelta(seconds=15)},
-    "without an end": {"next_update": None},
+    "of a moment ahead": {"this_update": timedelta(seconds=15)}, "without an end": {"next_update": None},
     "without an end, old": {"next_update": None, "this_update": timedelta(hours=-2)},
     "of a delegate": {"signer": "delegate"},
     "of a delegate without permission": {"signer": "delegate without permission"},
-    "of another's delegate": {"signer": "another's delegate"},
-    "of a stranger": {"signer": "stranger"},
-    "about another": {"other_serial": True},
-    "moved": {"moved": True},
-}
+    "of another's delegate": {"signer": "another's delegate"}, "of a stranger": {"signer": "stranger"},
+    "about another": {"other_serial": True}, "moved": {"moved": True},
+}  # fmt: skip
 
 
 def block(found: World, options: str, more: str = "") -> str:

@@ -23,42 +23,29 @@ from .upgrades import Frames, answer, comparable, request, said, upgraded
 CLEAR = WebSocketOptions(-1, "127.0.0.1", no_tls=True)
 
 REQUESTS = {
-    "good": request(),
-    "path": request("GET /any/where HTTP/1.1"),
-    "query": request("GET /?a=b HTTP/1.1"),
-    "mqtt": request("GET /mqtt HTTP/1.1"),
-    "leafnode": request("GET /leafnode HTTP/1.1"),
-    "post": request("POST / HTTP/1.1"),
-    "head": request("HEAD / HTTP/1.1"),
-    "old": request("GET / HTTP/1.0", Host=None),
-    "no host": request(Host=None),
-    "no upgrade": request(Upgrade=None),
+    "good": request(), "path": request("GET /any/where HTTP/1.1"), "query": request("GET /?a=b HTTP/1.1"),
+    "mqtt": request("GET /mqtt HTTP/1.1"), "leafnode": request("GET /leafnode HTTP/1.1"),
+    "post": request("POST / HTTP/1.1"), "head": request("HEAD / HTTP/1.1"),
+    "old": request("GET / HTTP/1.0", Host=None), "no host": request(Host=None), "no upgrade": request(Upgrade=None),
     "other upgrade": request(Upgrade="h2c"),
     "listed upgrade": request(Upgrade="h2c, WebSocket", Connection="keep-alive, upgrade"),
-    "no connection": request(Connection="close"),
-    "no key": request(Sec_WebSocket_Key=None),
-    "short key": request(Sec_WebSocket_Key="YWJj"),
-    "version": request(Sec_WebSocket_Version="8"),
+    "no connection": request(Connection="close"), "no key": request(Sec_WebSocket_Key=None),
+    "short key": request(Sec_WebSocket_Key="YWJj"), "version": request(Sec_WebSocket_Version="8"),
     "compression": request(Sec_WebSocket_Extensions="permessage-deflate; client_max_window_bits"),
     "other extension": request(Sec_WebSocket_Extensions="x-webkit-deflate-frame"),
-    "no masking": request(Nats_No_Masking="true"),
-    "same origin": request(Origin="http://example.com"),
+    "no masking": request(Nats_No_Masking="true"), "same origin": request(Origin="http://example.com"),
     "same origin with port": request(Origin="http://EXAMPLE.com:80"),
-    "other scheme": request(Origin="https://example.com"),
-    "other origin": request(Origin="http://evil.com"),
-    "other port": request(Origin="http://example.com:81"),
-    "no origin at all": request(Origin="nonsense"),
+    "other scheme": request(Origin="https://example.com"), "other origin": request(Origin="http://evil.com"),
+    "other port": request(Origin="http://example.com:81"), "no origin at all": request(Origin="nonsense"),
     "host without its bracket": request(Host="[x", Origin="http://example.com"),
     "host of many colons": request(Host="a:b:c", Origin="http://example.com"),
-    "not http": b"CONNECT {}\r\nPING\r\n\r\n",
-    "early frames": request() + said(b"PING\r\n"),
+    "not http": b"CONNECT {}\r\nPING\r\n\r\n", "early frames": request() + said(b"PING\r\n"),
     "body": request(Content_Length="3") + b"abc",
     "empty chunked body": request(Transfer_Encoding="chunked") + b"0\r\n\r\n",
     "chunked body": request(Transfer_Encoding="chunked") + b"3\r\nabc\r\n0\r\n\r\n",
     "other transfer encoding": request(Transfer_Encoding="identity"),
-    "lines end in newlines": request().replace(b"\r\n", b"\n"),
-    "head too long": request(Cookie="x" * 2_000_000),
-}
+    "lines end in newlines": request().replace(b"\r\n", b"\n"), "head too long": request(Cookie="x" * 2_000_000),
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -161,15 +148,12 @@ VIOLATION = b"-ERR 'Authorization Violation'\r\n"
 @pytest.mark.parametrize(
     ("cookie", "connect", "answered"),
     [
-        ("who=ann; other=x; pass=pw", {}, b"PONG\r\n"),
-        ('who="ann"; pass=pw', {}, b"PONG\r\n"),
-        ("who=ann; pass=wrong", {}, VIOLATION),
-        ("who=ann; pass=wrong", {"pass": "pw"}, b"PONG\r\n"),
-        ("who=ann; pass=pw", {"user": "bob"}, VIOLATION),
-        ("pass=pw", {}, VIOLATION),
+        ("who=ann; other=x; pass=pw", {}, b"PONG\r\n"), ('who="ann"; pass=pw', {}, b"PONG\r\n"),
+        ("who=ann; pass=wrong", {}, VIOLATION), ("who=ann; pass=wrong", {"pass": "pw"}, b"PONG\r\n"),
+        ("who=ann; pass=pw", {"user": "bob"}, VIOLATION), ("pass=pw", {}, VIOLATION),
         ("nonsense", {"user": "ann", "pass": "pw"}, b"PONG\r\n"),
     ],
-)
+)  # fmt: skip
 async def test_cookies_say_what_connect_leaves_out(cookie: str, connect: dict[str, object], answered: bytes) -> None:
     async with (
         serving(websocket=COOKIES, users=(User("ann", "pw"),)) as server,
@@ -179,29 +163,15 @@ async def test_cookies_say_what_connect_leaves_out(cookie: str, connect: dict[st
 
 
 CASES: dict[str, bool] = {
-    "who=ann; pass=pw": True,
-    "who=ann;pass=pw;": True,
-    " who = ann; pass=pw": False,
-    "who =ann; pass=pw": True,
-    "who=bob; who=ann; pass=pw": True,
-    "who=ann; who=bob; pass=pw": False,
-    "who=ann; pass=pw\r\nCookie: who=bob": False,
-    "who=bob; pass=pw\r\nCookie: who=ann": True,
-    "who=ann; who; pass=pw": False,
-    "who=ann; who=; pass=pw": False,
-    'who=ann; who="; pass=pw': True,
-    'who=ann; who=b"ob; pass=pw': True,
-    "who=ann; who=b\\ob; pass=pw": True,
-    "who=ann; who=b\xf6b; pass=pw": True,
-    "who=ann; who=b,ob; pass=pw": False,
-    'who=""; who=ann; pass="pw"': True,
-    'who=ann ; pass="pw" ': True,
-    "Who=ann; pass=pw": False,
-    "who=ann, pass=pw": False,
-    "wh(o=bob; who=ann; pass=pw": True,
-    "who=ann; pass=pw" + "; a=b" * 2998: True,
-    "who=ann; pass=pw" + "; a=b" * 2999: False,
-}
+    "who=ann; pass=pw": True, "who=ann;pass=pw;": True, " who = ann; pass=pw": False, "who =ann; pass=pw": True,
+    "who=bob; who=ann; pass=pw": True, "who=ann; who=bob; pass=pw": False,
+    "who=ann; pass=pw\r\nCookie: who=bob": False, "who=bob; pass=pw\r\nCookie: who=ann": True,
+    "who=ann; who; pass=pw": False, "who=ann; who=; pass=pw": False, 'who=ann; who="; pass=pw': True,
+    'who=ann; who=b"ob; pass=pw': True, "who=ann; who=b\\ob; pass=pw": True, "who=ann; who=b\xf6b; pass=pw": True,
+    "who=ann; who=b,ob; pass=pw": False, 'who=""; who=ann; pass="pw"': True, 'who=ann ; pass="pw" ': True,
+    "Who=ann; pass=pw": False, "who=ann, pass=pw": False, "wh(o=bob; who=ann; pass=pw": True,
+    "who=ann; pass=pw" + "; a=b" * 2998: True, "who=ann; pass=pw" + "; a=b" * 2999: False,
+}  # fmt: skip
 """What a request brings along, and whether it lets in a user."""
 
 

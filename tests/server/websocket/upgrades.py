@@ -14,12 +14,9 @@ from natsctl.server.websocket_protocol import COMPRESSED, FINAL, frame
 from tests.support.tls_clients import PATIENCE_S, Talk, talking
 
 REQUEST = {
-    "Host": "example.com",
-    "Upgrade": "websocket",
-    "Connection": "Upgrade",
-    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
-    "Sec-WebSocket-Version": "13",
-}
+    "Host": "example.com", "Upgrade": "websocket", "Connection": "Upgrade",
+    "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version": "13",
+}  # fmt: skip
 BINARY = FINAL | Opcode.BINARY
 PING = FINAL | Opcode.PING
 MASK = b"mask"
