@@ -39,8 +39,8 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
     cache = NameCache(target, os.environ)
     query = json.dumps([kind, place.value("STREAM"), place.value("BUCKET"), _scope(current)])
     partial = f"{query} {current}"
-    known = cache.names(query) or cache.names(partial)
-    if known and (found := _beginning(known, current)):
+    kept = cache.names(query) or cache.names(partial)
+    if kept and (found := _beginning(kept, current)):
         return found  # without a match the server is asked, as the name may be new
     server = open_one_shot(target, deadline_s)
     if server is None:

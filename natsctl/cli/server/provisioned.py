@@ -10,7 +10,8 @@ from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
     from natsctl.desired.assets import DocumentSet
-    from natsctl.server.process.provision import Apply, Documents, InProcessAddress
+    from natsctl.server.process.flags import Documents
+    from natsctl.server.process.provision import Apply, InProcessAddress
 
 NAMED_FILES = 3
 """Changes that the log names; further ones are counted."""

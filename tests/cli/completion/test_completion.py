@@ -135,8 +135,7 @@ def test_names_of_the_last_minute_need_no_server(
     assert words("stream", "info", "X") == []  # a name that is not known may be new
     natsctl("str", "info", "ORDERS")
     assert words("stream", "info", "ORD") == ["ORDERS"] and len(asked) == 2
-    folder = tmp_path / "natsctl" / "completion"
-    [file] = folder.iterdir()
+    [file] = (folder := tmp_path / "natsctl" / "completion").iterdir()
     assert (folder.stat().st_mode & 0o777, file.stat().st_mode & 0o777) == (0o700, 0o600)
     file.chmod(0o644)
     assert words("stream", "info", "") == ["ORDERS"] and len(asked) == 3
