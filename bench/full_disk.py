@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -84,7 +85,9 @@ class FullDisk:
         with self._server:
             await self._connect()
             for name in STREAMS:
-                await self._api(f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.*"], "allow_direct": True})
+                await self._api(
+                    f"STREAM.CREATE.{name}", {"name": name, "subjects": [f"{name}.*"], "allow_direct": True}
+                )
             config = {"durable_name": "C", "ack_policy": "explicit", "ack_wait": 10**11, "max_ack_pending": -1}
             await self._api("CONSUMER.DURABLE.CREATE.KEPT.C", {"stream_name": "KEPT", "config": config})
             for cycle in range(cycles):
@@ -193,7 +196,8 @@ class FullDisk:
         began = time.monotonic()
         while any(len(self._acked[name]) == before[name] for name in STREAMS):
             if time.monotonic() - began > RESUMED_WITHIN_S:
-                self.wrong.append(f"publishing does not resume: {self._refused}")
+                used = {str(path.relative_to(self._disk)): path.stat().st_size for path in self._disk.rglob("*.*")}
+                self.wrong.append(f"publishing does not resume: {shutil.disk_usage(self._disk)}, {used}")
                 return
             await asyncio.sleep(0.02)
         self.counts["resumed"] += 1
@@ -205,7 +209,9 @@ class FullDisk:
 
     async def _consume(self) -> None:
         arrived: asyncio.Queue[tuple[bytes, bytes]] = asyncio.Queue()
-        sid = self._client.subscribe(b"pulled", lambda subject, reply, header, payload: arrived.put_nowait((reply, payload)))
+        sid = self._client.subscribe(
+            b"pulled", lambda subject, reply, header, payload: arrived.put_nowait((reply, payload))
+        )
         request = orjson.dumps({"batch": TAKEN, "expires": 5_000_000_000})
         self._client.publish(b"$JS.API.CONSUMER.MSG.NEXT.KEPT.C", request, b"pulled")
         for _ in range(TAKEN):
@@ -256,7 +262,7 @@ class FullDisk:
             if "error" in info or info["state"]["last_seq"] < max(self._acked[name], default=0):
                 self.wrong.append(f"{name} lost messages: {info.get('error') or info['state']}")
                 return
-            for seq, payload in list(self._acked[name].items()):
+            for seq in list(self._acked[name]):
                 if seq < self._first[name]:
                     del self._acked[name][seq]
             for seq, payload in self._acked[name].items():

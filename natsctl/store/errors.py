@@ -11,6 +11,10 @@ class StoreFullError(StoreError):
     """The disk has no room: nothing was kept of the refused work, and service resumes when space returns."""
 
 
+class MessagesFullError(StoreFullError):
+    """The messages of a commit found no room and were taken back; its removals, metadata and records are on disk."""
+
+
 class StorePoisonedError(StoreError):
     """A write or sync of this stream failed; it refuses further writes until the next start. Source: docs/adr/0003."""
 
