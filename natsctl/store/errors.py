@@ -11,8 +11,8 @@ class StoreFullError(StoreError):
     """The disk has no room: nothing was kept of the refused work, and service resumes when space returns."""
 
 
-class MessagesFullError(StoreFullError):
-    """The messages of a commit found no room and were taken back; its removals, metadata and records are on disk."""
+class RecordsKeptError(StoreFullError):
+    """Messages found no room and were taken back, or erasures wait for room; the commit's records are on disk."""
 
 
 class StorePoisonedError(StoreError):

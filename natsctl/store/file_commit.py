@@ -22,7 +22,7 @@ import msgspec
 
 from natsctl.store.compaction import Rewrite
 from natsctl.store.disk import Disk, File
-from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
+from natsctl.store.errors import RecordsKeptError, StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.index_file import IndexImage, write_index
 from natsctl.store.packed import PackedFile, altered, open_segment, overwritten, pack
 from natsctl.store.segment_file import SegmentFile
@@ -555,7 +555,7 @@ class FileCommit(Commit):
 
     def _postpone(self, segment: SegmentFile, group: Sequence[tuple[int, bytes]]) -> None:
         """Leave erasures to a later commit: there is no room for them."""
-        full = StoreFullError("no space left on the store's disk")
+        full = RecordsKeptError("no space left on the store's disk")
         self.unerased.update((Erasure(segment, *spot), full) for spot in group)
 
     def _rewrite(self, work: Rewrite) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from natsctl.store import frame
 from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk
-from natsctl.store.errors import StoreDamagedError, StoreFullError
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.file_commit import Erasure, FileCommit, Host, Plan
 from natsctl.store.filters import Filters
 from natsctl.store.fsck import SegmentMark, StreamCheck
@@ -497,11 +497,11 @@ class FileLog:
             if isinstance(error, StoreDamagedError):
                 self._host.report_fault(str(error))
         asked = [commit.unerased[spot] for spot in erasures[: commit.plan.asked] if spot in commit.unerased]
-        asked = [error for error in asked if not isinstance(error, StoreFullError)]  # those are done once there is room
         if asked:
+            outcome = next((error for error in asked if isinstance(error, StoreDamagedError)), asked[0])
             waiting, commit.callbacks = commit.callbacks, []
             for callback in waiting:
-                callback(asked[0])
+                callback(outcome)
 
     def _put_back(self, plan: Plan) -> None:
         """Leave the removals, erasures and unlinks of a commit without room for its records to the next one."""

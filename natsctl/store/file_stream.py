@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from natsctl.store.disk import Disk
-from natsctl.store.errors import MessagesFullError, StoreError, StoreFullError
+from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError
 from natsctl.store.file_commit import Commit, FileCommit, Host, Plan, Settled
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, HighWaterEntry, StreamCheck
@@ -166,7 +166,7 @@ class FileStream:
         self.log.settle(commit, durable_seq)
         if commit.records_full or commit.journal_full or commit.meta_full:
             return StoreFullError(NO_ROOM)
-        return MessagesFullError(NO_ROOM) if commit.full else None
+        return RecordsKeptError(NO_ROOM) if commit.full else None
 
     # -- marks for the high-water file, and files
 

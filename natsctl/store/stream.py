@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from natsctl.store import bulk
 from natsctl.store.appended import AppendedView, Blob, MessageTimes
-from natsctl.store.errors import MessagesFullError, StoreError, StoreFullError, StorePoisonedError
+from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError, StorePoisonedError
 from natsctl.store.file_commit import NO_SPACE, Commit, Host, Settled
 from natsctl.store.file_log import FileLog, FrameRun
 from natsctl.store.filters import ALL, Filters
@@ -40,7 +40,7 @@ FRONT_STEP = 1024
 class RecordsCallback:
     """A callback that waits for removals, metadata and journal records only.
 
-    It gets None if they are durable, even if messages of the same commit found no room.
+    It gets None if they are durable, even if messages of the same commit found no room or bytes wait to be erased.
     """
 
     __slots__ = ("_callback",)
@@ -50,7 +50,7 @@ class RecordsCallback:
 
     def __call__(self, fault: StoreError | None) -> None:
         """Pass the outcome on."""
-        self._callback(None if isinstance(fault, MessagesFullError) else fault)
+        self._callback(None if isinstance(fault, RecordsKeptError) else fault)
 
 
 class MessageLog(MessageTimes, Protocol):

@@ -20,6 +20,7 @@ from natsctl.store.keys import Cipher, Keystream
 from natsctl.store.layout import format_text
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import RETRY_NS, Store
+from natsctl.store.stream import RecordsCallback
 from natsctl.testing.simdisk import Crash, Fault, SimFile, crash_at, no_faults
 from tests.store.conftest import StoreHarness, commit, pump
 
@@ -498,7 +499,7 @@ def test_an_erasure_on_a_full_disk_is_done_when_space_returns(lab: Lab) -> None:
     stream, outcome = store.streams["$G/STREAM-IN-CLEAR"], list[object]()
     lab.disk.plan = lambda call, path: full_disk(call) if path.endswith(".seg.tmp") else None
     stream.remove(2, erase=True)
-    stream.on_durable(outcome.append)
+    stream.on_durable(RecordsCallback(outcome.append))
     for task in tuple(store.dirty):
         commit(task)
     assert outcome == [None] and stream.fault is None and stream.get(2) is None, "it is deleted, whatever becomes of it"

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from natsctl.store.disk import PosixDisk
-from natsctl.store.errors import MessagesFullError, StoreFullError, StoreLockedError, StorePoisonedError
+from natsctl.store.errors import RecordsKeptError, StoreFullError, StoreLockedError, StorePoisonedError
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 
@@ -50,7 +50,7 @@ def test_disk_full_refuses_cleanly_and_service_resumes(lab):
         stream.append(b"new.%d" % n, b"", b"y" * 90, 1)
     stream.on_durable(told.append)
     lab.pump(store)
-    assert refused == [(20, MessagesFullError)] and isinstance(told[0], StoreFullError)
+    assert refused == [(20, RecordsKeptError)] and isinstance(told[0], StoreFullError)
     assert (stream.last_seq, stream.messages, stream.num_subjects) == (20, 20, 3)
     assert lab.disk.open(stream.log.file.path).size() == size and store.healthy
     stream.remove(20)
@@ -291,7 +291,7 @@ def test_a_limit_on_file_sizes_is_a_full_disk(lab, tmp_path):
         lab.pump(store, only=stream)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert refused == [(3, MessagesFullError)] and store.healthy
+    assert refused == [(3, RecordsKeptError)] and store.healthy
     lab.fill(store, stream, 1)
     assert stream.durable_seq == 4
     store.close()

@@ -7,6 +7,7 @@ import pytest
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.packed import EXPANSION_MAX, HEAD, MAGIC, PackedFile, _joined, altered, open_segment, pack
 from natsctl.store.store import RETRY_NS
+from natsctl.store.stream import RecordsCallback
 from natsctl.testing.simdisk import Crash
 
 FOLDER = "streams/s000001"
@@ -259,7 +260,7 @@ def test_an_erasure_without_room_is_done_when_space_returns(lab):
     store, stream = made(lab)
     answers = []
     stream.remove(2, erase=True)
-    stream.on_durable(answers.append)
+    stream.on_durable(RecordsCallback(answers.append))
     lab.disk.room = 120
     lab.pump(store)
     assert answers == [None] and stream.get(2) is None and stream.get(3) is not None

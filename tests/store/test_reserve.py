@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from natsctl.store.disk import PosixDisk
-from natsctl.store.errors import MessagesFullError, StoreFullError
+from natsctl.store.errors import RecordsKeptError, StoreFullError
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import RETRY_NS, Store
 from natsctl.store.stream import RecordsCallback
@@ -48,7 +48,7 @@ def test_messages_never_use_what_the_reserve_gives_to_records(lab, key):
         stream.append_record(1, b"an ack")
         stream.on_durable(RecordsCallback(told.append))
         lab.pump(store)
-    assert told == [None] * 20 and refused == [(40, MessagesFullError)] * 80
+    assert told == [None] * 20 and refused == [(40, RecordsKeptError)] * 80
     assert stream.last_seq == 40 and store.healthy and not store.has_room
     refusal = []
     store.create("B", b"", "file").on_durable(refusal.append)
@@ -159,7 +159,7 @@ def test_an_erasure_that_overwrites_nothing_in_place_waits_for_room(lab, key):
     full = Fault(error=errno.ENOSPC)
     lab.disk.plan = lambda call, path: full if call == "pwrite" and path.startswith(first) else None
     stream.remove(3, erase=True)
-    stream.on_durable(told.append)
+    stream.on_durable(RecordsCallback(told.append))
     lab.pump(store)
     later(lab, store)
     assert told == [None] and stream.get(3) is None and store.healthy
