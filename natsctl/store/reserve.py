@@ -76,7 +76,7 @@ class Reserve:
             write_all(file, bytes(missing), held)
         except OSError as error:
             with suppress(OSError):
-                file.truncate(held)
+                file.truncate(held) if held else self._disk.unlink(PATH)
             if error.errno == errno.EFBIG:  # files must not be so long: there is nothing to wait for
                 return True
             if error.errno not in NO_SPACE:
