@@ -503,6 +503,8 @@ class FileCommit(Commit):
     def _erase(self) -> None:
         """Overwrite erased frames; their ERASE records are durable, so a torn overwrite can be finished later."""
         for segment, group in _by_segment(self.plan.erasures).items():
+            if not self._disk.exists(segment.path):  # unlinked since a commit had no room to erase in it
+                continue
             if segment.packed or self._disk.encrypted:
                 self._erase_in_copy(segment, group)
                 continue
@@ -527,8 +529,6 @@ class FileCommit(Commit):
 
         `unerased` keeps what could not be done.
         """
-        if not self._disk.exists(segment.path):
-            return
         if not self._reserve.has_room_for(segment.size):
             self._postpone(segment, group)
             return

@@ -19,10 +19,9 @@ from natsctl.store.filters import Filters
 from natsctl.store.keys import Cipher, Keystream
 from natsctl.store.layout import format_text
 from natsctl.store.options import StoreOptions
-from natsctl.store.store import RETRY_NS, Store
-from natsctl.store.stream import RecordsCallback
+from natsctl.store.store import Store
 from natsctl.testing.simdisk import Crash, Fault, SimFile, crash_at, no_faults
-from tests.store.conftest import StoreHarness, commit, pump
+from tests.store.conftest import StoreHarness, pump
 
 CIPHERS: tuple[Cipher, ...] = ("chacha", "aes")
 SECRETS = (
@@ -491,25 +490,6 @@ def test_an_erasure_replaces_the_file_and_what_follows_goes_on(lab: Lab, where: 
     assert b"payload-in-clear %d." % (seq - 1) not in seen and b"payload-in-clear 30." in seen
     again = lab.open("k").streams["$G/STREAM-IN-CLEAR"]
     assert again.get(seq) is None and again.get(62).payload == b"once more" and again.messages == 61
-
-
-def test_an_erasure_on_a_full_disk_is_done_when_space_returns(lab: Lab) -> None:
-    store = lab.open("k")
-    fill(store)
-    stream, outcome = store.streams["$G/STREAM-IN-CLEAR"], list[object]()
-    lab.disk.plan = lambda call, path: full_disk(call) if path.endswith(".seg.tmp") else None
-    stream.remove(2, erase=True)
-    stream.on_durable(RecordsCallback(outcome.append))
-    for task in tuple(store.dirty):
-        commit(task)
-    assert outcome == [None] and stream.fault is None and stream.get(2) is None, "it is deleted, whatever becomes of it"
-    lab.disk.plan = no_faults
-    lab.now += RETRY_NS
-    store.run_timers()
-    pump(store)
-    disk = store._disk
-    seen = b"".join(disk.open_read(path).pread(1 << 20, 0) for path in lab.disk.files() if path.endswith(".seg"))
-    assert b"payload-in-clear 1." not in seen and b"payload-in-clear 30." in seen and stream.messages == 59
 
 
 def test_keys_are_never_shown(lab: Lab) -> None:

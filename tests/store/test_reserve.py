@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from natsctl.store.disk import PosixDisk
 from natsctl.store.errors import RecordsKeptError, StoreFullError
 from natsctl.store.options import StoreOptions
+from natsctl.store.packed import open_segment
 from natsctl.store.store import RETRY_NS, Store
 from natsctl.store.stream import RecordsCallback
 from natsctl.testing.simdisk import Fault, no_faults
@@ -54,27 +55,15 @@ def test_messages_never_use_what_the_reserve_gives_to_records(lab, key):
     store.create("B", b"", "file").on_durable(refusal.append)
     lab.pump(store)
     assert isinstance(refusal[0], StoreFullError)
+    lab.disk.room = RESERVE  # not enough for the reserve and for messages
+    later(lab, store)
+    assert not store.reserve.intact
     lab.disk.room = 3 * RESERVE
     later(lab, store)
     assert store.reserve.intact and lab.disk.size_of("RESERVE") == RESERVE
     lab.fill(store, stream, 1)
     again = lab.open().streams["A"]
     assert seqs(again) == seqs(stream) == [1, *range(22, 42)] and len(again.records()) == 20
-
-
-def test_a_message_after_space_has_returned_restores_the_reserve(lab):
-    store, stream = opened(lab)
-    lab.disk.room = 0
-    stream.remove(2)
-    lab.pump(store)
-    lab.disk.room = RESERVE  # not enough for the reserve and for messages
-    stream.append(b"new", b"", b"small", 9000)
-    lab.pump(store)
-    assert (stream.durable_seq, store.reserve.intact) == (40, False)
-    lab.disk.room = 3 * RESERVE
-    stream.append(b"new", b"", b"small", 9000)
-    lab.pump(store)
-    assert (stream.durable_seq, store.reserve.intact) == (41, True)
 
 
 @STORES
@@ -149,41 +138,43 @@ def test_a_purge_frees_the_last_segment_and_a_deletion_the_folder_of_a_full_disk
     assert lab.disk.room > size // 2 and lab.disk.listdir("streams") == ["s000001"]
 
 
-@STORES
-def test_an_erasure_that_overwrites_nothing_in_place_waits_for_room(lab, key):
-    """Plain: on a file system that writes elsewhere what is overwritten; encrypted: the segment is copied."""
+@pytest.mark.parametrize(("key", "compress"), [("", False), ("", True), ("secret", False)])
+def test_an_erasure_that_overwrites_nothing_in_place_waits_for_room(lab, key, compress):
+    """Plain: on a file system that writes elsewhere what is overwritten; the others are copied."""
     store, stream = opened(lab, key, messages=60)
+    stream.compress(compress)
     lab.fill(store, stream, 1)  # into the next segment
-    first, told = stream._index.segments[0].body.path, []
-    body = store._disk.open_read(first).pread(4096, stream._index.segments[0].offsets[2])[:90]
-    full = Fault(error=errno.ENOSPC)
-    lab.disk.plan = lambda call, path: full if call == "pwrite" and path.startswith(first) else None
+    segment, told, full = stream._index.segments[0], [], Fault(error=errno.ENOSPC)
+
+    def content():
+        return open_segment(store._disk, segment.body.path).pread(1 << 20, 0)
+
+    body = content()[segment.offsets[2] : segment.offsets[3]]
+    lab.disk.plan = lambda call, path: full if call == "pwrite" and path.startswith(segment.body.path) else None
     stream.remove(3, erase=True)
     stream.on_durable(RecordsCallback(told.append))
     lab.pump(store)
     later(lab, store)
-    assert told == [None] and stream.get(3) is None and store.healthy
-    assert store._disk.open_read(first).pread(4096, stream._index.segments[0].offsets[2])[:90] == body
+    assert told == [None] and stream.get(3) is None and store.healthy and body in content()
+    assert segment.body.packed is compress
     lab.disk.plan = no_faults
     later(lab, store)
-    assert body not in store._disk.open_read(first).pread(4096, 0)
+    assert body not in content() and len(content()) > 1000
     assert seqs(lab.open().streams["A"]) == seqs(stream) and not lab.report.damaged
 
 
 def test_threads_without_the_interpreter_get_no_messages_while_the_reserve_is_used(tmp_path):
     store = Store(PosixDisk(tmp_path), StoreOptions(), lambda: 99, lambda: 0, lambda text: None)
     store.open()
-    stream = store.create("A", b"", "file")
-    commit = stream.begin_commit()
-    commit.run()
-    stream.finish_commit(commit)
+    stream, shapes = store.create("A", b"", "file"), []
+    store._commit_all()
     for used in (False, True):
+        assert not used or store.reserve.release()
         stream.append(b"s", b"", b"x", 1)
-        if used:
-            assert store.reserve.release()
         commit = stream.begin_commit()
-        assert (len(commit.appends), commit.is_small) == ((0, False) if used else (1, True))
+        shapes.append((len(commit.appends), commit.is_small))
         commit.run()
         stream.finish_commit(commit)
+    assert shapes == [(1, True), (0, False)]
     assert stream.durable_seq == 2 and store.reserve.intact, "there is room: the commit has restored it"
     store.close()
