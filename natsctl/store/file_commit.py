@@ -155,8 +155,10 @@ class Plan(msgspec.Struct):
     sealed: SegmentFile | None = None
     seal_offset: int = 0
     seal: bytes = b""
-    fallback: Callable[[], bytes] = bytes
-    """Returns the records alone, clamped to what stays; called when there is no room for the messages."""
+    fallback: Callable[[SegmentFile], bytes] = lambda file: b""
+    """Returns the records alone for a file, clamped to what stays; called when there is no room for the messages."""
+    rolls_alone: bool = False
+    """Whether the seal is written even without room for the messages: nothing in `sealed` is live, so its file can go."""
     has_messages: bool = False
     last_ts_ns: int = 0
     """The time of the newest message once this commit is done."""
@@ -410,22 +412,28 @@ class FileCommit(Commit):
         assert target is not None
         asked = [e for e in plan.erasures[: plan.asked] if e.file is not target or e.offset < plan.offset]
         plan.erasures, plan.asked = asked + plan.erasures[plan.asked :], len(asked)
+        plan.sync = True
+        if (plan.sealed is None or plan.rolls_alone) and self._put_records(target):
+            return
         self._take_back(target)
         if plan.sealed is not None:
             self._writer(plan.sealed, create=False).truncate(plan.seal_offset)
             target, plan.target = plan.sealed, plan.sealed
             plan.offset = plan.seal_offset
-            plan.sealed, plan.image = None, None
-        plan.data = b"" if plan.offset else target.head.encode()
-        plan.data += plan.fallback()
-        plan.sync = True
-        if self._spent(self._write_log):
-            self.settled_end = plan.offset + len(plan.data)
-            return
+            plan.sealed = None
+            if self._put_records(target):
+                return
+            self._take_back(target)
         self.records_full = True
         plan.data = b""
         self.settled_end = plan.offset
-        self._take_back(target)
+
+    def _put_records(self, target: SegmentFile) -> bool:
+        """Write what is left without the messages; return False, with nothing written, if there is no room for that."""
+        plan = self.plan
+        plan.data = (b"" if plan.offset else target.head.encode()) + plan.fallback(target)
+        self.settled_end = plan.offset + len(plan.data)
+        return self._spent(self._write_log)
 
     def _take_back(self, target: SegmentFile) -> None:
         """Remove what this commit has written of the segment that it writes to."""

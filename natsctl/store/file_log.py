@@ -410,7 +410,7 @@ class FileLog:
             plan.tombs = removals.tombs()
             file.size += sum(map(len, tail))
             parts += tail
-            plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable_seq))
+            plan.fallback = lambda to: b"".join(removals.encode(to.head.salt, durable_seq))
         plan.data = parts[0] if len(parts) == 1 else b"".join(parts)
         if not plan.data:
             if plan.sync and self.unsynced:
@@ -424,6 +424,7 @@ class FileLog:
             seal = frame.SEAL_BODY.pack(covers, sealing.size)
             plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
             segment = self._index.segments[-2]
+            plan.rolls_alone = not segment.live and file.head.base == durable_seq + 1
             plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
             segment.pack()
             self._sealing = None

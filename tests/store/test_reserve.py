@@ -121,21 +121,30 @@ def test_a_start_on_a_full_disk_leaves_publishers_no_reserve_to_fill(lab):
     assert store.streams["A"].last_seq == 41
 
 
-def test_a_purge_frees_the_last_segment_and_a_deletion_the_folder_of_a_full_disk(lab):
+@pytest.mark.parametrize("publishing", [False, True])
+def test_a_purge_frees_the_last_segment_and_a_deletion_the_folder_of_a_full_disk(lab, publishing):
     lab.options = replace(lab.options, segment_bytes=1 << 17)
     store, stream = opened(lab, messages=1000)
     other = store.create("B", b"", "file")
     lab.fill(store, other, 1000)
     size = stream.log.file.size
     lab.disk.room = 0
+    if publishing:
+        stream.append(b"new", b"", b"before the purge", 9000)
     stream.purge()
     lab.pump(store)
-    assert lab.disk.room > size // 2
+    if publishing:
+        stream.append(b"new", b"", b"after the purge", 9000)
+        lab.pump(store)
+    assert lab.disk.room > size // 2 and stream.last_seq == 1000 and stream.healthy
     lab.disk.room = 0
     store.delete("B")
     lab.pump(store)
     later(lab, store)
     assert lab.disk.room > size // 2 and lab.disk.listdir("streams") == ["s000001"]
+    lab.disk.room = None
+    lab.fill(store, stream, 2)
+    assert seqs(lab.open().streams["A"]) == [1001, 1002] and not lab.report.notes and not lab.report.damaged
 
 
 @pytest.mark.parametrize(("key", "compress"), [("", False), ("", True), ("secret", False)])
