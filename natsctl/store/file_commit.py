@@ -158,7 +158,7 @@ class Plan(msgspec.Struct):
     fallback: Callable[[SegmentFile], bytes] = lambda file: b""
     """Returns the records alone for a file, clamped to what stays; called when there is no room for the messages."""
     rolls_alone: bool = False
-    """Whether the seal is written even without room for the messages: nothing in `sealed` is live, so its file can go."""
+    """Whether the seal is written even without the messages: nothing in `sealed` is live, so that its file can go."""
     has_messages: bool = False
     last_ts_ns: int = 0
     """The time of the newest message once this commit is done."""
