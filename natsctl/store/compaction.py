@@ -292,6 +292,10 @@ class Compaction:
         """Return the segments that are in no index and whose files may still be there."""
         return [*self._leaving, *self._retired]
 
+    def postpone(self) -> None:
+        """Leave the files of the commit that ended to the next one: they were not unlinked."""
+        self._leaving, self._retired = [], self._leaving + self._retired
+
     def settle(self) -> None:
         """Forget the segments whose files the commit that ended has unlinked."""
         self._leaving = []

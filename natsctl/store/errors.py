@@ -11,6 +11,10 @@ class StoreFullError(StoreError):
     """The disk has no room: nothing was kept of the refused work, and service resumes when space returns."""
 
 
+class RecordsKeptError(StoreFullError):
+    """Messages found no room and were taken back, or erasures wait for room; the commit's records are on disk."""
+
+
 class StorePoisonedError(StoreError):
     """A write or sync of this stream failed; it refuses further writes until the next start. Source: docs/adr/0003."""
 

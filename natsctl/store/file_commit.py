@@ -4,8 +4,10 @@ The disk work of a file stream has the one order that keeps every promise. New f
 before anything in them counts. A segment is sealed and synced before the next one exists. Messages and the records
 about them go out in one write and one sync; only then are bytes erased, files unlinked or segments rewritten, so that
 a crash in between finds a record that explains what it sees.
-No space for the messages: everything of this commit is taken back, and only the records (deletes, purges) are written,
-into the reserve if need be. Any other failure leaves the stream poisoned; a sync is never tried twice.
+No space for the messages: they are taken back, and only the records (deletes, purges) are written, into the reserve if
+need be. While a part of the reserve is in use messages are not even tried. No space for the records either: nothing of
+the commit is done, and the next one repeats them. Any other failure leaves the stream poisoned; a sync is never tried
+twice.
 """
 
 from __future__ import annotations
@@ -20,13 +22,14 @@ import msgspec
 
 from natsctl.store.compaction import Rewrite
 from natsctl.store.disk import Disk, File
-from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
+from natsctl.store.errors import RecordsKeptError, StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.index_file import IndexImage, write_index
 from natsctl.store.packed import PackedFile, altered, open_segment, overwritten, pack
 from natsctl.store.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from natsctl.store.options import StoreOptions
+    from natsctl.store.reserve import Reserve
 
 
 Settled = Callable[[StoreError | None], None]
@@ -65,6 +68,11 @@ class Commit:
         return False
 
     @property
+    def lacks_room(self) -> bool:
+        """Return whether something of it waits for room and has to be tried again."""
+        return False
+
+    @property
     def kept(self) -> bool:
         """Return whether what was appended up to `last_seq` is on disk, even if something else found no room."""
         return True
@@ -90,6 +98,11 @@ class Host(Protocol):
     options: StoreOptions
     identity: bytes
     """The store's, as in FORMAT."""
+
+    reserve: Reserve
+
+    def lacks_room(self, stream: Committable) -> None:
+        """Note that `stream` has something to write for which there was no room."""
 
     def committed(self, stream: Committable) -> None:
         """Note that a commit of `stream` succeeded."""
@@ -142,8 +155,10 @@ class Plan(msgspec.Struct):
     sealed: SegmentFile | None = None
     seal_offset: int = 0
     seal: bytes = b""
-    fallback: Callable[[], bytes] = bytes
-    """Returns the records alone, clamped to what stays; called when there is no room for the messages."""
+    fallback: Callable[[SegmentFile], bytes] = lambda file: b""
+    """Returns the records alone for a file, clamped to what stays; called when there is no room for the messages."""
+    rolls_alone: bool = False
+    """Whether the seal is written even without the messages: nothing in `sealed` is live, so that its file can go."""
     has_messages: bool = False
     last_ts_ns: int = 0
     """The time of the newest message once this commit is done."""
@@ -168,6 +183,11 @@ class Plan(msgspec.Struct):
     """New name of the folder, for a stream's last commit."""
     was_born: bool = True
     """Whether the stream's first commit has succeeded, so that the folder is there."""
+
+
+def no_room() -> OSError:
+    """Return the error of what is refused because the reserve is in use."""
+    return OSError(errno.ENOSPC, "the space that is left is for acks, deletes and purges")
 
 
 def sync_error(error: OSError) -> OSError:
@@ -219,12 +239,13 @@ class FileCommit(Commit):
 
     __slots__ = (
         "_disk",
-        "_release",
+        "_reserve",
         "creates",
         "full",
         "journal_full",
         "meta_full",
         "plan",
+        "records_full",
         "removes",
         "rewritten",
         "settled_end",
@@ -233,16 +254,16 @@ class FileCommit(Commit):
 
     io = True
 
-    def __init__(
-        self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: Plan, release_reserve: Callable[[], bool]
-    ) -> None:
+    def __init__(self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: Plan, reserve: Reserve) -> None:
         super().__init__(last_seq, callbacks)
         self._disk = disk
-        self._release = release_reserve
+        self._reserve = reserve
         self.plan = plan
         self.creates = bool(plan.birth)
         self.removes = bool(plan.trash_folder)
         self.full = False
+        self.records_full = False
+        """Whether not even the records found room: the next commit has to do everything that was not done."""
         self.journal_full = False
         self.meta_full = False
         self.unerased: dict[Erasure, StoreError] = {}
@@ -254,6 +275,8 @@ class FileCommit(Commit):
     def _only_appends(self) -> bool:
         """Return whether `run` does no more than append to files that are open, and sync them."""
         plan = self.plan
+        if plan.has_messages and not self._reserve.intact:
+            return False
         journal, target = plan.journal, plan.target
         if journal is not None and (journal.create or journal.replaces or journal.file is None):
             return False
@@ -288,6 +311,12 @@ class FileCommit(Commit):
         return self.full or self.meta_full or self.journal_full
 
     @property
+    def lacks_room(self) -> bool:
+        """Return whether records or erasures wait for room."""
+        full = any(isinstance(fault, StoreFullError) for fault in self.unerased.values())
+        return self.records_full or self.journal_full or full
+
+    @property
     def kept(self) -> bool:
         """Return whether the messages are on disk, even if metadata or journal records found no room."""
         return not self.full
@@ -298,15 +327,23 @@ class FileCommit(Commit):
         if plan.trash_folder:
             self._leave()
             return
+        refused = (plan.has_messages or bool(plan.birth)) and not (self._reserve.intact or self._reserve.restore())
         if plan.birth:
+            if refused:
+                raise no_room()
             self._begin_folder()
         if plan.target is not None:
             try:
+                if refused:
+                    raise no_room()
                 self._write_log()
             except OSError as error:
                 if error.errno not in NO_SPACE or plan.birth:
                     raise
                 self._write_records_only()
+                if self.records_full:
+                    self.journal_full, self.meta_full = plan.journal is not None, plan.meta is not None
+                    return
         if plan.journal is not None:
             self._write_journal(plan.journal)
         if plan.birth:
@@ -314,7 +351,7 @@ class FileCommit(Commit):
             self._disk.rename(plan.birth, plan.folder)
             self._disk.fsync_dir("streams")
         if plan.meta is not None and not plan.birth:
-            self._write_meta(plan.meta)
+            self._write_meta(plan.meta, refused)
         self._erase()
         for path in plan.unlinks:
             self._disk.unlink(path)
@@ -368,65 +405,84 @@ class FileCommit(Commit):
     def _write_records_only(self) -> None:
         """Take the messages of this commit back, erased ones too, and write what is left of it."""
         plan = self.plan
-        self.full = plan.has_messages
+        if not plan.has_messages and self._spent(self._write_log):
+            return
+        self.full = True
         target = plan.target
         assert target is not None
         asked = [e for e in plan.erasures[: plan.asked] if e.file is not target or e.offset < plan.offset]
         plan.erasures, plan.asked = asked + plan.erasures[plan.asked :], len(asked)
-        if not plan.offset:
-            target.close()
-            if self._disk.exists(target.path):
-                self._disk.unlink(target.path)
-                self._disk.fsync_dir(plan.folder)  # or it could come back behind a segment without its seal
-        else:
-            self._writer(target, create=False).truncate(plan.offset)
+        plan.sync = True
+        if (plan.sealed is None or plan.rolls_alone) and self._put_records(target):
+            return
+        self._take_back(target)
         if plan.sealed is not None:
             self._writer(plan.sealed, create=False).truncate(plan.seal_offset)
             target, plan.target = plan.sealed, plan.sealed
             plan.offset = plan.seal_offset
-        anew = not plan.offset
-        records = target.head.encode() + plan.fallback() if anew else plan.fallback()
-        file = self._writer(target, create=anew)
-        try:
-            write_all(file, records, plan.offset)
-        except OSError as error:
-            if error.errno not in NO_SPACE or not self._release():
-                raise
-            write_all(file, records, plan.offset)
-        plan.data = records
-        self.settled_end = plan.offset + len(records)
-        self._sync(file)
-        if anew:
-            self._disk.fsync_dir(plan.folder)
-
-    def _write_journal(self, work: JournalWork) -> None:
-        """Write the journal; where it finds no room, acks and answers that bring no messages may use the reserve."""
-        try:
-            self._put_journal(work)
-        except OSError as error:
-            if error.errno not in NO_SPACE:
-                raise
-            if not self._make_room(work):
-                self.journal_full = True
+            plan.sealed = None
+            if self._put_records(target):
                 return
-        if work.sync and work.file is not None:
-            self._sync(work.file)
+            self._take_back(target)
+        self.records_full = True
+        plan.data = b""
+        self.settled_end = plan.offset
 
-    def _make_room(self, work: JournalWork) -> bool:
-        """Try once more in the room that the reserve gives; leave the journal as it was where that fails too."""
-        if work.file is not None:
-            work.file.truncate(work.offset)
-        if self.plan.has_messages or not self._release():
-            return False
+    def _put_records(self, target: SegmentFile) -> bool:
+        """Write what is left without the messages; return False, with nothing written, if there is no room for that."""
+        plan = self.plan
+        plan.data = (b"" if plan.offset else target.head.encode()) + plan.fallback(target)
+        self.settled_end = plan.offset + len(plan.data)
+        return self._spent(self._write_log)
+
+    def _take_back(self, target: SegmentFile) -> None:
+        """Remove what this commit has written of the segment that it writes to."""
+        plan = self.plan
+        if plan.offset:
+            self._writer(target, create=False).truncate(plan.offset)
+            return
+        target.close()
+        if self._disk.exists(target.path):
+            self._disk.unlink(target.path)
+            self._disk.fsync_dir(plan.folder)  # or it could come back behind a segment without its seal
+
+    def _spent(self, write: Callable[[], None]) -> bool:
+        """Write with the reserve if need be; return False, with nothing written, if even that does not suffice."""
+        target = self.plan.target
+        assert target is not None
+
+        def attempt() -> None:
+            self._take_back(target)
+            write()
+
         try:
-            self._put_journal(work)
+            self._reserve.spend(attempt)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            if work.file is not None:
-                work.file.truncate(work.offset)
             return False
         return True
+
+    def _write_journal(self, work: JournalWork) -> None:
+        """Write the journal, with the reserve if need be; leave it as it was if even that does not suffice."""
+
+        def attempt() -> None:
+            try:
+                self._put_journal(work)
+            except OSError:
+                if work.file is not None:
+                    work.file.truncate(work.offset)
+                raise
+
+        try:
+            self._reserve.spend(attempt)
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            self.journal_full = True
+            return
+        if work.sync and work.file is not None:
+            self._sync(work.file)
 
     def _put_journal(self, work: JournalWork) -> None:
         if work.replaces or work.create:
@@ -441,8 +497,11 @@ class FileCommit(Commit):
             work.file = self._disk.open(work.path)
         write_all(work.file, work.data, work.offset)
 
-    def _write_meta(self, meta: bytes) -> None:
+    def _write_meta(self, meta: bytes, refused: bool) -> None:
+        """Replace the metadata; what is left of a used reserve is not for them."""
         try:
+            if refused or not (self._reserve.intact or self._reserve.restore()):
+                raise no_room()
             replace_file(self._disk, f"{self.plan.folder}/meta", meta)
         except OSError as error:
             if error.errno not in NO_SPACE:
@@ -452,6 +511,8 @@ class FileCommit(Commit):
     def _erase(self) -> None:
         """Overwrite erased frames; their ERASE records are durable, so a torn overwrite can be finished later."""
         for segment, group in _by_segment(self.plan.erasures).items():
+            if not self._disk.exists(segment.path):  # unlinked since a commit had no room to erase in it
+                continue
             if segment.packed or self._disk.encrypted:
                 self._erase_in_copy(segment, group)
                 continue
@@ -463,6 +524,10 @@ class FileCommit(Commit):
                 for offset, data in group:
                     write_all(file, data, offset)
                 self._sync(file)
+            except OSError as error:  # a file system that does not overwrite in place has no room for it
+                if error.errno not in NO_SPACE:
+                    raise
+                self._postpone(segment, group)
             finally:
                 if own:
                     file.close()
@@ -472,7 +537,8 @@ class FileCommit(Commit):
 
         `unerased` keeps what could not be done.
         """
-        if not self._disk.exists(segment.path):
+        if not self._reserve.has_room_for(segment.size):
+            self._postpone(segment, group)
             return
         file = open_segment(self._disk, segment.path)
         try:
@@ -487,24 +553,23 @@ class FileCommit(Commit):
             self.unerased.update((Erasure(segment, *spot), damaged) for spot in group)
             return
         try:
-            try:
-                replace_file(self._disk, segment.path, data)
-            except OSError as error:
-                if error.errno not in NO_SPACE or not self._release():
-                    raise
-                replace_file(self._disk, segment.path, data)
+            replace_file(self._disk, segment.path, data)
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
-            full = StoreFullError("no space left on the store's disk")
-            self.unerased.update((Erasure(segment, *spot), full) for spot in group)
+            self._postpone(segment, group)
             return
         segment.close()
+
+    def _postpone(self, segment: SegmentFile, group: Sequence[tuple[int, bytes]]) -> None:
+        """Leave erasures to a later commit: there is no room for them."""
+        full = RecordsKeptError("no space left on the store's disk")
+        self.unerased.update((Erasure(segment, *spot), full) for spot in group)
 
     def _rewrite(self, work: Rewrite) -> None:
         """Write segments without their dead frames beside the old ones; lack of space only postpones it."""
         data = work.build(self._read)
-        if data is None:
+        if data is None or not self._reserve.has_room_for(len(data)):
             return
         try:
             replace_file(self._disk, work.new.path, pack(data, work.block_bytes) if work.block_bytes else data)
@@ -528,7 +593,7 @@ class FileCommit(Commit):
     def _leave(self) -> None:
         """Rename the folder: from here on the stream is gone, as is one whose creation failed."""
         if self.plan.was_born or self._disk.exists(self.plan.folder):
-            self._disk.rename(self.plan.folder, self.plan.trash_folder)
+            self._reserve.spend(lambda: self._disk.rename(self.plan.folder, self.plan.trash_folder))
         self._disk.fsync_dir("streams")
 
 

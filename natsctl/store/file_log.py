@@ -98,6 +98,12 @@ class Removals:
         self.deletes, self.erases, self.floor_moved = array("Q"), [], False
         return taken
 
+    def put_back(self, taken: RemovalRecords) -> None:
+        """Note again what a commit had no room for."""
+        self.deletes = taken.deletes + self.deletes
+        self.erases = [spot[0] for spot in taken.spots] + self.erases
+        self.floor_moved |= taken.floor
+
     def forget_above(self, seq: int) -> None:
         """Drop what concerns messages above `seq`, which are gone themselves."""
         self.deletes = array("Q", [found for found in self.deletes if found <= seq])
@@ -155,6 +161,10 @@ class FileLog:
         self._has_messages = False
         self._durable_ts_ns = 0
         self._removals = Removals()
+        self._taken_removals: RemovalRecords | None = None
+        """Those of the commit in flight."""
+        self._index_unlinks: list[str] = []
+        """Index files that a commit without room has left to the next one."""
         self._sealing: SegmentFile | None = None
         self._below_floor: list[Segment] = []
         """Segments below the floor that a start found: `remnants` reads them until the first commit unlinks them."""
@@ -359,11 +369,15 @@ class FileLog:
     def take(self, plan: Plan, durable_seq: int, force: bool) -> None:
         """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
         plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
+        if self._removals and not self._parts and not self._index.active.live:
+            self._begin_batch(self._index.last_seq + 1)  # a purge frees the space of the last segment too
         if self._sealing is None:
             plan.unlinks, leading = self._compaction.take_unlinks(self._index)
             if leading:
                 self._removals.floor_moved = plan.sync = True
         self._take_frames(plan, durable_seq)
+        plan.unlinks += self._index_unlinks
+        self._index_unlinks = []
         plan.asked = len(plan.erasures)
         self._below_floor = []
         if not self._postponed or plan.erasures or plan.sealed is not None or force:
@@ -386,16 +400,17 @@ class FileLog:
         if self.unsynced:
             same = self.synced_mark[:2] == (file.head.base, file.head.generation)
             plan.unsynced_bytes = file.settled - (self.synced_mark[2] if same else 0)
-        sealing = self._sealing
+        sealing, self._taken_removals = self._sealing, None
         if self._removals:
             spots = [self._plan_erasure(plan, seq) for seq in self._removals.erases]
             removals = self._removals.take(spots, self._index.first_seq, self.synced_seq)
+            self._taken_removals = removals
             tail = removals.encode(file.head.salt, last_seq)
             plan.floor = removals.first_seq if removals.floor else 0
             plan.tombs = removals.tombs()
             file.size += sum(map(len, tail))
             parts += tail
-            plan.fallback = lambda: b"".join(removals.encode((sealing or file).head.salt, durable_seq))
+            plan.fallback = lambda to: b"".join(removals.encode(to.head.salt, durable_seq))
         plan.data = parts[0] if len(parts) == 1 else b"".join(parts)
         if not plan.data:
             if plan.sync and self.unsynced:
@@ -409,6 +424,7 @@ class FileLog:
             seal = frame.SEAL_BODY.pack(covers, sealing.size)
             plan.seal = frame.encode(frame.SEAL, covers, 0, self.synced_seq, sealing.head.salt, seal)
             segment = self._index.segments[-2]
+            plan.rolls_alone = not segment.live and file.head.base == durable_seq + 1
             plan.image = self._image(segment, sealing.size + len(plan.seal), covers, sealed=True)
             segment.pack()
             self._sealing = None
@@ -433,6 +449,10 @@ class FileLog:
     def settle(self, commit: FileCommit, durable_seq: int) -> None:
         """Take in what a commit has done to the segments; `durable_seq` is the newest message before it."""
         plan = commit.plan
+        if commit.records_full:
+            self._put_back(plan)
+            self._take_back(durable_seq, plan.target)
+            return
         target = plan.target
         if plan.sealed is not None and target is not plan.sealed:
             plan.sealed.size = plan.sealed.settled = plan.seal_offset + len(plan.seal)
@@ -479,19 +499,37 @@ class FileLog:
                 self._host.report_fault(str(error))
         asked = [commit.unerased[spot] for spot in erasures[: commit.plan.asked] if spot in commit.unerased]
         if asked:
+            outcome = next((error for error in asked if isinstance(error, StoreDamagedError)), asked[0])
             waiting, commit.callbacks = commit.callbacks, []
             for callback in waiting:
-                callback(asked[0])
+                callback(outcome)
 
-    def _take_back(self, durable_seq: int) -> None:
-        """Take back every message that is not durable, buffered ones too: there is no room for them."""
-        self._index.rollback(durable_seq, lambda s: s.body is not None and s.body.created)
+    def _put_back(self, plan: Plan) -> None:
+        """Leave the removals, erasures and unlinks of a commit without room for its records to the next one."""
+        if self._taken_removals is not None:
+            self._removals.put_back(self._taken_removals)
+        for erasure in plan.erasures:
+            self._cache.drop(erasure.file)
+        self._unerased = plan.erasures[plan.asked :] + self._unerased
+        files = {segment.body.path for segment in self._compaction.old_segments() if segment.body is not None}
+        self._index_unlinks += [path for path in plan.unlinks if path not in files]
+        self._names_loose |= plan.sync_names
+        self._compaction.postpone()
+
+    def _take_back(self, durable_seq: int, first: SegmentFile | None = None) -> None:
+        """Take back every message that is not durable, buffered ones too: there is no room for them.
+
+        `first` is kept without being there: the file that follows a sealed one.
+        """
+        self._index.rollback(durable_seq, lambda s: s.body is not None and (s.body.created or s.body is first))
         active, file = self._index.active, self._index.active.body
         assert file is not None
         self.file, self._index.last_ts_ns = file, self._durable_ts_ns
         active.last_ts = self._durable_ts_ns if active.sids else 0
         file.size = self._taken_end = file.settled
         self._parts, self._sealing, self._has_messages = [], None, False
+        if not file.created:
+            self._parts, file.size = [file.head.encode()], frame.FILE_HEAD_BYTES
         self._removals.forget_above(durable_seq)
 
     # -- marks for the high-water file, and files

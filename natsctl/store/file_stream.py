@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from natsctl.store.disk import Disk
-from natsctl.store.errors import StoreError, StoreFullError
+from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError
 from natsctl.store.file_commit import Commit, FileCommit, Host, Plan, Settled
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Journal, MetaFile, MetaRecord, entry_of
 from natsctl.store.segment_file import SegmentCache
+
+NO_ROOM = "no space left on the store's disk"
 
 
 class FileStream:
@@ -32,7 +34,6 @@ class FileStream:
         record: MetaRecord,
         index: StreamIndex,
         salt: Callable[[], int],
-        release_reserve: Callable[[], bool],
     ) -> None:
         self.stream_id = record.stream_id
         self.key = record.key
@@ -42,7 +43,6 @@ class FileStream:
         self.born = self.left = False
         self._host = host
         self._disk = disk
-        self._release = release_reserve
         self._journal = Journal(disk, self.folder, record.stream_id, salt(), record.identity)
         self._meta = MetaFile(record)
         self._index = index
@@ -130,7 +130,7 @@ class FileStream:
         if self._trash_folder:
             plan.trash_folder, plan.was_born = self._trash_folder, self.born
             self.close_files()
-            return FileCommit(durable_seq, callbacks, self._disk, plan, self._release)
+            return FileCommit(durable_seq, callbacks, self._disk, plan, self._host.reserve)
         last_seq, policy = self._index.last_seq, self._host.options.sync
         at_once = policy == "always" and not lazy
         plan.sync = at_once or self._sync_forced or (self._sync_wanted and policy != "never")
@@ -143,7 +143,7 @@ class FileStream:
         takes_bytes = bool(plan.unlinks or plan.erasures) or plan.rewrite is not None
         plan.journal = self._journal.take(self._sync_wanted or takes_bytes)  # which has the same content
         self._sync_wanted = self._sync_forced = False
-        return FileCommit(last_seq, callbacks, self._disk, plan, self._release)
+        return FileCommit(last_seq, callbacks, self._disk, plan, self._host.reserve)
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
         """Apply the outcome of a commit that ran; return the argument of the callbacks.
@@ -164,7 +164,9 @@ class FileStream:
         elif plan.meta is not None:
             self._meta.settle(plan.meta, commit.creates)
         self.log.settle(commit, durable_seq)
-        return StoreFullError("no space left on the store's disk") if commit.found_no_room else None
+        if commit.records_full or commit.journal_full or commit.meta_full:
+            return StoreFullError(NO_ROOM)
+        return RecordsKeptError(NO_ROOM) if commit.full else None
 
     # -- marks for the high-water file, and files
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,9 @@ from natsctl.store.errors import StoreDamagedError, StoreError
 from natsctl.store.file_commit import NO_SPACE, Commit, Committable, replace_file, write_all
 from natsctl.store.fsck import EXACT, PARTIAL, HighWaterEntry, SegmentMark
 from natsctl.store.subject_table import SubjectTable
+
+if TYPE_CHECKING:
+    from natsctl.store.reserve import Reserve
 
 PATH = "WITNESS"
 UNMARKED_ENTRY = struct.Struct("<QQQQQQQ")
@@ -151,20 +154,29 @@ def unmark_clean_stop(disk: Disk) -> None:
 class HighWaterCommit(Commit):
     """Bytes to append to the high-water file, or (`anew`) its whole new content."""
 
-    __slots__ = ("_disk", "anew", "data", "file", "offset")
+    __slots__ = ("_disk", "_reserve", "anew", "data", "file", "offset")
 
     io = True
 
-    def __init__(self, disk: Disk, file: File | None, data: bytes, offset: int, anew: bool) -> None:
+    def __init__(
+        self, disk: Disk, file: File | None, data: bytes, offset: int, anew: bool, reserve: Reserve | None
+    ) -> None:
         super().__init__(0, [])
         self._disk = disk
+        self._reserve = reserve
         self.file = file
         self.data = data
         self.offset = offset
         self.anew = anew
 
     def run(self) -> None:
-        """Write and sync; raises OSError."""
+        """Write and sync, with the reserve if the commit may use it; raises OSError."""
+        if self._reserve is not None and len(self.data) <= self._reserve.size // 2:
+            self._reserve.spend(self._write)
+        else:
+            self._write()
+
+    def _write(self) -> None:
         if self.anew:
             replace_file(self._disk, PATH, self.data)
             return
@@ -185,6 +197,7 @@ class HighWaterFile:
     def __init__(
         self,
         disk: Disk,
+        reserve: Reserve,
         salt: Callable[[], int],
         log: Callable[[str], None],
         everything: Callable[[bool], Iterable[HighWaterEntry]],
@@ -192,6 +205,7 @@ class HighWaterFile:
         finished: Callable[[list[int]], None],
     ) -> None:
         self._disk = disk
+        self._reserve = reserve
         self._salt = salt
         self._log = log
         self._everything = everything
@@ -246,6 +260,7 @@ class HighWaterFile:
 
     def _take(self, tail: bytes, exact: bool = False) -> HighWaterCommit:
         anew = self._size >= self._compact_at
+        reserve = self._reserve if tail or self.gone else None  # starts, stops, and what lets folders be removed
         self._highest = max((self._highest, *self.changed, *self.gone))
         if anew and not tail:
             self._begin_anew()
@@ -258,8 +273,8 @@ class HighWaterFile:
         self._taken_gone = list(self.gone)
         self.changed, self.gone = {}, {}
         if anew:
-            return HighWaterCommit(self._disk, None, self._head.encode() + data + tail, 0, True)
-        return HighWaterCommit(self._disk, self._file, data + tail, self._size, False)
+            return HighWaterCommit(self._disk, None, self._head.encode() + data + tail, 0, True, reserve)
+        return HighWaterCommit(self._disk, self._file, data + tail, self._size, False, reserve)
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         """Record the outcome; after a failure other than a full disk nothing more is written until the next start."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError, StoreFormatError, StoreKeyError
-from natsctl.store.file_commit import NO_SPACE, replace_file
+from natsctl.store.file_commit import replace_file
+
+if TYPE_CHECKING:
+    from natsctl.store.reserve import Reserve
 
 FORMAT, ENCRYPTED_FORMAT = 2, 3
 """The second is of a store whose files are encrypted with what KEYS holds; versions before it leave it alone."""
@@ -28,10 +32,10 @@ def format_text(identity: bytes, number: int = FORMAT) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
 
 
-def open_layout(disk: Disk, new_identity: Callable[[], bytes], make_room: Callable[[], bool]) -> bytes:
-    """Make what is missing from a new folder and return the store's identity.
+def open_layout(disk: Disk, new_identity: Callable[[], bytes], reserve: Reserve) -> bytes:
+    """Make what is missing from a new folder, with the reserve if need be, and return the store's identity.
 
-    `make_room` gives up what is held back for a full disk. Raises StoreKeyError, StoreFormatError, StoreDamagedError (a
+    Raises StoreKeyError, StoreFormatError, StoreDamagedError (a
     store stood here), OSError.
     """
     stated, identity = _stated(disk)
@@ -46,12 +50,8 @@ def open_layout(disk: Disk, new_identity: Callable[[], bytes], make_room: Callab
     wanted = ENCRYPTED_FORMAT if disk.encrypted else FORMAT
     if stated != wanted:
         identity = identity or new_identity()
-        try:
-            replace_file(disk, "FORMAT", format_text(identity, wanted))
-        except OSError as error:
-            if error.errno not in NO_SPACE or not make_room():
-                raise
-            replace_file(disk, "FORMAT", format_text(identity, wanted))
+        text = format_text(identity, wanted)
+        reserve.spend(lambda: replace_file(disk, "FORMAT", text))
     disk.fsync_dir("")
     return identity
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from natsctl.store import frame
 from natsctl.store.disk import Disk, File
 from natsctl.store.errors import StoreDamagedError, StoreError, StreamExistsError
-from natsctl.store.file_commit import NO_SPACE, Committable, write_all
+from natsctl.store.file_commit import NO_SPACE, Committable
 from natsctl.store.file_stream import FileStream
 from natsctl.store.fsck import FOREIGN, PARTIAL, HighWaterEntry, StreamCheck, check_stream
 from natsctl.store.high_water import (
@@ -35,6 +35,7 @@ from natsctl.store.layout import open_layout
 from natsctl.store.memory_stream import MemoryStream
 from natsctl.store.options import StoreOptions
 from natsctl.store.recovery import REFUSED_FOLDER, Salvage, build_index, read_refused, repair
+from natsctl.store.reserve import Reserve
 from natsctl.store.segment_file import SegmentCache
 from natsctl.store.stream import StreamStore
 from natsctl.store.trash import Discard, Trash, remove_tree
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RecoveryReport", "Store", "StoreOptions", "StreamStore"]
 
+RETRY_NS = 1_000_000_000
+"""Time between attempts to restore the reserve, and to write what found no room."""
 _FOLDER = r"s(\d{6,})"
 
 
@@ -78,7 +81,10 @@ class Store:
         self._monotonic_ns = monotonic_ns
         self._log = log
         self._cache = SegmentCache(disk, options.cache_bytes)
-        self._high_water = HighWaterFile(disk, self._salt, log, self._entries, self.dirty, self._high_water_written)
+        self.reserve = Reserve(disk, options.reserve_bytes, self.dirty)
+        self._high_water = HighWaterFile(
+            disk, self.reserve, self._salt, log, self._entries, self.dirty, self._high_water_written
+        )
         self._trash = Trash(disk, self.dirty, log)
         self._lock: File | None = None
         self._next_id = 1
@@ -96,6 +102,9 @@ class Store:
         self.stopped_cleanly = False
         """Whether what `open` found was closed."""
         self._high_water_due_ns = 0
+        self._short: dict[StreamStore, None] = {}
+        """Streams with records or erasures that wait for room."""
+        self._retry_due_ns = 0
 
     @property
     def healthy(self) -> bool:
@@ -104,8 +113,8 @@ class Store:
 
     @property
     def has_room(self) -> bool:
-        """Return whether the disk has room for as much as is held back for removals."""
-        return self._disk.free_bytes() >= max(self.options.reserve_bytes, 1)
+        """Return whether the disk has room for messages and for as much as is held back for records."""
+        return self._disk.free_bytes() >= max(self.options.reserve_bytes * (1 if self.reserve.intact else 2), 1)
 
     def _salt(self) -> int:
         return self._rng_salt() & frame.MASK or 1
@@ -152,7 +161,7 @@ class Store:
             self._disk.fsync_dir("streams")
         self._high_water_start(marks, report)
         self._trash.add(gone)
-        self._keep_reserve()
+        self.reserve.open()
         self.damaged, self.stopped_cleanly = report.damaged, report.clean_stop
         for line in report.notes:
             self._log(line)
@@ -166,7 +175,7 @@ class Store:
         try:
             if encrypted is not None:
                 encrypted.unlock()
-            self.identity = open_layout(self._disk, self._draw_identity, self.release_reserve)
+            self.identity = open_layout(self._disk, self._draw_identity, self.reserve)
             if encrypted is not None:
                 encrypted.convert()
         except (StoreError, OSError):
@@ -218,12 +227,7 @@ class Store:
         """Write the high-water file; on a full disk into the reserve, else keep the old one without its clean stop."""
         commit = self._high_water.anew(self._next_id - 1)
         try:
-            try:
-                commit.run()
-            except OSError as error:
-                if error.errno not in NO_SPACE or not self.release_reserve():
-                    raise
-                commit.run()
+            commit.run()
         except OSError as error:
             if error.errno not in NO_SPACE:
                 raise
@@ -293,7 +297,7 @@ class Store:
             check.damage.append(f"{check.folder}: another folder holds {meta_record.key} too")
             return
         try:
-            notes = repair(self._disk, check, self._salt())
+            notes = self.reserve.spend(lambda: repair(self._disk, check, self._salt()))
             if (encrypted := self._encrypted) is not None:
                 for found in filter(None, (check.segments[-1], check.journal)):
                     encrypted.renew(f"{check.folder}/{found.name}")
@@ -312,7 +316,7 @@ class Store:
         report.notes += check.notes + notes
 
     def _files_of(self, record: MetaRecord, index: StreamIndex) -> FileStream:
-        return FileStream(self, self._disk, self._cache, record, index, self._salt, self.release_reserve)
+        return FileStream(self, self._disk, self._cache, record, index, self._salt)
 
     def _make(self, key: str, meta: bytes, first_seq: int, replaces: int = 0) -> StreamStore:
         """Make a stream whose folder the first commit creates."""
@@ -496,6 +500,7 @@ class Store:
             del self._deleting_ids[stream.key]
         self._deleting.pop(stream_id, None)
         self._unsynced.pop(stream, None)
+        self._short.pop(stream, None)
         self._open.pop(stream, None)
         self._high_water.changed.pop(stream_id, None)
         self._high_water.gone[stream_id] = None
@@ -527,16 +532,19 @@ class Store:
         due = [since + self._patience_ns for since in islice(self._unsynced.values(), 1)]
         if self._high_water.pending:
             due.append(self._high_water_due_ns)
+        if self._short or not self.reserve.intact:
+            due.append(self._retry_due_ns)
         return min(due, default=None)
 
     def run_timers(self) -> None:
-        """Queue what is due (high-water file, postponed syncs) in `dirty`."""
+        """Queue what is due (high-water file, postponed syncs, what waits for room) in `dirty`."""
         now = self._monotonic_ns()
         due = list(takewhile(lambda stream: self._unsynced[stream] + self._patience_ns <= now, self._unsynced))
         for stream in due:
             del self._unsynced[stream]
             stream.request_sync()
         self._high_water_when_due()
+        self._retry_when_due()
 
     def _high_water_when_due(self) -> None:
         now = self._monotonic_ns()
@@ -559,20 +567,19 @@ class Store:
 
     # -- space
 
-    def _keep_reserve(self) -> None:
-        size = self.options.reserve_bytes
-        if not size or self._disk.exists("RESERVE") or self._disk.free_bytes() < 4 * size:
-            return
-        file = self._disk.open("RESERVE", create=True)
-        try:
-            write_all(file, bytes(size), 0)
-        finally:
-            file.close()
+    def lacks_room(self, stream: Committable) -> None:
+        """Have `stream` try again until there is room."""
+        if isinstance(stream, StreamStore) and stream not in self._short:
+            self._short[stream] = None
+            self._retry_due_ns = self._monotonic_ns() + RETRY_NS
 
-    def release_reserve(self) -> bool:
-        """Give the held-back space to a commit; return whether there was any. Called from worker threads."""
-        try:
-            self._disk.unlink("RESERVE")
-        except OSError:
-            return False
-        return True
+    def _retry_when_due(self) -> None:
+        """Restore the reserve, and let the streams try again that have something to write without room for it."""
+        now = self._monotonic_ns()
+        if (self.reserve.intact and not self._short) or now < self._retry_due_ns:
+            return
+        self._retry_due_ns = now + RETRY_NS
+        self.dirty[self.reserve] = None
+        short, self._short = self._short, {}
+        for stream in short:
+            stream.flush()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from natsctl.store import bulk
 from natsctl.store.appended import AppendedView, Blob, MessageTimes
-from natsctl.store.errors import StoreError, StoreFullError, StorePoisonedError
+from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError, StorePoisonedError
 from natsctl.store.file_commit import NO_SPACE, Commit, Host, Settled
 from natsctl.store.file_log import FileLog, FrameRun
 from natsctl.store.filters import ALL, Filters
@@ -35,6 +35,22 @@ BULK_PRESENT = 100_000
 """Sequences asked for at once from which on they are looked up by whole columns."""
 FRONT_STEP = 1024
 """Messages that one step drops from the front of a stream that is not so long: they cost less than others."""
+
+
+class RecordsCallback:
+    """A callback that waits for removals, metadata and journal records only.
+
+    It gets None if they are durable, even if messages of the same commit found no room or bytes wait to be erased.
+    """
+
+    __slots__ = ("_callback",)
+
+    def __init__(self, callback: Settled) -> None:
+        self._callback = callback
+
+    def __call__(self, fault: StoreError | None) -> None:
+        """Pass the outcome on."""
+        self._callback(None if isinstance(fault, RecordsKeptError) else fault)
 
 
 class MessageLog(MessageTimes, Protocol):
@@ -566,7 +582,10 @@ class StreamStore(AppendedView):
     # -- commit
 
     def on_durable(self, callback: Settled) -> None:
-        """Call `callback(None)` once everything buffered now is durable, or with the error that prevents it."""
+        """Call `callback(None)` once everything buffered now is durable, or with the error that prevents it.
+
+        See RecordsCallback for callers that do not wait for messages.
+        """
         self._callbacks.append(callback)
         self.request_sync()
 
@@ -620,7 +639,11 @@ class StreamStore(AppendedView):
         self.full = commit.found_no_room
         if outcome is not None and not commit.kept:
             self.refused(self.durable_seq, outcome)
-            commit.callbacks.extend(self._take_callbacks())
+            for callback in self._take_callbacks():  # what was appended meanwhile was taken back, what was removed not
+                waits = isinstance(callback, RecordsCallback)
+                (self._callbacks if waits else commit.callbacks).append(callback)
+        if commit.lacks_room:
+            self._host.lacks_room(self)
         elif self.backing.has_work:
             self._clean = False
         return outcome

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import full_disk
 from natsctl.testing.process import READY_WITHIN_S
 from tests.support.kill_loop import FlowLoop, KillLoop
 
@@ -34,6 +35,16 @@ async def test_mirrors_sources_queues_and_interest_lose_and_double_nothing(tmp_p
     summary = await FlowLoop(tmp_path, kills=3, seed=20261121).run()
     assert summary.broken == 0, summary.render()
     assert min(summary["mirrored"], summary["sourced"], summary["worked"]) > 300, summary.render()
+
+
+@pytest.mark.live
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("key", ["", "key: secret"], ids=["plain", "encrypted"])
+def test_a_full_disk_breaks_no_promise_and_service_resumes(key: str) -> None:
+    counts, wrong = full_disk.soak("tmpfs", key, 3, 20261128)
+    if not counts and not wrong:
+        pytest.skip("no file system can be mounted here")
+    assert (wrong, counts["cycles"], counts["kills"], counts["stops"]) == ([], 3, 1, 1)
 
 
 def test_repeats_are_known_for_longer_than_a_server_takes_to_start() -> None:

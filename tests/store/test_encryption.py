@@ -13,7 +13,7 @@ import pytest
 from natsctl.store import encrypted_disk
 from natsctl.store.disk import PosixDisk
 from natsctl.store.encrypted_disk import LOG_START, SLOTS, EncryptedDisk, LogFile
-from natsctl.store.errors import StoreDamagedError, StoreError, StoreFormatError, StoreFullError, StoreKeyError
+from natsctl.store.errors import StoreDamagedError, StoreError, StoreFormatError, StoreKeyError
 from natsctl.store.file_commit import replace_file
 from natsctl.store.filters import Filters
 from natsctl.store.keys import Cipher, Keystream
@@ -21,7 +21,7 @@ from natsctl.store.layout import format_text
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.testing.simdisk import Crash, Fault, SimFile, crash_at, no_faults
-from tests.store.conftest import StoreHarness, commit, pump
+from tests.store.conftest import StoreHarness, pump
 
 CIPHERS: tuple[Cipher, ...] = ("chacha", "aes")
 SECRETS = (
@@ -50,7 +50,7 @@ class Lab(StoreHarness):
         """Open the store as a new process would; without a key, as a plain one."""
         disk = self.encrypted(key, prev_key, cipher) if key else self.disk
         self.disk.kill()
-        store = Store(disk, self.options, lambda: self.nonces.getrandbits(31) | 1, lambda: 0, lambda text: None)
+        store = Store(disk, self.options, lambda: self.nonces.getrandbits(31) | 1, lambda: self.now, lambda text: None)
         store.open()
         return store
 
@@ -490,24 +490,6 @@ def test_an_erasure_replaces_the_file_and_what_follows_goes_on(lab: Lab, where: 
     assert b"payload-in-clear %d." % (seq - 1) not in seen and b"payload-in-clear 30." in seen
     again = lab.open("k").streams["$G/STREAM-IN-CLEAR"]
     assert again.get(seq) is None and again.get(62).payload == b"once more" and again.messages == 61
-
-
-def test_an_erasure_on_a_full_disk_is_answered_so_and_done_later(lab: Lab) -> None:
-    store = lab.open("k")
-    fill(store)
-    stream, outcome = store.streams["$G/STREAM-IN-CLEAR"], list[object]()
-    lab.disk.plan = lambda call, path: full_disk(call) if path.endswith(".seg.tmp") else None
-    stream.remove(2, erase=True)
-    stream.on_durable(outcome.append)
-    for task in tuple(store.dirty):
-        commit(task)
-    assert isinstance(outcome[0], StoreFullError) and stream.fault is None and stream.get(2) is None
-    lab.disk.plan = no_faults
-    stream.remove(3, erase=True)
-    pump(store)
-    disk = store._disk
-    seen = b"".join(disk.open_read(path).pread(1 << 20, 0) for path in lab.disk.files() if path.endswith(".seg"))
-    assert b"payload-in-clear 1." not in seen and b"payload-in-clear 30." in seen and stream.messages == 58
 
 
 def test_keys_are_never_shown(lab: Lab) -> None:

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from natsctl.store.disk import PosixDisk
-from natsctl.store.errors import StoreFullError, StoreLockedError, StorePoisonedError
+from natsctl.store.errors import RecordsKeptError, StoreLockedError, StorePoisonedError
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 
@@ -36,32 +36,6 @@ def test_a_failed_sync_is_never_retried_and_fences_the_stream(lab):
     assert isinstance(told[1], StorePoisonedError)
     lab.fill(store, other, 2)
     assert other.durable_seq == 2
-
-
-def test_disk_full_refuses_cleanly_and_service_resumes(lab):
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 20)
-    refused, told = [], []
-    stream.refused = lambda durable, error: refused.append((durable, type(error)))
-    lab.disk.room = 100
-    size = lab.disk.open(stream.log.file.path).size()
-    for n in range(5):
-        stream.append(b"new.%d" % n, b"", b"y" * 90, 1)
-    stream.on_durable(told.append)
-    lab.pump(store)
-    assert refused == [(20, StoreFullError)] and isinstance(told[0], StoreFullError)
-    assert (stream.last_seq, stream.messages, stream.num_subjects) == (20, 20, 3)
-    assert lab.disk.open(stream.log.file.path).size() == size and store.healthy
-    stream.remove(20)
-    stream.on_durable(told.append)
-    lab.pump(store)
-    assert told[1] is None, "deletes still work"
-    lab.disk.room = None
-    assert stream.append(b"s", b"", b"again", 1) == 21
-    lab.pump(store)
-    again = lab.open().streams["A"]
-    assert (again.last_seq, again.messages) == (21, 20) and again.get(21).payload == b"again"
 
 
 @pytest.mark.parametrize("key", ["", "secret"], ids=["plain", "encrypted"])
@@ -95,65 +69,6 @@ def test_messages_that_found_no_room_leave_no_time_behind(lab):
     stream.append(b"s", b"", b"again", 1020)
     lab.pump(store)
     assert [lab.open().streams["A"].get(seq).ts_ns for seq in (20, 21)] == [1019, 1020]
-
-
-def test_disk_full_while_rolling_takes_the_new_segment_back(lab):
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    while stream.log.file.size < lab.options.segment_bytes:
-        lab.fill(store, stream, 1)
-    last = stream.last_seq
-    lab.disk.room = 70
-    stream.append(b"s", b"", b"z" * 500, 1)
-    commit = stream.begin_commit()
-    stream.append(b"s", b"", b"z" * 500, 1)
-    commit.run()
-    stream.finish_commit(commit)
-    lab.pump(store)
-    assert stream.last_seq == stream.durable_seq == last
-    assert len([n for n in lab.disk.listdir(stream.backing.folder) if n.endswith(".seg")]) == 1
-    lab.disk.room = None
-    lab.fill(store, stream, 10)
-    again = lab.open().streams["A"]
-    assert again.last_seq == last + 10 and again.messages == last + 10 and not lab.report.notes
-
-
-def test_the_reserve_lets_a_purge_through_on_a_full_disk(lab):
-    lab.options = replace(lab.options, reserve_bytes=4096)
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 20)
-    lab.disk.room = 0
-    told = []
-    stream.purge()
-    stream.on_durable(told.append)
-    lab.pump(store)
-    assert told == [None] and not lab.disk.exists("RESERVE")
-    assert lab.open().streams["A"].messages == 0
-
-
-def test_creation_without_room_leaves_no_stream(lab):
-    store = lab.open()
-    lab.disk.room = 10
-    told = []
-    store.create("A", b"", "file").on_durable(told.append)
-    lab.pump(store)
-    assert isinstance(told[0], StoreFullError) and "A" not in store.streams and store.healthy
-    lab.disk.room = None
-    lab.fill(store, store.create("A", b"", "file"), 1)
-    assert lab.open().streams["A"].messages == 1
-
-
-def test_meta_without_room_stays_as_it_was(lab):
-    store = lab.open()
-    stream = store.create("A", b"old", "file")
-    lab.pump(store)
-    lab.disk.room = 5
-    told = []
-    stream.set_meta(b"new")
-    stream.on_durable(told.append)
-    lab.pump(store)
-    assert isinstance(told[0], StoreFullError) and stream.meta == b"old" and stream.healthy
 
 
 def test_damage_found_while_reading_is_never_served(lab):
@@ -291,29 +206,10 @@ def test_a_limit_on_file_sizes_is_a_full_disk(lab, tmp_path):
         lab.pump(store, only=stream)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert refused == [(3, StoreFullError)] and store.healthy
+    assert refused == [(3, RecordsKeptError)] and store.healthy
     lab.fill(store, stream, 1)
     assert stream.durable_seq == 4
     store.close()
-
-
-def test_messages_that_are_on_disk_count_although_the_journal_found_no_room(lab):
-    store = lab.open()
-    stream = store.create("A", b"", "file")
-    lab.fill(store, stream, 3)
-    acked, refused, told = [], [], []
-    stream.listener, stream.refused = acked.append, lambda durable, error: refused.append(durable)
-    stream.append(b"s", b"", b"written", 9)
-    stream.append_record(1, bytes(500))
-    stream.on_durable(told.append)
-    lab.disk.room = 150
-    lab.pump(store)
-    assert acked == [4] and isinstance(told[0], StoreFullError) and stream.get(4).payload == b"written"
-    stream.append(b"s", b"", bytes(500), 9)
-    lab.pump(store)
-    assert refused == [4] and stream.last_seq == 4
-    again = lab.open().streams["A"]
-    assert again.last_seq == 4 and again.get(4).payload == b"written" and not lab.report.damaged
 
 
 def test_a_stream_deleted_beside_a_commit_that_fails_is_gone(lab):

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from natsctl.store.errors import StoreDamagedError, StoreFullError
+from natsctl.store.errors import StoreDamagedError
 from natsctl.store.packed import EXPANSION_MAX, HEAD, MAGIC, PackedFile, _joined, altered, open_segment, pack
 from natsctl.testing.simdisk import Crash
 
@@ -252,29 +252,6 @@ def test_an_erasure_that_a_crash_cut_short_is_finished(lab, power):
         assert again.get(2) is not None or not on_disk(lab, payload(1))
         step += 1
     assert step > 5
-
-
-def test_an_erasure_without_room_is_refused_and_tried_again(lab):
-    store, stream = made(lab)
-    answers = []
-    stream.remove(2, erase=True)
-    stream.on_durable(answers.append)
-    lab.disk.room = 120
-    lab.pump(store)
-    assert isinstance(answers[0], StoreFullError) and stream.get(2) is None and stream.get(3) is not None
-    assert on_disk(lab, payload(1)) and store.healthy
-    acked = []
-    stream.listener = acked.append
-    lab.disk.room = 500
-    stream.append(b"s", b"", b"", 1000)
-    lab.pump(store)
-    assert acked == [61]  # publishes do not wait for it
-    lab.disk.room = None
-    stream.remove(10, erase=True)
-    stream.on_durable(answers.append)
-    lab.pump(store)
-    assert answers[1:] == [None] and not on_disk(lab, payload(1))
-    assert picture(lab.open().streams["A"]) == picture(stream) and not lab.report.damaged
 
 
 def test_a_damaged_block_is_refused_by_its_readers_alone_and_never_written_anew(lab):

@@ -40,6 +40,7 @@ from natsctl.jetstream.consumers.consumer_state import (
 )
 from natsctl.jetstream.streams.stream_context import StreamContext
 from natsctl.store.errors import StoreError
+from natsctl.store.stream import RecordsCallback
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
@@ -182,7 +183,7 @@ class ConsumerSet:
     def durable(self, consumer: ConsumerContext, callback: Settled) -> None:
         """Call back when everything the consumer wrote survives a crash, or with the error that prevents it."""
         if consumer.number and self.fault is None:
-            self._stream.store.on_durable(callback)
+            self._stream.store.on_durable(RecordsCallback(callback))
         else:
             callback(self.fault if consumer.number else None)
 

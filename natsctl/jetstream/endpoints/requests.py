@@ -18,6 +18,7 @@ from natsctl.broker.info import requester_info
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
+from natsctl.store.stream import RecordsCallback, StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine_context import DurableChange, EngineContext
     from natsctl.store.steps import Steps
-    from natsctl.store.stream import StreamStore
 
 
 T = TypeVar("T", bound=Model)
@@ -103,7 +103,7 @@ class ApiRequest:
         failed: Callable[[], None] | None = None,
         done: Callable[[], None] | None = None,
     ) -> Pending:
-        """Call `done` and send `answer` once everything `store` has buffered is durable.
+        """Call `done` and send `answer` once everything but messages that `store` has buffered is durable.
 
         Else call `failed` and answer the error.
         """
@@ -118,7 +118,7 @@ class ApiRequest:
                 failed()
             self.answer(storage_fault(fault))
 
-        store.on_durable(settled)
+        store.on_durable(RecordsCallback(settled))
         return PENDING
 
     def answer_when_all_durable(self, settling: Sequence[DurableChange], answer: Model) -> Pending:
@@ -137,7 +137,7 @@ class ApiRequest:
                 self.answer(answer if first is None else storage_fault(first))
 
         for one in settling:
-            one.on_durable(settled)
+            one.on_durable(RecordsCallback(settled))
         return PENDING
 
     def when_settled(self, stores: Iterable[StreamStore], look: Callable[[bool], Outcome]) -> Outcome:

@@ -48,7 +48,7 @@ from natsctl.store.errors import StoreDamagedError, StoreError, StoreFullError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.message import RemovedMessage
 from natsctl.store.steps import STEP, Steps, finish, pieces
-from natsctl.store.stream import StreamStore
+from natsctl.store.stream import RecordsCallback, StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
@@ -284,7 +284,7 @@ class Stream:
                 faults.append(fault)
                 self.revert(config, before)
 
-        self.store.on_durable(settled)
+        self.store.on_durable(RecordsCallback(settled))
         self._derive()
         yield from self.following()
         if config.retention is not before.retention:

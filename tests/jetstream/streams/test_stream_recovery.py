@@ -173,18 +173,6 @@ def test_consumers_of_a_failed_stream_break_nothing(jet: Jet, retention: str) ->
     assert again.counts()["pending"] >= 1
 
 
-def test_a_full_disk_refuses_until_there_is_room(jet: Jet) -> None:
-    jet.stream()
-    publish(jet, "one")
-    disk = jet.machine.disk
-    full = Fault(error=errno.ENOSPC)
-    disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
-    assert publish(jet, "two")["error"]["err_code"] == 10047
-    disk.plan = no_faults
-    assert publish(jet, "two") == {"stream": "S", "seq": 2}
-    assert publish(jet, "one").get("duplicate")
-
-
 def test_a_message_is_acknowledged_that_is_on_the_disk_while_the_journal_finds_no_room(jet: Jet) -> None:
     jet.stream()
     jet.consumer()
@@ -201,14 +189,31 @@ def test_a_message_is_acknowledged_that_is_on_the_disk_while_the_journal_finds_n
     assert again.api("STREAM.INFO.S")["state"]["last_seq"] == 3
 
 
-def test_the_journal_may_use_the_reserve_for_answers(jet: Jet) -> None:
-    jet.stream()
-    publish(jet, "one")
+def test_acks_deletes_and_updates_are_answered_although_publishes_next_to_them_are_refused(jet: Jet) -> None:
+    config = ok(jet.stream())["config"]
+    jet.consumer()
+    publish(jet)
+    publish(jet)
+    delivered = jet.pull(b"1")[0]
     disk, full = jet.machine.disk, Fault(error=errno.ENOSPC)
     disk.plan = lambda call, path: full if call == "pwrite" and disk.exists("RESERVE") else None
-    jet.consumer()
-    assert not disk.exists("RESERVE")
-    assert jet.api("STREAM.PURGE.S")["purged"] == 1
+    jet.machine.hold_commits = True
+    requests = {"s.a": b"refused", delivered.reply.decode(): b"+ACK", "$JS.API.STREAM.MSG.DELETE.S": b'{"seq":2}'}
+    sids = [jet.listen(f"_R.{number}") for number in range(3)]
+    for number, (subject, body) in enumerate(requests.items()):
+        jet.wire.publish(subject, body, f"_R.{number}", b"NATS/1.0\r\nNats-Msg-Id: one\r\n\r\n")
+    jet.machine.hold_commits = False
+    jet.machine.settle()
+    refusal, ack, delete = (jet.heard(sid)[0].payload for sid in sids)
+    assert (msgspec.json.decode(refusal)["error"]["err_code"], ack) == (10047, b"")
+    assert msgspec.json.decode(delete)["success"]
+    assert jet.api("STREAM.UPDATE.S", {**config, "subjects": ["t.>"]})["error"]["err_code"] == 10047
+    again = Jet(jet.machine.restarted(SimDisk.power_loss))
+    assert again.api("STREAM.INFO.S")["state"]["messages"] == 1
+    assert again.api("CONSUMER.INFO.S.C")["ack_floor"]["stream_seq"] == 1
+    again.machine.disk.plan = no_faults
+    assert publish(again, "one") == {"stream": "S", "seq": 3}
+    assert publish(again, "one").get("duplicate")
 
 
 def test_a_full_disk_is_told_to_the_system_account_once_a_minute(jet: Jet) -> None:

@@ -129,7 +129,7 @@ async def test_a_full_disk_is_unhealthy_until_there_is_room(server: ServerInstan
         assert asked(server)["status_code"] == 200
         no_descriptor = patch.object(PosixFile, "fileno", return_value=-1)  # native threads would write all the same
         with patch("natsctl.store.file_commit.write_all", full_disk), no_descriptor:
-            store.release_reserve()
+            store.reserve.release()
             client = await patient_client.connect(server.url)
             answer = await client.request("good", b"x" * 100, timeout=30)
             assert msgspec.json.decode(answer.data)["error"]["err_code"] == 10047
