@@ -23,9 +23,9 @@ from natsctl.api.stream_rules import Draft
 from natsctl.api.subject_index import NODES_PER_SUBJECT, STEP, SubjectIndex
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
-from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.jetstream.advisories import nuid
+from natsctl.jetstream.claims import Claim
 from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
 from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.quota import AccountUsage, Quota
@@ -88,16 +88,14 @@ class ApiServer(Protocol):
         """Stop taking requests."""
 
 
-class SubjectClaim:
-    """The subjects of one configuration of a stream in the index; those of an ended claim only wait for removal."""
+class SubjectClaim(Claim):
+    """The subjects of one configuration of a stream."""
 
-    __slots__ = ("config", "ended", "subjects")
+    __slots__ = ("config",)
 
     def __init__(self, config: StreamConfig) -> None:
+        super().__init__()
         self.config = config
-        self.subjects: list[bytes] = []
-        """Subjects that are in the index."""
-        self.ended = False
 
 
 class StreamSubjects:
@@ -168,21 +166,7 @@ class StreamSubjects:
             self._end(claim)
 
     def _end(self, claim: SubjectClaim) -> None:
-        if claim.ended:
-            return
-        claim.ended = True
-        removing = self._removing(claim)
-        if len(claim.subjects) > MANY_SUBS:
-            self._long_work.append(removing)
-        else:
-            for _ in removing:
-                pass
-
-    def _removing(self, claim: SubjectClaim) -> Iterator[None]:
-        while claim.subjects:
-            for _ in range(min(SUBS_STEP, len(claim.subjects))):
-                self._index.remove(claim.subjects.pop(), claim)
-            yield
+        claim.end(self._index, self._long_work)
 
     def _is_taken(self, subject: bytes, name: str) -> bool:
         return any(not claim.ended and claim.config.name != name for claim in self._index.overlapping(subject))

@@ -27,7 +27,6 @@ import msgspec
 
 from natsctl.api import headers
 from natsctl.api.advisories import ActionType, StreamAction
-from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.jetstream.consumers.consumer import Consumer
@@ -406,15 +405,14 @@ class Stream:
 
     def _advises_on(self, consumer: ConsumerContext, filters: Filters | None) -> bool:
         """Return whether a consumer publishes an advisory for the only message that a purge removed."""
-        own = Filters([each.encode() for each in filters_of(consumer.config)])
         subject = filters.subjects[0] if filters and filters.subjects else b">"
-        return self.store.storage == "memory" or own.matches(subject)
+        return self.store.storage == "memory" or consumer.filters.matches(subject)
 
     def _consumers_of(self, filters: Filters | None) -> tuple[ConsumerContext, ...]:
         """Return the consumers whose filters may overlap `filters`; None matches everything."""
         if filters is None or filters.everything:
             return tuple(self.consumers.values())
-        return tuple(self.retention.interest.overlapping(filters.subjects))
+        return tuple(finish(self.retention.interest.overlapping(filters.subjects)))
 
     def count_bytes(self) -> None:
         """Update the bytes that account and server count as used."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from natsctl.api.subjects import overlaps
 from natsctl.jetstream.consumers.retention import FEW, Interest
 from natsctl.store.filters import Filters
+from natsctl.store.steps import finish
 from natsctl.testing.jet import Jet, texts
 
 
@@ -34,7 +36,7 @@ class Listener:
 
 def index_of(*listeners: Any) -> Interest:
     """Return an index of consumers."""
-    interest = Interest()
+    interest = Interest(deque())
     for listener in listeners:
         interest.add(listener)
     return interest
@@ -91,7 +93,7 @@ def test_overlapping_consumers_are_found_as_by_comparing_each() -> None:
     for _ in range(200):
         wanted = pattern()
         expected = {each for each in listeners if overlaps(each.config.filter_subjects[0], wanted)}
-        assert set(interest.overlapping([wanted.encode()])) == expected, wanted
+        assert set(finish(interest.overlapping([wanted.encode()]))) == expected, wanted
 
 
 def test_an_index_that_everybody_left_holds_nothing() -> None:
