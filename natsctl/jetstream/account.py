@@ -249,7 +249,7 @@ class JetStreamAccount:
         stream = self._add(Stream(self, config, created_ns, stored))
         yield from stream.following()
         if self.streams.get(config.name) is stream:
-            stream.upstreams.start()
+            yield from stream.upstreams.starting()
         return stream
 
     def create_from_template(self, config: StreamConfig) -> Stream:

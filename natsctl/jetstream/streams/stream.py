@@ -134,16 +134,18 @@ class Upstreams:
             self._mirror.stop()
             self._mirror = None
         if source is not None and self._mirror is None:
-            self._mirror = Mirror(self._stream, source)
+            mirror = Mirror(self._stream, source)
+            yield from mirror.transforms.indexing()
+            self._mirror = mirror
             if self._started:
-                self._mirror.upstream.start()
+                mirror.upstream.start()
         elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
             self.taken(self._mirror.upstream.lag)
         yield from self.sources.configuring()
 
-    def start(self) -> None:
+    def starting(self) -> Steps[None]:
         """Connect a new stream."""
-        self.sources.start()
+        yield from self.sources.starting()
         self._start_mirror()
 
     def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
