@@ -21,6 +21,9 @@ STEP: Final = 128
 NODES_PER_SUBJECT: Final = 4
 """Nodes of an index that cost as much to visit as a subject costs anyway."""
 
+WALK_STEP: Final = 1024
+"""Nodes that one step of a walk visits: less than a millisecond."""
+
 ANY: Final = b"*"
 REST: Final = b">"
 
@@ -123,22 +126,27 @@ class SubjectIndex(Generic[T]):
         decided = 0
         for index, token in enumerate(tokens, 1):
             reached: list[IndexNode[T]] = []
-            for node in level:
-                children = node.children
-                known = 0
-                rest = children.get(REST)
-                if rest is not None:
-                    known = 1
-                    found.append(rest)
-                child = children.get(ANY)
-                if child is not None:
-                    known += 1
-                    reached.append(child)
-                if len(children) > known:
+            if _pass(level, token, found, reached):
+                decided = index
+            if not reached:
+                return found, decided, index - 1 if decided < index else 0
+            level = reached
+        return found + level, decided, 0
+
+    def walking(self, tokens: list[bytes]) -> Steps[tuple[list[IndexNode[T]], int, int]]:
+        """Return what `match` does, in steps between which the index must not change."""
+        found: list[IndexNode[T]] = []
+        level = [self._root]
+        decided = cost = 0
+        for index, token in enumerate(tokens, 1):
+            reached: list[IndexNode[T]] = []
+            for start in range(0, len(level), WALK_STEP):
+                if _pass(level[start : start + WALK_STEP], token, found, reached):
                     decided = index
-                    child = children.get(token)
-                    if child is not None and token != ANY and token != REST:
-                        reached.append(child)
+                cost += min(len(level) - start, WALK_STEP)
+                if cost >= WALK_STEP:
+                    yield cost
+                    cost = 0
             if not reached:
                 return found, decided, index - 1 if decided < index else 0
             level = reached
@@ -212,6 +220,28 @@ class SubjectIndex(Generic[T]):
             node = waiting.pop()
             waiting += node.children.values()
             yield from tuple(node.owners)
+
+
+def _pass(nodes: list[IndexNode[T]], token: bytes, found: list[IndexNode[T]], reached: list[IndexNode[T]]) -> bool:
+    """Go on from some nodes by a token of a subject; return whether it mattered which token that is."""
+    decided = False
+    for node in nodes:
+        children = node.children
+        known = 0
+        rest = children.get(REST)
+        if rest is not None:
+            known = 1
+            found.append(rest)
+        child = children.get(ANY)
+        if child is not None:
+            known += 1
+            reached.append(child)
+        if len(children) > known:
+            decided = True
+            child = children.get(token)
+            if child is not None and token != ANY and token != REST:
+                reached.append(child)
+    return decided
 
 
 def _meeting(children: dict[bytes, IndexNode[T]], token: bytes) -> list[IndexNode[T]]:
