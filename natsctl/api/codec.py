@@ -28,7 +28,7 @@ def encode(value: object) -> bytes:
     raw = _encoder.encode(value)
     if b"<" in raw or b">" in raw or b"&" in raw:
         raw = raw.replace(b"<", b"\\u003c").replace(b">", b"\\u003e").replace(b"&", b"\\u0026")
-    if b"\xe2\x80\xa8" in raw or b"\xe2\x80\xa9" in raw:
+    if not raw.isascii() and (b"\xe2\x80\xa8" in raw or b"\xe2\x80\xa9" in raw):
         raw = raw.replace(b"\xe2\x80\xa8", b"\\u2028").replace(b"\xe2\x80\xa9", b"\\u2029")
     return raw
 

@@ -35,7 +35,15 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_position import finding_first_state, preparing
 from natsctl.jetstream.consumers.priority_groups import is_group_name
 from natsctl.jetstream.consumers.pull import PullDelivery
-from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, read_plain, settled
+from natsctl.jetstream.endpoints.requests import (
+    PENDING,
+    ApiRequest,
+    EndpointFunction,
+    Outcome,
+    encoding_infos,
+    read_plain,
+    settled,
+)
 from natsctl.jetstream.streams.origin import identity
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
@@ -302,14 +310,14 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return answers.ConsumerNamesAnswer(total=len(found), offset=offset, limit=answers.NAMES_PAGE, consumers=page)
 
 
-def listing(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def listing(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """CONSUMER.LIST."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
     found = stream.consumer_set.visible()
     offset = _offset(request, len(found))
-    page: list[ConsumerInfo] = [consumer.info() for consumer in found[offset : offset + answers.LIST_PAGE]]
+    page: list[ConsumerInfo] = yield from encoding_infos(found[offset : offset + answers.LIST_PAGE])
     return answers.ConsumerListAnswer(total=len(found), offset=offset, limit=answers.LIST_PAGE, consumers=page)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from natsctl.api.advisories import API_AUDIT, ApiAudit, ClientInfo
@@ -210,6 +211,28 @@ def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, want
         return (yield from decoding(body, wanted, plain=True))
     except InvalidJSONError as fault:
         return error(ErrCode.INVALID_JSON, err=fault.text)
+
+
+class Described(Protocol):
+    """A stream or consumer of a list."""
+
+    def info(self) -> Any:
+        """Return the entry of the list."""
+
+
+INFO_COST: Final = 4
+COST_BYTES: Final = 2048
+"""Bytes of JSON that cost as much to encode as one message to examine."""
+
+
+def encoding_infos(page: Sequence[Described]) -> Steps[list[Any]]:
+    """Return the infos of a page, encoded one by one: each may have a megabyte."""
+    found: list[Any] = []
+    for each in page:
+        raw = encode(each.info())
+        found.append(Raw(raw))
+        yield INFO_COST + len(raw) // COST_BYTES
+    return found
 
 
 def is_absent(body: bytes) -> bool:
