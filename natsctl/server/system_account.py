@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import Refusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.monitor.query import ReloadCall, ServerView
     from natsctl.server.system_answers import Answers
 
 
@@ -131,10 +131,10 @@ OWN_SUBJECTS: Final = {
 class System:
     """The requests and events of one server; the broker's listener for connections."""
 
-    def __init__(self, server: ServerView, wake: Callable[[], None], reload: Callable[[], None]) -> None:
+    def __init__(self, server: ServerView, wake: Callable[[], None], reload: ReloadCall) -> None:
         """Prepare requests and events of `server`; `wake` asks for a turn, in which `requests.run` is called.
 
-        `reload` reads the configuration again, and raises BadRequestError where it cannot.
+        `reload` reads the configuration again, and calls back with the reason where it cannot.
         """
         self._server = server
         self._broker: Broker = server.broker

@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.routes import Recipient
     from natsctl.broker.subscription import Subscription
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.monitor.query import ReloadCall, ServerView
     from natsctl.server.system_events import AccountEvents, Heartbeat
 
 
@@ -318,6 +318,10 @@ class ResponseWriter:
             return
         self.send(request, self._body({} if nothing else {"data": data}), request.header)
 
+    def send_success(self, request: Request) -> None:
+        """Answer that an operation has succeeded."""
+        self.send(request, self._body({}), request.header)
+
     def refuse(self, request: Request, code: int, text: str, data: dict[str, Any] | None = None) -> None:
         """Answer with an error."""
         self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
@@ -406,10 +410,8 @@ class AccountRequest(Model):
 class Answers:
     """The responders of one server, by name."""
 
-    def __init__(
-        self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: Callable[[], None]
-    ) -> None:
-        """`reload` reads the configuration again; it raises Refused where that fails."""
+    def __init__(self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: ReloadCall) -> None:
+        """`reload` reads the configuration again, and calls back with the reason where that fails."""
         self._server = server
         self._broker: Broker = server.broker
         self._accounts = accounts
@@ -466,7 +468,17 @@ class Answers:
             self._responses.answer(request, OPERATION_FORMAT, lambda _: operation(self._broker, cid), nothing=True)
 
     def _answer_reload(self, request: Request) -> None:
-        self._responses.answer(request, OPERATION_FORMAT, lambda _: self._reload(), nothing=True)
+        def done(fault: BadRequestError | None) -> None:
+            if fault is not None:
+                self._responses.refuse(request, FAILED, str(fault), {})
+            else:
+                self._responses.send_success(request)
+
+        def begin(options: Any) -> None:
+            self._reload(done)
+            raise NoResponseError
+
+        self._responses.answer(request, OPERATION_FORMAT, begin, nothing=True)
 
     # Accounts
 
