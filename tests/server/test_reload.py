@@ -361,7 +361,7 @@ async def test_others_are_served_while_a_thread_reads_and_reloads_follow_one_ano
     async with site(tmp_path, USERS) as at:
         client = await at.client(user="a", **{"pass": "a"})
         may_read, ends = threading.Event(), list[str]()
-        texts = [USERS + "max_control_line: 512\n", USERS + "max_pending: 1000\n"]
+        texts = [USERS + "max_control_line: 512\n", USERS + "max_pending: 2000000\n"]
 
         def read() -> ServerOptions:
             assert may_read.wait(30)
