@@ -9,8 +9,10 @@ and where no reached node has a child but `>`, every longer subject has it. The 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from natsctl.api.subjects import is_subset, matches, overlaps
 
 T = TypeVar("T")
 
@@ -242,6 +244,48 @@ def _pass(nodes: list[IndexNode[T]], token: bytes, found: list[IndexNode[T]], re
             if child is not None and token != ANY and token != REST:
                 reached.append(child)
     return decided
+
+
+FEW_PATTERNS: Final = 8
+"""Patterns that are tried one after another."""
+
+
+class PatternSet:
+    """Patterns that are looked up one by one if they are few, else in an index."""
+
+    __slots__ = ("_index", "patterns")
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        self.patterns = tuple(dict.fromkeys(patterns))
+        self._index: SubjectIndex[bytes] | None = None
+        if len(self.patterns) > FEW_PATTERNS:
+            self._index = SubjectIndex()
+            for pattern in self.patterns:
+                self._index.add(pattern, pattern)
+
+    def match(self, subject: bytes) -> bool:
+        """Return whether a pattern matches `subject`, whose wildcards are plain text."""
+        if self._index is not None:
+            return bool(self._index.matching(subject))
+        return any(matches(pattern, subject) for pattern in self.patterns)
+
+    def matching(self, subject: bytes) -> list[bytes]:
+        """Return the patterns that match a subject."""
+        if self._index is not None:
+            return self._index.matching(subject)
+        return [pattern for pattern in self.patterns if matches(pattern, subject)]
+
+    def cover(self, subject: bytes) -> bool:
+        """Return whether one pattern matches everything that `subject` does."""
+        if self._index is not None:
+            return any(True for _ in self._index.covering(subject))
+        return any(is_subset(subject, pattern) for pattern in self.patterns)
+
+    def meet(self, subject: bytes) -> bool:
+        """Return whether some subject matches both `subject` and a pattern."""
+        if self._index is not None:
+            return bool(self._index.overlapping(subject))
+        return any(overlaps(pattern, subject) for pattern in self.patterns)
 
 
 def _meeting(children: dict[bytes, IndexNode[T]], token: bytes) -> list[IndexNode[T]]:
