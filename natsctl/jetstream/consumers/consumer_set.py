@@ -40,10 +40,15 @@ from natsctl.jetstream.consumers.consumer_state import (
 )
 from natsctl.jetstream.streams.stream_context import StreamContext
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.retention import FilterClaim
+
+RECORD_COST: Final = 1
+RECOVERED_COST: Final = 16
+"""Cost of a record and of a consumer of a journal, in messages examined."""
 
 REWRITE_BYTES: Final = 4 << 20
 """A journal smaller than this is never rewritten."""
@@ -202,13 +207,14 @@ class ConsumerSet:
 
     # Journal
 
-    def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
+    def recovering(self, journal: Iterable[tuple[int, bytes]]) -> Steps[None]:
         """Recreate the consumers that the journal describes, and start them.
 
         Raises KeyError or msgspec.MsgspecError for a journal that this version cannot read.
         """
         found: dict[int, tuple[Created, ConsumerConfig, ConsumerState]] = {}
         for kind, body in journal:
+            yield RECORD_COST
             record = decode_record(kind, body)
             self._last_number = max(self._last_number, record.number)
             if isinstance(record, Created):
@@ -230,6 +236,7 @@ class ConsumerSet:
             consumer = Consumer(self._stream, created.name, config, created.created_ns, self, state, number)
             self._add(consumer)
             consumer.start()
+            yield RECOVERED_COST
             if unsure and store.healthy:
                 self._append(_created(consumer))
 

@@ -237,7 +237,11 @@ class Stream:
         self.upstreams.refused()
 
     def recover(self) -> None:
-        """Continue after a restart or a restore: duplicate window, expiry, consumers."""
+        """Do what `recovering` does in one go."""
+        finish(self.recovering())
+
+    def recovering(self) -> Steps[None]:
+        """Continue after a restart or a restore: duplicate window, expiry, consumers; a job that keeps messages out."""
         records = self.store.records()
         self.dedupe.recover(records)
         self.timed.recover(records)
@@ -246,7 +250,7 @@ class Stream:
         if not self.engine.store.stopped_cleanly:  # before consumers count what waits for them
             self.limits.recovered()
             finish_rollups(self)
-        self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
+        yield from self.consumer_set.recovering(record for record in records if record[0] in CONSUMER_KINDS)
         self.retention.recovered()
 
     def stop(self, deleted: bool) -> None:
