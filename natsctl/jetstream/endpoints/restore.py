@@ -227,7 +227,7 @@ class Staging:
         if isinstance(store.log, FileLog):
             store.log.keeps = not on
 
-    def complete(self) -> StreamStore:
+    def completing(self) -> Steps[StreamStore]:
         """Write last sequence, ids and consumers into the store and return it. Raises StoreError."""
         self._check_kept()
         store = self._with_last_seq()
@@ -240,6 +240,7 @@ class Staging:
             body = Created(number, consumer.name, created_ns, encode(consumer.config), state)
             record = encode_record(body)
             store.append_record(record.kind, record.body)
+            yield CONSUMER_COST
         store.request_sync()
         return store
 
@@ -278,6 +279,8 @@ class Staging:
             self._js.engine.store.delete(store.key)
 
 
+CONSUMER_COST: Final = 8
+"""Cost of writing a consumer, in messages examined."""
 STALL_NS: Final = 5 * SECOND
 """Longest time that a restore waits for the next chunk."""
 MAX_QUEUED_BYTES: Final = 64 << 20
@@ -452,19 +455,21 @@ class Restore:
         """Make everything durable, then visible."""
         self._ending = True
         self._alarm.cancel()
-        self._js.work.begin(self._refusing_now(), partial(self._complete, reply))
+        self._js.work.begin(self._completing(), partial(self._completed, reply))
 
-    def _complete(self, reply: bytes, refusal: ApiError | None) -> None:
-        if refusal is not None:
-            self._fail_with(refusal, reply)
-            return
+    def _completing(self) -> Steps[StreamStore | ApiError]:
         try:
-            store = self._staging.complete()
-            store.on_durable(partial(self._stored, reply))
+            return (yield from self._refusing_now()) or (yield from self._staging.completing())
         except StreamExistsError:
-            self._fail_with(error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED), reply)
+            return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
         except StoreError as fault:
-            self._fail(str(fault), reply)
+            return error(ErrCode.STREAM_RESTORE, err=str(fault))
+
+    def _completed(self, reply: bytes, found: StreamStore | ApiError) -> None:
+        if isinstance(found, ApiError):
+            self._fail_with(found, reply)
+        else:
+            found.on_durable(partial(self._stored, reply))
 
     def _stored(self, reply: bytes, fault: StoreError | None) -> None:
         """Write the final metadata, after messages and journal are durable."""
