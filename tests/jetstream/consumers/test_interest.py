@@ -42,26 +42,6 @@ def index_of(*listeners: Any) -> Interest:
     return interest
 
 
-@pytest.mark.parametrize(
-    ("pattern", "subject", "takes"),
-    [
-        ("a", b"a", True),
-        ("a", b"b", False),
-        ("a", b"a.b", False),
-        ("a.*", b"a.b", True),
-        ("a.*", b"a", False),
-        ("a.*", b"a.b.c", False),
-        ("*.b", b"a.b", True),
-        ("a.>", b"a", False),
-        ("a.>", b"a.b.c", True),
-        (">", b"x.y", True),
-        ("*", b"*", True),
-    ],
-)
-def test_a_filter_takes_what_it_matches(pattern: str, subject: bytes, takes: bool) -> None:
-    assert bool(index_of(Listener(pattern)).consumers_of(subject)) is takes
-
-
 def test_everybody_is_found_as_by_asking_each() -> None:
     rng = random.Random(5)
     words = ["a", "b", "*"]

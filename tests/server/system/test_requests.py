@@ -298,23 +298,16 @@ def test_faults_are_told_as_the_reference_tells_them(form: RequestFormat, body: 
     assert str(told.value) == text or (text.startswith("syntax error at ") and str(told.value).startswith(text))
 
 
-@pytest.mark.parametrize(
-    ("body", "meant"),
-    [
-        (b"{}", True),
-        (b'{"server_name": "one"}', True),
-        (b'{"server_name": "one", "exact_match": true}', False),
-        (b'{"server_name": "nats-one", "exact_match": true}', True),
-        (b'{"server_name": "two"}', False),
-        (b'{"host": "10.0"}', True),
-        (b'{"cluster": "c"}', False),
-        (b'{"cluster": "c", "exact_match": true}', False),
-        (b'{"tags": ["FAST", "az:1"]}', True),
-        (b'{"tags": ["fast", "slow"]}', False),
-        (b'{"domain": "hub"}', True),
-        (b'{"domain": "hu"}', False),
-    ],
-)
+FILTERS = [
+    (b"{}", True), (b'{"server_name": "one"}', True), (b'{"server_name": "one", "exact_match": true}', False),
+    (b'{"server_name": "nats-one", "exact_match": true}', True), (b'{"server_name": "two"}', False),
+    (b'{"host": "10.0"}', True), (b'{"cluster": "c"}', False), (b'{"cluster": "c", "exact_match": true}', False),
+    (b'{"tags": ["FAST", "az:1"]}', True), (b'{"tags": ["fast", "slow"]}', False), (b'{"domain": "hub"}', True),
+    (b'{"domain": "hu"}', False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "meant"), FILTERS)
 def test_a_filter_says_which_servers_are_meant(broker: Broker, body: bytes, meant: bool) -> None:
     wanted, _ = VARZ.read(body)
     assert wanted.excludes(broker) is not meant
