@@ -126,6 +126,13 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
         lambda jet, count: None,
         lambda jet, count: create(jet, sources=[{"name": f"O{number}"} for number in range(count)]),
     ),
+    "sources that end": (
+        lambda jet, count: (
+            create(jet, sources=[{"name": f"O{number}"} for number in range(count // 4)]),
+            jet.advance(1),
+        ),
+        lambda jet, count: jet.api("STREAM.DELETE.A"),
+    ),
     "sources of one origin": (
         lambda jet, count: create(jet, "O", subjects=subjects(count), sources=[{"name": "A"}]),
         lambda jet, count: create(jet, sources=[{"name": "O", "filter_subject": each} for each in subjects(count)]),

@@ -289,10 +289,16 @@ class SourceSet:
         for source in self.sources.values():
             source.upstream.stop()
 
-    def delete_consumers(self) -> None:
-        """Delete this stream's consumers at every origin."""
-        for source in self.sources.values():
+    def ending(self) -> Steps[None]:
+        """End every connection, and delete this stream's consumers at every origin; no stream is created meanwhile."""
+        self._searching.clear()
+        sources = [*self.sources.values()]
+        for source in sources:
+            source.upstream.stopped = True
+        for source in sources:
             source.upstream.delete_consumer()
+            source.upstream.stop()
+            yield SOURCE_COST
 
     def infos(self) -> list[StreamSourceInfo]:
         """Return the entry for stream infos."""

@@ -163,11 +163,12 @@ class Upstreams:
         if deleted and self._started:
             if self._mirror is not None:
                 self._mirror.upstream.delete_consumer()
-            self.sources.delete_consumers()
+            self._stream.js.work.begin(self.sources.ending())
+        else:
+            self.sources.stop()
         self._started = False
         if self._mirror is not None:
             self._mirror.stop()
-        self.sources.stop()
 
     def refused(self) -> None:
         """Fetch again the messages that the store could not keep."""

@@ -32,6 +32,7 @@ class StreamAccount(Protocol):
     """The account of a stream."""
 
     router: ConsumerRouter
+    work: Work
 
     @property
     def streams(self) -> Mapping[str, StreamContext]:
