@@ -89,7 +89,7 @@ class Messages(Extension):
         self._inflater: zlib._Decompress | None = None
         self._size = 0
 
-    def offer(self) -> bool:
+    def offer(self) -> bool | str:
         """Return False: wsproto does not make the handshake here."""
         return False
 

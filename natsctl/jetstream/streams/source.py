@@ -244,8 +244,8 @@ class SourceSet:
         self.times = Counter(source.name for source in sources)
         gone = [index for index in self.sources if index not in wanted]
         names: set[tuple[str, str]] = set()
-        for source in sources if gone else ():
-            names.add((source.name, origin.source_consumer(self._stream, source, self.times[source.name] > 1)))
+        for kept in sources if gone else ():
+            names.add((kept.name, origin.source_consumer(self._stream, kept, self.times[kept.name] > 1)))
             yield SOURCE_COST
         for index in gone:
             self._end(self.sources.pop(index), names)
