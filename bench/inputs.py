@@ -358,6 +358,136 @@ async def many_oks(peers: Peers, count: int) -> None:
     await peers.client.flush()
 
 
+# Subscriptions
+
+
+def long_patterns(count: int, tokens: int = 2_000) -> list[bytes]:
+    """Return patterns that differ at one token."""
+    token = ["a"] * tokens
+    return [".".join([*token[:at], "*", *token[at + 1 :]]).encode() for at in range(count)]
+
+
+@sized("subscriptions: one publish among long ones", 5, 50, 500)
+async def long_subscriptions(peers: Peers, count: int) -> None:
+    """Publish once among subscriptions of 2,000 tokens that meet at every token."""
+    patterns = long_patterns(count)
+    peers.client.send(b"".join(b"SUB %b w%d\r\n" % (each, at) for at, each in enumerate(patterns)))
+    peers.client.publish(b".".join([b"a"] * 1_999 + [b"x"]), b"")
+    await peers.client.flush()
+
+
+@sized("subscriptions: branches", 128, 1_024, 8_192, 65_536)
+async def branching_subscriptions(peers: Peers, count: int) -> None:
+    """Publish among subscriptions that differ in every token, all of which have to be looked at and none matches."""
+    depth = count.bit_length() - 1
+    patterns = [".".join("a*"[number >> at & 1] for at in range(depth)) + ".z" for number in range(count)]
+    peers.client.send(b"".join(b"SUB %b b%d\r\n" % (each.encode(), at) for at, each in enumerate(patterns)))
+    for number in range(20):
+        peers.client.publish(b".".join([b"a"] * depth + [b"%d" % number]), b"")
+    await peers.client.flush()
+
+
+# Reads of streams with many subjects
+
+
+async def filled(peers: Peers, count: int, **config: Any) -> None:
+    """Create a stream with a message on each of many subjects."""
+    await create(peers, subjects=["s.>"], allow_direct=True, **config)
+    for first in range(0, count, 50_000):
+        numbers = range(first, min(first + 50_000, count))
+        peers.client.send(b"".join(b"PUB s.%d.x 1\r\nx\r\n" % number for number in numbers))
+        await peers.client.flush()
+
+
+@sized("stream of many subjects: info, purge, last", 1_000, 10_000, 100_000, 1_000_000)
+async def many_stored(peers: Peers, count: int) -> None:
+    """Ask for the subjects of a stream, for a message by pattern and for the last of many, and purge by pattern."""
+    await filled(peers, count)
+    for offset in (0, count // 2):
+        await api(peers, "STREAM.INFO.A", {"subjects_filter": ">", "offset": offset})
+        await api(peers, "STREAM.INFO.A", {"subjects_filter": "s.*.x", "offset": offset})
+    await peers.client.request(b"$JS.API.DIRECT.GET.A", b'{"multi_last":["s.*.x"]}', ANSWER_WITHIN_S)
+    await peers.client.request(
+        b"$JS.API.DIRECT.GET.A", b'{"batch":1000,"seq":1,"next_by_subj":"s.*.x"}', ANSWER_WITHIN_S
+    )
+    config = {
+        "durable_name": "L",
+        "ack_policy": "explicit",
+        "deliver_policy": "last_per_subject",
+        "filter_subject": "s.*.x",
+    }
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.L", {"stream_name": "A", "config": config})
+    await api(peers, "STREAM.PURGE.A", {"filter": "s.*.y"})
+    await api(peers, "STREAM.PURGE.A", {"filter": "s.*.x", "keep": 10})
+
+
+@sized("direct get: many requests", 100, 1_000, 10_000)
+async def many_direct_gets(peers: Peers, count: int) -> None:
+    """Ask for many keys at once."""
+    await filled(peers, count)
+    peers.client.subscribe(b"IN.>", lambda *message: None)
+    peers.client.send(b"".join(b"PUB $JS.API.DIRECT.GET.A.s.%d.x IN.%d 0\r\n\r\n" % (n, n) for n in range(count)))
+    await peers.client.flush()
+
+
+@sized("publish: atomic batch", 10, 100, 1_000)
+async def atomic_batch(peers: Peers, count: int) -> None:
+    """Publish batches as large as one may be."""
+    await create(peers, subjects=["s.>"], allow_atomic=True)
+    for batch in range(20):
+        for number in range(1, count + 1):
+            commit = b"Nats-Batch-Commit: 1\r\n" if number == count else b""
+            header = b"NATS/1.0\r\nNats-Batch-Id: b%d\r\nNats-Batch-Sequence: %d\r\n%b\r\n" % (batch, number, commit)
+            peers.client.publish(b"s.%d" % number, b"x", b"", header)
+    await peers.client.flush()
+
+
+@sized("consumer: list of large ones", 25, 250)
+async def large_consumers(peers: Peers, count: int) -> None:
+    """List consumers with as much metadata and as many filters as a hundred kilobytes hold."""
+    await create(peers, subjects=["s.>"])
+    for number in range(count):
+        config = {"durable_name": f"C{number}", "ack_policy": "explicit", "filter_subjects": subjects(5_000)}
+        config["metadata"] = {"k": "v" * 100_000}
+        await api(peers, f"CONSUMER.DURABLE.CREATE.A.C{number}", {"stream_name": "A", "config": config})
+    for _ in range(3):
+        await api(peers, "CONSUMER.LIST.A", {})
+
+
+@sized("stream: list of large ones", 3, 30)
+async def large_streams(peers: Peers, count: int) -> None:
+    """List streams with many subjects."""
+    for number in range(count):
+        await create(peers, f"L{number}", subjects=subjects(20_000, f"l{number}"))
+    for _ in range(3):
+        await api(peers, "STREAM.LIST", {})
+    for number in range(count):
+        await api(peers, f"STREAM.DELETE.L{number}", {})
+
+
+@sized("consumer: many filters, new subjects", 80, 800, 8_000, 60_000)
+async def filters_and_news(peers: Peers, count: int) -> None:
+    """Publish on new subjects that a consumer with many filters has to skip."""
+    await create(peers, subjects=["s.>"])
+    config = {"durable_name": "C", "ack_policy": "explicit", "filter_subjects": subjects(count)}
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+    pull = b"PUB $JS.API.CONSUMER.MSG.NEXT.A.C IN.p 28\r\n" + b'{"batch":1,"expires":100000}' + b"\r\n"
+    peers.client.send(b"".join(b"PUB s.n.%d 1\r\nx\r\n%b" % (number, pull) for number in range(1_000)))
+    await peers.client.flush()
+
+
+@sized("consumer: filters, start time", 80, 800, 8_000, 60_000)
+async def filters_since(peers: Peers, count: int) -> None:
+    """Create a consumer with many filters and a start time on a stream with those subjects."""
+    await filled(peers, min(count, 10_000))
+    config = {
+        "durable_name": "C", "ack_policy": "explicit", "deliver_policy": "by_start_time",
+        "opt_start_time": "2020-01-01T00:00:00Z", "filter_subjects": [f"s.{n}.x" for n in range(count)],
+    }  # fmt: skip
+    await api(peers, "CONSUMER.DURABLE.CREATE.A.C", {"stream_name": "A", "config": config})
+    await api(peers, "CONSUMER.DELETE.A.C", {})
+
+
 # WebSocket
 
 

@@ -83,10 +83,14 @@ def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
 
     That is Go's Unmarshal, which refuses no value and two values.
     """
-    values = decode_values(raw)
-    if len(values) != 1:
+    return read_values(decode_values(raw), model, plain=True)
+
+
+def read_values(values: list[Any], model: type[Model] | Shape, plain: bool) -> dict[str, Any]:
+    """Return the builtins of decoded values, as `read_strict` or `read_plain`. Raises DecodeError."""
+    if plain and len(values) != 1:
         raise DecodeError(f"syntax error: {len(values)} JSON values instead of one")
-    return _merged(values, model, unknown=True)
+    return _merged(values, model, unknown=plain)
 
 
 def _merged(values: list[Any], model: type[Model] | Shape, unknown: bool) -> dict[str, Any]:
@@ -166,9 +170,16 @@ class _Reader:
         if shape.kind == "struct" and isinstance(value, dict):
             return self._struct(value, shape, path)
         if shape.kind == "list" and isinstance(value, list):
-            if _are_plain(value, shape.elements()):
+            elements = shape.elements()
+            if _are_plain(value, elements):
                 return value
-            items = (self._element(item, shape.elements(), owner, path) for item in value)
+            texts = _text_fields(elements)
+            items = [
+                item
+                if type(item) is dict and item.keys() <= texts and set(map(type, item.values())) <= _TEXT
+                else self._element(item, elements, owner, path)
+                for item in value
+            ]
             return [item for item in items if item is not _ABSENT]
         if shape.kind == "dict" and isinstance(value, dict):
             if _are_plain(value.values(), shape.elements()):
@@ -230,6 +241,15 @@ class _Reader:
             return self._save("Time.UnmarshalJSON: input is not a JSON string")
         fault = _time_fault(value)
         return self._save(fault) if fault else canonical_time(value)
+
+
+_TEXT: Final = {str}
+
+
+def _text_fields(shape: Shape) -> frozenset[str]:
+    """Return the names of the fields that are read as they stand if they are texts."""
+    fields = shape.fields.items() if shape.kind == "struct" else ()
+    return frozenset(name for name, known in fields if known.shape.kind == "str" and not known.shape.human)
 
 
 def _are_plain(values: Collection[Any], shape: Shape) -> bool:

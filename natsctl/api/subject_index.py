@@ -9,8 +9,10 @@ and where no reached node has a child but `>`, every longer subject has it. The 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Final, Generic, TypeAlias, TypeVar
+
+from natsctl.api.subjects import is_subset, matches, overlaps
 
 T = TypeVar("T")
 
@@ -20,6 +22,9 @@ STEP: Final = 128
 """Subjects that one step examines: less than a millisecond."""
 NODES_PER_SUBJECT: Final = 4
 """Nodes of an index that cost as much to visit as a subject costs anyway."""
+
+WALK_STEP: Final = 1024
+"""Nodes that one step of a walk visits: less than a millisecond."""
 
 ANY: Final = b"*"
 REST: Final = b">"
@@ -123,22 +128,27 @@ class SubjectIndex(Generic[T]):
         decided = 0
         for index, token in enumerate(tokens, 1):
             reached: list[IndexNode[T]] = []
-            for node in level:
-                children = node.children
-                known = 0
-                rest = children.get(REST)
-                if rest is not None:
-                    known = 1
-                    found.append(rest)
-                child = children.get(ANY)
-                if child is not None:
-                    known += 1
-                    reached.append(child)
-                if len(children) > known:
+            if _pass(level, token, found, reached):
+                decided = index
+            if not reached:
+                return found, decided, index - 1 if decided < index else 0
+            level = reached
+        return found + level, decided, 0
+
+    def walking(self, tokens: list[bytes]) -> Steps[tuple[list[IndexNode[T]], int, int]]:
+        """Return what `match` does, in steps between which the index must not change."""
+        found: list[IndexNode[T]] = []
+        level = [self._root]
+        decided = cost = 0
+        for index, token in enumerate(tokens, 1):
+            reached: list[IndexNode[T]] = []
+            for start in range(0, len(level), WALK_STEP):
+                if _pass(level[start : start + WALK_STEP], token, found, reached):
                     decided = index
-                    child = children.get(token)
-                    if child is not None and token != ANY and token != REST:
-                        reached.append(child)
+                cost += min(len(level) - start, WALK_STEP)
+                if cost >= WALK_STEP:
+                    yield cost
+                    cost = 0
             if not reached:
                 return found, decided, index - 1 if decided < index else 0
             level = reached
@@ -212,6 +222,70 @@ class SubjectIndex(Generic[T]):
             node = waiting.pop()
             waiting += node.children.values()
             yield from tuple(node.owners)
+
+
+def _pass(nodes: list[IndexNode[T]], token: bytes, found: list[IndexNode[T]], reached: list[IndexNode[T]]) -> bool:
+    """Go on from some nodes by a token of a subject; return whether it mattered which token that is."""
+    decided = False
+    for node in nodes:
+        children = node.children
+        known = 0
+        rest = children.get(REST)
+        if rest is not None:
+            known = 1
+            found.append(rest)
+        child = children.get(ANY)
+        if child is not None:
+            known += 1
+            reached.append(child)
+        if len(children) > known:
+            decided = True
+            child = children.get(token)
+            if child is not None and token != ANY and token != REST:
+                reached.append(child)
+    return decided
+
+
+FEW_PATTERNS: Final = 8
+"""Patterns that are tried one after another."""
+
+
+class PatternSet:
+    """Patterns that are looked up one by one if they are few, else in an index."""
+
+    __slots__ = ("_index", "patterns")
+
+    def __init__(self, patterns: Iterable[bytes]) -> None:
+        self.patterns = tuple(dict.fromkeys(patterns))
+        self._index: SubjectIndex[bytes] | None = None
+        if len(self.patterns) > FEW_PATTERNS:
+            self._index = SubjectIndex()
+            for pattern in self.patterns:
+                self._index.add(pattern, pattern)
+
+    def match(self, subject: bytes) -> bool:
+        """Return whether a pattern matches `subject`, whose wildcards are plain text."""
+        if self._index is not None:
+            return bool(self._index.matching(subject))
+        return any(matches(pattern, subject) for pattern in self.patterns)
+
+    def matching(self, subject: bytes) -> list[bytes]:
+        """Return the patterns that match a subject."""
+        if self._index is not None:
+            return self._index.matching(subject)
+        return [pattern for pattern in self.patterns if matches(pattern, subject)]
+
+    def cover(self, subject: bytes) -> bool:
+        """Return whether one pattern matches everything that `subject` does."""
+        if self._index is not None:
+            return any(True for _ in self._index.covering(subject))
+        return any(is_subset(subject, pattern) for pattern in self.patterns)
+
+    def meet(self, subject: bytes) -> bool:
+        """Return whether some subject matches both `subject` and a pattern."""
+        if self._index is not None:
+            return bool(self._index.overlapping(subject))
+        return any(overlaps(pattern, subject) for pattern in self.patterns)
 
 
 def _meeting(children: dict[bytes, IndexNode[T]], token: bytes) -> list[IndexNode[T]]:

@@ -311,6 +311,8 @@ class Account:
         """
         if self._mappings is not None and self._mappings.moves(subject):
             return None
+        if self.routes.wide and not self.routes.is_known(subject):
+            return None
         clients, queues, handlers = self._exact.get(subject) or self.routes.find(subject)
         if not (queues or clients or handlers):
             return partial(self._answer_unreceived, origin)

@@ -8,16 +8,18 @@ longer subject is kept under the stem (`orders.`). A subject that no prefix deci
 but its route is made once for each set of nodes that is reached.
 
 A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
-bounded by the number of recipients kept. While the subscriptions of a connection that has ended are removed slice by
+bounded by the number of recipients kept. Patterns with many tokens, or very many patterns, can make the walk visit a
+node for each of their tokens: where that may be long (`wide`), a session asks `walked` first, which walks in slices.
+While the subscriptions of a connection that has ended are removed slice by
 slice (deferred_work.py), no route is made of those that are still there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
-from natsctl.api.subject_index import IndexNode, SubjectIndex
+from natsctl.api.subject_index import IndexNode, Steps, SubjectIndex
 from natsctl.api.subjects import is_literal
 from natsctl.broker.subscription import Subscription
 
@@ -42,10 +44,29 @@ DOT: Final = 46
 """Separator of the tokens of a subject."""
 
 
+WIDE_TOKENS: Final = 16_384
+"""Tokens of patterns from which on a walk may be long: some milliseconds."""
+MAX_WALKS: Final = 256
+"""Walks of an account that are not finished; of more the oldest begins anew."""
+MAX_RESTARTS: Final = 3
+"""Times that a walk begins anew because subscriptions have changed; then it is not interrupted."""
+
+
+class Walk(NamedTuple):
+    """A walk through the subscriptions that has not ended, in one version of them."""
+
+    version: tuple[int, int]
+    steps: Steps[tuple[list[IndexNode[Subscription]], int, int]]
+    restarts: int
+
+
 class Routes:
     """The routing table of one account."""
 
-    __slots__ = ("_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "_leaving", "exact", "subs", "walks")
+    __slots__ = (
+        "_by_ack_prefix", "_by_nodes", "_by_prefix", "_by_stem", "_cost", "_leaving", "_walks", "_wild_tokens", "exact",
+        "subs", "walks", "wide",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.subs: SubjectIndex[Subscription] = SubjectIndex()
@@ -56,6 +77,10 @@ class Routes:
         self._by_nodes: dict[tuple[IndexNode[Subscription], ...], Route] = {}
         self._cost = 0
         self._leaving = 0
+        self._wild_tokens = 0
+        """Tokens of all patterns: no walk visits more nodes, apart from one for each token of the subject."""
+        self._walks: dict[bytes, Walk] = {}
+        self.wide = False
         self.walks = 0
         """Subjects whose route was in no cache."""
 
@@ -68,14 +93,22 @@ class Routes:
     def insert(self, sub: Subscription) -> None:
         """Add a subscription and forget the routes that it changes."""
         self.subs.add(sub.subject, sub)
+        if b"*" in sub.subject:
+            self._count_tokens(sub.subject.count(b".") + 1)
         self._forget(sub.subject)
 
     def remove(self, sub: Subscription) -> bool:
         """Remove a subscription and the routes that it changes; return False if it was not there."""
         if not self.subs.remove(sub.subject, sub):
             return False
+        if b"*" in sub.subject:
+            self._count_tokens(-sub.subject.count(b".") - 1)
         self._forget(sub.subject)
         return True
+
+    def _count_tokens(self, change: int) -> None:
+        self._wild_tokens += change
+        self.wide = self._wild_tokens > WIDE_TOKENS
 
     def begin_leaving(self) -> None:
         """Route nothing to the subscriptions of a session that has closed, which are removed later."""
@@ -113,6 +146,9 @@ class Routes:
 
     def find(self, subject: bytes) -> Route:
         """Return the route of a subject that `exact` does not hold."""
+        return self._by_beginning(subject) or self._match(subject)
+
+    def _by_beginning(self, subject: bytes) -> Route | None:
         if subject[:8] == b"$JS.ACK.":
             route = self._by_ack_prefix.get(subject.rsplit(b".", ACK_TAIL)[0])
             if route is not None:
@@ -129,7 +165,38 @@ class Routes:
                     self._pay(1)
                     self.exact[subject] = route
                     return route
-        return self._match(subject, prefix)
+        return None
+
+    def is_known(self, subject: bytes) -> bool:
+        """Return whether the route of a subject is cached."""
+        return subject in self.exact or self._by_beginning(subject) is not None
+
+    def walked(self, subject: bytes, go_on: Callable[[], bool]) -> bool:
+        """Walk to the route of a subject while `go_on`; return whether it is known now."""
+        if self.is_known(subject):
+            return True
+        tokens = subject.split(b".")
+        if b"" in tokens:
+            return True
+        walk = self._walks.pop(subject, None)
+        version = self.subs.inserted, self.subs.count
+        if walk is None or walk.version != version:
+            restarts = walk.restarts + 1 if walk is not None else 0
+            if restarts > MAX_RESTARTS:
+                return True
+            walk = Walk(version, self.subs.walking(tokens), restarts)
+        try:
+            while True:
+                next(walk.steps)
+                if not go_on():
+                    break
+        except StopIteration as end:
+            self._keep(subject, tokens, *end.value)
+            return True
+        if len(self._walks) >= MAX_WALKS:
+            del self._walks[next(iter(self._walks))]
+        self._walks[subject] = walk
+        return False
 
     def subscriptions_of(self, subject: bytes) -> list[Subscription]:
         """Return every subscription that takes `subject`, all members of groups included."""
@@ -147,12 +214,17 @@ class Routes:
             end = subject.find(b".", end) + 1
         return b""
 
-    def _match(self, subject: bytes, prefix: bytes) -> Route:
+    def _match(self, subject: bytes) -> Route:
         tokens = subject.split(b".")
         if b"" in tokens:
             return NO_ROUTE
+        return self._keep(subject, tokens, *self.subs.match(tokens))
+
+    def _keep(
+        self, subject: bytes, tokens: list[bytes], nodes: list[IndexNode[Subscription]], decided: int, stem: int
+    ) -> Route:
+        """Make the route of a subject from the nodes that it reaches, and cache it."""
         self.walks += 1
-        nodes, decided, stem = self.subs.match(tokens)
         if decided == len(tokens) and len(nodes) == 1:
             subs = nodes[0].owners
             if len(subs) == 1 and not self._leaving:
@@ -176,7 +248,7 @@ class Routes:
             if tokens[:2] == [b"$JS", b"ACK"] and decided <= depth - ACK_TAIL:
                 self._by_ack_prefix[b".".join(tokens[:-ACK_TAIL])] = shared
                 return shared
-            self._by_prefix[prefix] = shared
+            self._by_prefix[subject.rpartition(b".")[0]] = shared
             if stem:
                 self._by_stem[b".".join(tokens[:stem]) + b"."] = shared
         self.exact[subject] = route

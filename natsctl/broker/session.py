@@ -448,11 +448,13 @@ class Session:
         careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
+        wide = self.account.routes.wide
         for op in rest:
             if op[0] != PUB and (op[0] != HPUB or not self.headers):
                 if op[0] == SUB and self.login.authenticated:
                     subscribe(self, op[1], op[2], op[3])
                     subscribed += 1
+                    wide = self.account.routes.wide
                     look = not subscribed & LOOK_MASK or len(op[1]) > LONG_SUBJECT_BYTES
                     if self.close_reason is not None or (look and clock.monotonic_ns() > until and defer(self, rest)):
                         break
@@ -465,10 +467,14 @@ class Session:
                     break
                 publish = self.publisher()
                 careful = self.pedantic or not self.headers or self.permit is not None
+                wide = self.account.routes.wide
                 if clock.monotonic_ns() > until and defer(self, rest):
                     break
                 continue
             _, subject, reply, header, payload = op
+            if wide and not self._is_routed(subject, reply, until):
+                defer(self, iter([op, *rest]))
+                break
             if (
                 careful or subject[0] in RESERVED_FIRST or (reply and reply[:3] in RESERVED_HEADS)
             ) and not self._may_publish(subject, reply, header, payload):
@@ -497,6 +503,15 @@ class Session:
             self.last_data_ns = self.last_active_ns
         if parser.fault is not None and self.deferred is None:
             self._fail(parser.fault)
+
+    def _is_routed(self, subject: bytes, reply: bytes, until_ns: int) -> bool:
+        """Return whether the routes of a message and of its answer are known; look for them while the slice lasts."""
+        routes, clock = self.account.routes, self.broker.clock
+
+        def go_on() -> bool:
+            return clock.monotonic_ns() <= until_ns
+
+        return routes.walked(self.account.mapped(subject), go_on) and (not reply or routes.walked(reply, go_on))
 
     def _fail(self, fault: ProtocolViolationError) -> None:
         self.unread += fault.unread

@@ -23,16 +23,16 @@ from natsctl.api.stream_rules import Draft
 from natsctl.api.subject_index import NODES_PER_SUBJECT, STEP, SubjectIndex
 from natsctl.api.times import format_time
 from natsctl.api.versions import API_LEVEL
-from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.jetstream.advisories import nuid
+from natsctl.jetstream.claims import Claim
 from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
 from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.quota import AccountUsage, Quota
 from natsctl.jetstream.streams.stream import Stream, StreamMeta
 from natsctl.jetstream.work import Work
 from natsctl.store.errors import StoreError
-from natsctl.store.steps import Steps, finish
+from natsctl.store.steps import Steps, finish, pieces
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -88,16 +88,14 @@ class ApiServer(Protocol):
         """Stop taking requests."""
 
 
-class SubjectClaim:
-    """The subjects of one configuration of a stream in the index; those of an ended claim only wait for removal."""
+class SubjectClaim(Claim):
+    """The subjects of one configuration of a stream."""
 
-    __slots__ = ("config", "ended", "subjects")
+    __slots__ = ("config",)
 
     def __init__(self, config: StreamConfig) -> None:
+        super().__init__()
         self.config = config
-        self.subjects: list[bytes] = []
-        """Subjects that are in the index."""
-        self.ended = False
 
 
 class StreamSubjects:
@@ -168,28 +166,22 @@ class StreamSubjects:
             self._end(claim)
 
     def _end(self, claim: SubjectClaim) -> None:
-        if claim.ended:
-            return
-        claim.ended = True
-        removing = self._removing(claim)
-        if len(claim.subjects) > MANY_SUBS:
-            self._long_work.append(removing)
-        else:
-            for _ in removing:
-                pass
-
-    def _removing(self, claim: SubjectClaim) -> Iterator[None]:
-        while claim.subjects:
-            for _ in range(min(SUBS_STEP, len(claim.subjects))):
-                self._index.remove(claim.subjects.pop(), claim)
-            yield
+        claim.end(self._index, self._long_work)
 
     def _is_taken(self, subject: bytes, name: str) -> bool:
         return any(not claim.ended and claim.config.name != name for claim in self._index.overlapping(subject))
 
     def taken(self, config: StreamConfig) -> bool:
         """Return whether another stream captures part of a stream's subjects."""
-        return any(self._is_taken(subject.encode(), config.name) for subject in config.subjects)
+        return finish(self.finding_taken(config))
+
+    def finding_taken(self, config: StreamConfig) -> Steps[bool]:
+        """Return what `taken` does, in steps."""
+        for piece in pieces(config.subjects):
+            if any(self._is_taken(subject.encode(), config.name) for subject in piece):
+                return True
+            yield STEP
+        return False
 
     def colliding(self, subject: str) -> set[str]:
         """Return the names of the streams that have a subject which overlaps `subject`."""
@@ -244,10 +236,13 @@ class JetStreamAccount:
 
     def adopt(self, stored: StreamStore) -> Stream:
         """Take over a stream that the store recovered."""
-        meta = StreamMeta.decode(stored.meta)
-        stream = self._add(Stream(self, meta.config, meta.created_ns, stored))
+        stream = self.add_stored(stored, StreamMeta.decode(stored.meta))
         finish(stream.following())
         return stream
+
+    def add_stored(self, stored: StreamStore, meta: StreamMeta) -> Stream:
+        """Add a stream of the store, whose subjects may have been claimed; nothing is captured before `following`."""
+        return self._add(Stream(self, meta.config, meta.created_ns, stored))
 
     def create(self, config: StreamConfig, created_ns: int = 0) -> Stream:
         """Create a stream from a checked configuration; it is durable when its store's first commit ends."""
@@ -265,7 +260,7 @@ class JetStreamAccount:
         stream = self._add(Stream(self, config, created_ns, stored))
         yield from stream.following()
         if self.streams.get(config.name) is stream:
-            stream.upstreams.start()
+            yield from stream.upstreams.starting()
         return stream
 
     def create_from_template(self, config: StreamConfig) -> Stream:
@@ -303,10 +298,6 @@ class JetStreamAccount:
             refuse_bytes=self.quota.refuse_bytes,
         )
 
-    def refuse_overlap(self, config: StreamConfig) -> ApiError | None:
-        """Return the error where another stream captures part of the subjects, or None."""
-        return error(ErrCode.STREAM_SUBJECT_OVERLAP) if self.subjects.taken(config) else None
-
     def claiming(self, config: StreamConfig) -> Steps[ApiError | None]:
         """Claim the subjects of a stream that is about to have a checked configuration; return why it cannot."""
         claimed = yield from self.subjects.claiming(config)
@@ -314,8 +305,14 @@ class JetStreamAccount:
 
     def refuse_stream(self, config: StreamConfig) -> ApiError | None:
         """Return why the account cannot take one more stream of this checked configuration, or None."""
-        quota = self.quota
-        return quota.refuse_new(config) or quota.refuse_bytes(config) or self.refuse_overlap(config)
+        return finish(self.refusing_stream(config))
+
+    def refusing_stream(self, config: StreamConfig) -> Steps[ApiError | None]:
+        """Return what `refuse_stream` does, in steps."""
+        refusal = self.quota.refuse_new(config) or self.quota.refuse_bytes(config)
+        if refusal is None and (yield from self.subjects.finding_taken(config)):
+            return error(ErrCode.STREAM_SUBJECT_OVERLAP)
+        return refusal
 
     def refuse_update(self, stream: Stream, config: StreamConfig) -> ApiError | None:
         """Return why the account cannot take the new limits of a stream, or None."""

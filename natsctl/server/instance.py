@@ -25,7 +25,7 @@ from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options, map_default_domains
 from natsctl.server.listener import Endpoint, TransportEndpoint, client_connection, load_connections, named
 from natsctl.server.logins import callout_faults
-from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.monitor.query import BadRequestError, ReloadCall, ReloadDone
 from natsctl.server.options import UNSPECIFIED, ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.resources import SystemClock, new_event_loop
@@ -82,8 +82,8 @@ class ServerInstance:
         """Staples and checks of certificates; None on a server without TLS."""
         self.end: Callable[[], None] = self._end_alone
         """Ends the server from within, as for a certificate that was revoked; the program around it replaces this."""
-        self.reload: Callable[[], None] = no_reload
-        """Reads the configuration again, where there is one; raises BadRequestError with the reason of a refusal."""
+        self.reload: ReloadCall = no_reload
+        """Reads the configuration again, where there is one; it calls back with the reason of a refusal."""
         self.http_requests: dict[str, int] = {}
         """Requests to each endpoint of monitoring."""
         self.config_load_ns = 0
@@ -255,7 +255,7 @@ class ServerInstance:
             return None
         from natsctl.server.system_account import System
 
-        system = System(self, shell.wake, lambda: self.reload())
+        system = System(self, shell.wake, lambda done: self.reload(done))
         shell.on_turn.append(system.requests.run)
         system.start()
         return system
@@ -388,9 +388,9 @@ def _server_key() -> SigningPair:
     return SigningPair("server", os.urandom(SEED_BYTES))
 
 
-def no_reload() -> None:
-    """Refuse a reload: there is no configuration file. Raises BadRequestError."""
-    raise BadRequestError("can only reload config when a file is provided using -c or --config")
+def no_reload(done: ReloadDone) -> None:
+    """Refuse a reload: there is no configuration file."""
+    done(BadRequestError("can only reload config when a file is provided using -c or --config"))
 
 
 async def _quiet(shell: Shell) -> None:

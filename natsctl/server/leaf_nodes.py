@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from wsproto import ConnectionType, WSConnection
 from wsproto.connection import ConnectionState
 from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Message, Ping, RejectConnection, Request
-from wsproto.extensions import Extension, PerMessageDeflate
+from wsproto.extensions import Extension
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
@@ -31,6 +31,7 @@ from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
 from natsctl.server.tls_contexts import ListenerTls
 from natsctl.server.tls_listener import TlsConnection
+from natsctl.server.websocket_protocol import BoundedDeflate, FrameError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -123,6 +124,9 @@ def leaf_connection(leaf_shell: LeafShell, tls: ListenerTls) -> ClientConnection
     )
 
 
+INFLATE_BYTES: Final = 4096
+"""Bytes of compressed frames that are inflated at once."""
+
 PATH = "leafnode"
 """The header by which the listener recognises a leaf node."""
 
@@ -145,7 +149,7 @@ class WebSocketRemoteConnection(RemoteConnection):
         self._first = remote.tls is not None or any(known.scheme == "wss" for known in (url, *remote.urls))
         extensions: list[Extension] = []
         if remote.ws_compression:
-            extensions.append(PerMessageDeflate(client_no_context_takeover=True, server_no_context_takeover=True))
+            extensions.append(BoundedDeflate(leaf_shell.leafs.broker.options.max_pending))
         target = "/".join(part for part in ("", url.path.strip("/"), PATH) if part or not url.path.strip("/"))
         self._request = Request(host=url.address, target=f"/{target.strip('/')}", extensions=extensions)
         self._patience_s = remote.first_info_timeout_s
@@ -161,12 +165,7 @@ class WebSocketRemoteConnection(RemoteConnection):
         self._raw.abort()
 
     def _arrived(self, clear: bytes) -> None:
-        try:
-            self._ws.receive_data(clear)
-        except RemoteProtocolError:
-            self._failed()
-            return
-        events = self._events()
+        events = self._events(clear)
         if self.link is None:
             for _ in events:
                 if self.link is not None:
@@ -179,18 +178,23 @@ class WebSocketRemoteConnection(RemoteConnection):
             self._refused("invalid websocket connection")
         self._raw.abort()
 
-    def _events(self) -> Iterator[bytes]:
-        """Handle the events in what has arrived, and yield the pieces of messages."""
+    def _events(self, clear: bytes) -> Iterator[bytes]:
+        """Handle the events in what has arrived, and yield the pieces of messages.
+
+        Few bytes are inflated at once: each may become a thousand.
+        """
         try:
-            for event in self._ws.events():
-                if self.closing:
-                    return
-                if isinstance(event, Message):
-                    yield from cut(event.data.encode() if isinstance(event.data, str) else bytes(event.data))
-                else:
-                    self._on_event(event)
-                    yield b""
-        except (RemoteProtocolError, LocalProtocolError):
+            for start in range(0, len(clear), INFLATE_BYTES):
+                self._ws.receive_data(clear[start : start + INFLATE_BYTES])
+                for event in self._ws.events():
+                    if self.closing:
+                        return
+                    if isinstance(event, Message):
+                        yield from cut(event.data.encode() if isinstance(event.data, str) else bytes(event.data))
+                    else:
+                        self._on_event(event)
+                        yield b""
+        except (RemoteProtocolError, LocalProtocolError, FrameError):
             self._failed()
 
     def _on_event(self, event: object) -> None:

@@ -11,8 +11,12 @@ that: links are held to them. Names and texts of refusals are nats-server's: too
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,12 +25,13 @@ from natsctl.api.errors import NatsctlError
 from natsctl.api.units import format_size
 from natsctl.broker.auth.credentials import NOT_TRUSTED
 from natsctl.broker.auth.static_auth import User
+from natsctl.broker.deferred_work import SUBS_STEP
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.listener import load_connections
 from natsctl.server.logins import callout_faults
-from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.operator_mode import reload_operator_mode
 from natsctl.server.options import (
     EncryptionOptions,
@@ -294,6 +299,21 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+class Reload(NamedTuple):
+    """Everything that a reload needs, read and checked."""
+
+    new: ServerOptions
+    derived: ServerOptions
+    """With the values that come from the machine."""
+    options: BrokerOptions
+    contexts: dict[str, TlsContexts]
+    lines: list[str]
+    """Lines of the log."""
+    same: set[str]
+    """Users that are as they were."""
+    names: set[str]
+
+
 class Reloader:
     """The last configuration of a server, and its reload."""
 
@@ -302,6 +322,8 @@ class Reloader:
         self._server = server
         self._read = read
         self._configured = configured
+        self._waiting: deque[ReloadDone] = deque()
+        """Calls for the end of the reload under way, and of those after it."""
         self.applied: Callable[[ServerOptions, ServerOptions], None] = lambda old, new: None
         """Called with the options before and after, for the process around the server."""
 
@@ -310,6 +332,45 @@ class Reloader:
 
         Raises BadRequestError with the reason, and then everything is as before.
         """
+        self._apply(self._checked())
+
+    def begin(self, done: ReloadDone) -> None:
+        """Do the same after the present reload; a thread reads, because there may be a hundred thousand users."""
+        self._waiting.append(done)
+        if len(self._waiting) == 1:
+            self._start()
+
+    def _start(self) -> None:
+        loop = asyncio.get_running_loop()
+
+        def read() -> None:
+            found: Reload | Exception
+            try:
+                found = self._checked()
+            except Exception as error:
+                found = error
+            with suppress(RuntimeError):  # the server has stopped meanwhile
+                loop.call_soon_threadsafe(self._end, found)
+
+        threading.Thread(target=read, name="reload", daemon=True).start()
+
+    def _end(self, found: Reload | Exception) -> None:
+        fault = found if isinstance(found, BadRequestError) else None
+        try:
+            if isinstance(found, Reload):
+                self._apply(found)
+            elif fault is None:
+                raise found
+        except BadRequestError as error:
+            fault = error
+        finally:
+            done = self._waiting.popleft()
+            if self._waiting:
+                self._start()
+        done(fault)
+
+    def _checked(self) -> Reload:
+        """Return the options as they are now; raises BadRequestError with the reason against them."""
         server, old = self._server, self._configured
         try:
             new = self._read()
@@ -320,10 +381,11 @@ class Reloader:
             size = new.max_storage or server.options.max_storage
             derived = replace(new, max_storage=size, storage_derived=not new.max_storage)
             contexts = _contexts(new)
-            broker = self._prepared(derived)
+            options = self._prepared(derived)
         except (FlagError, NatsctlError, OSError) as error:
             raise BadRequestError(str(error)) from error
-        self._apply(old, new, derived, broker, contexts)
+        same = {user.name or user.nkey for user in set(_credentials(old)) & set(_credentials(new))}
+        return Reload(new, derived, options, contexts, list(changed(old, new)), same, _login_names(new))
 
     def _prepared(self, new: ServerOptions) -> BrokerOptions:
         """Return the broker's new options; raises where users cannot be read."""
@@ -336,17 +398,11 @@ class Reloader:
             options.auth, options.listener_auth = now.auth, now.listener_auth
         return options
 
-    def _apply(
-        self,
-        old: ServerOptions,
-        new: ServerOptions,
-        derived: ServerOptions,
-        options: BrokerOptions,
-        contexts: dict[str, TlsContexts],
-    ) -> None:
-        server, broker = self._server, self._server.broker
-        lines = list(changed(old, new))
+    def _apply(self, reload: Reload) -> None:
+        server, broker, old = self._server, self._server.broker, self._configured
+        new, derived, options, contexts, lines, same, names = reload
         self._configured, server.options = new, derived
+        broker.long_work.append(_forgetting([*old.users]))
         broker.options = options
         _replace_gates(server, new, contexts)
         server.follow_ocsp(derived)
@@ -356,8 +412,7 @@ class Reloader:
         gone = broker.configure(new.accounts)
         if server.engine is not None:
             _limit_jetstream(server.engine, old, new)
-        same = set(_credentials(old)) & set(_credentials(new))
-        broker.reauthorize({user.name or user.nkey for user in same}, _login_names(new))
+        broker.reauthorize(same, names)
         for session in [session for account in gone for session in broker.members(account)]:
             session.close(CloseReason.CLIENT_CLOSED)
         server.follow_leafnodes(derived, contexts.get("leafnodes"))
@@ -374,6 +429,13 @@ class Reloader:
             server.log.warn(warning)
         server.log.info(f"Reloaded server configuration ({new.config_digest})")
         server.wake()
+
+
+def _forgetting(users: list[User]) -> Iterator[None]:
+    """Free users that a reload has replaced, some at a time."""
+    while users:
+        del users[-SUBS_STEP:]
+        yield
 
 
 def _credentials(options: ServerOptions) -> tuple[User, ...]:

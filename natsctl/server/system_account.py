@@ -12,7 +12,7 @@ after a bounded time. The responders are imported with the first request: a serv
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import Refusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.monitor.query import ReloadCall, ServerView
     from natsctl.server.system_answers import Answers
 
 
@@ -55,14 +55,14 @@ class Request(msgspec.Struct, frozen=True):
     origin: Session | None
 
 
-Responder: TypeAlias = Callable[[Request], None]
-"""Handles a request, and answers it or not."""
+Responder: TypeAlias = Callable[[Request], Iterator[None] | None]
+"""Handles a request, and answers it or not; returns the rest of the work on a long answer."""
 
 
 class Requests:
     """The requests that wait for their answers."""
 
-    __slots__ = ("_clock", "_size", "_waiting", "_wake")
+    __slots__ = ("_clock", "_rest", "_size", "_waiting", "_wake")
 
     def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
         """`wake` asks for a turn, in which `run` is called."""
@@ -71,6 +71,8 @@ class Requests:
         self._size = 0
         """Bytes of bodies and headers that wait."""
         self._waiting: deque[tuple[Responder, Request]] = deque()
+        self._rest: Iterator[None] = iter(())
+        """The rest of the answer under way."""
 
     def listen(self, account: Account, subject: str, responder: Responder) -> None:
         """Queue requests on a subject of an account."""
@@ -90,14 +92,20 @@ class Requests:
     def run(self) -> None:
         """Answer some of the queued requests, and ask for another turn where some are left."""
         end = self._clock.monotonic_ns() + RUN_NS
-        for _ in range(min(MAX_RUN, len(self._waiting))):
+        for answered in range(MAX_RUN + 1):
+            for _ in self._rest:
+                if self._clock.monotonic_ns() > end:
+                    self._wake()
+                    return
+            self._rest = iter(())
+            if not self._waiting:
+                return
+            if answered == MAX_RUN or self._clock.monotonic_ns() > end:
+                self._wake()
+                return
             responder, request = self._waiting.popleft()
             self._size -= len(request.header) + len(request.body)
-            responder(request)
-            if self._clock.monotonic_ns() > end:
-                break
-        if self._waiting:
-            self._wake()
+            self._rest = responder(request) or iter(())
 
 
 ALL_SERVERS: Final = "PING"
@@ -131,10 +139,10 @@ OWN_SUBJECTS: Final = {
 class System:
     """The requests and events of one server; the broker's listener for connections."""
 
-    def __init__(self, server: ServerView, wake: Callable[[], None], reload: Callable[[], None]) -> None:
+    def __init__(self, server: ServerView, wake: Callable[[], None], reload: ReloadCall) -> None:
         """Prepare requests and events of `server`; `wake` asks for a turn, in which `requests.run` is called.
 
-        `reload` reads the configuration again, and raises BadRequestError where it cannot.
+        `reload` reads the configuration again, and calls back with the reason where it cannot.
         """
         self._server = server
         self._broker: Broker = server.broker
@@ -166,7 +174,7 @@ class System:
 
     # Requests
 
-    def _listen(self, subject: str, responder: Callable[[Request], None]) -> None:
+    def _listen(self, subject: str, responder: Responder) -> None:
         self.requests.listen(self._broker.system_account, subject, responder)
 
     def _listen_in(self, account: Account) -> None:
@@ -184,11 +192,11 @@ class System:
             self._answers = Answers(self._server, self.accounts, self.heartbeat, self._reload)
         return self._answers
 
-    def _of_server(self, name: str, request: Request) -> None:
-        self.answers.of_servers[name](request)
+    def _of_server(self, name: str, request: Request) -> Iterator[None] | None:
+        return self.answers.of_servers[name](request)
 
-    def _of_account(self, name: str, request: Request) -> None:
-        self.answers.of_accounts[name](request)
+    def _of_account(self, name: str, request: Request) -> Iterator[None] | None:
+        return self.answers.of_accounts[name](request)
 
     def _stat(self, account: Account) -> dict[str, Any]:
         from natsctl.server.monitor.accountz import account_stat

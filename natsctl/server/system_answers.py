@@ -7,7 +7,7 @@ module is imported with the first request.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
@@ -35,7 +35,8 @@ from natsctl.server.monitor.cluster import (
     raftz,
     routez,
 )
-from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
+from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz_in_pieces, subsz_in_pieces
+from natsctl.server.monitor.document import make
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
 from natsctl.server.monitor.query import BadRequestError
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.routes import Recipient
     from natsctl.broker.subscription import Subscription
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.monitor.query import ReloadCall, ServerView
     from natsctl.server.system_events import AccountEvents, Heartbeat
 
 
@@ -165,8 +166,8 @@ _STATZ: Final = RequestFormat("AccountStatzEventOptions", "AccountStatzOptions",
 
 SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
     "VARZ": Endpoint(RequestFormat("VarzEventOptions"), lambda server, _: varz(server)),
-    "SUBSZ": Endpoint(_SUBSZ, subsz),
-    "CONNZ": Endpoint(_CONNZ, connz),
+    "SUBSZ": Endpoint(_SUBSZ, subsz_in_pieces),
+    "CONNZ": Endpoint(_CONNZ, connz_in_pieces),
     "ROUTEZ": Endpoint(RequestFormat("RoutezEventOptions", "RoutezOptions", RoutezOptions), routez),
     "GATEWAYZ": Endpoint(RequestFormat("GatewayzEventOptions", "GatewayzOptions", GatewayzOptions), gatewayz),
     "LEAFZ": Endpoint(_LEAFZ, leafz),
@@ -183,12 +184,12 @@ SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
 
 def _account_subsz(server: ServerView, options: SubszOptions, account: str) -> dict[str, Any]:
     options.subscriptions, options.account = True, account
-    return subsz(server, options)
+    return subsz_in_pieces(server, options)
 
 
 def _account_connz(server: ServerView, options: ConnzOptions, account: str) -> dict[str, Any]:
     options.acc = account
-    return connz(server, options)
+    return connz_in_pieces(server, options)
 
 
 def _account_leafz(server: ServerView, options: LeafzOptions, account: str) -> dict[str, Any]:
@@ -295,28 +296,37 @@ class ResponseWriter:
 
     def answer(
         self, request: Request, form: RequestFormat, respond: Callable[[Any], Any], nothing: bool = False
-    ) -> None:
+    ) -> Iterator[None] | None:
         """Answer a request as its `form` reads, with what `respond` makes of its options.
 
         `nothing`: there is never data, only success or not. A request without a reply subject is not carried out.
+        What is left to be made of a long answer is returned.
         """
         if not request.reply:
-            return
+            return None
         try:
             wanted, options = form.read(request.body)
         except DecodeError as fault:
             self.refuse(request, BAD_REQUEST, str(fault))
-            return
+            return None
         if wanted.excludes(self._broker):
-            return
+            return None
         try:
             data = respond(options)
         except NoResponseError:
-            return
+            return None
         except BadRequestError as refused:
             self.refuse(request, FAILED, str(refused), {} if nothing else {"data": None})
-            return
-        self.send(request, self._body({} if nothing else {"data": data}), request.header)
+            return None
+        return self._sending(request, {} if nothing else {"data": data})
+
+    def _sending(self, request: Request, rest: dict[str, Any]) -> Iterator[None]:
+        made = yield from make(rest)
+        self.send(request, self._body(made), request.header)
+
+    def send_success(self, request: Request) -> None:
+        """Answer that an operation has succeeded."""
+        self.send(request, self._body({}), request.header)
 
     def refuse(self, request: Request, code: int, text: str, data: dict[str, Any] | None = None) -> None:
         """Answer with an error."""
@@ -406,10 +416,8 @@ class AccountRequest(Model):
 class Answers:
     """The responders of one server, by name."""
 
-    def __init__(
-        self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: Callable[[], None]
-    ) -> None:
-        """`reload` reads the configuration again; it raises Refused where that fails."""
+    def __init__(self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: ReloadCall) -> None:
+        """`reload` reads the configuration again, and calls back with the reason where that fails."""
         self._server = server
         self._broker: Broker = server.broker
         self._accounts = accounts
@@ -433,8 +441,8 @@ class Answers:
 
     # Servers
 
-    def _answer(self, endpoint: Endpoint, request: Request) -> None:
-        self._responses.answer(request, endpoint.form, partial(endpoint.answer, self._server))
+    def _answer(self, endpoint: Endpoint, request: Request) -> Iterator[None] | None:
+        return self._responses.answer(request, endpoint.form, partial(endpoint.answer, self._server))
 
     def _answer_idz(self, request: Request) -> None:
         broker = self._broker
@@ -460,22 +468,35 @@ class Answers:
         if not wanted.excludes(self._broker):
             self._responses.send(request, statsz(self._server))
 
-    def _operate(self, operation: Callable[[Broker, int], None], request: Request) -> None:
+    def _operate(self, operation: Callable[[Broker, int], None], request: Request) -> Iterator[None] | None:
         cid = client_asked(request.body)
-        if cid is not None:
-            self._responses.answer(request, OPERATION_FORMAT, lambda _: operation(self._broker, cid), nothing=True)
+        if cid is None:
+            return None
+        return self._responses.answer(request, OPERATION_FORMAT, lambda _: operation(self._broker, cid), nothing=True)
 
     def _answer_reload(self, request: Request) -> None:
-        self._responses.answer(request, OPERATION_FORMAT, lambda _: self._reload(), nothing=True)
+        def done(fault: BadRequestError | None) -> None:
+            if fault is not None:
+                self._responses.refuse(request, FAILED, str(fault), {})
+            else:
+                self._responses.send_success(request)
+
+        def begin(options: Any) -> None:
+            self._reload(done)
+            raise NoResponseError
+
+        self._responses.answer(request, OPERATION_FORMAT, begin, nothing=True)
 
     # Accounts
 
-    def _answer_about(self, endpoint: AccountEndpoint, request: Request) -> None:
+    def _answer_about(self, endpoint: AccountEndpoint, request: Request) -> Iterator[None] | None:
         """Answer about the account that the subject names; outside the system account, about the asker's."""
         name = request.subject.split(".")[ACCOUNT_TOKEN]
         if request.account is not self._broker.system_account:
             name = request.account.name
-        self._responses.answer(request, endpoint.form, lambda options: endpoint.answer(self._server, options, name))
+        return self._responses.answer(
+            request, endpoint.form, lambda options: endpoint.answer(self._server, options, name)
+        )
 
     def _answer_conns(self, request: Request) -> None:
         name = request.subject.split(".")[ACCOUNT_TOKEN]

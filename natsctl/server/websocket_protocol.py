@@ -22,7 +22,7 @@ from urllib.parse import urlsplit
 
 import h11
 import msgspec
-from wsproto.extensions import Extension
+from wsproto.extensions import Extension, PerMessageDeflate
 from wsproto.frame_protocol import CloseReason as Status
 from wsproto.frame_protocol import FrameDecoder, FrameProtocol, Opcode, ParseFailed, RsvBits
 
@@ -75,7 +75,7 @@ class Event(NamedTuple):
     payload: bytes
 
 
-class _Messages(Extension):
+class Messages(Extension):
     """The rules between frames, and the inflating of compressed messages up to `limit` bytes each."""
 
     name = "permessage-deflate"
@@ -89,7 +89,7 @@ class _Messages(Extension):
         self._inflater: zlib._Decompress | None = None
         self._size = 0
 
-    def offer(self) -> bool:
+    def offer(self) -> bool | str:
         """Return False: wsproto does not make the handshake here."""
         return False
 
@@ -142,6 +142,16 @@ class _Messages(Extension):
         return clear
 
 
+class BoundedDeflate(Messages, PerMessageDeflate):
+    """Compression as the client's side offers it; messages are inflated up to `limit` bytes each."""
+
+    offer = PerMessageDeflate.offer
+
+    def __init__(self, limit: int) -> None:
+        PerMessageDeflate.__init__(self, client_no_context_takeover=True, server_no_context_takeover=True)
+        Messages.__init__(self, True, limit)
+
+
 class FrameReader:
     """The client's frames."""
 
@@ -149,7 +159,7 @@ class FrameReader:
 
     def __init__(self, *, compressed: bool, masked: bool, limit: int) -> None:
         """Read frames; `limit` bounds a decompressed message."""
-        self._decoder = FrameDecoder(client=not masked, extensions=[_Messages(compressed, limit)])
+        self._decoder = FrameDecoder(client=not masked, extensions=[Messages(compressed, limit)])
 
     def feed(self, data: bytes) -> Iterator[Event]:
         """Yield the frames that the chunk completes, pieces of messages as they come; raises FrameError."""

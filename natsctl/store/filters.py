@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from natsctl.native import lib
+from natsctl.store.steps import Steps, pieces
 
 MATCH_CACHE_ENTRIES = 8192
 """Verdicts remembered per filter; the cache is emptied when full."""
@@ -21,34 +22,65 @@ _ANY, _REST, _END = b" *", b" >", b" "
 class Filters:
     """A set of subject patterns; empty means every subject."""
 
-    __slots__ = ("_cache", "_regex", "literals", "subjects", "wildcards")
+    __slots__ = ("_cache", "_given", "_regex", "literals", "subjects", "wildcards")
 
     def __init__(self, subjects: Iterable[bytes] = ()) -> None:
         """Compile `subjects`; a pattern that takes everything makes the set empty (= all)."""
-        given = tuple(dict.fromkeys(subjects))
-        self.subjects: tuple[bytes, ...] = () if b">" in given else given
-        maybe = [s for s in self.subjects if b"*" in s or b">" in s]
-        self.wildcards = tuple([s for s in maybe if _is_pattern(s)])
-        patterns = frozenset(self.wildcards)
-        self.literals = tuple([s for s in self.subjects if s not in patterns]) if maybe else self.subjects
+        given = dict.fromkeys(subjects)
+        self._compile(given, [s for s in given if (b"*" in s or b">" in s) and _is_pattern(s)])
+
+    @classmethod
+    def compiling(cls, subjects: Sequence[str]) -> Steps[Filters]:
+        """Compile subjects in steps, so that `matches` has nothing left to prepare."""
+        given: dict[bytes, None] = {}
+        wildcards: list[bytes] = []
+        for piece in pieces(subjects):
+            encoded = [subject.encode("utf-8", "surrogateescape") for subject in piece]
+            given.update(dict.fromkeys(encoded))
+            wildcards += [s for s in encoded if (b"*" in s or b">" in s) and _is_pattern(s)]
+            yield len(piece)
+        filters = cls.__new__(cls)
+        filters._compile(given, wildcards)
+        if len(filters.wildcards) > MANY_PATTERNS:
+            tree = _Patterns()
+            for patterns in pieces(filters.wildcards):
+                tree.add(patterns)
+                yield len(patterns)
+            filters._regex = tree.fullmatch
+        return filters
+
+    def _compile(self, given: dict[bytes, None], wildcards: list[bytes]) -> None:
+        if b">" in given:
+            given, wildcards = {}, []
+        self._given = given
+        self.subjects: tuple[bytes, ...] = tuple(given)
+        patterns = dict.fromkeys(wildcards)
+        self.wildcards = tuple(patterns)
+        self.literals = tuple([s for s in given if s not in patterns]) if patterns else self.subjects
         self._regex: Callable[[bytes], object] | None = None
-        self._cache: dict[bytes, bool] = dict.fromkeys(self.literals, True)
+        self._cache: dict[bytes, bool] = {}
 
     @property
     def everything(self) -> bool:
         """Return whether no subject is refused."""
         return not self.subjects
 
+    def has(self, subject: bytes) -> bool:
+        """Return whether `subject` is one of the set itself."""
+        return subject in self._given
+
     def matches(self, subject: bytes) -> bool:
-        """Return whether `subject` passes; verdicts are cached."""
-        if not self.subjects:
+        """Return whether `subject` passes; verdicts of wildcards are cached."""
+        given = self._given
+        if subject in given or not given:
             return True
+        if not self.wildcards:
+            return False
         cache = self._cache
         verdict = cache.get(subject)
         if verdict is None:
             if len(cache) >= MATCH_CACHE_ENTRIES:
                 cache.clear()
-                cache.update(dict.fromkeys(self.literals, True))
             verdict = cache[subject] = self.matches_wildcard(subject)
         return verdict
 
@@ -59,7 +91,9 @@ class Filters:
                 return False
             # Only now: it costs more than all else that a consumer is made of, and most are never asked.
             if len(self.wildcards) > MANY_PATTERNS:
-                self._regex = _Patterns(self.wildcards).fullmatch
+                tree = _Patterns()
+                tree.add(self.wildcards)
+                self._regex = tree.fullmatch
             else:
                 self._regex = re.compile(b"|".join(map(_as_regex, self.wildcards)), re.DOTALL).fullmatch
         return self._regex(subject) is not None
@@ -115,8 +149,11 @@ class _Patterns:
 
     __slots__ = ("_root",)
 
-    def __init__(self, patterns: Iterable[bytes]) -> None:
+    def __init__(self) -> None:
         self._root: dict[bytes, Any] = {}
+
+    def add(self, patterns: Iterable[bytes]) -> None:
+        """Add patterns."""
         for pattern in patterns:
             node, tokens = self._root, pattern.split(b".")
             for at, token in enumerate(tokens, 1):

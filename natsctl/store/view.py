@@ -32,7 +32,18 @@ BULK_MESSAGES = 200_000
 class View:
     """A filter bound to a stream's subject numbers."""
 
-    __slots__ = ("_checked", "_index", "_names", "_places", "_unknown", "all", "filters", "listed", "only", "sids")
+    __slots__ = (
+        "_checked",
+        "_index",
+        "_literals_seen",
+        "_names",
+        "_places",
+        "all",
+        "filters",
+        "listed",
+        "only",
+        "sids",
+    )
 
     def __init__(self, filters: Filters, index: StreamIndex, most: int = 0) -> None:
         """Bind a filter; `most` is the number of subjects to match now, 0: all."""
@@ -47,7 +58,7 @@ class View:
         """A range where the filter selects every subject: a set of a million numbers takes 60 MB."""
         self.listed = array("I")
         """The same numbers, where `sids` is a set."""
-        self._unknown = list(self.filters.literals)
+        self._literals_seen = 0
         self._checked = 0
         self._places: dict[int, tuple[Segment, array[int], int]] = {}
         self.all = False
@@ -70,12 +81,13 @@ class View:
             return
         end = min(total, self._checked + most) if most else total
         found = self.filters.numbers_of(names, self._checked, end) if self.filters.wildcards else array("I")
-        if self._unknown:
-            known = {ids[s] for s in self._unknown if s in ids}
-            if known:
-                self._unknown = [s for s in self._unknown if s not in ids]
+        if literals := self.filters.literals:
+            if total - self._literals_seen < len(literals):
+                known = {sid for sid in range(self._literals_seen, total) if self.filters.has(names[sid])}
+            else:
+                known = {ids[s] for s in literals if s in ids}
+            self._literals_seen = total
             found = array("I", known.union(found))
-        if self.filters.literals:
             found = array("I", [sid for sid in found if sid not in self.sids])
         if found:
             self._take_in(found, end)

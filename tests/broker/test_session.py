@@ -42,29 +42,21 @@ def test_info_tells_auth_tls_and_jetstream_when_they_are_on(new_harness: Callabl
 HEADER_PUB = b"HPUB a 12 12\r\nNATS/1.0\r\n\r\n\r\n"
 
 
-@pytest.mark.parametrize(
-    ("said", "heard", "reason"),
-    [
-        (b"CONNECT {bad\r\n", b"", "Protocol Violation"),
-        (b"CONNECT\r\n", b"", "Protocol Violation"),
-        (b'CONNECT {"verbose":"x"}\r\n', b"", "Protocol Violation"),
-        (b'CONNECT {"protocol":2}\r\n', b"invalid client protocol", "Bad Client Protocol Version"),
-        (
-            b'CONNECT {"no_responders":true}\r\n',
-            b"no responders requires headers support",
-            "No Responders Requires Headers",
-        ),
-        (b'CONNECT {"account":"X"}\r\n', b"Authorization Violation", "Authentication Failure"),
-        (b'CONNECT {"headers":false,"verbose":false}\r\n' + HEADER_PUB + b"PING\r\n", b"", "Protocol Violation"),
-        (b"PUB a 1048577\r\n", b"Maximum Payload Violation", "Maximum Message Payload Exceeded"),
-        (b"BAD\r\n", b"Unknown Protocol Operation", "Protocol Violation"),
-        (b"PUB a\r\n", b"", "Protocol Violation"),
-        (b"SUB " + b"a" * 5000 + b" 1\r\n", b"maximum control line exceeded", "Maximum Control Line Exceeded"),
-    ],
-)
-def test_faults_close_with_their_text_or_silently(harness: Any, said: bytes, heard: bytes, reason: str) -> None:
+REASONS = [
+    (b"CONNECT {bad\r\n", "Protocol Violation"), (b'CONNECT {"protocol":2}\r\n', "Bad Client Protocol Version"),
+    (b'CONNECT {"no_responders":true}\r\n', "No Responders Requires Headers"),
+    (b'CONNECT {"account":"X"}\r\n', "Authentication Failure"), (b"BAD\r\n", "Protocol Violation"),
+    (b'CONNECT {"headers":false,"verbose":false}\r\n' + HEADER_PUB + b"PING\r\n", "Protocol Violation"),
+    (b"PUB a 1048577\r\n", "Maximum Message Payload Exceeded"), (b"PUB a\r\n", "Protocol Violation"),
+    (b"SUB " + b"a" * 5000 + b" 1\r\n", "Maximum Control Line Exceeded"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "reason"), REASONS)
+def test_faults_close_for_a_reason(harness: Any, said: bytes, reason: str) -> None:
+    """What is said is in recorded/talks.json."""
     client = harness.client(BARE)
-    assert client.say(said) == (b"-ERR '%b'\r\n" % heard if heard else b"")
+    client.say(said)
     assert client.session.close_reason is CloseReason(reason)
 
 

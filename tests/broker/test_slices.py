@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from itertools import product
 from typing import Final
 
 import pytest
 
+from natsctl.api.subject_index import SubjectIndex
 from natsctl.broker.auth.credentials import Grant
 from natsctl.broker.auth.permissions import Permissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
@@ -381,3 +383,41 @@ def test_permissions_that_changed_are_held_against_many_subscriptions_in_slices(
     assert max(removed) == SUBS_STEP
     assert {sub.subject for sub in session.subs.values()} == {b"shared", b"t.5"} and b"more" in session.subs
     assert done == [len(session.subs)] == [3]
+
+
+def test_the_way_to_a_subject_that_very_many_patterns_meet_is_walked_in_slices() -> None:
+    harness = broker()
+    session, other = client(harness), client(harness)
+    token = ["a"] * 400
+    patterns = [".".join([*token[:at], "*", *token[at + 1 :]]) for at in range(100)]
+    session.receive(b"".join(b"SUB %b %d\r\n" % (each.encode(), at) for at, each in enumerate([*patterns, ">"])))
+    subject = b".".join([b"a"] * 399 + [b"x"])
+    assert isinstance(harness.clock, SlowClock)
+    harness.clock.step_ns = SLICE_NS
+    session.receive(b"PUB %b 0\r\n\r\nPUB last 0\r\n\r\n" % subject)
+    assert list(harness.unfinished) == [session] and session.in_msgs == 0
+    other.receive(b"SUB new 1\r\n")  # the walk begins anew
+    assert finish(harness) > 10
+    echoed = b"MSG %b 100 0\r\n\r\n" % subject
+    assert heard(session) == echoed + b"MSG last 100 0\r\n\r\n" and session.in_msgs == 2
+    session.receive(b"PUB %b 0\r\n\r\n" % subject)
+    assert heard(session) == echoed, "the way is known"
+
+
+def test_walking_in_steps_finds_what_walking_at_once_does() -> None:
+    rng = random.Random(3)
+    index: SubjectIndex[int] = SubjectIndex()
+    for number, pattern in enumerate(product("a*", repeat=12)):
+        index.add(".".join(pattern).encode() + rng.choice([b"", b".c", b".>"]), number)
+    steps = 0
+    for _ in range(20):
+        tokens = [rng.choice([b"a"] * 9 + [b"d"]) for _ in range(12)] + [b"c"] * rng.randint(0, 2)
+        walk = index.walking(tokens)
+        while True:
+            try:
+                next(walk)
+            except StopIteration as end:
+                assert end.value == index.match(tokens)
+                break
+            steps += 1
+    assert steps

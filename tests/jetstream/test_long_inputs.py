@@ -18,8 +18,8 @@ FEW: Final = 200
 MANY: Final = 2_000
 GROWTH: Final = 1.5
 """By how much an item may cost more among ten times as many: n log n, and what grows in steps."""
-TURN_CALLS: Final = 60_000
-"""Calls that one turn may make: about 20 ms."""
+TURN_CALLS: Final = 40_000
+"""Calls that one turn may make: about 15 ms."""
 CROSSING: Final = "crossing subjects"
 """Comparing these takes more than n log n, in nats-server too, and is done in turns."""
 
@@ -73,6 +73,31 @@ def externals(count: int) -> list[dict[str, Any]]:
     return [{"name": f"E{n}", "external": {"api": f"$JS.d{n}.API", "deliver": f"d{n}"}} for n in range(count)]
 
 
+def filled(jet: Jet, count: int) -> None:
+    create(jet, subjects=["s.>"], allow_direct=True)
+    jet.wire.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % number for number in range(count)))
+
+
+SAVED: Final[list[tuple[dict[str, Any], bytes]]] = []
+
+
+def saved(jet: Jet, subjects: list[str], consumers: int) -> None:
+    """Keep a backup of a stream with these subjects and so many consumers."""
+    create(jet, subjects=subjects)
+    for number in range(consumers):
+        consume(jet, f"C{number}")
+    SAVED[:] = [jet.backup("A")]
+    jet.api("STREAM.DELETE.A")
+
+
+def restore(jet: Jet) -> None:
+    described, archive = SAVED[0]
+    subject = jet.api("STREAM.RESTORE.A", described)["deliver_subject"]
+    for chunk in (archive, b""):
+        jet.wire.request(subject, chunk)
+    assert "A" in jet.machine.streams
+
+
 INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int], object]]]] = {
     "subjects": (lambda jet, count: None, lambda jet, count: create(jet, subjects=subjects(count))),
     "subjects that overlap": (
@@ -100,6 +125,13 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
     "sources": (
         lambda jet, count: None,
         lambda jet, count: create(jet, sources=[{"name": f"O{number}"} for number in range(count)]),
+    ),
+    "sources that end": (
+        lambda jet, count: (
+            create(jet, sources=[{"name": f"O{number}"} for number in range(count // 4)]),
+            jet.advance(1),
+        ),
+        lambda jet, count: jet.api("STREAM.DELETE.A"),
     ),
     "sources of one origin": (
         lambda jet, count: create(jet, "O", subjects=subjects(count), sources=[{"name": "A"}]),
@@ -139,6 +171,34 @@ INPUTS: Final[dict[str, tuple[Callable[[Jet, int], object], Callable[[Jet, int],
             consume(jet, filter_subjects=subjects(count)),
         ),
         lambda jet, count: consume(jet, "D", filter_subjects=subjects(count)),
+    ),
+    "removed filters": (
+        lambda jet, count: (create(jet, subjects=["s.>"]), consume(jet, filter_subjects=subjects(count))),
+        lambda jet, count: jet.api("CONSUMER.DELETE.A.C"),
+    ),
+    "filters since a time": (
+        lambda jet, count: filled(jet, count),
+        lambda jet, count: consume(
+            jet, filter_subjects=subjects(count), deliver_policy="by_start_time", opt_start_time="2020-01-01T00:00:00Z"
+        ),
+    ),
+    "wide last messages of many": (
+        lambda jet, count: filled(jet, count),
+        lambda jet, count: jet.wire.request("$JS.API.DIRECT.GET.A", {"multi_last": crossing(count)}),
+    ),
+    "large streams in a list": (
+        lambda jet, count: [
+            create(jet, f"L{n}", subjects=[f"l{n}.{s}" for s in subjects(20)]) for n in range(count // 20)
+        ],
+        lambda jet, count: jet.api("STREAM.LIST"),
+    ),
+    "subjects of a restored stream": (
+        lambda jet, count: saved(jet, subjects(count), 0),
+        lambda jet, count: restore(jet),
+    ),
+    "consumers of a restored stream": (
+        lambda jet, count: saved(jet, ["s.>"], count // 10),
+        lambda jet, count: restore(jet),
     ),
     "last messages of many": (
         lambda jet, count: create(jet, subjects=["s.>"], allow_direct=True),

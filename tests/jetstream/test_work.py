@@ -132,6 +132,7 @@ def update(jet: Jet, **change: Any) -> Any:
 
 def last_interest_goes(jet: Jet) -> None:
     ok(jet.api("CONSUMER.DELETE.S.C"))
+    assert stream_of(jet).store.messages == 0
 
 
 def everything_expires(jet: Jet) -> None:
@@ -147,6 +148,7 @@ ACTS: Final[dict[str, Callable[[Jet], object]]] = {
     "max_bytes": lambda jet: update(jet, max_bytes=1000),
     "max_msgs_per_subject": lambda jet: update(jet, max_msgs_per_subject=1),
     "both_limits": lambda jet: update(jet, max_msgs=5000, max_msgs_per_subject=1),
+    "last_interest": last_interest_goes,
     "retention": lambda jet: update(jet, retention="interest"),
     "purge": lambda jet: ok(jet.api("STREAM.PURGE.S")),
     "purge_of_a_filter": lambda jet: ok(jet.api("STREAM.PURGE.S", {"filter": "s.*.x"})),
@@ -167,21 +169,14 @@ def test_no_turn_is_long(act: str, count: int) -> None:
     jet = filled(count)
     if act == "expiry":
         update(jet, max_age=3600 * SECOND)
+    if act == "last_interest":
+        jet.consumer("C")
+        update(jet, retention="interest")
     with metered(jet) as meter:
         ACTS[act](jet)
     most = MAX_TOGETHER if count == VERY_MANY else 4 * MAX_ONE_BY_ONE
     assert meter.most_removed <= most
     assert meter.most_looks <= 4 * MAX_ONE_BY_ONE
-
-
-def test_the_interest_of_the_last_consumer_goes_in_slices() -> None:
-    jet = filled(MANY)
-    jet.consumer("C")
-    update(jet, retention="interest")
-    with metered(jet) as meter:
-        last_interest_goes(jet)
-    assert stream_of(jet).store.messages == 0
-    assert meter.most_removed <= 4 * MAX_ONE_BY_ONE
 
 
 def test_what_waits_for_acks_is_dropped_in_slices() -> None:

@@ -355,3 +355,25 @@ async def test_certificates_that_are_swapped_during_a_reload_do_not_stop_it_half
         with pytest.raises(BadRequestError, match="no certificate and key in PEM"):
             at.reload(text + "max_control_line: 1024\n")
         assert at.server.options.max_control_line == 512
+
+
+async def test_others_are_served_while_a_thread_reads_and_reloads_follow_one_another(tmp_path: Path) -> None:
+    async with site(tmp_path, USERS) as at:
+        client = await at.client(user="a", **{"pass": "a"})
+        may_read, ends = threading.Event(), list[str]()
+        texts = [USERS + "max_control_line: 512\n", USERS + "max_pending: 2000000\n"]
+
+        def read() -> ServerOptions:
+            assert may_read.wait(30)
+            at.path.write_text(LISTEN + texts.pop(0))
+            return at.read()
+
+        reloader = Reloader(at.server, read, at.read())
+        for _ in range(2):
+            reloader.begin(lambda fault: ends.append(str(fault)))
+        assert await client.say("") == "" and not ends
+        may_read.set()
+        while len(ends) < 2:
+            await client.say("")
+        assert at.server.options.max_control_line == 512
+        assert ends[0] == "None" and ends[1].startswith("config reload not supported for MaxPending")

@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from natsctl.api.subjects import has_wildcard, is_subset, matches, overlaps
+from natsctl.api.subject_index import PatternSet
+from natsctl.api.subjects import has_wildcard, is_subset
 from natsctl.api.times import Clock
 
 RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
@@ -74,36 +75,38 @@ PRUNE_NS: Final = 1_000_000_000
 class Patterns:
     """Subject patterns, some of them for a queue group only."""
 
-    __slots__ = ("_literals", "_queued", "_wild")
+    __slots__ = ("_groups", "_literals", "_queued", "_wild")
 
     def __init__(self, texts: Iterable[str]) -> None:
         pairs = [
             (fields[0], fields[1] if len(fields) > 1 else b"") for text in texts if (fields := text.encode().split())
         ]
         plain = [subject for subject, queue in pairs if not queue]
-        self._literals = frozenset(subject for subject in plain if not has_wildcard(subject))
-        self._wild = [subject for subject in plain if has_wildcard(subject)]
-        self._queued = [pair for pair in pairs if pair[1]]
+        self._literals = PatternSet(subject for subject in plain if not has_wildcard(subject))
+        self._wild = PatternSet(subject for subject in plain if has_wildcard(subject))
+        self._groups: dict[bytes, list[bytes]] = {}
+        for subject, queue in pairs:
+            if queue:
+                self._groups.setdefault(subject, []).append(queue)
+        self._queued = PatternSet(self._groups)
 
     def match(self, subject: bytes) -> bool:
         """Return whether a pattern without a queue group matches `subject`, whose wildcards are plain text."""
-        return subject in self._literals or any(matches(pattern, subject) for pattern in self._wild)
+        return self._literals.match(subject) or self._wild.match(subject)
 
     def groups(self, subject: bytes) -> list[bytes]:
         """Return the queue groups of the patterns that match `subject`."""
-        return [queue for pattern, queue in self._queued if matches(pattern, subject)]
+        return [queue for pattern in self._queued.matching(subject) for queue in self._groups[pattern]]
 
     def cover(self, subject: bytes) -> bool:
         """Return whether one pattern matches everything that `subject` does."""
         return self.match(subject) and (
-            not subject.endswith(b">")
-            or any(is_subset(subject, pattern) for pattern in (*self._wild, *(subject for subject, _ in self._queued)))
+            not subject.endswith(b">") or self._wild.cover(subject) or self._queued.cover(subject)
         )
 
     def meet(self, subject: bytes, queued: bool) -> bool:
         """Return whether some subject matches both `subject` and a pattern; those of groups count where `queued`."""
-        patterns = [*self._literals, *self._wild, *([pattern for pattern, _ in self._queued] if queued else ())]
-        return any(overlaps(pattern, subject) for pattern in patterns)
+        return self._literals.meet(subject) or self._wild.meet(subject) or (queued and self._queued.meet(subject))
 
 
 class Replies:

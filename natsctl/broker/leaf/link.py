@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from natsctl.api.subjects import has_valid_tokens, has_wildcard, matches, overlaps
+from natsctl.api.subject_index import PatternSet
+from natsctl.api.subjects import has_valid_tokens, has_wildcard
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.login import Login
 from natsctl.broker.deferred_work import defer, receive_pieces, slice_end_ns
@@ -50,24 +51,24 @@ class Direction:
     __slots__ = ("_known", "allow", "deny")
 
     def __init__(self) -> None:
-        self.allow: list[bytes] | None = None
-        self.deny: list[bytes] = []
+        self.allow: PatternSet | None = None
+        self.deny = PatternSet(())
         self._known: dict[bytes, bool] = {}
 
     def set(self, allow: Iterable[str] | None, deny: Iterable[str]) -> None:
         """Replace the rules; queue groups in them are ignored."""
-        self.allow = None if allow is None else [_pattern(text) for text in allow]
-        self.deny = [_pattern(text) for text in deny]
+        self.allow = None if allow is None else PatternSet(map(_pattern, allow))
+        self.deny = PatternSet(map(_pattern, deny))
         self._known.clear()
 
     def forbid(self, patterns: Iterable[str]) -> None:
         """Deny further patterns."""
-        self.deny += [pattern for text in patterns if (pattern := _pattern(text)) not in self.deny]
+        self.deny = PatternSet([*self.deny.patterns, *map(_pattern, patterns)])
         self._known.clear()
 
     def allows(self, subject: bytes) -> bool:
         """Return whether a message on `subject` may pass."""
-        if self.allow is None and not self.deny:
+        if self.allow is None and not self.deny.patterns:
             return True
         known = self._known.get(subject)
         if known is None:
@@ -78,18 +79,16 @@ class Direction:
 
     def allows_interest(self, subject: bytes) -> bool:
         """Return whether interest in `subject` may pass; one that is wider than what is allowed may."""
-        if self.allow is None and not self.deny:
+        if self.allow is None and not self.deny.patterns:
             return True
         if self._matches(subject):
             return True
-        if self.allow is None or not has_wildcard(subject) or any(matches(deny, subject) for deny in self.deny):
+        if self.allow is None or not has_wildcard(subject) or self.deny.match(subject):
             return False
-        return any(overlaps(pattern, subject) for pattern in self.allow)
+        return self.allow.meet(subject)
 
     def _matches(self, subject: bytes) -> bool:
-        if any(matches(pattern, subject) for pattern in self.deny):
-            return False
-        return self.allow is None or any(matches(pattern, subject) for pattern in self.allow)
+        return not self.deny.match(subject) and (self.allow is None or self.allow.match(subject))
 
 
 class LinkRules:

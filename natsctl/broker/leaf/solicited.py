@@ -194,9 +194,9 @@ class SolicitedLink(LeafLink):
             text = "maximum account active connections exceeded"
             self.fail(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, text)
             return
-        before = [set(direction.deny) for direction in (self.rules.send, self.rules.ask)]
+        before = [set(direction.deny.patterns) for direction in (self.rules.send, self.rules.ask)]
         keep_domains_apart(leafs, self)
-        after = [set(direction.deny) for direction in (self.rules.send, self.rules.ask)]
+        after = [set(direction.deny.patterns) for direction in (self.rules.send, self.rules.ask)]
         self._apart = tuple(
             [deny.decode() for deny in sorted(now - then)] for then, now in zip(before, after, strict=True)
         )

@@ -148,6 +148,10 @@ CONSUMER_COST: Final = 16
 _FC_NAME: Final = 8
 
 
+def _filters_of(config: ConsumerConfig) -> Filters:
+    return Filters([subject.encode() for subject in rules.filters_of(config)])
+
+
 class Consumer:
     """One consumer of one stream."""
 
@@ -165,6 +169,7 @@ class Consumer:
         "delivery",
         "engine",
         "events",
+        "filters",
         "held",
         "journal",
         "lifetime",
@@ -190,6 +195,7 @@ class Consumer:
         journal: Journal,
         state: ConsumerState | None = None,
         number: int = 0,
+        filters: Filters | None = None,
     ) -> None:
         """Create a consumer that does nothing before `start`; without a state it begins at its deliver policy."""
         self.stream = stream
@@ -202,7 +208,9 @@ class Consumer:
         self.journal: Journal = journal
         clock = self.engine.clock
         self._offset_ns = clock.now_ns() - clock.monotonic_ns()
-        self.state: ConsumerState = state or first_state(stream.store, config, stream.config.max_msgs_per_subject == 1)
+        self.filters: Filters = filters or _filters_of(config)
+        one_per_subject = stream.config.max_msgs_per_subject == 1
+        self.state: ConsumerState = state or first_state(stream.store, config, self.filters, one_per_subject)
         self.log = ChangeLog()
         self.answers: list[bytes] = []
         self.events = ConsumerAdvisories(self)
@@ -213,16 +221,12 @@ class Consumer:
         self._flow_answers: Subscription | None = None
         self.retry = Retry(self, self._offset_ns)
         self.redelivery = self.retry.redelivery
-        filters = self._filters()
-        self.undelivered = Undelivered(stream.store, filters, filters.everything, self.state)
+        self.undelivered = Undelivered(stream.store, self.filters, self.filters.everything, self.state)
         self.budget = DeliveryBudget(self)
         self.acks = Acks(self)
         self.lifetime = Lifetime(self)
         self.delivery: PullDelivery | PushDelivery
         self.delivery = PushDelivery(self) if config.deliver_subject else PullDelivery(self)
-
-    def _filters(self) -> Filters:
-        return Filters([subject.encode() for subject in rules.filters_of(self.config)])
 
     # Life
 
@@ -257,15 +261,15 @@ class Consumer:
             self.account.unsubscribe(self._flow_answers)
             self._flow_answers = None
 
-    def update(self, config: ConsumerConfig) -> None:
+    def update(self, config: ConsumerConfig, filters: Filters | None = None) -> None:
         """Apply a configuration that was checked against the present one."""
         old, self.config = self.config, config
         self.needs_ack = rules.needs_ack(config)
         self.acks.configure()
         self.retry.configure()
         if rules.filters_of(old) != rules.filters_of(config):
-            filters = self._filters()
-            self.undelivered.refilter(filters, filters.everything)
+            self.filters = filters or _filters_of(config)
+            self.undelivered.refilter(self.filters, self.filters.everything)
         if isinstance(self.delivery, PushDelivery):
             if (old.deliver_subject, old.deliver_group) != (config.deliver_subject, config.deliver_group):
                 if old.deliver_subject != config.deliver_subject:
@@ -411,7 +415,7 @@ class Consumer:
             self.settle_acks()
         yield from after_purge(self, purged)
         yield from self._forgetting_missing()
-        yield from self.stream.store.preparing(self._filters())
+        yield from self.stream.store.preparing(self.filters)
         yield from self.undelivered.skipping_to(max(self.undelivered.next_seq, self.state.delivered_sseq + 1))
         self.schedule()
         yield CONSUMER_COST
@@ -425,7 +429,7 @@ class Consumer:
 
     def recounting(self) -> Steps[None]:
         """Count num_pending anew."""
-        yield from self.stream.store.preparing(self._filters())
+        yield from self.stream.store.preparing(self.filters)
         yield from self.undelivered.recounting()
         self.schedule()
         yield CONSUMER_COST

@@ -96,6 +96,7 @@ class ConsumerContext(Protocol):
 
     name: str
     config: ConsumerConfig
+    filters: Filters
     created_ns: int
     number: int
     engine: EngineContext

@@ -16,7 +16,7 @@ from natsctl.api.subjects import is_subset
 from natsctl.api.times import parse_time
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
 from natsctl.store.filters import ALL, Filters
-from natsctl.store.steps import Steps, pieces
+from natsctl.store.steps import STEP, Steps, finish, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
@@ -24,26 +24,28 @@ if TYPE_CHECKING:
     from natsctl.store.stream import StreamStore
 
 
-def preparing(store: StreamStore, config: ConsumerConfig) -> Steps[None]:
+def preparing(store: StreamStore, config: ConsumerConfig, filters: Filters) -> Steps[None]:
     """Prepare, in steps, to find the start of a consumer and to count its num_pending."""
-    subjects = filters_of(config)
-    yield from store.preparing(Filters([subject.encode() for subject in subjects]))
-    if config.deliver_policy is DeliverPolicy.BY_START_TIME and len(subjects) > 1:
-        for subject in subjects:
-            yield from store.preparing(Filters((subject.encode(),)))
+    yield from store.preparing(filters)
+    if config.deliver_policy is DeliverPolicy.BY_START_TIME and len(filters.subjects) > 1:
+        for subject in filters.wildcards:
+            yield from store.preparing(Filters((subject,)))
 
 
-def finding_first_state(stream: StreamContext, config: ConsumerConfig) -> Steps[ConsumerState | None]:
-    """Return the state of a consumer that begins with the last message of each subject, None for any other policy.
+def finding_first_state(stream: StreamContext, config: ConsumerConfig, filters: Filters) -> Steps[ConsumerState | None]:
+    """Return the state of a consumer for which much has to be searched, None if `first_state` finds it at once.
 
-    The search may take many steps; the stream takes no messages meanwhile (`Work.shut`).
+    That is one with the last message of each subject, or with many filters and a start time. The stream takes no
+    messages meanwhile (`Work.shut`).
     """
-    store = stream.store
-    if config.deliver_policy is not DeliverPolicy.LAST_PER_SUBJECT or stream.config.max_msgs_per_subject == 1:
+    store, policy = stream.store, config.deliver_policy
+    if policy is DeliverPolicy.BY_START_TIME and len(filters.subjects) > STEP:
+        stream.work.shut()
+        return ConsumerState((yield from _finding_first_since(store, filters, _start_ns(config))))
+    if policy is not DeliverPolicy.LAST_PER_SUBJECT or stream.config.max_msgs_per_subject == 1:
         return None
     stream.work.shut()
     end = store.durable_seq
-    filters = Filters([subject.encode() for subject in filters_of(config)])
     return _last_per_subject(store, (yield from store.finding_last_per_subject(filters, end)), end)
 
 
@@ -54,36 +56,46 @@ def _last_per_subject(store: StreamStore, newest: Sequence[int], end: int) -> Co
     return state
 
 
-def first_state(store: StreamStore, config: ConsumerConfig, one_per_subject: bool = False) -> ConsumerState:
+def first_state(
+    store: StreamStore, config: ConsumerConfig, filters: Filters, one_per_subject: bool = False
+) -> ConsumerState:
     """Return the state of a consumer that has delivered nothing. Source: nats-server, consumer.go selectStartingSeqNo.
 
     With `one_per_subject` the stream keeps one message per subject: each is then the last of its subject.
     """
-    subjects = filters_of(config)
-    filters = Filters([subject.encode() for subject in subjects])
     first, last = max(store.first_seq, 1), store.last_seq
     policy = config.deliver_policy
     if policy is DeliverPolicy.NEW:
         return ConsumerState(last + 1)
     if policy is DeliverPolicy.LAST:
-        return ConsumerState(max(store.last_match(filters) if subjects else last, first))
+        return ConsumerState(max(store.last_match(filters) if filters_of(config) else last, first))
     if policy is DeliverPolicy.BY_START_SEQUENCE:
         return ConsumerState(max(config.opt_start_seq, first))
     if policy is DeliverPolicy.BY_START_TIME:
-        return ConsumerState(_first_since(store, subjects, parse_time(config.opt_start_time or "")))
+        return ConsumerState(finish(_finding_first_since(store, filters, _start_ns(config))))
     if policy is DeliverPolicy.LAST_PER_SUBJECT and not one_per_subject:
         return _last_per_subject(store, store.last_per_subject(filters, store.durable_seq), store.durable_seq)
     return ConsumerState(first)
 
 
-def _first_since(store: StreamStore, subjects: Sequence[str], ts_ns: int) -> int:
+def _start_ns(config: ConsumerConfig) -> int:
+    return parse_time(config.opt_start_time or "")
+
+
+def _finding_first_since(store: StreamStore, filters: Filters, ts_ns: int) -> Steps[int]:
     """Return the first sequence since a time, or a later one before which no filter has its first match.
 
     The later one is the lowest first match of a single filter, as nats-server takes it.
     """
     start, last = store.first_seq_at(ts_ns), store.last_seq
-    matches = (store.first_match(Filters((subject.encode(),)), store.first_seq) for subject in subjects)
-    nearest = min((seq for seq in matches if seq >= start), default=last)
+    nearest = last
+    for piece in pieces(filters.literals):
+        nearest = min((seq for seq in map(store.first_seq_of, piece) if start <= seq < nearest), default=nearest)
+        yield len(piece)
+    for subject in filters.wildcards:
+        seq = store.first_match(Filters((subject,)), store.first_seq)
+        nearest = seq if start <= seq < nearest else nearest
+        yield 1
     return nearest if start < nearest < last else start
 
 

@@ -40,10 +40,16 @@ from natsctl.jetstream.consumers.consumer_state import (
 )
 from natsctl.jetstream.streams.stream_context import StreamContext
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import Steps
 from natsctl.store.stream import RecordsCallback
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.retention import FilterClaim
+
+RECORD_COST: Final = 1
+RECOVERED_COST: Final = 16
+"""Cost of a record and of a consumer of a journal, in messages examined."""
 
 REWRITE_BYTES: Final = 4 << 20
 """A journal smaller than this is never rewritten."""
@@ -111,32 +117,35 @@ class ConsumerSet:
         config: ConsumerConfig,
         state: ConsumerState | None = None,
         created_ns: int = 0,
+        claim: FilterClaim | None = None,
     ) -> Consumer:
         """Make and start a consumer with a checked config; it survives a crash once the store's next commit is done.
 
-        With a state (and creation time) from a snapshot it continues there. Raises StoreError (nothing made).
+        With a state (and creation time) from a snapshot it continues there. `claim` holds its filters, if they were
+        claimed already. Raises StoreError (nothing made).
         """
         stream = self._stream
         created_ns = created_ns or stream.engine.clock.now_ns()
         number = self._last_number + 1 if self._journaled(config) else 0
-        consumer = Consumer(stream, name, config, created_ns, self, state, number)
+        filters = claim.filters if claim is not None else None
+        consumer = Consumer(stream, name, config, created_ns, self, state, number, filters)
         if number:
             self._append(_created(consumer))
             self._last_number = number
             stream.store.request_sync()
         self._add(consumer)
-        stream.retention.consumer_added(consumer)
+        stream.retention.consumer_added(consumer, claim)
         consumer.start()
         consumer.events.action(ActionType.CREATE)
         return consumer
 
-    def update(self, consumer: Consumer, config: ConsumerConfig) -> None:
+    def update(self, consumer: Consumer, config: ConsumerConfig, claim: FilterClaim | None = None) -> None:
         """Give a consumer a checked config; durable once the store's next commit is done. Raises StoreError."""
         if consumer.number:
             self._append(encode_record(Updated(consumer.number, encode(config))))
             self._stream.store.request_sync()
-        consumer.update(config)
-        self._stream.retention.consumer_updated(consumer)
+        consumer.update(config, claim.filters if claim is not None else None)
+        self._stream.retention.consumer_updated(consumer, claim)
 
     def delete(self, consumer: Consumer) -> None:
         """End a consumer for good; durable once the store's next commit is done. Raises StoreError (nothing done)."""
@@ -199,13 +208,14 @@ class ConsumerSet:
 
     # Journal
 
-    def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
+    def recovering(self, journal: Iterable[tuple[int, bytes]]) -> Steps[None]:
         """Recreate the consumers that the journal describes, and start them.
 
         Raises KeyError or msgspec.MsgspecError for a journal that this version cannot read.
         """
         found: dict[int, tuple[Created, ConsumerConfig, ConsumerState]] = {}
         for kind, body in journal:
+            yield RECORD_COST
             record = decode_record(kind, body)
             self._last_number = max(self._last_number, record.number)
             if isinstance(record, Created):
@@ -227,6 +237,7 @@ class ConsumerSet:
             consumer = Consumer(self._stream, created.name, config, created.created_ns, self, state, number)
             self._add(consumer)
             consumer.start()
+            yield RECOVERED_COST
             if unsure and store.healthy:
                 self._append(_created(consumer))
 

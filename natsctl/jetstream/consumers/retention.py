@@ -12,6 +12,7 @@ for it again, so the consumers are checked in turn and `_checked` has the index 
 acks a message costs one check per consumer, not one per consumer and ack.
 
 `Interest` keeps consumers without filters apart: they take everything. The others are in an index of their filters.
+The filters of a consumer are claimed in steps before it is created, and removed in steps after it is deleted.
 The consumers of a subject are cached until a consumer is added, deleted or changes its filters; the cache has a limit.
 A consumer's own filters do not overlap, so none is found twice. A commit counts its messages by subject and passes to
 each of many consumers how many it takes: a consumer that takes none costs nothing.
@@ -19,17 +20,19 @@ each of many consumers how many it takes: a consumer that takes none costs nothi
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy
-from natsctl.api.subject_index import SubjectIndex
-from natsctl.store.filters import ALL
+from natsctl.api.subject_index import NODES_PER_SUBJECT, SubjectIndex
+from natsctl.jetstream.claims import Claim
+from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
+    from natsctl.api.consumer import ConsumerConfig
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.streams.stream_context import StreamContext
 
@@ -40,43 +43,74 @@ MAX_KNOWN: Final = 16_384
 FEW: Final = 16
 """Number of consumers up to which each is passed every message: to find the matching ones would cost more."""
 
-_REST: Final = b">"
-
 Consumers = tuple["ConsumerContext", ...]
 Stored = tuple[int, bytes]
 """(sequence, subject)"""
 
 
+class FilterClaim(Claim):
+    """The filters of a consumer, or of one that is about to be created or changed."""
+
+    __slots__ = ("consumer", "filters")
+
+    def __init__(self, filters: Filters) -> None:
+        super().__init__()
+        self.filters = filters
+        self.consumer: ConsumerContext | None = None
+
+
 class Interest:
     """The consumers of one stream by their filters."""
 
-    __slots__ = ("_filters", "_known", "_known_size", "_patterns", "_unfiltered", "_unfiltered_listed")
+    __slots__ = ("_claims", "_known", "_known_size", "_long_work", "_patterns", "_unfiltered", "_unfiltered_listed")
 
-    def __init__(self) -> None:
+    def __init__(self, long_work: deque[Iterator[None]]) -> None:
+        """Keep an empty index; many filters are removed from it by `long_work`."""
         self._unfiltered: dict[ConsumerContext, None] = {}
         self._unfiltered_listed: Consumers | None = None
-        self._filters: dict[ConsumerContext, tuple[bytes, ...]] = {}
-        self._patterns: SubjectIndex[ConsumerContext] = SubjectIndex()
+        self._claims: dict[ConsumerContext, FilterClaim] = {}
+        self._patterns: SubjectIndex[FilterClaim] = SubjectIndex()
         self._known: dict[bytes, Consumers] = {}
         self._known_size = 0
+        self._long_work = long_work
 
     def __len__(self) -> int:
         """Return the number of consumers."""
-        return len(self._filters)
+        return len(self._claims)
 
-    def add(self, consumer: ConsumerContext) -> bool:
-        """Add a consumer, or update its filters; return whether they have changed."""
-        filters = tuple(subject.encode() for subject in filters_of(consumer.config))
-        if _REST in filters:
-            filters = ()
-        if self._filters.get(consumer) == filters:
+    def claiming(self, config: ConsumerConfig) -> Steps[FilterClaim]:
+        """Claim the filters of a configuration, for `add`."""
+        return self._claiming(filters_of(config))
+
+    def _claiming(self, subjects: Sequence[str]) -> Steps[FilterClaim]:
+        claim = FilterClaim((yield from Filters.compiling(subjects)))
+        for piece in pieces(claim.filters.subjects):
+            for subject in piece:
+                self._patterns.add(subject, claim)
+            claim.subjects += piece
+            yield len(piece)
+        return claim
+
+    def unclaim(self, claim: FilterClaim) -> None:
+        """Give up a claim that no consumer uses."""
+        if claim.consumer is None:
+            claim.end(self._patterns, self._long_work)
+
+    def add(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> bool:
+        """Add a consumer, or update its filters, which `claim` holds already; return whether they have changed."""
+        filters, before = consumer.filters, self._claims.get(consumer)
+        if before is not None and before.filters == filters:
             return False
         self.remove(consumer)
-        self._filters[consumer] = filters
-        if not filters:
+        if claim is None or claim.filters is not filters:
+            claim = FilterClaim(filters)
+            for subject in filters.subjects:
+                self._patterns.add(subject, claim)
+            claim.subjects += filters.subjects
+        claim.consumer = consumer
+        self._claims[consumer] = claim
+        if filters.everything:
             self._unfiltered[consumer] = None
-        for subject in filters:
-            self._patterns.add(subject, consumer)
         return True
 
     def remove(self, consumer: ConsumerContext) -> None:
@@ -84,8 +118,10 @@ class Interest:
         self._known.clear()
         self._known_size, self._unfiltered_listed = 0, None
         self._unfiltered.pop(consumer, None)
-        for subject in self._filters.pop(consumer, ()):
-            self._patterns.remove(subject, consumer)
+        claim = self._claims.pop(consumer, None)
+        if claim is not None:
+            claim.consumer = None
+            self.unclaim(claim)
 
     def consumers_of(self, subject: bytes) -> Consumers:
         """Return the consumers that take a subject."""
@@ -96,11 +132,19 @@ class Interest:
             self._unfiltered_listed = tuple(self._unfiltered)
         return (*self._unfiltered_listed, *filtering) if filtering else self._unfiltered_listed
 
-    def overlapping(self, patterns: Iterable[bytes]) -> dict[ConsumerContext, None]:
+    def overlapping(self, patterns: Sequence[bytes]) -> Steps[dict[ConsumerContext, None]]:
         """Return the consumers whose filters overlap some patterns."""
         found = dict(self._unfiltered)
+        cost, before = 0, self._patterns.visited
         for pattern in patterns:
-            found.update(self._patterns.overlapping(pattern))
+            for claim in self._patterns.overlapping(pattern):
+                if claim.consumer is not None:
+                    found[claim.consumer] = None
+            cost += 1 + (self._patterns.visited - before) // NODES_PER_SUBJECT
+            before = self._patterns.visited
+            if cost >= STEP:
+                yield cost
+                cost = 0
         return found
 
     def _filtering(self, subject: bytes) -> Consumers:
@@ -110,14 +154,16 @@ class Interest:
             if self._known_size > MAX_KNOWN:
                 self._known.clear()
                 self._known_size = 0
-            known = self._known[subject] = tuple(self._patterns.matching(subject))
+            known = self._known[subject] = tuple(
+                [claim.consumer for claim in self._patterns.matching(subject) if claim.consumer is not None]
+            )
             self._known_size += len(known) + 1
         return known
 
     def announce(self, stored: Sequence[Stored]) -> None:
         """Pass messages that became durable, ascending and at least one, to the consumers that take them."""
-        if len(self._filters) <= FEW:
-            for consumer in tuple(self._filters):
+        if len(self._claims) <= FEW:
+            for consumer in tuple(self._claims):
                 consumer.on_messages(stored)
             return
         for consumer in tuple(self._unfiltered):
@@ -150,7 +196,7 @@ class Retention:
         self._checked: dict[int, int] = {}
         self._sweep_seq = 0
         self._sweep_end = 0
-        self.interest = Interest()
+        self.interest = Interest(stream.engine.broker.long_work)
         self.by_interest = False
         """True if messages without an interested consumer are not kept."""
         self.removes = False
@@ -175,14 +221,14 @@ class Retention:
 
     # Changes of consumers
 
-    def consumer_added(self, consumer: ConsumerContext) -> None:
+    def consumer_added(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> None:
         """Record a new consumer; no message is removed because of it."""
-        self.interest.add(consumer)
+        self.interest.add(consumer, claim)
         self._checked.clear()
 
-    def consumer_updated(self, consumer: ConsumerContext) -> None:
+    def consumer_updated(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> None:
         """Record a consumer's new configuration, which may have other filters."""
-        if self.interest.add(consumer):
+        if self.interest.add(consumer, claim):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_deleted(self, consumer: ConsumerContext) -> None:

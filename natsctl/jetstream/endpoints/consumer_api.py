@@ -35,7 +35,15 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_position import finding_first_state, preparing
 from natsctl.jetstream.consumers.priority_groups import is_group_name
 from natsctl.jetstream.consumers.pull import PullDelivery
-from natsctl.jetstream.endpoints.requests import PENDING, ApiRequest, EndpointFunction, Outcome, read_plain, settled
+from natsctl.jetstream.endpoints.requests import (
+    PENDING,
+    ApiRequest,
+    EndpointFunction,
+    Outcome,
+    encoding_infos,
+    read_plain,
+    settled,
+)
 from natsctl.jetstream.streams.origin import identity
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
@@ -45,7 +53,9 @@ if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.consumer_state import ConsumerState
+    from natsctl.jetstream.consumers.retention import FilterClaim
     from natsctl.jetstream.streams.stream import Stream
+    from natsctl.store.filters import Filters
 
 
 _WORK_QUEUE_ACKS: Final = (AckPolicy.EXPLICIT, AckPolicy.FLOW_CONTROL)
@@ -117,18 +127,22 @@ def _serving(js: JetStreamAccount, request: ApiRequest, wanted: ConsumerCreateRe
     refusal = refusal or (yield from checking(config, stream.config, bounds))
     if refusal is not None:
         return refusal
-    yield from preparing(stream.store, config)
-    name = config.durable_name or config.name
-    existing = stream.consumers.get(name) if name else None
-    state = (yield from finding_first_state(stream, config)) if existing is None else None
+    interest = stream.retention.interest
+    claim = yield from interest.claiming(config)
     try:
+        yield from preparing(stream.store, config, claim.filters)
+        name = config.durable_name or config.name
+        existing = stream.consumers.get(name) if name else None
         if existing is not None:
-            return _change(stream, request, existing, wanted)
+            return (yield from _changing(stream, request, existing, wanted, claim))
+        state = yield from finding_first_state(stream, config, claim.filters)
         if wanted.action is ConsumerAction.UPDATE:
             return error(ErrCode.CONSUMER_DOES_NOT_EXIST)
-        return _make(js, stream, request, config, name, state)
+        return (yield from _making(js, stream, request, config, name, state, claim))
     except StoreError as fault:
         return storage_fault(fault)
+    finally:
+        interest.unclaim(claim)
 
 
 def _settle_sourcing(stream: Stream, request: ApiRequest, config: ConsumerConfig) -> ApiError | None:
@@ -160,16 +174,19 @@ def _keep(old: ConsumerConfig, config: ConsumerConfig) -> None:
         config.opt_start_seq, config.opt_start_time = old.opt_start_seq, old.opt_start_time
 
 
-def _make(
+def _making(
     js: JetStreamAccount,
     stream: Stream,
     request: ApiRequest,
     config: ConsumerConfig,
     name: str,
     state: ConsumerState | None,
-) -> Outcome:
+    claim: FilterClaim,
+) -> Steps[Outcome]:
     internal = config.direct or config.sourcing
-    refusal = None if internal else js.quota.refuse_consumer(stream) or _check_work_queue(stream, config, name)
+    refusal = None if internal else js.quota.refuse_consumer(stream)
+    if refusal is None and not internal:
+        refusal = yield from _checking_work_queue(stream, config, name, claim.filters)
     if refusal is not None:
         return refusal
     if "\0" in name:  # nats-server finds no file name for it
@@ -183,7 +200,7 @@ def _make(
     rules.default_threshold(config, rules.is_durable(config))
     if not is_zero(config.pause_until):
         config.pause_until = format_time(parse_time(config.pause_until or ""))
-    consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config, state)
+    consumer = stream.consumer_set.create(name or stream.consumer_set.new_name(), config, state, claim=claim)
     consumer.lifetime.advise_pause()
 
     def failed() -> None:
@@ -197,20 +214,24 @@ def _make(
     return request.answer_when_durable(stream.store, answer, failed, done=consumer.release)
 
 
-def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wanted: ConsumerCreateRequest) -> Outcome:
+def _changing(
+    stream: Stream, request: ApiRequest, consumer: Consumer, wanted: ConsumerCreateRequest, claim: FilterClaim
+) -> Steps[Outcome]:
     config = wanted.config
     if wanted.action is ConsumerAction.CREATE:
         api_level.carry(config, consumer.config)
         if config != consumer.config:
             return error(ErrCode.CONSUMER_ALREADY_EXISTS)
-    if stream.config.retention is RetentionPolicy.WORKQUEUE and not _is_unique(stream, config, consumer.name):
+    if stream.config.retention is RetentionPolicy.WORKQUEUE and not (
+        yield from _finding_unique(stream, claim.filters, consumer.name)
+    ):
         return error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
     refusal = check_update(consumer.config, config, consumer.in_use())
     if refusal is not None:
         return refusal
     rules.default_threshold(config, rules.is_durable(consumer.config))
     if config != consumer.config:
-        stream.consumer_set.update(consumer, config)
+        stream.consumer_set.update(consumer, config, claim)
     consumer.lifetime.advise_pause()
     if config.sourcing:
         consumer.reset(consumer.floor_seq() + 1)
@@ -219,7 +240,7 @@ def _change(stream: Stream, request: ApiRequest, consumer: Consumer, wanted: Con
     return request.answer_when_durable(stream.store, answer) if consumer.number else answer
 
 
-def _check_work_queue(stream: Stream, config: ConsumerConfig, name: str) -> ApiError | None:
+def _checking_work_queue(stream: Stream, config: ConsumerConfig, name: str, filters: Filters) -> Steps[ApiError | None]:
     """Return why a work queue refuses one more consumer, or None."""
     if stream.config.retention is not RetentionPolicy.WORKQUEUE:
         return None
@@ -231,13 +252,13 @@ def _check_work_queue(stream: Stream, config: ConsumerConfig, name: str) -> ApiE
         return None
     if not rules.filters_of(config):
         return error(ErrCode.CONSUMER_WQ_MULTIPLE_UNFILTERED)
-    return None if _is_unique(stream, config, name) else error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
+    unique = yield from _finding_unique(stream, filters, name)
+    return None if unique else error(ErrCode.CONSUMER_WQ_CONSUMER_NOT_UNIQUE)
 
 
-def _is_unique(stream: Stream, config: ConsumerConfig, name: str) -> bool:
-    """Return whether the filters of `config` overlap those of no other consumer."""
-    filters = [subject.encode() for subject in rules.filters_of(config)]
-    others = stream.retention.interest.overlapping(filters) if filters else ()
+def _finding_unique(stream: Stream, filters: Filters, name: str) -> Steps[bool]:
+    """Return whether filters overlap those of no other consumer than the one of a name."""
+    others = yield from stream.retention.interest.overlapping(filters.subjects)
     return all(other.name == name or _is_internal(other) for other in others)
 
 
@@ -289,14 +310,14 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return answers.ConsumerNamesAnswer(total=len(found), offset=offset, limit=answers.NAMES_PAGE, consumers=page)
 
 
-def listing(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def listing(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """CONSUMER.LIST."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
     found = stream.consumer_set.visible()
     offset = _offset(request, len(found))
-    page: list[ConsumerInfo] = [consumer.info() for consumer in found[offset : offset + answers.LIST_PAGE]]
+    page: list[ConsumerInfo] = yield from encoding_infos(found[offset : offset + answers.LIST_PAGE])
     return answers.ConsumerListAnswer(total=len(found), offset=offset, limit=answers.LIST_PAGE, consumers=page)
 
 

@@ -21,6 +21,7 @@ from natsctl.api.times import format_time
 from natsctl.jetstream.api_level import is_refused
 from natsctl.jetstream.endpoints import message_search as search
 from natsctl.store.errors import StoreError
+from natsctl.store.filters import Filters
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
@@ -173,8 +174,9 @@ class LastBatch(_Batch):
 
     def beginning(self) -> Steps[None]:
         """Find the sequences and start to send. Raises StoreError."""
-        yield from self._stream.store.preparing(search.patterns(*self._request.multi_last))
-        found = search.last_of_subjects(self._stream.store, self._request, self._up_to, MAX_SUBJECTS + 1)
+        filters = yield from Filters.compiling(self._request.multi_last)
+        yield from self._stream.store.preparing(filters)
+        found = search.last_of_subjects(self._stream.store, filters, self._up_to, MAX_SUBJECTS + 1)
         if len(found) > MAX_SUBJECTS:
             self._stream.account.publish(self._reply, b"", TOO_MANY, b"")
         elif not found:

@@ -42,11 +42,11 @@ from natsctl.jetstream.endpoints.requests import (
     is_absent,
     is_structured,
     read_plain,
-    read_request,
+    reading_request,
 )
 from natsctl.jetstream.streams.pending_message import storage_fault
 from natsctl.store.errors import StoreError
-from natsctl.store.steps import Steps
+from natsctl.store.steps import Steps, finish
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -64,6 +64,9 @@ MAX_WAITING: Final = 10_000
 
 COST: Final = 256
 """Share of one request in a turn's budget of messages: the infos of a page."""
+
+LARGE_BODY: Final = 64 << 10
+"""Bytes of a request from which on it is decoded in steps."""
 
 _LIMIT_REACHED: Final = API_LIMIT_REACHED.encode()
 
@@ -326,17 +329,19 @@ class Dispatcher:
         return self._js.streams.get(request.tokens[0]) if named else None
 
     def _serve_now(self, request: ApiRequest) -> None:
+        steps = self._serving(request)
+        self.complete(request, steps if len(request.body) > LARGE_BODY else finish(steps))
+
+    def _serving(self, request: ApiRequest) -> Steps[Outcome]:
         function = HANDLERS.get(request.endpoint.name)
-        self._js.engine.settle_acks()
         try:
-            refused = _check(self._js, request)
+            refused = yield from _checking(self._js, request)
+            self._js.engine.settle_acks()
             if refused is None and function is not None:
-                outcome: Outcome = function(self._js, request)
-            else:
-                outcome = refused or error(ErrCode.CLUSTER_REQUIRED)
+                return function(self._js, request)
+            return refused or error(ErrCode.CLUSTER_REQUIRED)
         except StoreError as fault:
-            outcome = storage_fault(fault)
-        self.complete(request, outcome)
+            return storage_fault(fault)
 
     def _work(self, request: ApiRequest, steps: Steps[Outcome]) -> None:
         """Serve a request in steps."""
@@ -375,7 +380,7 @@ class Dispatcher:
             audit(self._js.engine, self._js.account, request, body)
 
 
-def _check(js: JetStreamAccount, request: ApiRequest) -> ApiError | None:
+def _checking(js: JetStreamAccount, request: ApiRequest) -> Steps[ApiError | None]:
     """Return why the request cannot be served, or None with its body decoded."""
     endpoint = request.endpoint
     if endpoint.cluster:
@@ -384,10 +389,10 @@ def _check(js: JetStreamAccount, request: ApiRequest) -> ApiError | None:
         return None
     if request.header and is_refused(request.header):
         return error(ErrCode.REQUIRED_API_LEVEL)
-    return _decode(js, endpoint, request)
+    return (yield from _decoding(js, endpoint, request))
 
 
-def _decode(js: JetStreamAccount, endpoint: Endpoint, request: ApiRequest) -> ApiError | None:
+def _decoding(js: JetStreamAccount, endpoint: Endpoint, request: ApiRequest) -> Steps[ApiError | None]:
     rule, body = endpoint.body, request.body
     if rule is BodyRule.EMPTY:
         return None if is_absent(body) else error(ErrCode.NOT_EMPTY_REQUEST)
@@ -400,5 +405,5 @@ def _decode(js: JetStreamAccount, endpoint: Endpoint, request: ApiRequest) -> Ap
     else:
         if not body.strip() or (rule is BodyRule.OPTIONAL and not is_structured(body)):
             body = b"{}"
-        request.value = read_request(js, request, body, endpoint.request)
+        request.value = yield from reading_request(js, request, body, endpoint.request)
     return request.value if isinstance(request.value, ApiError) else None

@@ -128,17 +128,17 @@ def last_searched(store: StreamStore, request: DirectGetRequest) -> int:
     return 0 if seq <= store.first_seq else min(seq - 1, store.durable_seq)
 
 
-def last_of_subjects(store: StreamStore, request: DirectGetRequest, up_to: int, most: int) -> list[int]:
-    """Return the newest sequence at or below `up_to` of each subject that multi_last matches, at most `most`.
+def last_of_subjects(store: StreamStore, filters: Filters, up_to: int, most: int) -> list[int]:
+    """Return the newest sequence at or below `up_to` of each subject that the filters match, at most `most`.
 
     With `up_to` above the last sequence nothing is found in a stream on disk, and everything in one in memory, as in
     nats-server.
     """
     if not up_to or (up_to > store.last_seq and store.storage == "file"):
         return []
-    return store.last_per_subject(patterns(*request.multi_last), up_to, most)
+    return store.last_per_subject(filters, up_to, most)
 
 
-def patterns(*subjects: str) -> Filters:
-    """Return the filter for some subjects."""
-    return Filters([subject.encode("utf-8", "surrogateescape") for subject in subjects])
+def patterns(subject: str) -> Filters:
+    """Return the filter for a subject."""
+    return Filters((subject.encode("utf-8", "surrogateescape"),))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
+from msgspec import Raw
 from msgspec.structs import replace
 
 from natsctl.api.advisories import API_AUDIT, ApiAudit, ClientInfo
 from natsctl.api.catalogue import ApiError, error
-from natsctl.api.codec import InvalidJSONError, decode, decode_plain, encode
+from natsctl.api.codec import InvalidJSONError, decode_plain, decoding, encode
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.errors import ErrCode
 from natsctl.api.model import Model
@@ -194,19 +195,44 @@ def read_plain(body: bytes, wanted: type[T]) -> T | ApiError:
         return error(ErrCode.INVALID_JSON, err=fault.text)
 
 
-def read_request(js: JetStreamAccount, request: ApiRequest, body: bytes, wanted: type[T]) -> T | ApiError:
+def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, wanted: type[T]) -> Steps[T | ApiError]:
     """Return the model of a request's `body`, or the error that it cannot be read; faults are logged.
 
     Where the server is not strict, unknown fields are ignored. Source: nats-server, unmarshalRequest.
     """
     try:
-        return decode(body, wanted, strict=True)
+        return (yield from decoding(body, wanted))
     except InvalidJSONError as fault:
         where = f"Invalid JetStream request '{js.account.name} > {request.subject}'"
         js.engine.request_faults.log(f"{where}: {fault.text}")
         if js.engine.options.strict:
             return error(ErrCode.INVALID_JSON, err=fault.text)
-    return read_plain(body, wanted)
+    try:
+        return (yield from decoding(body, wanted, plain=True))
+    except InvalidJSONError as fault:
+        return error(ErrCode.INVALID_JSON, err=fault.text)
+
+
+class Described(Protocol):
+    """A stream or consumer of a list."""
+
+    def info(self) -> Any:
+        """Return the entry of the list."""
+
+
+INFO_COST: Final = 4
+COST_BYTES: Final = 2048
+"""Bytes of JSON that cost as much to encode as one message to examine."""
+
+
+def encoding_infos(page: Sequence[Described]) -> Steps[list[Any]]:
+    """Return the infos of a page, encoded one by one: each may have a megabyte."""
+    found: list[Any] = []
+    for each in page:
+        raw = encode(each.info())
+        found.append(Raw(raw))
+        yield INFO_COST + len(raw) // COST_BYTES
+    return found
 
 
 def is_absent(body: bytes) -> bool:

@@ -54,6 +54,7 @@ from natsctl.jetstream.streams.stream import StreamMeta
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreError, StreamExistsError
 from natsctl.store.file_log import FileLog
+from natsctl.store.steps import Steps
 from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ class Staging:
         if isinstance(store.log, FileLog):
             store.log.keeps = not on
 
-    def complete(self) -> StreamStore:
+    def completing(self) -> Steps[StreamStore]:
         """Write last sequence, ids and consumers into the store and return it. Raises StoreError."""
         self._check_kept()
         store = self._with_last_seq()
@@ -239,6 +240,7 @@ class Staging:
             body = Created(number, consumer.name, created_ns, encode(consumer.config), state)
             record = encode_record(body)
             store.append_record(record.kind, record.body)
+            yield CONSUMER_COST
         store.request_sync()
         return store
 
@@ -277,6 +279,8 @@ class Staging:
             self._js.engine.store.delete(store.key)
 
 
+CONSUMER_COST: Final = 8
+"""Cost of writing a consumer, in messages examined."""
 STALL_NS: Final = 5 * SECOND
 """Longest time that a restore waits for the next chunk."""
 MAX_QUEUED_BYTES: Final = 64 << 20
@@ -291,7 +295,7 @@ PAUSE_ITEMS: Final = 256
 """Items that a batch of messages counts as at least: a step of decoding or hashing, or few large messages."""
 
 
-def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def restore(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """Serve STREAM.RESTORE."""
     wanted = request.decoded(StreamRestoreRequest)
     name, config = request.tokens[0], wanted.config
@@ -300,7 +304,7 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(ErrCode.STREAM_MISMATCH)
     if "/" in name or "\\" in name:
         return error(ErrCode.STREAM_NAME_CONTAINS_PATH_SEPARATORS)
-    refusal = _refuse(js, config)
+    refusal = yield from _refusing(js, config)
     if refusal is not None:
         return refusal
     if name in js.offline.reasons():
@@ -313,12 +317,12 @@ def restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         return error(ErrCode.STREAM_RESTORE, err=str(fault))
 
 
-def _refuse(js: JetStreamAccount, config: StreamConfig) -> ApiError | None:
+def _refusing(js: JetStreamAccount, config: StreamConfig) -> Steps[ApiError | None]:
     """Return the reason that no stream of this configuration can be created; normalises it."""
-    refusal = rules.settle(js.draft(config))
+    refusal = yield from rules.settling(js.draft(config))
     if refusal is None and config.num_replicas > 1:
         return error(ErrCode.STREAM_REPLICAS_NOT_SUPPORTED)
-    return refusal or js.refuse_stream(config)
+    return refusal or (yield from js.refusing_stream(config))
 
 
 class Restore:
@@ -451,17 +455,21 @@ class Restore:
         """Make everything durable, then visible."""
         self._ending = True
         self._alarm.cancel()
-        refusal = self._refuse_now()
-        if refusal is not None:
-            self._fail_with(refusal, reply)
-            return
+        self._js.work.begin(self._completing(), partial(self._completed, reply))
+
+    def _completing(self) -> Steps[StreamStore | ApiError]:
         try:
-            store = self._staging.complete()
-            store.on_durable(partial(self._stored, reply))
+            return (yield from self._refusing_now()) or (yield from self._staging.completing())
         except StreamExistsError:
-            self._fail_with(error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED), reply)
+            return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
         except StoreError as fault:
-            self._fail(str(fault), reply)
+            return error(ErrCode.STREAM_RESTORE, err=str(fault))
+
+    def _completed(self, reply: bytes, found: StreamStore | ApiError) -> None:
+        if isinstance(found, ApiError):
+            self._fail_with(found, reply)
+        else:
+            found.on_durable(partial(self._stored, reply))
 
     def _stored(self, reply: bytes, fault: StoreError | None) -> None:
         """Write the final metadata, after messages and journal are durable."""
@@ -475,23 +483,35 @@ class Restore:
 
     def _finalized(self, reply: bytes, fault: StoreError | None) -> None:
         """Serve the stream, after the final metadata is durable."""
-        refusal = self._refuse_now()
         if fault is not None:
             self._fail(str(fault), reply)
-        elif refusal is not None:
-            self._fail_with(refusal, reply)
         else:
-            self._adopt(reply)
+            self._js.work.begin(self._claiming(), partial(self._adopt, reply))
 
-    def _refuse_now(self) -> ApiError | None:
+    def _refusing_now(self) -> Steps[ApiError | None]:
         if self._config.name in self._js.streams:
             return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
-        return self._js.refuse_stream(self._config)
+        return (yield from self._js.refusing_stream(self._config))
 
-    def _adopt(self, reply: bytes) -> None:
-        stream: Stream = self._js.adopt(self._staging.hand_over())
-        stream.recover()
-        stream.work.begin(stream.limits.enforcing(), lambda done: self._served(stream, reply))
+    def _claiming(self) -> Steps[ApiError | None]:
+        """Claim the subjects; return why the stream cannot be served."""
+        refusal = yield from self._refusing_now()
+        return refusal or (yield from self._js.claiming(self._config))
+
+    def _adopt(self, reply: bytes, refusal: ApiError | None) -> None:
+        if refusal is not None:
+            self._fail_with(refusal, reply)
+            return
+        stored = self._staging.hand_over()
+        meta = StreamMeta(StreamMeta.decode(stored.meta).created_ns, self._config)
+        stream = self._js.add_stored(stored, meta)
+        stream.work.begin(self._serving(stream), lambda done: self._served(stream, reply))
+
+    def _serving(self, stream: Stream) -> Steps[None]:
+        stream.work.shut()
+        yield from stream.following()
+        yield from stream.recovering()
+        yield from stream.limits.enforcing()
 
     def _served(self, stream: Stream, reply: bytes) -> None:
         """Publish the advisory and send the answer."""

@@ -34,10 +34,11 @@ from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
-from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_info, read_request
+from natsctl.jetstream.endpoints.requests import ApiRequest, Outcome, client_info, reading_request
 from natsctl.jetstream.timers import Alarm
 from natsctl.store.errors import StoreError
 from natsctl.store.file_log import FileLog
+from natsctl.store.steps import finish
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Watch
@@ -107,7 +108,7 @@ def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
-    wanted = read_request(js, request, request.body, StreamSnapshotRequest)
+    wanted = finish(reading_request(js, request, request.body, StreamSnapshotRequest))
     if isinstance(wanted, ApiError):
         return wanted
     if not is_valid_subject(wanted.deliver_subject) or not is_literal(wanted.deliver_subject):

@@ -67,6 +67,7 @@ from natsctl.jetstream.endpoints.requests import (
     EndpointFunction,
     Outcome,
     Uncounted,
+    encoding_infos,
     settled,
 )
 from natsctl.jetstream.streams.origin import identity
@@ -284,7 +285,7 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     return StreamNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
 
 
-def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
+def list_streams(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
     """Serve STREAM.LIST."""
     wanted = request.decoded(StreamsRequest)
     offline = _offline(js, wanted)
@@ -301,7 +302,7 @@ def list_streams(js: JetStreamAccount, request: ApiRequest) -> Outcome:
         if len(page) == LIST_PAGE:
             break
     answer = StreamListAnswer(total=len(names), offset=offset, limit=LIST_PAGE, missing=missing)
-    answer.streams = [stream.info() for stream in page]
+    answer.streams = yield from encoding_infos(page)
     answer.offline = {name: offline[name] for name in missing}
     stores = [stream.store for stream in page]
     return request.when_settled(stores, lambda kept: answer if kept else list_streams(js, request))

@@ -35,6 +35,7 @@ from natsctl.jetstream.streams.pending_message import PendingMessage
 from natsctl.jetstream.streams.publish_checks import check_account
 from natsctl.jetstream.streams.upstream import StoreLaterError, Taken, Upstream
 from natsctl.store.filters import Filters
+from natsctl.store.steps import STEP, Steps, finish
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
@@ -59,7 +60,7 @@ class Mirror:
         self._stream = stream
         self.letter = "M"
         self.source = source
-        self._mappings = Transforms(source.subject_transforms)
+        self.transforms = Transforms(source.subject_transforms)
         self.upstream = Upstream(stream, self)
         self._question: Subscription | None = None
 
@@ -118,7 +119,7 @@ class Mirror:
 
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages as they are. Raises StoreError, or StoreLaterError when a limit refuses one."""
-        stream, mappings = self._stream, self._mappings
+        stream, mappings = self._stream, self.transforms
         store, config = stream.pipeline.store_mirrored, stream.config
         picky = stream.usage.limited or (config.discard is DiscardPolicy.NEW and stream.limits.any)
         transformed, largest = config.subject_transform is not None, config.max_msg_size
@@ -212,16 +213,24 @@ class Transforms:
         self._transforms = [each for each in transforms if each.dest]
         self._compiled: dict[int, SubjectMapping] = {}
         self._index: SubjectIndex[int] = SubjectIndex()
-        if len(self._transforms) > FEW_TRANSFORMS:
-            for place, each in enumerate(self._transforms):
-                self._index.add(source_pattern(each.src), place)
+
+    def indexing(self) -> Steps[None]:
+        """Put many transforms into an index, in steps."""
+        transforms = self._transforms
+        if len(transforms) > FEW_TRANSFORMS:
+            for place in range(self._index.count, len(transforms)):
+                self._index.add(source_pattern(transforms[place].src), place)
+                if not place % STEP:
+                    yield STEP
 
     def __bool__(self) -> bool:
         return bool(self._transforms)
 
     def apply(self, subject: bytes) -> bytes:
         """Return the result of the first transform that matches a subject, or the subject."""
-        few = not self._index.count
+        few = len(self._transforms) <= FEW_TRANSFORMS
+        if not few and self._index.count < len(self._transforms):
+            finish(self.indexing())
         for place in range(len(self._transforms)) if few else sorted(self._index.matching(subject)):
             mapping = self._compiled.get(place)
             if mapping is None:

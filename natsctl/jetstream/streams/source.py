@@ -34,7 +34,7 @@ from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.streams import origin
 from natsctl.jetstream.streams.mirror import Transforms, set_first_start, without_conditions
 from natsctl.jetstream.streams.upstream import StoreLaterError, Taken, Upstream
-from natsctl.store.steps import Steps
+from natsctl.store.steps import STEP, Steps, finish, pieces
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream_context import StreamContext
@@ -95,7 +95,7 @@ class Source:
         self._between = b" %b %b " % (filters.encode(), destinations.encode())
         self._end = b"\r\n\r\n"
         self._identity = ""
-        self._mappings = Transforms(source.subject_transforms)
+        self.transforms = Transforms(source.subject_transforms)
         self.position = NOWHERE
         self._anew = False
         self._skipped = 0
@@ -172,7 +172,7 @@ class Source:
 
     def take(self, messages: Sequence[Taken]) -> None:
         """Store messages as new ones. Raises StoreError, or StoreLaterError when something refuses one for now."""
-        store, mappings, done = self._stream.pipeline.store_sourced, self._mappings, 0
+        store, mappings, done = self._stream.pipeline.store_sourced, self.transforms, 0
         name, between, end = self._name, self._between, self._end
         try:
             for seq, _, subject, header, payload in messages:
@@ -237,12 +237,15 @@ class SourceSet:
     def configuring(self) -> Steps[None]:
         """Read the sources from the configuration: start new ones, stop removed ones."""
         sources = self._stream.config.sources
-        wanted = {origin.source_index(source): source for source in sources}
+        wanted: dict[str, StreamSource] = {}
+        for piece in pieces(sources):
+            wanted.update((origin.source_index(source), source) for source in piece)
+            yield STEP
         self.times = Counter(source.name for source in sources)
         gone = [index for index in self.sources if index not in wanted]
         names: set[tuple[str, str]] = set()
-        for source in sources if gone else ():
-            names.add((source.name, origin.source_consumer(self._stream, source, self.times[source.name] > 1)))
+        for kept in sources if gone else ():
+            names.add((kept.name, origin.source_consumer(self._stream, kept, self.times[kept.name] > 1)))
             yield SOURCE_COST
         for index in gone:
             self._end(self.sources.pop(index), names)
@@ -250,9 +253,11 @@ class SourceSet:
         self._forget_former()
         for index, config in wanted.items():
             if index not in self.sources:
-                self.sources[index] = Source(self._stream, self, config)
+                source = Source(self._stream, self, config)
+                yield from source.transforms.indexing()
+                self.sources[index] = source
                 if self._ready:
-                    self._begin(self.sources[index])
+                    self._begin(source)
                 yield SOURCE_COST
         self.sources = {index: self.sources[index] for index in wanted}
 
@@ -269,11 +274,14 @@ class SourceSet:
         for known in former[:-MAX_FORMER]:
             del self._known[known]
 
-    def start(self) -> None:
+    def starting(self) -> Steps[None]:
         """Start every source; the positions of all stored messages are known."""
         self._ready = True
-        for source in self.sources.values():
-            self._begin(source)
+        for piece in pieces([*self.sources.values()]):
+            for source in piece:
+                if self.sources.get(source.index) is source:
+                    self._begin(source)
+            yield STEP
 
     def stop(self) -> None:
         """End every connection."""
@@ -281,10 +289,16 @@ class SourceSet:
         for source in self.sources.values():
             source.upstream.stop()
 
-    def delete_consumers(self) -> None:
-        """Delete this stream's consumers at every origin."""
-        for source in self.sources.values():
+    def ending(self) -> Steps[None]:
+        """End every connection, and delete this stream's consumers at every origin; no stream is created meanwhile."""
+        self._searching.clear()
+        sources = [*self.sources.values()]
+        for source in sources:
+            source.upstream.stopped = True
+        for source in sources:
             source.upstream.delete_consumer()
+            source.upstream.stop()
+            yield SOURCE_COST
 
     def infos(self) -> list[StreamSourceInfo]:
         """Return the entry for stream infos."""
@@ -354,7 +368,7 @@ class SourceSet:
 
     def _recovered(self, fault: StoreError | None) -> None:
         if fault is None:
-            self.start()
+            finish(self.starting())
 
     def _read_journal(self, journal: Iterable[tuple[int, bytes]], last_seq: int) -> tuple[dict[str, Position], int]:
         """Return positions, and the stream sequence up to which they are valid."""

@@ -27,7 +27,6 @@ import msgspec
 
 from natsctl.api import headers
 from natsctl.api.advisories import ActionType, StreamAction
-from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import StreamConfig, StreamInfo, StreamState
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.jetstream.consumers.consumer import Consumer
@@ -135,16 +134,18 @@ class Upstreams:
             self._mirror.stop()
             self._mirror = None
         if source is not None and self._mirror is None:
-            self._mirror = Mirror(self._stream, source)
+            mirror = Mirror(self._stream, source)
+            yield from mirror.transforms.indexing()
+            self._mirror = mirror
             if self._started:
-                self._mirror.upstream.start()
+                mirror.upstream.start()
         elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
             self.taken(self._mirror.upstream.lag)
         yield from self.sources.configuring()
 
-    def start(self) -> None:
+    def starting(self) -> Steps[None]:
         """Connect a new stream."""
-        self.sources.start()
+        yield from self.sources.starting()
         self._start_mirror()
 
     def recover(self, journal: Iterable[tuple[int, bytes]]) -> None:
@@ -162,11 +163,12 @@ class Upstreams:
         if deleted and self._started:
             if self._mirror is not None:
                 self._mirror.upstream.delete_consumer()
-            self.sources.delete_consumers()
+            self._stream.js.work.begin(self.sources.ending())
+        else:
+            self.sources.stop()
         self._started = False
         if self._mirror is not None:
             self._mirror.stop()
-        self.sources.stop()
 
     def refused(self) -> None:
         """Fetch again the messages that the store could not keep."""
@@ -236,7 +238,11 @@ class Stream:
         self.upstreams.refused()
 
     def recover(self) -> None:
-        """Continue after a restart or a restore: duplicate window, expiry, consumers."""
+        """Do what `recovering` does in one go."""
+        finish(self.recovering())
+
+    def recovering(self) -> Steps[None]:
+        """Continue after a restart or a restore: duplicate window, expiry, consumers; a job that keeps messages out."""
         records = self.store.records()
         self.dedupe.recover(records)
         self.timed.recover(records)
@@ -245,7 +251,7 @@ class Stream:
         if not self.engine.store.stopped_cleanly:  # before consumers count what waits for them
             self.limits.recovered()
             finish_rollups(self)
-        self.consumer_set.recover(record for record in records if record[0] in CONSUMER_KINDS)
+        yield from self.consumer_set.recovering(record for record in records if record[0] in CONSUMER_KINDS)
         self.retention.recovered()
 
     def stop(self, deleted: bool) -> None:
@@ -406,15 +412,14 @@ class Stream:
 
     def _advises_on(self, consumer: ConsumerContext, filters: Filters | None) -> bool:
         """Return whether a consumer publishes an advisory for the only message that a purge removed."""
-        own = Filters([each.encode() for each in filters_of(consumer.config)])
         subject = filters.subjects[0] if filters and filters.subjects else b">"
-        return self.store.storage == "memory" or own.matches(subject)
+        return self.store.storage == "memory" or consumer.filters.matches(subject)
 
     def _consumers_of(self, filters: Filters | None) -> tuple[ConsumerContext, ...]:
         """Return the consumers whose filters may overlap `filters`; None matches everything."""
         if filters is None or filters.everything:
             return tuple(self.consumers.values())
-        return tuple(self.retention.interest.overlapping(filters.subjects))
+        return tuple(finish(self.retention.interest.overlapping(filters.subjects)))
 
     def count_bytes(self) -> None:
         """Update the bytes that account and server count as used."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.consumer_router import ConsumerRouter
+    from natsctl.jetstream.consumers.retention import FilterClaim
     from natsctl.jetstream.engine_context import EngineContext
     from natsctl.jetstream.quota import AccountUsage
     from natsctl.jetstream.streams.pending_message import PendingMessage, PublishAcks
@@ -32,6 +33,7 @@ class StreamAccount(Protocol):
     """The account of a stream."""
 
     router: ConsumerRouter
+    work: Work
 
     @property
     def streams(self) -> Mapping[str, StreamContext]:
@@ -76,7 +78,7 @@ class InterestIndex(Protocol):
     def announce(self, stored: Sequence[tuple[int, bytes]]) -> None:
         """Pass messages that became durable, ascending, to the consumers that take them."""
 
-    def overlapping(self, patterns: Iterable[bytes]) -> Mapping[ConsumerContext, None]:
+    def overlapping(self, patterns: Sequence[bytes]) -> Steps[dict[ConsumerContext, None]]:
         """Return the consumers whose filters overlap some patterns."""
 
 
@@ -98,10 +100,10 @@ class RetentionPolicies(Protocol):
     def committed(self) -> None:
         """Continue a sweep that waited for messages to become durable."""
 
-    def consumer_added(self, consumer: ConsumerContext) -> None:
+    def consumer_added(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> None:
         """Add a new consumer."""
 
-    def consumer_updated(self, consumer: ConsumerContext) -> None:
+    def consumer_updated(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> None:
         """Apply a consumer's new configuration."""
 
     def consumer_deleted(self, consumer: ConsumerContext) -> None:

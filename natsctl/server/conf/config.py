@@ -46,10 +46,42 @@ _ESCAPED: Final = str.maketrans({
 })  # fmt: skip
 
 
+_DIGEST_DEPTH: Final = 4
+"""Depth to which a configuration is hashed piece by piece: that of a user of an account."""
+
+
 def config_digest(block: Block) -> str:
     """Return `sha256:` and the hash in hex."""
-    text = json.dumps(_plain(block), ensure_ascii=False, sort_keys=True, separators=(",", ":")).translate(_ESCAPED)
-    return "sha256:" + hashlib.sha256(text.encode("utf-8", "replace") + b"\n").hexdigest()
+    digest = hashlib.sha256()
+    for piece in _json_pieces(block, 0):
+        digest.update(piece.translate(_ESCAPED).encode("utf-8", "replace"))
+    digest.update(b"\n")
+    return "sha256:" + digest.hexdigest()
+
+
+def _json_pieces(value: Any, depth: int) -> Iterator[str]:
+    """Yield the JSON of a configuration with sorted keys: other threads run between two pieces, not within one."""
+    value = value.value if isinstance(value, Item) else value
+    if not isinstance(value, dict | list) or depth > _DIGEST_DEPTH:
+        yield json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+        return
+    mark = "{" if isinstance(value, dict) else "["
+    for key in sorted(value) if isinstance(value, dict) else range(len(value)):
+        yield f"{mark}{json.dumps(key, ensure_ascii=False)}:" if isinstance(value, dict) else mark
+        yield from _json_pieces(value[key], depth + 1)
+        mark = ","
+    yield ("" if value else mark) + ("}" if isinstance(value, dict) else "]")
+
+
+def _free(value: Any) -> None:
+    """Free a configuration piece by piece, for the same reason."""
+    value = value.value if isinstance(value, Item) else value
+    if isinstance(value, dict):
+        for inner in value.values():
+            _free(inner)
+    elif isinstance(value, list):
+        while value:
+            value.pop()
 
 
 def _plain(value: Any) -> Any:
@@ -153,7 +185,9 @@ def read_config(path: Path, options: ServerOptions, environment: Mapping[str, st
         raise UsageError(f"{path}: config has no values or is empty")
     warnings = tuple(duration_warnings(block))
     digest = config_digest(block)
-    return apply(block, replace(options, config_file=path, config_digest=digest, config_warnings=warnings))
+    found = apply(block, replace(options, config_file=path, config_digest=digest, config_warnings=warnings))
+    _free(block)
+    return found
 
 
 _DURATION_KEYS: Final = frozenset({

@@ -129,7 +129,7 @@ def client(session: Session, show: Show) -> dict[str, Any]:
         entry |= {key: value for key, value in (("authorized_user", _user(session)), _account(session)) if value}
     if subs and show.detail:
         account = session.account if session.stop_ns else None
-        entry["subscriptions_list_detail"] = [subscription_detail(sub, account) for sub in subs]
+        entry["subscriptions_list_detail"] = (subscription_detail(sub, account) for sub in tuple(subs))
     elif subs and show.subscriptions:
         entry["subscriptions_list"] = [text(sub.subject) for sub in subs]
     if show.auth:

@@ -7,7 +7,7 @@ answers that are sent at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -47,9 +47,27 @@ def _is_long(value: Any) -> bool:
 
 def whole(value: Any) -> Any:
     """Return a copy of a value with lists in place of iterators."""
+    making = make(value)
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            return end.value
+
+
+def make(value: Any) -> Generator[None, None, Any]:
+    """Do what `whole` does, with a stop after each element."""
+    found: Any = value
     if isinstance(value, dict):
-        return {key: whole(item) if _is_long(item) or isinstance(item, dict) else item for key, item in value.items()}
-    return [whole(item) for item in value] if _is_long(value) else value
+        found = {}
+        for key, item in value.items():
+            found[key] = (yield from make(item)) if _is_long(item) or isinstance(item, dict) else item
+    elif _is_long(value):
+        found = []
+        for item in value:
+            found.append((yield from make(item)))
+            yield
+    return found
 
 
 def go_number(number: float) -> float | int:

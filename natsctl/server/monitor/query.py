@@ -7,7 +7,8 @@ in a query are parsed as Go does, with Go's texts for malformed ones.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from natsctl.api.codec import go_quote
 
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 class BadRequestError(ValueError):
     """Options that an endpoint cannot answer; the text is nats-server's, sent with status 400."""
+
+
+ReloadDone: TypeAlias = Callable[[BadRequestError | None], None]
+"""Called when a reload has ended, with the reason why it was refused."""
+ReloadCall: TypeAlias = Callable[[ReloadDone], None]
 
 
 BAD_ESCAPE: Final = re.compile(r"%(?![0-9a-fA-F]{2})")

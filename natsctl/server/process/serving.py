@@ -24,7 +24,7 @@ from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.broker.refusals import CloseReason
 from natsctl.native import lib
 from natsctl.server.instance import ServerInstance
-from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.announcement import (
     announce,
@@ -290,22 +290,23 @@ class ServerProcess:
 
     def _reload_signal(self) -> None:
         self._manager.reloading()
-        try:
-            self._server.reload()
-        except BadRequestError as error:
-            self._log.error(f"Failed to reload server configuration: {error}")
+        self._server.reload(self._reload_ended)
+
+    def _reload_ended(self, fault: BadRequestError | None) -> None:
+        if fault is not None:
+            self._log.error(f"Failed to reload server configuration: {fault}")
             self._manager.ready("The last reload failed: see the log")
         else:
             self._manager.ready("Server is ready")
 
-    def _first_reload(self) -> None:
+    def _first_reload(self, done: ReloadDone) -> None:
         """Reload; its modules are imported only now."""
         from natsctl.server.reload import Reloader
 
         reloader = Reloader(self._server, self._read, self._configured)
         reloader.applied = self._reloaded
-        self._server.reload = reloader.reload
-        reloader.reload()
+        self._server.reload = reloader.begin
+        reloader.begin(done)
 
     def _reloaded(self, old: ServerOptions, new: ServerOptions) -> None:
         """Apply the new options to the log and the written files."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from natsctl.broker.auth.credentials import Grant
-from natsctl.server.monitor.query import BadRequestError
+from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.system_account import System
 from natsctl.testing.machine import Machine, Message, Wire
 
@@ -27,10 +27,9 @@ class Net:
         self.system.start()
         self.operator = self.client("operator", account="$SYS", user="s")
 
-    def _reload(self) -> None:
-        if self.reload_fault:
-            raise BadRequestError(self.reload_fault)
-        self.reloads += 1
+    def _reload(self, done: ReloadDone) -> None:
+        self.reloads += not self.reload_fault
+        done(BadRequestError(self.reload_fault) if self.reload_fault else None)
 
     def client(self, name: str = "test", account: str = "$G", user: str = "", **options: Any) -> Wire:
         """Return a client of an account, let in when it says CONNECT."""

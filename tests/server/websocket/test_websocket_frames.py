@@ -4,11 +4,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import AcceptConnection, BytesMessage, Request
+from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import CloseReason, Opcode
 
 from natsctl.server.websocket_protocol import (
     COMPRESSED,
     FINAL,
+    BoundedDeflate,
     Deflater,
     FrameError,
     FrameReader,
@@ -153,3 +157,20 @@ def test_nothing_of_one_message_is_needed_to_read_the_next(messages: list[bytes]
     for message in messages:
         packed = deflater.pack(message * 3) + b"\x00\x00\xff\xff"
         assert zlib.decompressobj(-15).decompress(packed) == message * 3
+
+
+def test_what_a_hub_sends_is_inflated_up_to_a_limit() -> None:
+    ends = [WSConnection(kind) for kind in (ConnectionType.CLIENT, ConnectionType.SERVER)]
+    leaf, hub = ends
+    hub.receive_data(leaf.send(Request(host="h", target="/", extensions=[BoundedDeflate(1000)])))
+    list(hub.events())
+    leaf.receive_data(hub.send(AcceptConnection(extensions=[PerMessageDeflate()])))
+    list(leaf.events())
+    for size in (1000, 1000):
+        leaf.receive_data(hub.send(BytesMessage(data=b"x" * size)))
+        assert b"".join(bytes(event.data) for event in leaf.events() if isinstance(event, BytesMessage)) == b"x" * size
+    hub.receive_data(leaf.send(BytesMessage(data=b"y" * 500)))
+    assert [event.data for event in hub.events() if isinstance(event, BytesMessage)] == [b"y" * 500]
+    leaf.receive_data(hub.send(BytesMessage(data=b"x" * 1_000_000)))
+    with pytest.raises(FrameError, match="maximum payload exceeded"):
+        list(leaf.events())

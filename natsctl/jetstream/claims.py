@@ -1,0 +1,45 @@
+"""Claims: the patterns of one stream or consumer in an index of many, added and removed in steps.
+
+A claim is an owner in the index before its stream or consumer exists, and until the last of its patterns is removed
+after it has ended; whoever looks into the index skips the claims that are not in use.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import TypeVar
+
+from natsctl.api.subject_index import SubjectIndex
+from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
+
+C = TypeVar("C", bound="Claim")
+
+
+class Claim:
+    """Patterns of one owner; those of an ended claim only wait for removal."""
+
+    __slots__ = ("ended", "subjects")
+
+    def __init__(self) -> None:
+        self.subjects: list[bytes] = []
+        """Patterns that are in the index."""
+        self.ended = False
+
+    def end(self: C, index: SubjectIndex[C], long_work: deque[Iterator[None]]) -> None:
+        """Remove the patterns from their index, by `long_work` if there are many."""
+        if self.ended:
+            return
+        self.ended = True
+        removing = self._removing(index)
+        if len(self.subjects) > MANY_SUBS:
+            long_work.append(removing)
+        else:
+            for _ in removing:
+                pass
+
+    def _removing(self: C, index: SubjectIndex[C]) -> Iterator[None]:
+        while self.subjects:
+            for _ in range(min(SUBS_STEP, len(self.subjects))):
+                index.remove(self.subjects.pop(), self)
+            yield
