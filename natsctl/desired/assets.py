@@ -126,7 +126,9 @@ OWNER: Final = "natsctl.owner"
 PROTECT: Final = "natsctl.protect"
 """Says "true" where the asset may be neither removed nor replaced."""
 CREATOR: Final = "natsctl.creator"
-"""The owner whose documents created the asset: only that owner's documents prune it."""
+"""The owner whose documents created the asset: only that owner's documents prune and destroy it.
+
+An asset that was taken over has the creator that it had, or none: it is adopted, and removed only by name."""
 LABELS: Final = (OWNER, PROTECT, CREATOR)
 SERVER_MADE: Final = "_nats."
 """The prefix of keys that servers write."""
@@ -140,6 +142,11 @@ def owner_of(config: Mapping[str, Any]) -> str:
 def creator_of(config: Mapping[str, Any]) -> str:
     """Return the owner whose documents created an asset, "" where natsctl did not create it."""
     return str(_metadata(config).get(CREATOR, ""))
+
+
+def is_adopted(config: Mapping[str, Any]) -> bool:
+    """Return whether an asset was not created by the documents of its owner: it was made by hand, or taken over."""
+    return not creator_of(config) or creator_of(config) != owner_of(config)
 
 
 def is_protected(config: Mapping[str, Any]) -> bool:

@@ -139,7 +139,7 @@ def plan(
 
     session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
-    options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
+    options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals=max_removals)
     made = planned(session, wanted, options)
     if out is not None:
         _save(made, out, json)
