@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.locations import Location
+from natsctl.client.asset_config import CREATOR, LABELS, OWNER, PROTECT
 from natsctl.client.buckets import KV, OBJECTS
 
 
@@ -121,15 +122,6 @@ class DocumentError(UsageError):
         self.faults = list(faults)
 
 
-OWNER: Final = "natsctl.owner"
-"""The owner of the documents that made the asset or changed it last."""
-PROTECT: Final = "natsctl.protect"
-"""Says "true" where the asset may be neither removed nor replaced."""
-CREATOR: Final = "natsctl.creator"
-"""The owner whose documents created the asset: only that owner's documents prune and destroy it.
-
-An asset that was taken over has the creator that it had, or none: it is adopted, and removed only by name."""
-LABELS: Final = (OWNER, PROTECT, CREATOR)
 SERVER_MADE: Final = "_nats."
 """The prefix of keys that servers write."""
 

@@ -104,7 +104,7 @@ def make_destruction(wanted: DocumentSet, live_state: LiveState, options: PlanOp
     notes = [*wanted.notes, *_kept_notes(changes, kept)]
     _note_what_goes_along(changes, wanted, live_state, options)
     _note_who_is_fed(changes, live_state)
-    return _plan(wanted, live_state, options, changes, len(kept), notes)
+    return _plan(wanted, live_state, options, changes, 0, notes)
 
 
 def _plan(
