@@ -295,7 +295,7 @@ def _check_folder_name(stream: str, path: Path) -> None:
     if (kind := kind_of(path.name)) is not None and kind is kind_of(stream):
         raise UsageError(
             f"{path} is a backup of {stream}, and has the name of another bucket; nothing was restored",
-            hint=f"natsctl stream restore {path.name} {path} restores it as {kind.word} bucket "
+            hint=f"natsctl stream restore {path.name} {path} restores it as the {kind.noun} "
             f"{kind.bucket_of(path.name)}; name the folder {stream} to restore it as it was",
         )
 

@@ -124,7 +124,7 @@ def renaming_of(backup: OpenBackup, config: Mapping[str, Any]) -> BucketRenaming
     if backup.stream == name:
         return None  # a stream that only looks like a bucket, by its name
     raise UsageError(
-        f"{name} would be a {kind.noun}, and {backup.path} is a backup of {backup.stream}, which is not",
+        f"cannot restore {backup.path} as {kind.noun} {new}: it is a backup of {backup.stream}, which is not such a bucket",
         hint=f"restore it under a name that does not begin with {kind.prefix}",
     )
 
@@ -149,17 +149,32 @@ def _first_subject(backup: OpenBackup) -> bytes | None:
     return None
 
 
-def check_subjects_of(config: Mapping[str, Any]) -> None:
-    """Raise UsageError if a bucket's stream would not listen on the subjects of its bucket."""
+def as_bucket(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the configuration of a stream with a bucket's name with the subjects of that bucket."""
+    kind = kind_of(str(config["name"]))
+    return dict(config) if kind is None or has_bucket_subjects(config) else {**config, "subjects": [*_needed(config)]}
+
+
+def has_bucket_subjects(config: Mapping[str, Any]) -> bool:
+    """Return whether a stream with a bucket's name listens on the subjects of that bucket, or mirrors another one."""
+    return bool(config.get("mirror")) or set(_needed(config)) <= set(config.get("subjects") or ())
+
+
+def _needed(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the subjects of a bucket, () for another stream."""
     name = str(config["name"])
     kind = kind_of(name)
-    if kind is None or config.get("mirror"):
-        return
+    if kind is None:
+        return ()
     bucket = f"{kind.root}.{kind.bucket_of(name)}"
-    needed = (f"{bucket}.>",) if kind is KV else (f"{bucket}.C.>", f"{bucket}.M.>")
-    given = config.get("subjects") or ()
-    if not set(needed) <= set(given):
+    return (f"{bucket}.>",) if kind is KV else (f"{bucket}.C.>", f"{bucket}.M.>")
+
+
+def check_bucket_subjects(config: Mapping[str, Any]) -> None:
+    """Raise UsageError if a bucket's stream would not listen on the subjects of its bucket."""
+    if not has_bucket_subjects(config):
+        given = ", ".join(config.get("subjects") or ()) or "none"
         raise UsageError(
-            f"{name} is a {kind.noun}: it has the subjects {', '.join(needed)}, not {', '.join(given) or 'none'}",
+            f"the bucket of stream {config['name']} has the subjects {', '.join(_needed(config))}, not {given}",
             hint="leave --subjects out: those of the bucket are set",
         )

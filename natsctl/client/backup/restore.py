@@ -26,7 +26,14 @@ from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import OnRead, check_whole, fitted, run_in_thread, summarise, version_for
 from natsctl.client.backup.reader import OpenBackup, open_backup
-from natsctl.client.backup.renaming import check_subjects_of, renamed, renaming_of
+from natsctl.client.backup.renaming import (
+    BucketRenaming,
+    as_bucket,
+    check_bucket_subjects,
+    has_bucket_subjects,
+    renamed,
+    renaming_of,
+)
 from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
 from natsctl.client.backup.transfer import (
     OnProgress,
@@ -295,10 +302,7 @@ async def restore_stream(
         config = options.applied(backup.config)
         name = str(config["name"])
         renaming = renaming_of(backup, config)
-        if renaming is not None:
-            config = renaming.config(config)
-        if renaming is not None or options.subjects or options.config:
-            check_subjects_of(config)
+        config = _for_bucket(backup, config, renaming, options)
         there = await retrying.manager.find_stream(name)
         if there is not None and options.on_existing is OnExisting.FAIL:
             raise StreamExistsError(
@@ -325,6 +329,20 @@ async def restore_stream(
         warnings = [text for text in (done, str(renaming or "")) if text]
         warnings += lacking(backup, config, answer)
         return Restored(name, action, answer, sending.progress, warnings)
+
+
+def _for_bucket(
+    backup: OpenBackup, config: dict[str, Any], renaming: BucketRenaming | None, options: RestoreOptions
+) -> dict[str, Any]:
+    """Return the configuration of a bucket with the subjects of its name. Raises UsageError for other subjects."""
+    config = renaming.config(config) if renaming is not None else config
+    is_new = renaming is not None or config["name"] != backup.stream
+    given = options.subjects or options.config
+    if is_new and not given:
+        return as_bucket(config)
+    if is_new or (given and has_bucket_subjects(backup.config)):
+        check_bucket_subjects(config)
+    return config
 
 
 async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -> Answer[Any] | None:
