@@ -124,7 +124,7 @@ def renaming_of(backup: OpenBackup, config: Mapping[str, Any]) -> BucketRenaming
     if backup.stream == name:
         return None  # a stream that only looks like a bucket, by its name
     raise UsageError(
-        f"cannot restore {backup.path} as {kind.noun} {new}: it is a backup of {backup.stream}, which is not such a bucket",
+        f"cannot restore {backup.path} as {kind.noun} {new}: it is a backup of {backup.stream}, which is not",
         hint=f"restore it under a name that does not begin with {kind.prefix}",
     )
 
