@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from tests.docs.test_pages import BLOCK, DOCS, ROOT, STATUS, Block, assert_shown
 
 pytestmark = [
     pytest.mark.docs,
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not (ROOT / ".git").exists() or os.name != "posix", reason="this is not a clone"),
 ]
 OWN_NETWORK = ["unshare", "--map-root-user", "--net"]
@@ -36,12 +36,13 @@ class Shell:
         self.folder = folder
         left = {"PYTHONPATH", "VIRTUAL_ENV", "NATS_URL", "NATS_CONTEXT"}
         kept = {name: value for name, value in os.environ.items() if name not in left and not name.startswith("XDG_")}
+        cache = os.environ.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip"))
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         alone = not network and subprocess.run([*OWN_NETWORK, "true"], capture_output=True).returncode == 0
         begin = "ip link set lo up; exec bash --norc" if alone else "exec bash --norc"
         self._bash = subprocess.Popen(
             [*(OWN_NETWORK if alone else ()), "bash", "-c", begin],
-            cwd=folder, env={**kept, "HOME": str(home), "PATH": path, "COLUMNS": "120"},
+            cwd=folder, env={**kept, "HOME": str(home), "PATH": path, "PIP_CACHE_DIR": cache, "COLUMNS": "120"},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
 
@@ -118,40 +119,29 @@ def blocks_of(text: str) -> list[Block]:
     return [Block(*match) for match in BLOCK.findall(text)]
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fresh clone in which section 1 of the tutorial was followed: the installation."""
-    folder = tmp_path_factory.mktemp("followed")
+def install(folder: Path) -> Path:
+    """Follow section 1 of the tutorial in a fresh clone: the installation."""
     probe = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--retries", "0", "-d", str(folder), "h11"]
     if subprocess.run(probe, capture_output=True).returncode:
         pytest.skip("no package index can be reached")
-    subprocess.run(["git", "clone", "-q", "--no-hardlinks", str(ROOT), str(folder / "clone")], check=True)
-    shell = Shell(folder / "clone", folder, network=True)
-    done = follow(sections(DOCS / "tutorial.md", 1, 1), shell)
-    shell.close()
-    assert len(done) == 4
-    return folder / "clone"
+    clone = folder / "clone"
+    subprocess.run(["git", "clone", "-q", "--no-hardlinks", str(ROOT), str(clone)], check=True)
+    with closing(Shell(clone, folder, network=True)) as shell:
+        assert len(follow(sections(DOCS / "tutorial.md", 1, 1), shell)) == 4
+    return clone
 
 
-@pytest.fixture
-def shell(clone: Path, tmp_path: Path) -> Iterator[Shell]:
-    """A shell in a copy of the clone's folder, with its environment active."""
-    opened = Shell(clone, tmp_path, network=False)
-    opened.run(". .venv/bin/activate")
-    yield opened
-    opened.close()
-    for name in ("data", "js", "streams", "streams.yaml", "orders.tgz", "saved"):
-        path = clone / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
-def test_the_tutorial_is_followed(shell: Shell) -> None:
-    assert len(follow(sections(DOCS / "tutorial.md", 2, 99), shell)) == 26
-
-
-@pytest.mark.parametrize(
-    ("page", "until", "lines"), [("back-up-and-restore.md", 3, 20), ("provision-from-ci.md", 2, 5)]
-)
-def test_a_page_is_followed(shell: Shell, page: str, until: int, lines: int) -> None:
-    follow(sections(DOCS / "tutorial.md", 2, until), shell)
-    assert len(follow(blocks(DOCS / "how-to" / page), shell)) == lines
+def test_the_tutorial_and_two_how_to_pages_are_followed_on_a_fresh_clone(tmp_path: Path) -> None:
+    clone, how_to = install(tmp_path), DOCS / "how-to"
+    tutorial = DOCS / "tutorial.md"
+    # The how-to pages begin after the first sections of the tutorial.
+    for page, begin, lines in (
+        (sections(tutorial, 2, 99), 0, 26),
+        (blocks(how_to / "back-up-and-restore.md"), 3, 20),
+        (blocks(how_to / "provision-from-ci.md"), 2, 5),
+    ):
+        with closing(Shell(clone, tmp_path, network=False)) as shell:
+            shell.run(". .venv/bin/activate")
+            follow(sections(tutorial, 2, begin), shell)
+            assert len(follow(page, shell)) == lines
+        subprocess.run(["git", "clean", "-qfdx", "-e", ".venv", "-e", "natsctl"], cwd=clone, check=True)
