@@ -136,7 +136,7 @@ def test_the_tutorial_and_two_how_to_pages_are_followed_on_a_fresh_clone(tmp_pat
     tutorial = DOCS / "tutorial.md"
     # The how-to pages begin after the first sections of the tutorial.
     for page, begin, lines in (
-        (sections(tutorial, 2, 99), 0, 26),
+        (sections(tutorial, 2, 99), 0, 25),
         (blocks(how_to / "back-up-and-restore.md"), 3, 20),
         (blocks(how_to / "provision-from-ci.md"), 2, 5),
     ):

@@ -77,7 +77,7 @@ STREAMS: Final = """streams:
 """
 
 BEFORE: Final = (
-    "natsctl stream add ORDERS --subjects 'ORDERS.*' --max-age 1y --defaults",
+    "natsctl apply -f before.yaml",
     "natsctl consumer add ORDERS NEW --pull --filter ORDERS.received --defaults",
     "natsctl publish ORDERS.received 'order {{Count}}' --templates --count 3",
 )
@@ -116,6 +116,7 @@ def _surroundings(server: JetStreamServer) -> Iterator[None]:
     os.environ |= settings
     try:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            Path("before.yaml").write_text("streams: [{name: ORDERS, subjects: [ORDERS.*], max_age: 1y}]")
             Path("streams.yaml").write_text(STREAMS)
             yield
     finally:
