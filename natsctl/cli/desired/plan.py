@@ -129,9 +129,8 @@ def plan(
     """Show what apply would do, in order, and change nothing; exit status 10 if there is anything to do.
 
     Fields that a document does not mention are left as they are; null asks for the default. The owner of an asset is
-    in its metadata (natsctl.owner): apply labels what it creates and changes. An asset without a label is labelled when
-    it is changed, or at once with --adopt, and never removed. An asset of another owner is neither changed nor removed
-    without --adopt.
+    in its metadata (natsctl.owner): apply labels what it creates. An asset that natsctl did not create, or that belongs
+    to another owner, is changed only with --adopt, which takes it over. What was taken over is never pruned.
 
     The signs: + created, ~ changed in place, ± removed and created again, - removed.
     """
