@@ -91,7 +91,9 @@ def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
             found.fault(node, _NO_DOCUMENT + what)
         return
     value = node.value
-    if not value:
+    if node.file.endswith(".tf.json"):
+        found.fault(node, "this is a Terraform configuration: natsctl convert terraform makes a document of it")
+    elif not value:
         found.fault(node, f"the document is empty: {_NO_DOCUMENT}")
     elif singular := next((key for key in _SINGULAR if isinstance(value.get(key), LocatedDict | LocatedList)), ""):
         found.fault(node.at(singular), f"unknown key, did you mean {_SINGULAR[singular]}?")
