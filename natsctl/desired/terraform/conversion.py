@@ -231,7 +231,7 @@ def read_terraform(
     variables: Sequence[str] = (),
     variable_files: Sequence[str] = (),
 ) -> DocumentSet:
-    """Return the assets of `.tf` and `.tf.json` files, of folders of them, and of states as JSON; each folder is a module of its own.
+    """Return the assets of `.tf` and `.tf.json` files, of folders of them, and of states as JSON; a folder is a module.
 
     `variables` are `NAME=VALUE`, `variable_files` are `.tfvars`. Raises DocumentError with all that cannot be
     converted, UsageError for what cannot be read.
