@@ -18,10 +18,8 @@ from natsctl.api.stream_config import copy, settle
 from natsctl.api.stream_rules import Draft
 from natsctl.api.subjects import overlaps
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
-from natsctl.client.asset_config import CREATED, new_stream
+from natsctl.client.asset_config import CREATED, OWNER, PROTECT, new_stream
 from natsctl.desired.assets import (
-    OWNER,
-    PROTECT,
     AssetKey,
     DesiredAsset,
     DocumentSet,

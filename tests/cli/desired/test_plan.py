@@ -227,11 +227,7 @@ def test_a_pause_is_a_field_like_others_and_apply_mends_it(natsctl: Run, documen
     assert not natsctl("con", "info", "A", "C", "-j").json.get("paused")
 
 
-WITH_CONSUMER = {
-    "name": "A",
-    "subjects": ["A.>"],
-    "consumers": [{"durable_name": "C", "ack_policy": "explicit"}],
-}
+WITH_CONSUMER = {"name": "A", "subjects": ["A.>"], "consumers": [{"durable_name": "C", "ack_policy": "explicit"}]}
 MIRROR = {"name": "M", "mirror": {"name": "A"}}
 
 
@@ -286,14 +282,6 @@ def test_with_prune_the_rest_of_the_owner_goes_too(natsctl: Run, document: Run) 
     natsctl("apply", "-f", document({"name": "HERS", "subjects": ["hers"]}, owner="other"))
     natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--prune", "--yes")
     assert names(natsctl) == ["HERS"]
-
-
-def test_what_belongs_to_another_owner_is_refused(natsctl: Run, document: Run) -> None:
-    natsctl("apply", "-f", document(WITH_CONSUMER, owner="other"))
-    refused = natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--yes")
-    assert refused.code == 4
-    assert "belongs to other" in refused.err
-    assert natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--yes", "--adopt").code == 0
 
 
 def test_consumers_alone_are_removed_from_streams_that_stay(natsctl: Run, document: Run) -> None:
