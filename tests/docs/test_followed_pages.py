@@ -112,10 +112,7 @@ def follow(found: list[Block], shell: Shell) -> list[str]:
 
 def sections(page: Path, first: int, last: int) -> list[Block]:
     """The blocks of numbered sections of a page."""
-    return [block for part in SECTION.split(page.read_text())[first : last + 1] for block in blocks_of(part)]
-
-
-def blocks_of(text: str) -> list[Block]:
+    text = "".join(SECTION.split(page.read_text())[first : last + 1])
     return [Block(*match) for match in BLOCK.findall(text)]
 
 
