@@ -21,7 +21,6 @@ BODY = b"payload " * 40_000
 
 @pytest.fixture
 def saved(natsctl: Run, tmp_path: Path) -> Path:
-    """Backups of the buckets OLD, each in both formats; the buckets still exist."""
     (tmp_path / "body").write_bytes(BODY)
     for words in (
         ("kv", "add", "OLD", "--history", "3"),
@@ -44,7 +43,6 @@ def saved(natsctl: Run, tmp_path: Path) -> Path:
 
 
 def has_keys(natsctl: Run, bucket: str) -> bool:
-    """Whether the bucket has what OLD has, and accepts more."""
     assert natsctl("kv", "ls", bucket).out == "a.b\n"
     assert natsctl("kv", "get", bucket, "a.b", "--raw").out.strip() == "2"
     assert len(natsctl("kv", "history", bucket, "a.b", "-j").json) == 2
