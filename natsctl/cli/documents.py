@@ -87,6 +87,13 @@ def own_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in metadata.items() if not key.startswith(SERVER_METADATA)}
 
 
+def copied_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Return the metadata of a copy: without an owner, whose documents did not create it and must not remove it."""
+    from natsctl.client.asset_config import LABELS
+
+    return {key: value for key, value in own_metadata(metadata).items() if key not in LABELS}
+
+
 def write_config(config: Mapping[str, Any], model: type[Model], path: str | None) -> None:
     """Check a configuration as far as possible without a server, and print it or write it to a file.
 

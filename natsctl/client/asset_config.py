@@ -24,6 +24,17 @@ DEFAULTS: Final[dict[str, Any]] = {
 CREATED: Final[dict[str, Any]] = {"allow_direct": True}
 """Fields of a new stream for which natsctl, as nats does, asks for another value than the server's default."""
 
+OWNER: Final = "natsctl.owner"
+"""The owner of the documents that made the asset or changed it last."""
+PROTECT: Final = "natsctl.protect"
+"""Says "true" where the asset may be neither removed nor replaced."""
+CREATOR: Final = "natsctl.creator"
+"""The owner whose documents created the asset: only that owner's documents prune and destroy it.
+
+An asset that was taken over has the creator that it had, or none: it is adopted, and removed only by name."""
+LABELS: Final = (OWNER, PROTECT, CREATOR)
+"""Keys of metadata by which documents know their assets; a copy under another name does not have them."""
+
 
 def new_stream(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the configuration with which a stream is created: `config` and the defaults of absent fields.

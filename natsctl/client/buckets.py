@@ -35,6 +35,11 @@ class Kind(NamedTuple):
     prefix: str
     subject: str
 
+    @property
+    def root(self) -> str:
+        """The first token of its subjects."""
+        return self.subject.partition(".")[0]
+
     def stream_of(self, bucket: str) -> str:
         """Return the stream of a bucket. Raises UsageError for an invalid name."""
         if not re.fullmatch(_BUCKET, bucket):
@@ -55,6 +60,11 @@ class Kind(NamedTuple):
 
 KV = Kind("kv", "Key-Value bucket", "KV_", "$KV.*.>")
 OBJECTS = Kind("object", "Object bucket", "OBJ_", "$O.*.>")
+
+
+def kind_of(stream: str) -> Kind | None:
+    """Return the kind of bucket that a stream is by its name, None for another stream."""
+    return next((kind for kind in (KV, OBJECTS) if kind.is_mine(stream)), None)
 
 
 class BucketNotFoundError(ApiResponseError):

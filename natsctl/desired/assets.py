@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.locations import Location
+from natsctl.client.asset_config import CREATOR, LABELS, OWNER, PROTECT
 from natsctl.client.buckets import KV, OBJECTS
 
 
@@ -121,13 +122,6 @@ class DocumentError(UsageError):
         self.faults = list(faults)
 
 
-OWNER: Final = "natsctl.owner"
-"""The owner of the documents that made the asset or changed it last."""
-PROTECT: Final = "natsctl.protect"
-"""Says "true" where the asset may be neither removed nor replaced."""
-CREATOR: Final = "natsctl.creator"
-"""The owner whose documents created the asset: only that owner's documents prune it."""
-LABELS: Final = (OWNER, PROTECT, CREATOR)
 SERVER_MADE: Final = "_nats."
 """The prefix of keys that servers write."""
 
@@ -140,6 +134,11 @@ def owner_of(config: Mapping[str, Any]) -> str:
 def creator_of(config: Mapping[str, Any]) -> str:
     """Return the owner whose documents created an asset, "" where natsctl did not create it."""
     return str(_metadata(config).get(CREATOR, ""))
+
+
+def is_adopted(config: Mapping[str, Any]) -> bool:
+    """Return whether an asset was not created by the documents of its owner: it was made by hand, or taken over."""
+    return not creator_of(config) or creator_of(config) != owner_of(config)
 
 
 def is_protected(config: Mapping[str, Any]) -> bool:

@@ -18,10 +18,8 @@ from natsctl.api.stream_config import copy, settle
 from natsctl.api.stream_rules import Draft
 from natsctl.api.subjects import overlaps
 from natsctl.api.update_losses import Loss, consumer_losses, stream_losses
-from natsctl.client.asset_config import CREATED, new_stream
+from natsctl.client.asset_config import CREATED, OWNER, PROTECT, new_stream
 from natsctl.desired.assets import (
-    OWNER,
-    PROTECT,
     AssetKey,
     DesiredAsset,
     DocumentSet,
@@ -49,6 +47,7 @@ from natsctl.desired.server_defaults import (
 )
 
 UNPROTECT = "apply it with `protect: false` first"
+NOT_CREATED = "natsctl did not create it"
 TAKE_OVER = "take it over with --adopt, or leave it out of the documents"
 
 
@@ -240,11 +239,11 @@ class Differ:
         """Return a stream as it will be, or as it is if no document describes it."""
         if name not in self._streams:
             key = AssetKey(name)
-            config = self._will_be(key)
+            config = self.future(key)
             self._streams[name] = None if config is None else self._settled_or_plain(key, config)
         return self._streams[name]
 
-    def _will_be(self, key: AssetKey) -> Config | None:
+    def future(self, key: AssetKey) -> Config | None:
         """Return the future configuration of an asset, None if it neither exists nor is described."""
         if key not in self._will:
             one, live = self.wanted.wanted.get(key), self.live_state.assets.get(key)
@@ -289,7 +288,7 @@ class Differ:
         """Return True if no change is needed, as far as that is known without normalising anything."""
         if self.adopt or not self.able.keeps_metadata:
             return False
-        if one.key.consumer and (self._will_be(one.key.origin) or {}).get("consumer_limits"):
+        if one.key.consumer and (self.future(one.key.origin) or {}).get("consumer_limits"):
             return False  # the limits of its stream may lower its values
         has = live.info.get("config") or {}
         return is_protected(has) is one.protect and is_literally_equal(one, has)
@@ -350,7 +349,7 @@ class Differ:
 
     def _recreation(self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged) -> Change:
         """Return the creation of a consumer that is lost with its stream, which is replaced."""
-        self._differ(change, one, live, new, wanted)
+        self._is_foreign(change, self._differ(change, one, live, new, wanted))
         change.before = without_server_made(live.config)
         how = "comes back" if self.keep_messages else "is made anew"
         change.notes.append(f"it goes with {live.key.stream}, and {how}")
@@ -415,7 +414,7 @@ class Differ:
             for key in dict.fromkeys([*self.live_state.assets, *self.wanted.wanted]):
                 self._consumers[key.stream].append(key)
         for key in (key for key in self._consumers[stream] if key.consumer):
-            config = self._will_be(key) or {}
+            config = self.future(key) or {}
             filters = [*(config.get("filter_subjects") or ()), config.get("filter_subject")]
             if kept_filters := [str(subject) for subject in filters if subject]:
                 yield key.consumer, kept_filters
@@ -432,11 +431,19 @@ class Differ:
             live |= {OWNER: owner} if owner else {}
         return differences({"metadata": live}, {"metadata": wanted})
 
+    def _is_foreign(self, change: Change, old: Config) -> bool:
+        """Record whose asset a change takes over, and refuse it without `adopt`; return whether it is refused."""
+        owner = owner_of(old)
+        if owner != self.wanted.owner and self.able.keeps_metadata:
+            change.takes_over = owner
+            if not self.adopt:
+                change.refused, change.hint = f"it belongs to {owner}" if owner else NOT_CREATED, TAKE_OVER
+        return bool(change.refused)
+
     def _permitted(self, change: Change, live: LiveAsset, old: Config, reason: str) -> Change:
         """Return the change, refused if the owner, the protection or the options do not allow it."""
-        owner = owner_of(old)
-        if owner and owner != self.wanted.owner and not self.adopt:
-            change.refused, change.hint = f"it belongs to {owner}", TAKE_OVER
+        if self._is_foreign(change, old):
+            pass
         elif reason and is_protected(old):
             change.refused, change.hint = f"{reason}, and it is protected", UNPROTECT
         elif reason and not self.allow_replace:

@@ -28,7 +28,7 @@ from natsctl.desired.assets import (
     without_labels,
     without_server_made,
 )
-from natsctl.desired.documents.asset_documents import EXTRA, known_of, unknown_of
+from natsctl.desired.documents.asset_documents import ACKS, EXTRA, default_acks, known_of, unknown_of
 from natsctl.desired.documents.bucket_fields import WORDS, bucket_words, stream_fields
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import (
@@ -305,7 +305,11 @@ class Exporter:
         words = worded(known_of(config, shape), shape) | ({EXTRA: worded(extra, None)} if extra else {})
         if one.kind in (Kind.STREAM, Kind.CONSUMER):
             words |= {name: None for name in sorted(one.nulls) if "." not in name}
-            switches |= {"ignore": sorted(one.at_creation)} if one.at_creation else {}
+            ignored = set(one.at_creation)
+            if ACKS in ignored and words.get(ACKS) == default_acks(one.config):
+                del words[ACKS]  # that is the default of a new consumer
+                ignored.remove(ACKS)
+            switches |= {"ignore": sorted(ignored)} if ignored else {}
         return ExportedAsset(one.key, kind, words | switches)
 
     def _config(self, one: DesiredAsset) -> Config:
@@ -320,7 +324,7 @@ class Exporter:
         named = {**one.config, "durable_name" if durable else "name": one.key.consumer}
         if self.full:
             return self._full(one.key, named)
-        required = ("durable_name",) if durable else ("name", "inactive_threshold")
+        required = ("durable_name", ACKS) if durable else ("name", "inactive_threshold", ACKS)
         config = shortened(one.key, named, self.around, required)
         if durable:
             config.pop("name", None)

@@ -56,6 +56,8 @@ class Change(Model, kw_only=True, omit_defaults=False):
     hint: str = ""
     place: str = ""
     """The location in the documents."""
+    takes_over: str | None = None
+    """The owner, "" for none, of an asset that these documents would take over; null if it is theirs already."""
     messages: int = 0
     bytes: int = 0
     """The contents of an asset that is removed or replaced."""

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api.errors import NotAuthorisedError
-from natsctl.desired.assets import AssetKey, DocumentSet, creator_of, owner_of
-from natsctl.desired.dependencies import is_beyond, origins, refuse_clashes, subjects_taken, with_needs
-from natsctl.desired.differ import Differ, refuse_removal, removal_of
-from natsctl.desired.live import REQUESTS_AT_ONCE, LiveState, read_live_state
+from natsctl.desired.assets import AssetKey, DocumentSet, creator_of, is_adopted, owner_of
+from natsctl.desired.dependencies import is_beyond, needed_name, origins, refuse_clashes, subjects_taken, with_needs
+from natsctl.desired.differ import NOT_CREATED, Differ, refuse_removal, removal_of
+from natsctl.desired.effects import FIELDS, without_effect
+from natsctl.desired.live import REQUESTS_AT_ONCE, LiveAsset, LiveState, read_live_state
 from natsctl.desired.plan import Action, Change, Plan
 from natsctl.desired.server_defaults import capped_differences, read_caps
 
@@ -31,6 +32,8 @@ class PlanOptions:
     """Carry the messages of a replaced stream over, by a backup and a restore."""
     adopt: bool = False
     """Take over assets of other owners, and label those without an owner."""
+    named: frozenset[str] = frozenset()
+    """The names of assets that a destruction removes although natsctl did not create them."""
     max_removals: int | None = None
     """The number of removals above which nothing is done, None for `default_max_removals` of the account."""
 
@@ -60,7 +63,7 @@ def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions =
         if change is not None:
             changes[key] = change
     extra = [key for key in _of_owner(wanted, live_state) if key not in wanted.wanted] if wanted.is_owned else []
-    notes = list(wanted.notes)
+    notes = [*wanted.notes, *_without_effect(wanted, judge)]
     if options.prune:
         _remove(changes, extra, wanted, live_state, options)
         _refuse_to_remove_below_what_stays(changes, wanted)
@@ -78,17 +81,30 @@ def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions =
     return _plan(wanted, live_state, options, changes, unchanged, notes)
 
 
+def _without_effect(wanted: DocumentSet, judge: Differ) -> Iterator[str]:
+    """Yield a warning for mentioned settings that have no effect beside those of the existing asset."""
+    for key, one in wanted.wanted.items():
+        if key in judge.live_state.assets and not one.create_only and FIELDS & one.mentioned:
+            known = {reason for _, reason in without_effect(one, one.config)}
+            found = [reason for _, reason in without_effect(one, judge.future(key) or {})]
+            yield from (f"{one.place}: warning: {reason}" for reason in found if reason not in known)
+
+
 def make_destruction(wanted: DocumentSet, live_state: LiveState, options: PlanOptions = DEFAULT) -> Plan:
     """Return the plan that removes all that documents describe, and with `prune` the rest of their owner's assets."""
     changes: dict[AssetKey, Change] = {}
     named = [key for key in live_state.assets if key in wanted.wanted]
     extra = [key for key in _of_owner(wanted, live_state) if key not in wanted.wanted] if options.prune else []
-    _remove(changes, [*named, *extra], wanted, live_state, options)
-    for key in named:
-        _refuse_foreign(changes.get(key), options)
+    kept = {
+        key: live_state.assets[key]
+        for key in named
+        if is_adopted(live_state.assets[key].config) and not _is_named(key, options.named)
+    }
+    _remove(changes, [*(key for key in named if key not in kept), *extra], wanted, live_state, options)
+    notes = [*wanted.notes, *_kept_notes(changes, kept)]
     _note_what_goes_along(changes, wanted, live_state, options)
     _note_who_is_fed(changes, live_state)
-    return _plan(wanted, live_state, options, changes, 0, list(wanted.notes))
+    return _plan(wanted, live_state, options, changes, 0, notes)
 
 
 def _plan(
@@ -118,10 +134,26 @@ def _of_owner(wanted: DocumentSet, live_state: LiveState) -> Iterator[AssetKey]:
             yield key
 
 
-def _refuse_foreign(change: Change | None, options: PlanOptions) -> None:
-    """Refuse to destroy assets that natsctl has neither created nor taken over."""
-    if change is not None and not change.refused and not owner_of(change.before or {}) and not options.adopt:
-        change.refused, change.hint = "natsctl did not create it", "--adopt removes it all the same"
+def names_of(key: AssetKey) -> frozenset[str]:
+    """Return the names of an asset: `Stream A`, `A`, `KeyValue B`, `B`, `KV_B`, `A > CONSUMER`."""
+    return frozenset((str(key), key.name, needed_name(key)))
+
+
+def _is_named(key: AssetKey, names: Collection[str]) -> bool:
+    """Return whether an asset is named, or the stream of a consumer."""
+    return any(not names_of(one).isdisjoint(names) for one in (key, key.origin))
+
+
+def _kept_notes(changes: Mapping[AssetKey, Change], kept: Mapping[AssetKey, LiveAsset]) -> Iterator[str]:
+    """Yield a note for each asset that stays, and refuse to remove the stream of a consumer that has to stay."""
+    for key, live in kept.items():
+        creator = creator_of(live.config)
+        why = f"the documents of {creator} created it" if creator else NOT_CREATED
+        above = changes.get(key.origin) if key.consumer else None
+        if above is None:
+            yield f'{key} stays, {why}: --remove "{key}" removes it'
+        elif not above.refused:
+            above.refused, above.hint = f"{key} would go with it, and {why}", f'--remove "{key}" allows that'
 
 
 def _remove(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from natsctl.api.locations import Location
 from natsctl.api.stream import StreamConfig
 from natsctl.client import asset_config
-from natsctl.desired.assets import OWNER, PROTECT, AssetKey, DesiredAsset
+from natsctl.client.asset_config import OWNER, PROTECT
+from natsctl.desired.assets import AssetKey, DesiredAsset
 from natsctl.desired.documents.rules import check_rules
 from natsctl.desired.live import LiveAsset, LiveState
 from natsctl.desired.server_defaults import ConfigRefusedError, ServerContext, normalised, normalised_stream

@@ -26,10 +26,7 @@ Config = dict[str, Any]
 HOUR = 3600 * SECOND
 PATIENCE_S = 30.0
 CAPS = "jetstream { limits { duplicate_window: 30s, max_request_batch: 256, max_ack_pending: 300 } }"
-KINDS = [
-    "natsctl",
-    "reference",
-]
+KINDS = ["natsctl", "reference"]
 
 
 def on_server(url: str, work: Callable[[Manager], Awaitable[T]]) -> T:

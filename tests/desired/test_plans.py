@@ -19,7 +19,7 @@ from tests.desired.sets import account, documents, key_of, write_cases
 
 FILE = Path(__file__).with_name("plans.yaml")
 CASES: dict[str, dict[str, Any]] = yaml.load(FILE.read_text(), Loader=yaml.CSafeLoader)
-SAID = ("needs", "refused", "hint", "messages", "bytes", "losses", "notes")
+SAID = ("needs", "takes_over", "refused", "hint", "messages", "bytes", "losses", "notes")
 
 
 def live_of(case: dict[str, Any]) -> LiveState:
@@ -36,7 +36,7 @@ def live_of(case: dict[str, Any]) -> LiveState:
 def told(change: Change) -> dict[str, Any]:
     """What a change says, and the fields that it sends with other values than they had."""
     said = {str(change.action): change.key.name, "there": change.before is not None}
-    said |= {name: value for name in SAID if (value := getattr(change, name))}
+    said |= {name: value for name in SAID if (value := getattr(change, name)) or (value == "" and name == "takes_over")}
     if change.differences:
         said["differences"] = {one.path: [one.old, one.new] for one in change.differences}
     if change.config is not None:
@@ -51,7 +51,8 @@ def plans(case: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for asked in case["plans"]:
         wanted = documents(asked["wanted"], protect=asked.get("protect", ()))
-        options = PlanOptions(**dict.fromkeys(asked.get("options", ()), True))
+        named = frozenset(asked.get("named", ()))
+        options = PlanOptions(**dict.fromkeys(asked.get("options", ()), True), named=named)
         plan = (make_destruction if asked.get("destroy") else make_plan)(wanted, live_of(case), options)
         said = {"changes": [told(one) for one in plan.changes], "unchanged": plan.unchanged, "notes": plan.notes}
         found.append(msgspec.to_builtins(said))

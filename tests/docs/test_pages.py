@@ -1,4 +1,4 @@
-"""The tutorial and the how-to pages are run: their commands, the files that they show, and what is printed."""
+"""How-to pages are run: their commands, the files that they show, and what is printed."""
 
 from __future__ import annotations
 
@@ -102,19 +102,6 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[JetStreamSer
     with JetStreamServer() as running:
         monkeypatch.setenv("NATS_URL", running.url)
         yield running
-
-
-@pytest.mark.docs
-def test_the_tutorial_works_from_start_to_end(here: JetStreamServer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert len(run_page(DOCS / "tutorial.md", capsys)) == 25
-
-
-@pytest.mark.docs
-def test_backups_are_made_and_restored_as_the_page_says(
-    here: JetStreamServer, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _make_orders({}, capsys)
-    assert len(run_page(DOCS / "how-to" / "back-up-and-restore.md", capsys)) == 13
 
 
 @pytest.mark.docs

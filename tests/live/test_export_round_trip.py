@@ -23,7 +23,7 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.desired.assets import without_labels, without_server_made
+from natsctl.desired.assets import AssetKey, without_labels, without_server_made
 from natsctl.desired.live import read_live_state
 from natsctl.testing.process import Kind, ServerProcess
 from tests.desired.random_accounts import Account, accounts
@@ -88,7 +88,11 @@ class LiveServer:
 
     def natsctl(self, *words: str) -> str:
         """What a command prints; it has to succeed. All that is destroyed was made by hand."""
-        words = (*words, "--adopt", "--max-removals", "1000") if words[0] == "destroy" else words
+        if words[0] == "destroy":
+            named = (
+                word for name in self.ask(self.manager.stream_names()) for word in ("--remove", str(AssetKey(name)))
+            )
+            words = (*words, *named, "--max-removals", "1000")
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = run(["--server", self.url, "--timeout", f"{WITHIN_S:.0f}s", *words])

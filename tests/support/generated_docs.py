@@ -68,7 +68,7 @@ def _cell(text: str) -> str:
     return escaped.replace("\n", " ")
 
 
-WIDTH: Final = 88
+WIDTH: Final = 96
 """Columns of the terminal."""
 
 STREAMS: Final = """streams:
@@ -77,7 +77,7 @@ STREAMS: Final = """streams:
 """
 
 BEFORE: Final = (
-    "natsctl stream add ORDERS --subjects 'ORDERS.*' --max-age 1y --defaults",
+    "natsctl apply -f before.yaml",
     "natsctl consumer add ORDERS NEW --pull --filter ORDERS.received --defaults",
     "natsctl publish ORDERS.received 'order {{Count}}' --templates --count 3",
 )
@@ -116,6 +116,7 @@ def _surroundings(server: JetStreamServer) -> Iterator[None]:
     os.environ |= settings
     try:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            Path("before.yaml").write_text("streams: [{name: ORDERS, subjects: [ORDERS.*], max_age: 1y}]")
             Path("streams.yaml").write_text(STREAMS)
             yield
     finally:
@@ -135,7 +136,7 @@ def _printed(line: str) -> str:
     screen = Screen()
     with contextlib.redirect_stdout(screen), contextlib.redirect_stderr(screen):
         run(shlex.split(line)[1:])
-    return screen.shown()
+    return re.sub(r"\b\d\d:\d\d:\d\d\b", "12:00:00", screen.shown())
 
 
 def plain(shown: list[tuple[str, str]]) -> list[str]:

@@ -88,6 +88,7 @@ each_line --var "${VARIABLES:-}"
 case $MODE in
   plan)
     [ "${ALLOW_REPLACE:-}" != true ] || words+=(--allow-replace)
+    [ "${ADOPT:-}" != true ] || words+=(--adopt)
     make_plan
     [ "${FAIL_ON_CHANGES:-}" != true ] || finish "$code"
     [ "$code" = 10 ] || finish 0
@@ -99,6 +100,7 @@ case $MODE in
     ;;
   apply)
     [ "${ALLOW_REPLACE:-}" != true ] || words+=(--allow-replace)
+    [ "${ADOPT:-}" != true ] || words+=(--adopt)
     if [ -n "${REVIEWED:-}" ]; then
       check_reviewed
     else

@@ -17,7 +17,7 @@ from natsctl.api.update_losses import consumer_losses
 from natsctl.cli import output
 from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.consumer.listing import existing, live_consumer, show_info
-from natsctl.cli.documents import own_metadata
+from natsctl.cli.documents import copied_metadata
 from natsctl.cli.editing import (
     NAMES,
     Edits,
@@ -548,7 +548,7 @@ def copy(
     session = session_of(ctx)
     wanted = dict(live_consumer(session, stream, source).raw["config"])
     if "metadata" in wanted:
-        wanted["metadata"] = own_metadata(wanted["metadata"])
+        wanted["metadata"] = copied_metadata(wanted["metadata"])
     if is_zero(wanted.get("pause_until")):
         wanted.pop("pause_until", None)
     name_it(wanted, destination, ephemeral)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.desired.apply.apply import ApplyOptions
     from natsctl.desired.apply.results import Outcome
+    from natsctl.desired.assets import DocumentSet
     from natsctl.desired.plan import Plan
 
 
@@ -261,7 +262,7 @@ def apply(
     if saved is not None:
         plan = check_still_valid(session, saved)
     elif wanted is not None:
-        options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
+        options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals=max_removals)
         plan = planned(session, wanted, options)
     if session.dry_run:
         return show_requests(session, plan, how, json=json)
@@ -300,7 +301,22 @@ DestroyPrune = Annotated[
     bool,
     Option("--prune", help="also remove everything else that this owner's documents created"),
 ]
-DestroyAdopt = Annotated[bool, Option("--adopt", help="also remove what belongs to another owner or to none")]
+DestroyAdopt = Annotated[bool, Option("--adopt", help="also remove what another owner's documents created")]
+Removed = Annotated[
+    list[str] | None,
+    Option("--remove", metavar="NAME", help="also remove this asset, which natsctl did not create; may be repeated"),
+]
+
+
+def check_named(wanted: DocumentSet, names: Sequence[str]) -> None:
+    """Raise UsageError unless each name is that of exactly one asset of the documents."""
+    from natsctl.desired.planner import names_of
+
+    for name in names:
+        found = [str(key) for key in wanted.wanted if name in names_of(key)]
+        if len(found) != 1:
+            reason = f"it is the name of {' and '.join(found)}" if found else "no document describes it"
+            raise UsageError(f"--remove {name}: {reason}", hint='for example --remove "Stream ORDERS"')
 
 
 @flagged()
@@ -310,14 +326,16 @@ def destroy(
     running: ApplyFlags,
     prune: DestroyPrune = False,
     adopt: DestroyAdopt = False,
+    removed: Removed = None,
     max_removals: MaxRemovals = None,
     allow_empty: AllowEmpty = False,
     json: Json = False,
 ) -> int:
     """Remove what the documents describe, with all messages: mirrors and sources before their origins.
 
-    What does not exist counts as removed. If anything is protected, or natsctl did not create it and has not taken it
-    over, or another owner has it, nothing is removed.
+    What does not exist counts as removed. Assets that natsctl did not create stay, also those that apply --adopt took
+    over: --remove NAME removes them (ORDERS, "ORDERS > NEW", "KeyValue SETTINGS"). If anything is protected or another
+    owner has it, nothing is removed.
     """
     from natsctl.desired.apply.apply import check_allowed
     from natsctl.desired.planner import PlanOptions
@@ -325,10 +343,13 @@ def destroy(
     session = session_of(ctx)
     how = running.options()
     wanted = named.load(allow_empty=allow_empty)
-    options = PlanOptions(prune=prune, adopt=adopt, max_removals=max_removals)
+    check_named(wanted, removed or ())
+    options = PlanOptions(prune=prune, adopt=adopt, named=frozenset(removed or ()), max_removals=max_removals)
     plan = planned(session, wanted, options, destroy=True)
     if session.dry_run:
         return show_requests(session, plan, how, json=json)
+    for note in () if json else plan.notes[len(wanted.notes) :]:
+        output.note(safe(f"note: {note}"))
     check_allowed(plan)
     if not confirm_plan(session, plan, running.yes, typed=True):
         return ExitCode.DONE

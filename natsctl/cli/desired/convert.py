@@ -27,7 +27,7 @@ def terraform(
     how: WriteFlags,
     paths: Annotated[
         list[str],
-        Argument(metavar="PATH", help=".tf files, folders of them, states as JSON"),
+        Argument(metavar="PATH", help=".tf and .tf.json files, folders of them, states as JSON"),
     ],
     variables: Annotated[
         list[str] | None,

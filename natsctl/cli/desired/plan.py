@@ -129,9 +129,8 @@ def plan(
     """Show what apply would do, in order, and change nothing; exit status 10 if there is anything to do.
 
     Fields that a document does not mention are left as they are; null asks for the default. The owner of an asset is
-    in its metadata (natsctl.owner): apply labels what it creates and changes. An asset without a label is labelled when
-    it is changed, or at once with --adopt, and never removed. An asset of another owner is neither changed nor removed
-    without --adopt.
+    in its metadata (natsctl.owner): apply labels what it creates. An asset that natsctl did not create, or that belongs
+    to another owner, is changed only with --adopt, which takes it over. What was taken over is never pruned.
 
     The signs: + created, ~ changed in place, ± removed and created again, - removed.
     """
@@ -139,7 +138,7 @@ def plan(
 
     session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
-    options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals)
+    options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals=max_removals)
     made = planned(session, wanted, options)
     if out is not None:
         _save(made, out, json)

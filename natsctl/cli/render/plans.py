@@ -49,6 +49,9 @@ def render_plan_summary(plan: Plan) -> str:
 
 def _change(change: Change, width: int | None, bold: bool, kept: bool) -> Iterator[str]:
     yield from heading(SIGNS[change.action], f"{change.kind} {change.key.name}", width, bold)
+    if change.takes_over is not None:
+        owner = f"owner {change.takes_over}" if change.takes_over else "no owner"
+        yield from indented([safe(f"takes over {change.kind} {change.key.name} ({owner})")], width)
     yield from indented(_fields(change), width)
     yield from indented(_consequences(change, kept), width)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
-from natsctl.cli.documents import own_metadata
+from natsctl.cli.documents import copied_metadata
 from natsctl.cli.editing import warn_unless_taken
 from natsctl.cli.flags import (
     COUNT,
@@ -371,7 +371,7 @@ def copy(
         live = session.run(lambda manager: manager.stream_info(source))
     wanted = {key: value for key, value in live.raw["config"].items() if key not in NOT_COPIED}
     if "metadata" in wanted:
-        wanted["metadata"] = own_metadata(wanted["metadata"])
+        wanted["metadata"] = copied_metadata(wanted["metadata"])
     apply(wanted, STREAM_COPY, given)
     wanted["name"] = destination
     if wanted.get("subjects") and "--subjects" not in given:

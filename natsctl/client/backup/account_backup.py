@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from natsctl.api.errors import NatsctlError, StorageError, UsageError
+from natsctl.api.subjects import is_valid_name
 from natsctl.api.units import format_size, plural
 from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, Document, checked_name
 from natsctl.client.backup.reader import open_backup
@@ -28,6 +29,7 @@ from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, 
 from natsctl.client.backup.save import SaveOptions, save_stream
 from natsctl.client.backup.transfer import Progress, RetryingManager
 from natsctl.client.backup.writer import rename_folder
+from natsctl.client.buckets import kind_of
 from natsctl.client.message import DryRunError, Planned
 
 
@@ -262,6 +264,10 @@ async def restore_account_data(
     outcome = AccountOutcome(folder=str(folder))
     if absent := missing_in(folder, paths):
         outcome.warnings.append(f"these streams were saved too and are not there: {', '.join(absent)}")
+    for name, path in paths.items():
+        if path.is_dir() and path.name != name and is_valid_name(path.name):
+            _check_folder_name(name, path)
+            outcome.warnings.append(f"{path} has stream {name}, which is restored under its own name")
     configs, totals = _configs_and_sizes(paths)
     await _check_existing(retrying, paths, options)
     groups, circle = in_order(configs)
@@ -282,6 +288,16 @@ async def restore_account_data(
         outcome.streams += await side_by_side(group, restore, parallel, overall)
     outcome.elapsed = int((time.monotonic() - begun) * 1e9)
     return outcome
+
+
+def _check_folder_name(stream: str, path: Path) -> None:
+    """Raise UsageError for a folder that was renamed to another bucket: nobody would find its keys there."""
+    if (kind := kind_of(path.name)) is not None and kind is kind_of(stream):
+        raise UsageError(
+            f"{path} is a backup of {stream}, and has the name of another bucket; nothing was restored",
+            hint=f"natsctl stream restore {path.name} {path} restores it as the {kind.noun} "
+            f"{kind.bucket_of(path.name)}; name the folder {stream} to restore it as it was",
+        )
 
 
 def _configs_and_sizes(paths: dict[str, Path]) -> tuple[dict[str, dict[str, Any]], dict[str, int]]:

@@ -378,11 +378,15 @@ def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str)
 
 @contextlib.asynccontextmanager
 async def fitted(
-    backup: OpenBackup, config: dict[str, Any], version: int, on_read: OnRead = ignore_read
+    backup: OpenBackup,
+    config: dict[str, Any],
+    version: int,
+    on_read: OnRead = ignore_read,
+    alter: Alteration | None = None,
 ) -> AsyncIterator[str]:
     """Yield the backup with data in that format that may be restored as `config`.
 
-    The returned text describes the changes.
+    The returned text describes the changes, without those that `alter` makes.
     """
     had = version_of(backup)
     renamed = config["name"] != backup.stream
@@ -391,17 +395,22 @@ async def fitted(
         if _fewer(config, backup)
         else []
     )
-    if had == version and not (renamed and had == 1) and not lowered:
+    as_it_is = had == version and not (renamed and had == 1) and not lowered
+    if as_it_is and alter is None:
         yield ""
         return
-    before, size = backup.data, backup.size
+    before, size, state = backup.data, backup.size, backup.state
     with tempfile.TemporaryFile() as data:
-        await run_in_thread(lambda read: rewrite(backup, data, config, version, on_read=read), on_read)
+        made = await run_in_thread(
+            lambda read: rewrite(backup, data, config, version, alter=alter, on_read=read), on_read
+        )
         backup.data, backup.size = BackupData(backup.path, before.name, data), data.tell()
+        if alter is not None:
+            backup.state = made
         try:
-            yield _done(had, version, lowered, _replicas(config))
+            yield "" if as_it_is else _done(had, version, lowered, _replicas(config))
         finally:
-            backup.data, backup.size = before, size
+            backup.data, backup.size, backup.state = before, size, state
 
 
 def _replicas(config: dict[str, Any]) -> int:

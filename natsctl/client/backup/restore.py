@@ -26,6 +26,14 @@ from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.client.backup.archives import OnRead, check_whole, fitted, run_in_thread, summarise, version_for
 from natsctl.client.backup.reader import OpenBackup, open_backup
+from natsctl.client.backup.renaming import (
+    BucketRenaming,
+    as_bucket,
+    check_bucket_subjects,
+    has_bucket_subjects,
+    renamed,
+    renaming_of,
+)
 from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
 from natsctl.client.backup.transfer import (
     OnProgress,
@@ -35,6 +43,7 @@ from natsctl.client.backup.transfer import (
     TransferTimeoutError,
     ignore_progress,
 )
+from natsctl.client.buckets import kind_of
 from natsctl.client.manager import Manager
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.requests import Answer, api_error, parse_object
@@ -250,8 +259,8 @@ class RestoreOptions:
 
     def applied(self, saved: dict[str, Any]) -> dict[str, Any]:
         """Return the configuration to restore with: the given or the saved one, with the other options applied."""
-        wanted = dict(self.config or saved)
-        wanted["name"] = self.stream or str(self.config.get("name") or saved.get("name") or "")
+        name = self.stream or str(self.config.get("name") or saved.get("name") or "")
+        wanted = renamed({**(self.config or saved), "name": saved.get("name")}, name)
         if self.subjects:
             wanted["subjects"] = list(self.subjects)
         placement = {**(wanted.get("placement") or {})}
@@ -292,6 +301,8 @@ async def restore_stream(
     with open_backup(source) as backup:
         config = options.applied(backup.config)
         name = str(config["name"])
+        renaming = renaming_of(backup, config)
+        config = _for_bucket(backup, config, renaming, options)
         there = await retrying.manager.find_stream(name)
         if there is not None and options.on_existing is OnExisting.FAIL:
             raise StreamExistsError(
@@ -307,7 +318,7 @@ async def restore_stream(
         await _check_subjects(retrying.manager, config)
         read = _reading(name, backup.size, on_progress)
         await run_in_thread(lambda on_read: check_whole(backup, on_read), read)
-        async with fitted(backup, config, version, read) as done:
+        async with fitted(backup, config, version, read, renaming) as done:
             sending = RestoreTransfer(backup, config, options.idle_s, on_progress)
             if there is None:
                 answer = await _restore(retrying, name, sending)
@@ -315,9 +326,23 @@ async def restore_stream(
                 await run_in_thread(lambda on_read: summarise(backup, on_read), read)
                 answer = await _replace(retrying, name, sending, options)
         action = "restored" if there is None else "replaced"
-        warnings = [done] if done else []
+        warnings = [text for text in (done, str(renaming or "")) if text]
         warnings += lacking(backup, config, answer)
         return Restored(name, action, answer, sending.progress, warnings)
+
+
+def _for_bucket(
+    backup: OpenBackup, config: dict[str, Any], renaming: BucketRenaming | None, options: RestoreOptions
+) -> dict[str, Any]:
+    """Return the configuration of a bucket with the subjects of its name. Raises UsageError for other subjects."""
+    config = renaming.config(config) if renaming is not None else config
+    is_new = renaming is not None or config["name"] != backup.stream
+    given = options.subjects or options.config
+    if is_new and not given:
+        return as_bucket(config)
+    if is_new or (given and has_bucket_subjects(backup.config)):
+        check_bucket_subjects(config)
+    return config
 
 
 async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -> Answer[Any] | None:
@@ -346,9 +371,15 @@ async def _check_subjects(manager: Manager, config: dict[str, Any]) -> None:
     listings = await asyncio.gather(*(manager.stream_names(subject=subject) for subject in subjects))
     for subject, names in zip(subjects, listings, strict=True):
         if others := [name for name in names if name != config["name"]]:
+            kind = kind_of(others[0])
+            aside = (
+                f"give the name of another bucket, {kind.prefix}NAME; or, for a stream that is no bucket,"
+                if kind
+                else ""
+            )
             raise SubjectOverlapError(
                 f"stream {others[0]} listens on {subject}",
-                hint="give --subjects, or --config with other subjects; or remove that stream",
+                hint=f"{aside} give --subjects, or --config with other subjects; or remove that stream".lstrip(),
             )
 
 

@@ -30,6 +30,7 @@ from natsctl.client.backup.archives import OnRead, ignore_read, read_messages, r
 from natsctl.client.backup.manifest import FORMAT, Document, MadeOn, Manifest, is_single_file
 from natsctl.client.backup.obfuscation import Obfuscated, Obfuscator, check_key_file, key_file_of
 from natsctl.client.backup.reader import OpenBackup, open_backup
+from natsctl.client.backup.renaming import renamed, renaming_of
 from natsctl.client.backup.save import SavedStream
 from natsctl.client.backup.writer import BackupWriter, check_free
 
@@ -316,6 +317,8 @@ def edit_backup(
         check_key_file(target, edit.key_file)
     with open_backup(source) as backup, tempfile.TemporaryFile() as data:
         config = _config(backup, edit, hidden)
+        renaming = renaming_of(backup, config) if edit.name and hidden is None else None
+        config = renaming.config(config) if renaming else config
         choice = choose(
             backup,
             edit.pick,
@@ -326,7 +329,7 @@ def edit_backup(
         consumers = edit.consumers and not edit.renumber
         keep = None if edit.keeps_all else choice
         settings: dict[str, Any] = {"consumers": consumers, "renumber": edit.renumber, "on_read": on_read}
-        state = rewrite(backup, data, config, edit.version, keep=keep, alter=hidden, **settings)
+        state = rewrite(backup, data, config, edit.version, keep=keep, alter=hidden or renaming, **settings)
         had = int(backup.state.get("consumer_count") or 0)
         size = 0
         if not dry_run:
@@ -361,7 +364,7 @@ def _obfuscated(hidden: Obfuscator, target: Path, dry_run: bool) -> Obfuscated:
 
 def _config(backup: OpenBackup, edit: Edit, hidden: Obfuscator | None) -> dict[str, Any]:
     """Return the configuration of the new backup. Raises UsageError."""
-    config = {**backup.config, "name": edit.name or backup.stream}
+    config = renamed(backup.config, edit.name or backup.stream)
     _check(edit, config)
     if edit.renumber:
         config.pop("first_seq", None)

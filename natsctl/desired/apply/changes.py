@@ -13,10 +13,11 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.model import Shape, shape_of
 from natsctl.api.stream import StreamConfig
+from natsctl.client.asset_config import LABELS
 from natsctl.client.message import DryRunError, Planned
 from natsctl.desired.apply.execution import Done
 from natsctl.desired.apply.holding_stream import is_being_replaced
-from natsctl.desired.assets import LABELS, without_server_made
+from natsctl.desired.assets import without_server_made
 from natsctl.desired.plan import Action, Change, Difference, differences, moment
 
 if TYPE_CHECKING:

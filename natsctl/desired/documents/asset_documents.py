@@ -11,7 +11,14 @@ from natsctl.api.locations import DocumentNode, LocatedDict, LocatedList
 from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import AssetKey, DesiredAsset, Kind, is_protected, without_labels, without_server_made
-from natsctl.desired.documents.bucket_fields import ALIASES, WORD_OF, WORDS, BucketFieldError, stream_fields
+from natsctl.desired.documents.bucket_fields import (
+    ALIASES,
+    CONFIG_ALIASES,
+    WORD_OF,
+    WORDS,
+    BucketFieldError,
+    stream_fields,
+)
 from natsctl.desired.documents.collector import Collector, items
 
 IGNORE: Final = "ignore"
@@ -99,14 +106,14 @@ def known_anywhere() -> frozenset[str]:
 
 def _known(key: AssetKey, kind: Kind) -> frozenset[str]:
     model = ConsumerConfig if key.consumer else StreamConfig
-    words = {*shape_of(WORDS[kind]).fields, *ALIASES} if kind in WORDS else set()
+    words = {*shape_of(WORDS[kind]).fields, *ALIASES} if kind in WORDS else CONFIG_ALIASES.keys()
     return frozenset({*shape_of(model).fields, *words} - NAMES - {"bucket"})
 
 
 def _fields_of(name: str, kind: Kind) -> tuple[str, ...]:
     """Return the fields that a name stands for."""
     if kind not in WORDS:
-        return (name,)
+        return (CONFIG_ALIASES.get(name, name),)
     return _FIELDS_OF.get(ALIASES.get(name, name), (name,))
 
 
@@ -189,7 +196,7 @@ def read_stream(node: DocumentNode, kind: Kind, found: Collector) -> None:
     """Add a stream, and the consumers below it."""
     if not _is_object(node, found):
         return
-    where = config_node(node, _STREAM_KEYS)
+    where = _own_names(config_node(node, _STREAM_KEYS), found)
     config, good = _config(node, where, StreamConfig, found)
     name = config.get("name")
     if not name:
@@ -200,12 +207,24 @@ def read_stream(node: DocumentNode, kind: Kind, found: Collector) -> None:
         read_consumer(item, Kind.CONSUMER, found, name)
 
 
-def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str = "") -> None:
-    """Add a consumer; `stream` is the stream above it in the document."""
+ACKS: Final = "ack_policy"
+
+
+def default_acks(config: Mapping[str, Any]) -> str:
+    """Return the ack policy of a new consumer for which none is given: that of `consumer add`."""
+    return "none" if config.get("deliver_subject") else "explicit"
+
+
+def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str = "", *, plain: bool = True) -> None:
+    """Add a consumer; `stream` is the stream above it in the document.
+
+    In natsctl's own forms (`plain`) a pull consumer without `ack_policy` is created with explicit acks. In the server's
+    and nats' JSON an absent ack policy is none.
+    """
     if not _is_object(node, found):
         return
     stream = _stream_of(node, stream, found)
-    where = config_node(node, _CONSUMER_KEYS)
+    where = _own_names(config_node(node, _CONSUMER_KEYS), found)
     config, good = _config(node, where, ConsumerConfig, found)
     said = is_info(node.value)
     # Servers before 2.9 give the name of a consumer that is not durable beside its configuration only.
@@ -221,7 +240,11 @@ def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str 
     if said:
         config.pop("pause_until", None)  # an action of a client, not a field of a document
     nulls = nulls_of(where, ConsumerConfig) - config.keys()
-    keep(AssetKey(stream, name), kind, Described(config, nulls), node, where, found, good)
+    at_creation: frozenset[str] = frozenset()
+    if not config.get(ACKS) and not where.value.get(ACKS):
+        config[ACKS] = default_acks(config) if plain and not said else "none"
+        at_creation, nulls = frozenset((ACKS,)) - nulls, nulls - {ACKS}
+    keep(AssetKey(stream, name), kind, Described(config, nulls, at_creation), node, where, found, good)
 
 
 def keep(
@@ -366,14 +389,29 @@ def keep_bucket(node: DocumentNode, kind: Kind, words: DocumentNode, found: Coll
 
 def in_own_words(node: DocumentNode, found: Collector) -> DocumentNode:
     """Return the fields of a bucket by their first names, and origins that are given by a name alone as objects."""
+    return _renamed(node, ALIASES, found, _value)
+
+
+def _own_names(node: DocumentNode, found: Collector) -> DocumentNode:
+    """Return the fields of a stream or consumer by their own names."""
+    return _renamed(node, CONFIG_ALIASES, found) if CONFIG_ALIASES.keys() & node.value.keys() else node
+
+
+def _renamed(
+    node: DocumentNode,
+    names: Mapping[str, str],
+    found: Collector,
+    convert: Callable[[str, Any, DocumentNode], Any] = lambda word, value, node: value,
+) -> DocumentNode:
     words = LocatedDict(node.value.line)
     for key, value in node.value.items():
-        word = ALIASES.get(key, key)
+        word = names.get(key, key)
         if word in words:
-            found.fault(node.at(key), f"{key} is another word for {word}, which stands here too")
+            other = next(name for name in node.value if names.get(name) == word) if key == word else key
+            found.fault(node.at(key), f"{other} is another word for {word}, which stands here too")
         else:
             shown = (key,) if key != word else None
-            words.put(word, _value(word, value, node.at(key)), node.value.lines[key], shown)
+            words.put(word, convert(word, value, node.at(key)), node.value.lines[key], shown)
     return node.holding(words)
 
 

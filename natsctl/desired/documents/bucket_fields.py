@@ -53,6 +53,8 @@ ALIASES = {
     "source": "sources",
 }
 """Other names of the fields, from client libraries and flags."""
+CONFIG_ALIASES = {"replicas": "num_replicas"}
+"""Other names of the fields of streams and consumers: the flag, and the field of buckets."""
 
 
 Config = dict[str, Any]

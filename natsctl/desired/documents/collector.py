@@ -23,7 +23,7 @@ class Collector:
     nodes: dict[AssetKey, DocumentNode] = field(default_factory=dict)
     """The node of each asset's configuration, for the locations of faults in its fields."""
     incomplete: set[AssetKey] = field(default_factory=set)
-    """Assets that could be read in part only; rules are not checked for them."""
+    """Assets that could be read in part only; they may have warnings, but no further faults."""
     ignored: frozenset[str] = frozenset()
     """Fields that the current document ignores in all of its assets, as the document spells them."""
 
@@ -50,7 +50,7 @@ class Collector:
         from natsctl.desired.documents.bucket_fields import WORD_OF
         from natsctl.desired.documents.rules import check_rules
 
-        for one in check_rules({key: asset for key, asset in self.wanted.items() if key not in self.incomplete}):
+        for one in check_rules(self.wanted, self.incomplete):
             node = self.nodes[one.key]
             fields = (name for field in one.fields for name in (field, WORD_OF.get(field, field)))
             field = next((name for name in fields if isinstance(node.value, LocatedDict) and name in node.value), "")

@@ -170,9 +170,10 @@ def read_manifest(
     """Add the assets of a Kubernetes resource; `read` takes the items of a List, and returns their includes."""
     version, kind = str(node.value.get("apiVersion")), str(node.value.get("kind"))
     items = node.at("items")
-    if kind == "List" and isinstance(items.value, LocatedList):
+    of = kind.removesuffix("List") if version.startswith(GROUP) else ""
+    if isinstance(items.value, LocatedList) and (kind == "List" or (of != kind and of in (*KINDS, *PASSED_OVER))):
         for index in range(len(items.value)):
-            yield from read(items.at(index))
+            yield from read(_item(items.at(index), version, of))
     elif not version.startswith(GROUP):
         found.note(node, f"{version} {kind} is passed over: it is none of {GROUP}*")
     elif kind in PASSED_OVER:
@@ -182,6 +183,17 @@ def read_manifest(
         found.fault(node.at("kind"), f"expected {', '.join(KINDS)}, got {kind}{known}")
     else:
         _resource(node, kind, found)
+
+
+def _item(node: DocumentNode, version: str, kind: str) -> DocumentNode:
+    """Return the item of a list; the items of a `StreamList` may lack the kind, which that of the list implies."""
+    if not kind or not isinstance(node.value, LocatedDict) or "kind" in node.value:
+        return node
+    value = node.value.without("apiVersion")
+    value.lines = dict(value.lines)
+    value.put("apiVersion", version, node.line)
+    value.put("kind", kind, node.line)
+    return node.holding(value)
 
 
 def _resource(node: DocumentNode, kind: str, found: Collector) -> None:
@@ -203,6 +215,9 @@ def _resource(node: DocumentNode, kind: str, found: Collector) -> None:
         made.put("storage", "memory", spec.line)
     if kind == "Stream" and "allow_direct" not in made:
         made.put("allow_direct", False, spec.line)  # the controller's default; natsctl's is true
+    if kind == "Consumer" and "ack_policy" not in made:
+        found.note(spec, "no ackPolicy is given: none, the controller's default")
+        made.put("ack_policy", "none", spec.line)
     for key, to in zip(LIFE, (PROTECT, CREATE_ONLY), strict=True):
         if spec.value.get(key) is not None:
             made.put(to, spec.value[key], spec.value.lines[key], (key,))

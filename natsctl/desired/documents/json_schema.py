@@ -10,7 +10,7 @@ from natsctl.api.model import INT64_MAX, INT64_MIN, UINT64_MAX, Model, Shape, sh
 from natsctl.api.stream import StreamConfig
 from natsctl.desired.assets import Kind
 from natsctl.desired.documents.asset_documents import EXTRA, IGNORE
-from natsctl.desired.documents.bucket_fields import ALIASES, WORDS, KeyValueWords, ObjectStoreWords
+from natsctl.desired.documents.bucket_fields import ALIASES, CONFIG_ALIASES, WORDS, KeyValueWords, ObjectStoreWords
 from natsctl.desired.documents.controller import (
     CONNECTION,
     DELIVER_POLICIES,
@@ -296,11 +296,28 @@ def manifest(document: str) -> Schema:
         )
         for kind in KINDS
     ]
+    listed = [
+        (
+            {
+                "properties": {"kind": {"const": f"{kind}List"}, "items": {"type": "array"}},
+                "required": ["kind", "items"],
+            },
+            {"properties": {"items": {"items": _item_of(kind, document)}}},
+        )
+        for kind in (*KINDS, *PASSED_OVER)
+    ]
     return choose(
         (is_list, {"properties": {"items": {"items": {"$ref": document}}}}),
+        *(({"allOf": [ours, is_listed]}, items) for is_listed, items in listed),
         (ours, {"allOf": [known, choose(*cases, otherwise={})]}),
         otherwise={"type": "object"},
     )
+
+
+def _item_of(kind: str, document: str) -> Schema:
+    """Return the schema of an item of a list of one kind, which may lack its own."""
+    bare = {"required": ["spec"], "properties": {"spec": {"$ref": _manifest_ref(kind)}}} if kind in KINDS else {}
+    return choose((has("kind"), {"$ref": document}), otherwise={"type": "object", **bare})
 
 
 def _manifest_ref(kind: str) -> str:
@@ -506,6 +523,11 @@ def _bucket_fields(words: type[ObjectStoreWords]) -> dict[str, Schema]:
     return fields | {alias: fields[word] for alias, word in ALIASES.items() if word in fields}
 
 
+def _config_fields(model: type[Model]) -> dict[str, Schema]:
+    fields = properties_of(model)
+    return fields | {alias: fields[name] for alias, name in CONFIG_ALIASES.items()}
+
+
 def _origin(schema: Schema) -> Schema:
     """Return the schema of a bucket to copy: an object with its name, or the name alone."""
     named = {**schema["properties"]["name"], **_NAME}
@@ -513,7 +535,7 @@ def _origin(schema: Schema) -> Schema:
 
 
 _FIELDS: Final[dict[str, dict[str, Schema]]] = {
-    **{model.__name__: properties_of(model) for model in (StreamConfig, ConsumerConfig)},
+    **{model.__name__: _config_fields(model) for model in (StreamConfig, ConsumerConfig)},
     **{words.__name__: _bucket_fields(words) for words in WORDS.values()},
 }
 """The fields that several definitions share, by the name of the definition that has them."""

@@ -91,7 +91,13 @@ def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
             found.fault(node, _NO_DOCUMENT + what)
         return
     value = node.value
-    if isinstance(value.get("apiVersion"), str):
+    if node.file.endswith(".tf.json"):
+        found.fault(node, "this is a Terraform configuration: natsctl convert terraform makes a document of it")
+    elif not value:
+        found.fault(node, f"the document is empty: {_NO_DOCUMENT}")
+    elif singular := next((key for key in _SINGULAR if isinstance(value.get(key), LocatedDict | LocatedList)), ""):
+        found.fault(node.at(singular), f"unknown key, did you mean {_SINGULAR[singular]}?")
+    elif isinstance(value.get("apiVersion"), str):
         yield from read_manifest(node, found, lambda item: read_form(item, found))
     elif isinstance(value.get("kind"), str):
         _typed(node, found)
@@ -105,6 +111,8 @@ def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
         found.fault(node, _NO_DOCUMENT)  # it may be any file: its keys are not repeated
 
 
+_SINGULAR: Final = {name.removesuffix("s"): name for name in COLLECTIONS if name.endswith("s")}
+"""Misspelled keys of a plain document; a text below `stream:` names the stream of a consumer."""
 _NO_DOCUMENT: Final = "expected a document: streams:, consumers: …, kind:, or a configuration"
 
 
@@ -193,8 +201,10 @@ def _bare(node: DocumentNode, found: Collector) -> None:
     kind = _bare_kind(node.value)
     if kind is None:
         found.fault(node, "a bucket of which kind? Add kind: KeyValue or kind: ObjectStore")
-        return
-    READERS[kind](node, kind, found)
+    elif kind is Kind.CONSUMER:
+        read_consumer(node, kind, found, plain=False)
+    else:
+        READERS[kind](node, kind, found)
 
 
 def _bare_kind(value: LocatedDict) -> Kind | None:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.consumer_config import filters_of
 from natsctl.api.stream import RetentionPolicy, StreamConfig
 from natsctl.api.subject_index import SubjectIndex
-from natsctl.api.subjects import MAX_NAME_BYTES, is_too_long, overlaps, subject_fault
+from natsctl.api.subjects import MAX_NAME_BYTES, is_too_long, is_valid_subject, overlaps, subject_fault
 from natsctl.desired.assets import AssetKey, DesiredAsset
+from natsctl.desired.effects import without_effect
 from natsctl.desired.server_defaults import (
     ALONE,
     ConfigRefusedError,
@@ -75,8 +76,11 @@ _ABOUT: Final = (
 """Phrases of refusals, and the fields that they concern."""
 
 
-def check_rules(wanted: Mapping[AssetKey, DesiredAsset]) -> Iterator[RuleFinding]:
-    """Return all faults of a set."""
+def check_rules(
+    assets: Mapping[AssetKey, DesiredAsset], incomplete: Collection[AssetKey] = ()
+) -> Iterator[RuleFinding]:
+    """Return all faults and warnings of a set; assets that could be read in part only have warnings alone."""
+    wanted = {key: asset for key, asset in assets.items() if key not in incomplete}
     streams: dict[str, StreamConfig] = {}
     for key, asset in wanted.items():
         if not key.consumer:
@@ -85,8 +89,12 @@ def check_rules(wanted: Mapping[AssetKey, DesiredAsset]) -> Iterator[RuleFinding
     yield from _check_subjects(wanted, streams)
     queues: dict[str, list[tuple[AssetKey, ConsumerConfig]]] = defaultdict(list)
     around = ServerContext(streams.get)
-    for key, asset in wanted.items():
+    for key, asset in assets.items():
+        for fields, reason in without_effect(asset, asset.config):
+            yield RuleFinding(key, reason, fields, warning=True)
         if key.consumer:
+            yield from _check_filters(key, asset, assets, streams)
+        if key.consumer and key in wanted:
             yield from _check_consumer(key, asset, around, queues[key.stream])
     for name, consumers in queues.items():
         if name in streams:
@@ -175,11 +183,19 @@ def _check_consumer(
         yield _refused(key, asset, refusal)
         return
     normalised.append((key, config))
+
+
+def _check_filters(
+    key: AssetKey, asset: DesiredAsset, wanted: Mapping[AssetKey, DesiredAsset], streams: Mapping[str, StreamConfig]
+) -> Iterator[RuleFinding]:
+    """Warn of filters that match nothing which the stream stores, also if other fields of either are refused."""
+    above = wanted.get(key.origin)
     # Messages from other streams, or stored under other subjects, are not covered by the stream's subjects.
-    plain = stream is not None and not stream.sources and stream.subject_transform is None
-    subjects = stream.subjects if stream is not None and plain else []
-    for subject in filters_of(config) if subjects else ():
-        if not any(overlaps(subject, one) for one in subjects):
+    if above is None or any(above.config.get(name) for name in ("mirror", "sources", "subject_transform")):
+        return
+    subjects = streams[key.stream].subjects if key.stream in streams else _texts(above, "subjects")
+    for subject in [*filter(None, [asset.config.get("filter_subject")]), *_texts(asset, "filter_subjects")]:
+        if subjects and is_valid_subject(subject) and not any(overlaps(subject, other) for other in subjects):
             reason = f"filter {subject} matches nothing that stream {key.stream} stores ({', '.join(subjects[:5])})"
             yield RuleFinding(key, reason, ("filter_subject", "filter_subjects"), warning=True)
 

@@ -26,6 +26,7 @@ from natsctl.desired.assets import (
 )
 from natsctl.desired.terraform.configuration import SCHEMAS, Instance, Module, given_variables, passed_over
 from natsctl.desired.terraform.hcl import Block, parse
+from natsctl.desired.terraform.hcl_json import SUFFIX, parse_json
 from natsctl.desired.terraform.provider import DELIVERIES, Body, Nested, Schema, filled
 
 STREAM_ID: Final = "JETSTREAM_STREAM_"
@@ -230,7 +231,7 @@ def read_terraform(
     variables: Sequence[str] = (),
     variable_files: Sequence[str] = (),
 ) -> DocumentSet:
-    """Return the assets of `.tf` files, of folders of them, and of states as JSON; each folder is a module of its own.
+    """Return the assets of `.tf` and `.tf.json` files, of folders of them, and of states as JSON; a folder is a module.
 
     `variables` are `NAME=VALUE`, `variable_files` are `.tfvars`. Raises DocumentError with all that cannot be
     converted, UsageError for what cannot be read.
@@ -241,7 +242,7 @@ def read_terraform(
     files: list[str] = []
     for found in _groups(paths):
         files += map(str, found)
-        if found[0].name.endswith(_STATE_SUFFIXES):
+        if _is_state_file(found[0]):
             made, own_notes = _from_state(found[0])
         else:
             made, own_notes = _from_module(found, environ, variables, variable_files, faults)
@@ -259,15 +260,19 @@ def _groups(paths: Sequence[str]) -> list[list[Path]]:
     named: list[Path] = []
     for path in map(Path, paths):
         if path.is_dir():
-            inside = sorted(path.glob("*.tf"))
+            inside = sorted([*path.glob("*.tf"), *path.glob(f"*{SUFFIX}")])
             if not inside:
                 raise UsageError(f"{path}: no .tf file in this folder", hint="each folder of a configuration is named")
             groups.append(inside)
-        elif path.name.endswith(_STATE_SUFFIXES):
+        elif _is_state_file(path):
             groups.append([path])
         else:
             named.append(path)
     return [*([named] if named else []), *groups]
+
+
+def _is_state_file(path: Path) -> bool:
+    return path.name.endswith(_STATE_SUFFIXES) and not path.name.endswith(SUFFIX)
 
 
 def _from_module(
@@ -279,7 +284,8 @@ def _from_module(
 ) -> tuple[list[Instance], list[str]]:
     blocks: list[Block] = []
     for file in files:
-        whole, wrong = parse(str(file), read_bytes(file))
+        raw = read_bytes(file)
+        whole, wrong = parse_json(str(file), raw, SCHEMAS) if file.name.endswith(SUFFIX) else parse(str(file), raw)
         blocks += whole.blocks
         faults += wrong
         faults += [Fault(one.place, f"{one.name} = … stands outside of any block") for one in whole.attributes]

@@ -203,13 +203,6 @@ def test_the_orders_world_of_terraform_is_that_of_the_examples(natsctl: Run, tmp
 
 
 @pytest.mark.ours("documents on disk")
-def test_documents_of_terraform_go_straight_into_a_plan(natsctl: Run) -> None:
-    text = natsctl("convert", "tf", TERRAFORM).out
-    assert natsctl("apply", "-f", "-", stdin=text.encode()).code == 0
-    assert natsctl("plan", "-f", "-", stdin=text.encode()).code == 0
-
-
-@pytest.mark.ours("documents on disk")
 def test_converted_json_is_one_document(natsctl: Run) -> None:
     (stream,) = natsctl("convert", "terraform", TERRAFORM, "-j").json["streams"]
     assert [one["name"] for one in stream["consumers"]] == ["DISPATCH", "MONITOR", "NEW"]

@@ -222,7 +222,7 @@ def test_what_can_not_be_done_fails_the_job_with_its_code(runner: Runner, natsct
     path.write_text("streams: {A: {subjects: [a], storage: file}}")
     assert runner.act(documents=str(path)).code == 4, "a pull request that could not be applied is told"
     assert natsctl("str", "info", "A", "-j").json["config"]["storage"] == "memory"
-    replaced = runner.act(mode="apply", documents=str(path), allow_replace="true")
+    replaced = runner.act(mode="apply", documents=str(path), allow_replace="true", adopt="true")
     assert replaced.code == 0, replaced.log
     assert natsctl("str", "info", "A", "-j").json["config"]["storage"] == "file"
     assert runner.act(mode="aply").code == 2

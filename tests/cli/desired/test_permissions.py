@@ -24,10 +24,7 @@ PASSWORDS = {
     "shop": "change-me-3",
     "replacer": "x",
 }
-KINDS = [
-    "natsctl",
-    "reference",
-]
+KINDS = ["natsctl", "reference"]
 As = Callable[..., tuple[int, str, str]]
 
 

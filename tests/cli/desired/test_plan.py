@@ -79,13 +79,45 @@ def test_a_plan_that_cannot_be_saved_is_a_usage_error(natsctl: Run, tmp_path: Pa
     assert "--out" in done.err and "No such file" in done.err
 
 
-def test_another_owners_asset_is_refused_until_adopted(natsctl: Run, document: Run) -> None:
-    natsctl("apply", "-f", document(A), "--owner", "them")
-    path = document({**A, "max_msgs": 5})
-    assert "refused: it belongs to them" in natsctl("plan", path, "--owner", "us").out
-    adopted = natsctl("plan", path, "--owner", "us", "--adopt").out
-    assert "metadata.natsctl.owner: them → us" in adopted
-    assert "refused" not in adopted
+TAKEN = (
+    ("Stream A", "no owner", ("stream", "info", "A")),
+    ("Consumer A > C", "no owner", ("consumer", "info", "A", "C")),
+    ("KeyValue K", "no owner", ("kv", "info", "K")),
+    ("ObjectStore O", "no owner", ("object", "info", "O")),
+    ("Stream T", "owner them", ("stream", "info", "T")),
+)
+
+
+def test_what_the_documents_did_not_create_is_taken_over_by_adopt_and_destroyed_by_name(
+    natsctl: Run, document: Run
+) -> None:
+    natsctl("stream", "add", "A", "--subjects", "A.*", "--defaults")
+    natsctl("consumer", "add", "A", "C", "--pull", "--defaults")
+    natsctl("kv", "add", "K")
+    natsctl("object", "add", "O")
+    natsctl("apply", "-f", document({"name": "T", "subjects": ["T"]}), "--owner", "them")
+    more = {"key_values": {"K": {"history": 5}}, "object_stores": {"O": {"ttl": "1h"}}}
+    consumer = {"name": "C", "max_deliver": 5}
+    streams = ({**A, "max_msgs": 5, "consumers": [consumer]}, {"name": "T", "subjects": ["T"], "max_msgs": 5})
+    path = document(*streams, **more, owner="us")
+    planned = natsctl("plan", path)
+    assert planned.out.count("refused:") == 5
+    takes = [one["takes_over"] for one in natsctl("plan", path, "-j").json["changes"]]
+    assert sorted(takes) == ["", "", "", "", "them"]
+    assert natsctl("apply", path).code == 4
+    adopted = natsctl("plan", path, "--adopt").out
+    for name, owner, _ in TAKEN:
+        assert f"takes over {name} ({owner})" in planned.out and f"takes over {name} ({owner})" in adopted
+    assert "refused" not in adopted and "metadata.natsctl.owner: them → us" in adopted
+    assert natsctl("apply", path, "--adopt").code == 0
+    kept = natsctl("destroy", path, "--yes", "--adopt")
+    assert kept.code == 0 and kept.out == "nothing to do\n"
+    for name, _, info in TAKEN:
+        assert f'--remove "{name}" removes it' in kept.err and natsctl(*info).code == 0
+    assert natsctl("destroy", path, "--yes", "--remove", "B").code == 2
+    removed = natsctl("destroy", path, "--yes", "--remove", "A", "--remove", "KeyValue K", "--remove", "OBJ_O")
+    assert removed.code == 0, removed.err
+    assert [natsctl(*info).code for _, _, info in TAKEN] == [3, 3, 3, 3, 0]
 
 
 @pytest.mark.ours("how a plan is shown")
@@ -195,11 +227,7 @@ def test_a_pause_is_a_field_like_others_and_apply_mends_it(natsctl: Run, documen
     assert not natsctl("con", "info", "A", "C", "-j").json.get("paused")
 
 
-WITH_CONSUMER = {
-    "name": "A",
-    "subjects": ["A.>"],
-    "consumers": [{"durable_name": "C", "ack_policy": "explicit"}],
-}
+WITH_CONSUMER = {"name": "A", "subjects": ["A.>"], "consumers": [{"durable_name": "C", "ack_policy": "explicit"}]}
 MIRROR = {"name": "M", "mirror": {"name": "A"}}
 
 
@@ -254,14 +282,6 @@ def test_with_prune_the_rest_of_the_owner_goes_too(natsctl: Run, document: Run) 
     natsctl("apply", "-f", document({"name": "HERS", "subjects": ["hers"]}, owner="other"))
     natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--prune", "--yes")
     assert names(natsctl) == ["HERS"]
-
-
-def test_what_belongs_to_another_owner_is_refused(natsctl: Run, document: Run) -> None:
-    natsctl("apply", "-f", document(WITH_CONSUMER, owner="other"))
-    refused = natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--yes")
-    assert refused.code == 4
-    assert "belongs to other" in refused.err
-    assert natsctl("destroy", "-f", document(WITH_CONSUMER, owner="team"), "--yes", "--adopt").code == 0
 
 
 def test_consumers_alone_are_removed_from_streams_that_stay(natsctl: Run, document: Run) -> None:

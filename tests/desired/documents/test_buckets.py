@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,50 +15,16 @@ from natsctl.desired.documents.bucket_fields import BucketFieldError, bucket_wor
 HOUR = 3600 * 10**9
 # What `nats kv add CFG --history 5 --ttl 1h --max-value-size 1024 --marker-ttl 1m` and `nats object add FILES --ttl 1h`
 # made on nats-server 2.15.2, as `nats stream info -j` shows it.
+WORDS = yaml.safe_load(Path(__file__).with_name("bucket_words.yaml").read_text())
 MADE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("made_buckets.json").read_text())
 
 
-@pytest.mark.parametrize(
-    ("stream", "words"),
-    [
-        (
-            "KV_CFG",
-            {
-                "kind": "KeyValue",
-                "bucket": "CFG",
-                "history": 5,
-                "ttl": HOUR,
-                "max_value_size": 1024,
-                "limit_marker_ttl": 60 * 10**9,
-            },
-        ),
-        ("KV_MIR", {"kind": "KeyValue", "bucket": "MIR", "mirror": {"name": "CFG"}}),
-        ("KV_SRC", {"kind": "KeyValue", "bucket": "SRC", "sources": [{"name": "CFG"}]}),
-        ("OBJ_FILES", {"kind": "ObjectStore", "bucket": "FILES", "ttl": HOUR}),
-    ],
-)
+@pytest.mark.parametrize(("stream", "words"), WORDS["raised"])
 def test_buckets_that_the_tool_made_are_raised_to_their_words(stream: str, words: dict[str, Any]) -> None:
     assert bucket_words(MADE[stream]) == words
 
 
-@pytest.mark.parametrize(
-    ("stream", "change"),
-    [
-        ("KV_CFG", {"subjects": ["$KV.CFG.>", "more"]}),
-        ("KV_CFG", {"discard": "old"}),
-        ("KV_CFG", {"max_msgs": 5}),
-        ("KV_CFG", {"max_msgs_per_subject": 65}),
-        ("KV_CFG", {"allow_direct": False}),
-        ("KV_CFG", {"duplicate_window": 10**9}),
-        ("KV_CFG", {"subject_delete_marker_ttl": 0}),
-        ("KV_CFG", {"retention": "interest"}),
-        ("KV_MIR", {"mirror_direct": False}),
-        ("OBJ_FILES", {"max_msg_size": 5}),
-        ("OBJ_FILES", {"mirror": {"name": "X"}}),
-        ("OBJ_FILES", {"name": "OBJ_a.b"}),
-        ("OBJ_FILES", {"name": "ORDERS"}),
-    ],
-)
+@pytest.mark.parametrize(("stream", "change"), WORDS["not_raised"])
 def test_a_stream_that_is_no_plain_bucket_is_not_raised(stream: str, change: dict[str, Any]) -> None:
     assert bucket_words({**MADE[stream], **change}) is None
 
@@ -115,19 +82,8 @@ def test_an_object_store_is_itself_again(words: dict[str, Any]) -> None:
     assert bucket_words(stream_fields(Kind.OBJECT_STORE, words)) == {"kind": "ObjectStore", **said(words)}
 
 
-@pytest.mark.parametrize(
-    ("kind", "words", "word"),
-    [
-        (Kind.KEY_VALUE, {"bucket": "B", "history": 0}, "history"),
-        (Kind.KEY_VALUE, {"bucket": "a b"}, "bucket"),
-        (Kind.OBJECT_STORE, {}, "bucket"),
-        (Kind.KEY_VALUE, {"bucket": "B", "mirror": {"name": ""}}, "mirror"),
-        (Kind.KEY_VALUE, {"bucket": "B", "mirror": {"external": {"api": "$JS.hub.API"}}}, "mirror"),
-        (Kind.KEY_VALUE, {"bucket": "B", "sources": [{"name": "A"}, {}]}, "sources"),
-        (Kind.KEY_VALUE, {"bucket": "B", "sources": [{"name": "a b"}]}, "sources"),
-    ],
-)
-def test_what_no_bucket_can_have_is_told_by_its_word(kind: Kind, words: dict[str, Any], word: str) -> None:
+@pytest.mark.parametrize(("kind", "words", "word"), WORDS["refused"])
+def test_what_no_bucket_can_have_is_told_by_its_word(kind: str, words: dict[str, Any], word: str) -> None:
     with pytest.raises(BucketFieldError) as caught:
-        stream_fields(kind, words)
+        stream_fields(Kind(kind), words)
     assert caught.value.word == word

@@ -3,48 +3,22 @@
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.api.yaml_text import InterpolationError, escaped, expanded
 from natsctl.desired.documents import load_documents
 
+CASES = yaml.safe_load(Path(__file__).with_name("references.yaml").read_text())
 
-@pytest.mark.parametrize(
-    ("text", "becomes"),
-    [
-        ("${NAME}", "ORDERS"),
-        ("${EMPTY}", ""),
-        ("a.${NAME}.${NAME}.>", "a.ORDERS.ORDERS.>"),
-        ("${NAME:-x}", "ORDERS"),
-        ("${NOPE:-x y}", "x y"),
-        ("${EMPTY:-x}", "x"),
-        ("${NOPE:-}", ""),
-        ("${NAME:?give one}", "ORDERS"),
-        ("$${NAME}", "${NAME}"),
-        ("$$${NAME}", "$${NAME}"),
-        ("$JS.API.> $1 $ $$ {{wildcard(1)}}", "$JS.API.> $1 $ $$ {{wildcard(1)}}"),
-        ("${TWICE}", "${NAME}"),
-    ],
-)
+
+@pytest.mark.parametrize(("text", "becomes"), CASES["values"])
 def test_references_become_their_values(text: str, becomes: str) -> None:
     assert expanded(text, {"NAME": "ORDERS", "EMPTY": "", "TWICE": "${NAME}"}) == becomes
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("${NOPE}", "NOPE is not set: set it, or give --var NOPE=VALUE"),
-        ("${NOPE:?which stream?}", "NOPE is not set: which stream?"),
-        ("${EMPTY:?which stream?}", "EMPTY is empty: which stream?"),
-        ("${}", "expected ${NAME}"),
-        ("${1A}", "expected ${NAME}"),
-        ("${A B}", "expected ${NAME}"),
-        ("${A-b}", "expected ${NAME}"),
-        ("${NAME", "expected ${NAME}"),
-        ("${NOPE:-${NAME}}", "cannot hold another"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), CASES["reasons"])
 def test_what_can_not_be_replaced_is_told(text: str, reason: str) -> None:
     with pytest.raises(InterpolationError) as caught:
         expanded(text, {"NAME": "ORDERS", "EMPTY": ""})

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from natsctl.client.asset_config import new_kv_bucket
 from natsctl.desired.assets import DesiredAsset, DocumentSet
 from natsctl.desired.differ import as_created
@@ -27,10 +25,6 @@ def read(text: str) -> DocumentSet:
 def one_of(text: str) -> DesiredAsset:
     (one,) = read(text).wanted.values()
     return one
-
-
-def faults_of(text: str) -> list[str]:
-    return [f"{fault.place.path}: {fault.reason}" for fault in read_text_documents(text, "f.yaml", {})[1]]
 
 
 def bucket(**fields: Any) -> LiveState:
@@ -62,23 +56,6 @@ def test_ignored_fields_of_an_asset_and_of_its_document_are_for_the_creation_alo
 def test_a_list_of_a_document_ends_with_the_document() -> None:
     wanted = read("ignore: [max_msgs]\nstreams: {A: {max_msgs: 5}}\n---\nstreams: {B: {max_msgs: 5}}").wanted
     assert [sorted(one.at_creation) for one in wanted.values()] == [["max_msgs"], []]
-
-
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        (
-            "streams: {A: {ignore: [max_mgs]}}",
-            "$.streams.A.ignore[0]: max_mgs is no field of it, did you mean max_msgs?",
-        ),
-        ("streams: {A: {ignore: max_msgs}}", "$.streams.A.ignore: expected a list of fields"),
-        ("streams: {A: {ignore: [5]}}", "$.streams.A.ignore[0]: expected the name of a field"),
-        ("ignore: [pause]", "$.ignore[0]: pause is no field of a stream, consumer or bucket, did you mean paused?"),
-    ],
-)
-def test_what_can_not_be_ignored_is_a_fault(text: str, fault: str) -> None:
-    (found,) = faults_of(text)
-    assert found.partition(", did you")[0] == fault.partition(", did you")[0]
 
 
 def test_an_operators_pause_and_what_servers_write_are_no_difference() -> None:
@@ -127,8 +104,3 @@ def test_nulls_and_ignored_fields_are_written_again() -> None:
     assert Exporter(documents).plain()["streams"] == [
         {"name": "A", "max_msgs": 5, "max_age": None, "ignore": ["max_msgs"]}
     ]
-
-
-def test_what_a_server_said_of_a_paused_consumer_does_not_describe_the_pause() -> None:
-    text = '{"type": "x", "stream_name": "A", "name": "c", "config": {"durable_name": "c", "pause_until": "2999-01-01T00:00:00Z"}}'  # noqa: E501
-    assert one_of(text).config == {"durable_name": "c"}

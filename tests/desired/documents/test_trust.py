@@ -84,14 +84,6 @@ def test_a_named_pipe_is_refused_instead_of_waited_for(
     assert "a named pipe, not a file" in "".join(capsys.readouterr())
 
 
-def test_a_pipe_that_the_shell_hands_over_is_read(tmp_path: Path) -> None:
-    reader, writer = os.pipe()
-    os.write(writer, (STREAM % ("A", "a")).encode())
-    os.close(writer)
-    assert {key.stream for key in load_documents([f"/dev/fd/{reader}"], {}).wanted} == {"A"}
-    os.close(reader)
-
-
 @pytest.mark.parametrize("mark", ["\u202e", "\u2066", "\u200f", "\u061c", "\u200b", "\u2028", "\ufeff", "\U000e0041"])
 def test_what_reorders_or_hides_text_is_written_as_an_escape(mark: str) -> None:
     document = {"streams": [{"name": "A", "description": f"one{mark}two\nthree", "metadata": {f"k{mark}": mark}}]}

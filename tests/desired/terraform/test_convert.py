@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.desired.assets import AssetKey, DocumentError, DocumentSet, Kind
-from natsctl.desired.server_defaults import normalised
+from natsctl.desired.assets import AssetKey, DocumentError, DocumentSet
 from natsctl.desired.terraform import read_terraform
 
 SECOND = 1_000_000_000
@@ -50,41 +49,12 @@ def test_a_file_is_read_as_expected(path: Path) -> None:
     assert told == EXPECTED[path.name]
 
 
-def test_what_is_no_hcl_is_told_by_line(read: Read) -> None:
-    with pytest.raises(DocumentError, match=r"main\.tf:\d"):
-        read('resource "jetstream_stream" "A" {\n  name = \n}\n')
-
-
 def stream(body: str, name: str = "S") -> str:
     return f'resource "jetstream_stream" "{name}" {{\n  name = "{name}"\n  subjects = ["{name}.>"]\n  {body}\n}}\n'
 
 
-def consumer(body: str) -> str:
-    return (
-        'resource "jetstream_consumer" "C" {\n  stream_id = "JETSTREAM_STREAM_S"\n  durable_name = "C"\n'
-        f"  {body}\n}}\n"
-    )
-
-
 def config_of(documents: DocumentSet, *key: str) -> dict[str, Any]:
     return documents.wanted[AssetKey(*key)].config
-
-
-def test_defaults_are_those_of_the_provider(read: Read) -> None:
-    made = normalised(AssetKey("S"), config_of(read(stream("")), "S"))
-    assert (made["duplicate_window"], made["allow_direct"], made.get("no_ack", False)) == (
-        120 * SECOND,
-        True,
-        False,
-    )
-    pull = config_of(read(consumer("deliver_all = true")), "S", "C")
-    assert (pull["ack_policy"], pull["ack_wait"], pull["max_ack_pending"]) == ("explicit", 30 * SECOND, 20000)
-    assert (pull["sample_freq"], pull["max_deliver"], pull["deliver_policy"]) == ("0%", -1, "all")
-    buckets = read(
-        'resource "jetstream_kv_bucket" "K" {\n name = "K"\n}\nresource "jetstream_obj_bucket" "O" {\n name = "O"\n}\n'
-    )
-    assert config_of(buckets, "KV_K")["max_msgs_per_subject"] == 5
-    assert [one.kind for one in buckets.wanted.values()] == [Kind.KEY_VALUE, Kind.OBJECT_STORE]
 
 
 def test_variables_come_from_files_and_the_command_line_wins(read: Read, tmp_path: Path) -> None:

@@ -1,0 +1,3 @@
+resource "jetstream_stream" "A" {
+  name = 
+}
