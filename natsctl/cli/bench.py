@@ -224,7 +224,7 @@ def _show(report: Report, json: bool) -> None:
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PACED, *STORED, *HISTORY, *PURGE))
 def put(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
-    """Put values into a bucket, which is created if it does not exist."""
+    """Put values into a bucket that exists; without --bucket into one that is created, and stays."""
     bench(ctx, "kv put", given, reported, force=force)
 
 

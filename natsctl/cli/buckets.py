@@ -13,7 +13,6 @@ from natsctl.cli import output
 from natsctl.cli.consent import confirmed, confirmed_edit
 from natsctl.cli.flags import (
     COUNT,
-    PAIRS,
     SIZE,
     SWITCH,
     TEXT,
@@ -23,7 +22,6 @@ from natsctl.cli.flags import (
     Given,
     apply,
     choice,
-    merged,
 )
 from natsctl.cli.output import emit_name_pages
 from natsctl.cli.parameters import Argument
@@ -277,7 +275,6 @@ PLACEMENT = (
     Flag("--cluster", TEXT, placed_in_cluster, "place in this cluster"),
 )
 COMPRESS = Flag("--compress", SWITCH, compressed, "compress what is stored")
-METADATA = Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key")
 
 
 def create_bucket(

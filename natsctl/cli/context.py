@@ -408,7 +408,7 @@ def ls(
     ctx: CommandContext,
     names: Annotated[bool, Option("--names", "-n", help="names only, one on a line")] = False,
     completion: Annotated[
-        bool, Option("--completion", help="names only, for scripts that complete them", hidden=True)
+        bool, Option("--completion", help="NAME:DESCRIPTION, for scripts that complete them", hidden=True)
     ] = False,
     show_secrets: ShowSecrets = False,
     json: Json = False,
@@ -416,6 +416,12 @@ def ls(
     """List the contexts; the selected one has a star."""
     contexts = of_user()
     found = contexts.names()
+    if completion and not json:
+        selected = contexts.selected()
+        described = [(name, _listed(contexts, name, show_secrets=False)) for name in found]
+        for name, document in described:
+            output.emit(f"{name}{'*' if name == selected else ''}:{safe(str(document.get('description') or ''))}")
+        return
     if names or completion:
         output.emit_json(found) if json else output.emit_names(found)
         return

@@ -240,14 +240,19 @@ def removed(field: str) -> Place:
     return place
 
 
-def merged(field: str) -> Place:
-    """Return a setter for pairs: they are added to the existing ones, and an empty value removes its key."""
+def _add_metadata(config: Config, value: Mapping[str, str]) -> None:
+    config["metadata"] = {**(config.get("metadata") or {}), **value}
 
-    def place(config: Config, value: Mapping[str, str]) -> None:
-        pairs = {**(config.get(field) or {}), **value}
-        config[field] = {key: text for key, text in pairs.items() if text}
 
-    return place
+def _edit_metadata(config: Config, value: Mapping[str, str]) -> None:
+    _add_metadata(config, value)
+    config["metadata"] = {key: text for key, text in config["metadata"].items() if text or key not in value}
+
+
+METADATA: tuple[Flag, ...] = (
+    Flag("--metadata", PAIRS, _add_metadata, "attach a key and value", edit=False),
+    Flag("--metadata", PAIRS, _edit_metadata, "attach a key and value; an empty value removes the key", add=False),
+)
 
 
 def apply(config: Config, table: Sequence[Flag], given: Given) -> None:

@@ -20,7 +20,6 @@ from natsctl.cli.buckets import (
     BUCKET_SIZE,
     COMPRESS,
     DESCRIPTION,
-    METADATA,
     PLACEMENT,
     REPLICAS,
     BucketName,
@@ -42,6 +41,7 @@ from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.editing import Unset
 from natsctl.cli.flags import (
     DURATION,
+    METADATA,
     PAIRS,
     Flag,
     Force,
@@ -81,7 +81,7 @@ OBJECT_FLAGS: tuple[Flag, ...] = (
     BUCKET_SIZE,
     storage_flag("objects"),
     *PLACEMENT,
-    METADATA,
+    *METADATA,
     COMPRESS,
 )
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
@@ -141,20 +141,28 @@ def active(limits: Limits, name: str) -> bool:
 Readers = Mapping[str, Callable[[str], Any]]
 """Parser of the text of each threshold."""
 
+
+class BadThresholdError(NatsctlError):
+    """A threshold in the metadata of a stream or consumer cannot be read."""
+
+
 _GONE = (b"DEL", b"PURGE", b"MaxAge", b"Purge", b"Remove")
 
 
 def with_metadata(limits: Limits, readers: Readers, raw: Mapping[str, Any]) -> dict[str, Any]:
     """Return the thresholds of the metadata, overridden by the given ones.
 
-    Raises UsageError for a bad one.
+    Raises BadThresholdError for one of the metadata.
     """
     metadata = (raw.get("config") or {}).get("metadata") or {}
-    said = {
-        key.removeprefix(METADATA): readers[key.removeprefix(METADATA)](str(text))
-        for key, text in metadata.items()
-        if key.startswith(METADATA) and key.removeprefix(METADATA) in readers
-    }
+    said = {}
+    for key, text in metadata.items():
+        name = key.removeprefix(METADATA)
+        if key.startswith(METADATA) and name in readers and name not in limits:
+            try:
+                said[name] = readers[name](str(text))
+            except UsageError as failure:
+                raise BadThresholdError(f"metadata {key}: {str(failure).removeprefix(f'--{name}: ')}") from None
     return {**said, **limits}
 
 

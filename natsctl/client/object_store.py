@@ -225,7 +225,7 @@ class ObjectBucket:
     async def delete(self, found: Object) -> int:
         """Mark an object as deleted, remove its chunks, and return how many went."""
         gone = {key: value for key, value in found.raw.items() if key != "digest"}
-        await self.store_meta({**gone, "size": 0, "chunks": 0, "digest": "", "deleted": True})
+        await self.store_meta({**gone, "size": 0, "chunks": 0, "deleted": True})
         return await self.drop_chunks(found.nuid)
 
     async def drop_chunks(self, nuid: str) -> int:

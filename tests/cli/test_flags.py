@@ -14,12 +14,19 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.stream import StreamConfig
-from natsctl.cli.consumer.definition import CONSUMER_FLAGS, linear_backoff, read_deliver, settle
+from natsctl.cli.consumer.definition import (
+    CONSUMER_ADD,
+    CONSUMER_EDIT,
+    CONSUMER_FLAGS,
+    linear_backoff,
+    read_deliver,
+    settle,
+)
 from natsctl.cli.editing import part_of
 from natsctl.cli.flags import Flag, apply
 from natsctl.cli.main import run
 from natsctl.cli.render.change import not_taken, render_not_taken
-from natsctl.cli.stream.create import STREAM_EDIT, STREAM_FLAGS
+from natsctl.cli.stream.create import STREAM_ADD, STREAM_EDIT, STREAM_FLAGS
 from tests.cli.conftest import groups_of
 
 SAMPLES: dict[str, Any] = {
@@ -94,7 +101,7 @@ def test_every_flag_sets_a_field_and_every_field_has_a_flag(
 
 
 def test_names_of_flags_are_unique() -> None:
-    for table in (STREAM_FLAGS, CONSUMER_FLAGS):
+    for table in (STREAM_ADD, STREAM_EDIT, CONSUMER_ADD, CONSUMER_EDIT):
         names = [name for flag in table for name in (flag.name, *flag.aliases)]
         assert len(names) == len(set(names))
 

@@ -156,19 +156,6 @@ def judge(row: Row, told: list[tuple[int, str]]) -> list[str]:
     return faults
 
 
-def test_a_reply_is_had_from_the_tool_by_the_tool(sides: list[Side]) -> None:
-    for side in sides:
-        command = side.line("reply echo.* hello-{{Request}} --count 1", "a")
-        replier = pexpect.spawn(
-            command[0], command[1:], env=side.environment, cwd=str(side.home), timeout=WITHIN_S, encoding="utf-8"
-        )
-        replier.expect("Listening on")
-        status, text = side.run("req echo.x me --raw")
-        assert (status, text.strip()) == (0, "hello-me")
-        replier.expect("Received on subject")
-        replier.close(force=True)
-
-
 def test_events_tell_of_connections_and_streams(sides: list[Side]) -> None:
     for side in sides:
         for user, flag, action, told in (

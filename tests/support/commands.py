@@ -48,6 +48,11 @@ def ended() -> Any:
     return pytest.importorskip("pexpect").EOF
 
 
+def late() -> Any:
+    """Pattern of a program that does not print in time what it is expected to."""
+    return pytest.importorskip("pexpect").TIMEOUT
+
+
 @functools.cache
 def _kind() -> Any:
     pexpect = pytest.importorskip("pexpect")

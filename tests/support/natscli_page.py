@@ -1,17 +1,15 @@
 """docs/natscli.md: every command and flag of the `nats` tool, the same here, different on purpose, or not here.
 
 `tests/cli/natscli-0.5.1.json` has the facts of the tool, read from its own help. `natscli_differences.json` beside it
-has the differences that are on purpose, with their reasons. The rest is found: a command has the same words, a flag the
-same name, and a test uses them. `python -m tests.support.generated_docs` writes the page.
+has the differences that are on purpose, with their reasons. The rest is the same: test_natscli_equality.py runs it.
+`python -m tests.support.generated_docs` writes the page.
 """
 
 from __future__ import annotations
 
-import ast
 import functools
 import json
-import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,91 +20,6 @@ from natsctl.cli.globals import GLOBAL_FLAGS
 from natsctl.cli.nouns import NOUNS, Noun
 from natsctl.cli.parameters import command_of
 from natsctl.cli.verbs import Verb
-
-FOLDERS = ("tests/cli", "tests/client", "tests/live")
-_WORD = re.compile(r"--[a-z][\w-]*|(?<![\w-])-[A-Za-z]\b|[A-Za-z][\w-]*|(?<= )-(?= )")
-
-_ROOMS = {name: getattr(row.command, "module", "").split(".")[2] for name, row in COMMANDS.items()}
-"""The folder of each noun: `publish` and its like share one."""
-
-
-class Part(NamedTuple):
-    """A test, or the tables of its file (`name` is then ""), with the words in it."""
-
-    file: str
-    name: str
-    words: frozenset[str]
-    file_words: frozenset[str]
-
-
-class TestsFound:
-    """The tests of commands in a repository."""
-
-    def __init__(self, root: Path) -> None:
-        self._parts: list[Part] = []
-        for folder in FOLDERS:
-            for file in sorted((root / folder).rglob("test_*.py")):
-                self._parts += _parts(file, str(file.relative_to(root)))
-        self._with_flag: dict[str, list[int]] = defaultdict(list)
-        """The places of the parts that have a word which may be a flag."""
-        for place, part in enumerate(self._parts):
-            for word in part.words:
-                if word.startswith("-"):
-                    self._with_flag[word].append(place)
-
-    def find(self, noun: Sequence[str], verb: Sequence[str], flags: Sequence[str]) -> str:
-        """Return the test that fits best, as `file::name`, or "": it has one of the flags, the verb and the noun."""
-        best, at = 0, None
-        places = sorted({place for flag in flags for place in self._with_flag.get(flag, ())})
-        for part in [self._parts[place] for place in places] if flags else self._parts:
-            score = _score(part, noun, verb, flags)
-            if score > best:
-                best, at = score, part
-        if at is None:
-            return ""
-        return f"{at.file}::{at.name}" if at.name else at.file
-
-
-def _score(part: Part, noun: Sequence[str], verb: Sequence[str], flags: Sequence[str]) -> int:
-    """Return how well a part fits; 0 if it does not."""
-    if flags and not part.words.intersection(flags):
-        return 0
-    if noun and not part.file_words.intersection(noun):
-        return 0
-    if verb and not part.file_words.intersection(verb):
-        return 0
-    close = bool(noun and part.words.intersection(noun)) + 2 * bool(verb and part.words.intersection(verb))
-    if not flags and verb and close < 2:
-        return 0
-    of_noun = bool(noun) and (f"/{noun[0]}" in part.file or f"/{_ROOMS.get(noun[0])}/" in part.file)
-    named = set(re.split(r"[/_.]", part.file))
-    return 2 + 8 * close + 4 * bool(part.name) + 6 * of_noun + sum(not named.isdisjoint(one) for one in (noun, verb))
-
-
-def _parts(file: Path, name: str) -> list[Part]:
-    source = file.read_text(encoding="utf-8")
-    tree, found, tables = ast.parse(source), list[Part](), list[str]()
-    if (rows := file.with_suffix(".json")).exists():
-        tables.append(rows.read_text(encoding="utf-8"))
-    file_words = _words("\n".join([source, *tables])) | _words(name.replace("_", " ").replace("/", " "))
-    for one in tree.body:
-        text = _source(source, one)
-        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name.startswith("test_"):
-            found.append(Part(name, one.name, _words(text), file_words))
-        else:
-            tables.append(text)
-    return [*found, Part(name, "", _words("\n".join(tables)), file_words)]
-
-
-def _source(source: str, node: ast.stmt) -> str:
-    """Return the lines of a statement, with the decorators of a function."""
-    first = min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))])
-    return "\n".join(source.split("\n")[first - 1 : node.end_lineno])
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(_WORD.findall(text))
-
 
 NATS_SERVER_FLAGS = "server run"
 """Command whose flags are those of nats-server, which Typer does not read."""
@@ -191,11 +104,10 @@ def _node(names: tuple[str, ...], row: Verb, path: str) -> Node:
 
 
 class Row(NamedTuple):
-    """One row: the words of the tool and ours, the test of them or the reason against it, and the difference."""
+    """One row: the words of the tool and ours, the reason against it, and the difference."""
 
     theirs: str
     ours: str
-    test: str
     reason: str
     note: str = ""
 
@@ -230,12 +142,10 @@ def _spelled(flags: Mapping[str, Mapping[str, Any]]) -> list[str]:
 class Comparison:
     """The rows of the page, made from the facts of the tool, our commands and the differences written by hand."""
 
-    def __init__(self, facts: Mapping[str, Any], differences: Mapping[str, Any], tests: TestsFound) -> None:
+    def __init__(self, facts: Mapping[str, Any], differences: Mapping[str, Any]) -> None:
         self._facts = facts
         self._commands: Mapping[str, Any] = differences["commands"]
         self._flags: Mapping[str, Any] = differences["flags"]
-        self._fallbacks: Mapping[str, str] = differences["tests"]
-        self._tests = tests
         self._root = our_tree()
         self.used: set[str] = set()
         """The keys of the differences that a row was made with."""
@@ -251,13 +161,10 @@ class Comparison:
         node = self._resolved(words)
         flags = fact.get("flags", [])
         if node is None or "reason" in said:
-            yield from (
-                Row(one.strip(), "", "", said.get("reason", "")) for one in (path, *(f"{path} {f}" for f in flags))
-            )
+            yield from (Row(one.strip(), "", said.get("reason", "")) for one in (path, *(f"{path} {f}" for f in flags)))
             return
         if path:
-            test = "" if fact.get("group") else self._test(path, node, ())
-            yield Row(path, self._named(words), test, "", said.get("note", ""))
+            yield Row(path, self._named(words), "", said.get("note", ""))
         for flag in flags:
             yield self._of_flag(path, node, flag)
 
@@ -287,22 +194,21 @@ class Comparison:
         said = self._flag_difference(path, spellings[-1])
         known = {**self._root.flags, **node.flags}
         if "reason" in said:
-            return Row(f"{path} {flag}".strip(), "", "", said["reason"])
+            return Row(f"{path} {flag}".strip(), "", said["reason"])
         ours = said.get("ours", "")
         missing = [word for word in ours.split() if word.startswith("-") and word not in known]
         if missing and ours:
-            return Row(f"{path} {flag}".strip(), "", "", "")
+            return Row(f"{path} {flag}".strip(), "", "")
         if not ours:
             if spellings[-1] not in known:
-                return Row(f"{path} {flag}".strip(), "", "", "")
+                return Row(f"{path} {flag}".strip(), "", "")
             negated = long.startswith("--[no-]") and f"--no-{spellings[-1][2:]}" in known
             shorts = [word for word in spellings[:-1] if known.get(word) == known.get(spellings[-1]) or word in known]
             ours = " ".join([*shorts, f"--[no-]{spellings[-1][2:]}" if negated else spellings[-1]])
-        names = [word.replace("--[no-]", "--") for word in (*spellings, *ours.split()) if word.startswith("-")]
         note = said.get("note", "")
         if not note and long.startswith("--[no-]") and f"--no-{spellings[-1][2:]}" not in known:
             note = "has no `--no-` form: it is off unless it is given"
-        return Row(f"{path} {flag}".strip(), ours, self._test(path, node, names), "", note)
+        return Row(f"{path} {flag}".strip(), ours, "", note)
 
     def _flag_difference(self, path: str, flag: str) -> Mapping[str, Any]:
         """Return the entry for a flag of this command, of all below one above it (`server *`), or of all (`*`)."""
@@ -314,20 +220,6 @@ class Comparison:
                 return dict(self._flags[key])
         return {}
 
-    def _test(self, path: str, node: Node, flags: Iterator[str] | tuple[str, ...] | list[str]) -> str:
-        noun = self._resolved((self._commands.get(path, {}).get("ours", path)).split()[:1]) if path else None
-        found = self._tests.find(noun.names if noun else (), node.names if path else (), tuple(flags))
-        if found or not flags:
-            return found
-        # For a flag without a test of its own: the test that it is accepted.
-        words = path.split()
-        for n in range(len(words), -1, -1):
-            key = " ".join(words[:n])
-            if key in self._fallbacks:
-                self.used.add(key)
-                return self._fallbacks[key]
-        return ""
-
 
 def natscli_page(root: Path) -> str:
     comparison = compared(root)
@@ -338,7 +230,8 @@ def natscli_page(root: Path) -> str:
         "",
         "Every command and flag of the `nats` tool 0.5.1, and what it is in natsctl:",
         "",
-        f"* *same* ({kinds['same']:,}): the same words do the same; a test that uses them is named.",
+        f"* *same* ({kinds['same']:,}): the same words do the same: `tests/cli/docs/natscli_cases.yaml` has lines",
+        "  with each, which a test runs with both tools and compares (status, JSON keys, what is stored).",
         f"* *differs on purpose* ({kinds['differs on purpose']:,}): spelled otherwise or with another result, and how.",
         f"* *not here* ({kinds['not here']:,}): left out, and why.",
         "",
@@ -352,7 +245,7 @@ def natscli_page(root: Path) -> str:
             continue
         head = ["| `nats` | `natsctl` | | |", "|---|---|---|---|"]
         lines += [f"## {path or 'flags of every command'}", "", *head]
-        lines += [f"| {_code(row.theirs)} | {_code(row.ours)} | {row.kind} | {_link(row)} |" for row in rows]
+        lines += [f"| {_code(row.theirs)} | {_code(row.ours)} | {row.kind} | {_why(row)} |" for row in rows]
         lines.append("")
     return "\n".join(lines)
 
@@ -362,16 +255,12 @@ def compared(root: Path) -> Comparison:
     folder = root / "tests" / "cli"
     facts = facts_of(json.loads((folder / "natscli-0.5.1.json").read_text(encoding="utf-8")))
     differences = json.loads((folder / "natscli_differences.json").read_text(encoding="utf-8"))
-    return Comparison(facts, differences, TestsFound(root))
+    return Comparison(facts, differences)
 
 
 def _code(text: str) -> str:
     return f"`{text}`" if text else "–"
 
 
-def _link(row: Row) -> str:
-    said = (row.note or row.reason).replace("|", "\\|")
-    if not row.test:
-        return said
-    file, _, name = row.test.partition("::")
-    return f"{f'{said}; ' if said else ''}[{name or Path(file).stem}](../{file})"
+def _why(row: Row) -> str:
+    return (row.note or row.reason).replace("|", "\\|")

@@ -54,9 +54,11 @@ no_auth_user: a
 class Cluster:
     """The servers `n1`, `n2` and `n3` of the cluster `C`; usable as a context manager."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, config: str = CONFIG) -> None:
         routes = [f"nats://127.0.0.1:{port}" for port in quiet_ports(len(NAMES))]
-        self.servers = [_member(folder / name, name, route, routes) for name, route in zip(NAMES, routes, strict=True)]
+        self.servers = [
+            _member(folder / name, name, route, routes, config) for name, route in zip(NAMES, routes, strict=True)
+        ]
 
     def __enter__(self) -> Cluster:
         try:
@@ -89,11 +91,11 @@ class Cluster:
         asyncio.run(_clear(self.url()))
 
 
-def _member(folder: Path, name: str, route: str, routes: list[str]) -> ServerProcess:
+def _member(folder: Path, name: str, route: str, routes: list[str], text: str) -> ServerProcess:
     folder.mkdir(parents=True)
     config = folder / "nats.conf"
     cluster = f"cluster {{ name: C, listen: '{route.removeprefix('nats://')}', routes: [{', '.join(routes)}] }}\n"
-    tags = CONFIG.replace('"disk:ssd"]', f'"disk:ssd", "host:{name}"]')
+    tags = text.replace('"disk:ssd"]', f'"disk:ssd", "host:{name}"]')
     config.write_text(f"server_name: {name}\n{cluster}{tags}")
     return ServerProcess(folder, "reference", "-c", str(config))
 

@@ -35,7 +35,7 @@ from natsctl.cli.flags import (
     COUNT,
     DURATION,
     LIMIT,
-    PAIRS,
+    METADATA,
     SIZE,
     SUBJECTS,
     SWITCH,
@@ -58,7 +58,6 @@ from natsctl.cli.flags import (
     check_subjects,
     choice,
     flagged,
-    merged,
     read_moment,
     session_of,
     without_defaults,
@@ -229,7 +228,7 @@ CONSUMER_FLAGS: tuple[Flag, ...] = (
     Flag("--inactive-threshold", DURATION, "inactive_threshold", "remove the consumer when unused this long"),
     Flag("--memory", SWITCH, "mem_storage", "keep the consumer's state in memory", edit=False),
     Flag("--replicas", COUNT, "num_replicas", "number of copies in a cluster"),
-    Flag("--metadata", PAIRS, merged("metadata"), "attach a key and value; an empty value removes the key"),
+    *METADATA,
     Flag("--pause", UNTIL, "pause_until", "deliver nothing until this time", edit=False),
     Flag("--pinned-groups", WORDS, _groups("pinned_client"), "priority groups with one pinned client", edit=False),
     Flag("--pinned-ttl", DURATION, "priority_timeout", "how long a pinned client may be inactive", edit=False),
@@ -237,14 +236,14 @@ CONSUMER_FLAGS: tuple[Flag, ...] = (
     Flag("--prioritized-groups", WORDS, _groups("prioritized"), "priority groups served by priority", edit=False),
 )
 
-CONSUMER_ADD = CONSUMER_FLAGS
-CONSUMER_COPY = without_defaults(CONSUMER_FLAGS)
+CONSUMER_ADD = tuple(flag for flag in CONSUMER_FLAGS if flag.add)
+CONSUMER_COPY = without_defaults(CONSUMER_ADD)
 CONSUMER_EDIT = without_defaults([flag for flag in CONSUMER_FLAGS if flag.edit])
 
 
 BACKOFF_PARTS = ("--backoff-steps", "--backoff-min", "--backoff-max")
 GROUP_FLAGS = ("--pinned-groups", "--overflow-groups", "--prioritized-groups")
-PUSH_FLAGS = ("--heartbeat", "--flow-control", "--deliver-group", "--bps")
+PUSH_FLAGS = ("--heartbeat", "--flow-control", "--bps")
 PULL_FLAGS = ("--max-waiting", "--max-pull-batch", "--max-pull-expire", "--max-pull-bytes", *GROUP_FLAGS)
 
 

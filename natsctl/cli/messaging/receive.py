@@ -239,7 +239,7 @@ class MessagePrinter:
 
     def _head(self, number: int, message: Received, answer: bool) -> str:
         """Return the line above a message; for an answer it names its request."""
-        stamp = self._stamp(message.at_ns)
+        stamp = self._stamp(message)
         if not answer:
             return render_received(number, message, stamp)
         return f'[#{number}]{f" @ {stamp}" if stamp else ""} Matched reply on "{safe(message.subject)}"'
@@ -257,10 +257,12 @@ class MessagePrinter:
             sys.stdout.flush()
             sys.stdout.buffer.write(shown_body(message.payload, translated=bool(self.look.translate)))
 
-    def _stamp(self, at_ns: int) -> str:
+    def _stamp(self, message: Received) -> str:
+        """Return the time or age of a message that a consumer delivers, the time of arrival of any other."""
+        stored = message.delivery if message.reply else None
         if self.look.since_start:
-            return duration(at_ns - self._began_ns)
-        return exact_stamp(at_ns) if self.look.stamped else ""
+            return duration(message.at_ns - (stored.ts_ns if stored else self._began_ns))
+        return exact_stamp(stored.ts_ns if stored else message.at_ns) if self.look.stamped else ""
 
 
 STDOUT = "-"

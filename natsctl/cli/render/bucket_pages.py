@@ -11,7 +11,7 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, listed, safe, size_limit, when, yes
-from natsctl.client.buckets import KV, OBJECTS, Kind
+from natsctl.client.buckets import DEL, KV, OBJECTS, Kind
 from natsctl.client.object_store import digest_bytes
 
 if TYPE_CHECKING:
@@ -178,9 +178,10 @@ def render_revert(old: Entry, now: Entry | None) -> str:
 
 def render_kv_event(entry: Entry, width: int | None, *, coloured: bool) -> str:
     """Return one event of `kv watch`: a line, or with a `width` in columns as many as it takes."""
-    place = f"[{when(entry.created)}] {entry.operation} {safe(entry.bucket)} > {safe(entry.key)}"
+    done = "DELETE" if entry.operation == DEL else entry.operation
+    place = f"[{when(entry.created)}] {done} {safe(entry.bucket)} > {safe(entry.key)}"
     text = place if entry.deleted else f"{place}: {_text(entry.value or b'')}"
-    return event_text(text, entry.operation, width, deleted=entry.deleted, coloured=coloured)
+    return event_text(text, done, width, deleted=entry.deleted, coloured=coloured)
 
 
 def shown_value(value: bytes | None) -> str:

@@ -199,6 +199,9 @@ def render_columns(
 def _named(table: Sequence[Column[T]], word: str, flag: str) -> Column[T]:
     wanted = word.strip().lower().replace("_", "-").replace(" ", "-")
     found = next((column for column in table if column.word == wanted), None)
+    if found is None and wanted and flag == "--sort":  # the tool has conns for connections, gw for gws and the like
+        short = [column for column in table if column.word.startswith(wanted.removesuffix("s"))]
+        found = short[0] if len(short) == 1 else None
     if found is None:
         from natsctl.cli.resolve import did_you_mean
 

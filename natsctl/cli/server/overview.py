@@ -135,6 +135,12 @@ class ServerAnswer(msgspec.Struct):
     error: Any = None
 
 
+class AccountDetail(msgspec.Struct):
+    """An account as a server sends it: limits, imports and exports are there if it has them."""
+
+    account_name: str
+
+
 class Success(msgspec.Struct):
     """An answer of the JetStream API that reports success and nothing else."""
 
@@ -360,13 +366,14 @@ def account_info(
             answer = session.run(lambda manager: System(manager).ask_one(host, "ACCOUNTZ", {"account": account}))
     except ApiResponseError as failure:
         raise _unknown(session, account) or failure from None
+    detail = answer.data.get("account_detail") or {}
     if json:
-        output.emit_json(answer.raw)
+        output.emit_json(detail)
         return
     from natsctl.cli.output import show_page
     from natsctl.cli.render.servers import render_account_detail
 
-    show_page(render_account_detail(answer.data.get("account_detail") or {}, answer.name))
+    show_page(render_account_detail(detail, answer.name))
 
 
 def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
@@ -405,6 +412,6 @@ def account_purge(ctx: Context, account: Account, force: Force = False, json: Js
 CONFIG_VERBS = (Verb("reload", reload, answer="cli.server.overview:ServerAnswer"),)
 
 ACCOUNT_VERBS = (
-    Verb("info, i", account_info, answer="cli.server.overview:ServerAnswer"),
+    Verb("info, i", account_info, answer="cli.server.overview:AccountDetail"),
     Verb("purge", account_purge, answer="cli.server.overview:Success"),
 )

@@ -381,16 +381,13 @@ def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[C
     def build() -> Report:
         answers = session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope))
         shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
-        none = f"{title}: no connections on {plural(len(answers), 'server')}"
         totals = {
             "Server": plural(len(answers), "server"),
             "Name": f"{len(shown)} in all",
         }
         return Report(
             shown,
-            lambda width: [
-                render_sheet(title, table, shown, width, totals, words=view.columns, wide=view.wide, none=none)
-            ],
+            lambda width: [render_sheet(title, table, shown, width, totals, words=view.columns, wide=view.wide)],
             answers,
         )
 

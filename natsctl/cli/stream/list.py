@@ -116,13 +116,13 @@ def ls(
 ) -> None:
     """List the streams, smallest first.
 
-    With -n they are printed by name, each page as it comes from the server. A table, and what is sorted, is shown when
-    all pages are there. With -j the names are one array, and with -j --details whole objects.
+    With -n they are printed by name, those of buckets too, each page as it comes from the server. A table, and what is
+    sorted, is shown when all pages are there. With -j the names are one array, and with -j --details whole objects.
     """
     check_details(details, json)
     session = session_of(ctx)
     if names:
-        meant = partial(is_meant, patterns=patterns, all_streams=all_streams)
+        meant = partial(is_meant, patterns=patterns, all_streams=True)
         _list_names(session, subject, meant, reverse=reverse, json=json)
         return
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
@@ -198,14 +198,14 @@ def find(
     unless they are to be sorted.
     """
     if names and not (json or sort or reverse):
-        _find_names(session_of(ctx), given, all_streams)
+        _find_names(session_of(ctx), given)
         return
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
     from natsctl.cli.render.tables import selected_columns, sorted_rows
 
     session = session_of(ctx)
     picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
-    streams, found = find_streams(session, given, all_streams)
+    streams, found = find_streams(session, given)
     rows = sorted_rows(stream_rows([one.value for one in found], {}, time.time_ns()), LIST, sort, reverse)
     in_order = [row.info.config.name for row in rows]
     if json:
@@ -222,19 +222,19 @@ def find(
     warn_absent(streams.absent)
 
 
-def find_streams(session: Session, given: Given, all_streams: bool) -> tuple[Streams, list[Answer[StreamInfo]]]:
-    """Return all streams, and those that meet the given criteria."""
+def find_streams(session: Session, given: Given) -> tuple[Streams, list[Answer[StreamInfo]]]:
+    """Return all streams, and those that meet the given criteria; streams of buckets do, too."""
     from natsctl.client.search import matching
 
     wanted, subject, invert = _criteria(given)
-    streams = list_streams(session, subject=subject, all_streams=all_streams)
+    streams = list_streams(session, subject=subject, all_streams=True)
     found = session.run(
         lambda manager: matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
     )
     return streams, found
 
 
-def _find_names(session: Session, given: Given, all_streams: bool) -> None:
+def _find_names(session: Session, given: Given) -> None:
     """Print the names of those that meet the criteria, page by page."""
     from natsctl.client.search import matching
 
@@ -243,7 +243,7 @@ def _find_names(session: Session, given: Given, all_streams: bool) -> None:
 
     async def pages(manager: Manager) -> AsyncIterator[list[str]]:
         async for page in manager.stream_pages(subject=subject):
-            streams = meant_streams(page, None, all_streams)
+            streams = meant_streams(page, None, all_streams=True)
             absent.update(streams.absent)
             found = await matching(manager, streams.answers, wanted, invert=invert, now_ns=time.time_ns())
             yield [one.value.config.name for one in found]

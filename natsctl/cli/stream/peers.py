@@ -90,9 +90,9 @@ def balance(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Spread the leaders of streams evenly over the servers that have copies of them."""
+    """Spread the leaders of streams, those of buckets too, evenly over the servers that have copies of them."""
     session = session_of(ctx)
-    _, found = find_streams(session, given, all_streams)
+    _, found = find_streams(session, given)
     infos = {Asset(str(one.raw["config"]["name"])): one.raw for one in found}
     done = balance_leaders(session, infos, wait_seconds(wait) or WAIT_S, force=force, json=json)
     if done is None:

@@ -35,7 +35,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageErr
 from natsctl.api.units import plural
 from natsctl.client.bench import workloads
 from natsctl.client.bench.client import Client, RawConnection, body_of
-from natsctl.client.bench.load import DEFAULT_STREAM, Load
+from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_STREAM, Load
 from natsctl.client.bench.report import Done, Report, now_ns, report
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
@@ -393,12 +393,13 @@ def stream_config(load: Load) -> dict[str, Any]:
     }
     if load.kind.startswith("kv"):
         return config | {
+            "description": "nats bench bucket",
             "subjects": [f"$KV.{load.bucket}.>"],
             "max_msgs_per_subject": load.history,
             "allow_rollup_hdrs": True,
             "deny_delete": True,
         }
-    config["subjects"] = [load.subject, f"{load.subject}.*"] if load.multisubject else [load.subject]
+    config["subjects"] = [f"{load.subject}.*" if load.multisubject else load.subject]
     config["duplicate_window"] = load.dedupwindow_ns
     if load.persistasync:
         config["persist_mode"] = "async"
@@ -427,11 +428,14 @@ async def changes(manager: Manager, load: Load) -> list[Change]:
 def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
     """Return the request that makes, or changes, the stream; none where it is as it should be."""
     name, kind = load.stream_name, "Bucket" if load.kind.startswith("kv") else "Stream"
-    may_create = load.create or load.kind == "kv put"
+    may_create = load.create or (load.kind == "kv put" and load.bucket == DEFAULT_BUCKET)
     if found is None:
         if may_create:
             return [Change(endpoints.STREAM_CREATE, (name,), stream_config(load), f"created {kind} {name}")]
-        hint = "natsctl bench kv put makes it" if kind == "Bucket" else "give --create to a publishing benchmark"
+        hint = "give --create to a publishing benchmark"
+        if kind == "Bucket":
+            made = load.bucket == DEFAULT_BUCKET
+            hint = "natsctl bench kv put makes it" if made else f"natsctl kv add {load.bucket} makes it"
         from natsctl.api.catalogue import ApiError
 
         error = ApiError(code=404, err_code=ErrCode.STREAM_NOT_FOUND, description=f"{kind} {name} does not exist")

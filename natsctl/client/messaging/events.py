@@ -20,8 +20,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "srv_advisory": (
         "$SYS.ACCOUNT.*.CONNECT",
         "$SYS.ACCOUNT.*.DISCONNECT",
+        "$SYS.SERVER.*.CLIENT.AUTH.ERR",
         "$SYS.ACCOUNT.*.SERVER.CONNS",
-        "$SYS.SERVER.ACCOUNT.*.CONNS",
     ),
 }
 """The subjects of each kind of events; those of servers are heard in the system account only."""

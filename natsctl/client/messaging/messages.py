@@ -22,7 +22,7 @@ from natsctl.api import endpoints
 from natsctl.api import headers as blocks
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, UnreachableError, UsageError
 from natsctl.api.times import format_time, parse_time
-from natsctl.api.units import SECOND, parse_duration
+from natsctl.api.units import SECOND, format_duration, parse_duration
 from natsctl.client.message import NO_HEADERS, NO_RESPONDERS, DryRunError, Headers, Planned
 from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, Answer, api_error, parse_object, patiently
 
@@ -189,12 +189,12 @@ def _pattern(field: str, words: str, now_ns: int) -> str:
     # A second is the finest step of schedules: rounded up, a message never comes before its time.
     seconds = -(-ns // SECOND)
     if field == "schedule_every":
-        return f"@every {seconds}s"
+        return f"@every {format_duration(seconds * SECOND)}"
     return f"@at {format_time(-(-(now_ns + ns) // SECOND) * SECOND)}"
 
 
 def ttl(flag: str, words: str) -> str:
-    """Return how long a message lives, as the header says it: whole seconds, or `never`."""
+    """Return how long a message lives, as the header has it: a duration of whole seconds, or `never`."""
     if words == "never":
         return words
     try:
@@ -203,7 +203,7 @@ def ttl(flag: str, words: str) -> str:
         raise UsageError(f"{flag}: {failure}") from failure
     if ns < SECOND or ns % SECOND:
         raise UsageError(f"{flag}: expected whole seconds such as 90s or 1h, or never, not {words}")
-    return f"{ns // SECOND}s"
+    return format_duration(ns)
 
 
 def _flag(field: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -325,18 +324,6 @@ def test_a_store_of_the_nats_tool_is_changed(recorded: NscStore, natsctl: Run) -
     assert recorded.operator("RECORDED").account("ORDERS").nats["exports"] == [
         {"name": "x", "subject": "x.>", "type": "stream"}
     ]
-
-
-@pytest.mark.reference("nats")
-def test_the_nats_tool_reads_what_was_made(auth: Run, store: NscStore) -> None:
-    auth("add", "NEW", "--jetstream", "--connections", "5")
-    auth("exports", "add", "e", "e.>", "NEW")
-    auth("keys", "add", "NEW", "reader", "--pub-allow", "a")
-    for words, text in (
-        (("info", "NEW"), "Connections: 5"), (("exports", "ls", "NEW"), "e.>"), (("keys", "ls", "NEW"), "reader"),
-    ):  # fmt: skip
-        done = subprocess.run(["nats", "auth", "account", *words], capture_output=True, text=True, check=False)
-        assert text in done.stdout, done.stderr
 
 
 # -- servers

@@ -126,9 +126,12 @@ def test_a_rate_is_kept_for_as_long_as_was_asked(natsctl: Run) -> None:
 
 
 def test_buckets_are_made_filled_and_read(natsctl: Run) -> None:
-    put = natsctl("bench", "kv", "put", "--msgs", "30", "--bucket", "BB", "--size", "10", "-j")
-    assert put.code == 0, put.err
-    assert put.json["stream"] == "KV_BB"
+    put = ("bench", "kv", "put", "--msgs", "30", "--size", "10", "-j")
+    missing = natsctl(*put, "--bucket", "BB")
+    assert (missing.code, "natsctl kv add BB" in missing.error["hint"]) == (3, True)
+    assert natsctl(*put).json["stream"] == "KV_benchbucket"
+    natsctl("kv", "add", "BB")
+    assert natsctl(*put, "--bucket", "BB").json["stream"] == "KV_BB"
     got = natsctl("bench", "kv", "get", "--msgs", "30", "--bucket", "BB", "-j")
     assert got.json["total"]["bytes"] == 300
     absent = natsctl("bench", "kv", "get", "--msgs", "40", "--bucket", "BB", "-j")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -32,20 +31,5 @@ def ctx(home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
         capsys.readouterr()
         code = run_main(["context", *words])
         return Done(code, *capsys.readouterr())
-
-    return run
-
-
-@pytest.fixture
-def nats(home: Path) -> Callable[..., str]:
-    # Without XDG_CONFIG_HOME the tool may look up the home of the account instead of HOME.
-    environment = {**os.environ, "XDG_CONFIG_HOME": str(home / ".config")}
-
-    def run(*words: str) -> str:
-        done = subprocess.run(
-            ["nats", *words], capture_output=True, text=True, timeout=20, check=False, env=environment
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
 
     return run

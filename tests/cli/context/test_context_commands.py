@@ -274,18 +274,3 @@ def test_select_previous_and_unselect_keep_the_two_names(ctx: Run, home: Path) -
     assert (selected.exists(), before.read_text()) == (False, "a")
     assert ctx("previous").code == 0
     assert selected.read_text() == "a"
-
-
-@pytest.mark.reference("nats")
-def test_the_nats_tool_reads_what_is_written_and_the_other_way_round(ctx: Run, nats: Run) -> None:
-    ctx("add", "ours", "-s", "nats://o:1", "--user", "bob", "--password", "p", "--description", "from here", "--select")
-    listed = {one["name"]: one for one in json.loads(nats("context", "ls", "-j"))}
-    assert (listed["ours"]["url"], listed["ours"]["password"]) == ("nats://o:1", "p")
-    assert json.loads(nats("context", "info", "-j"))["name"] == "ours"
-    nats("context", "add", "theirs", "-s", "nats://t:1", "--creds", "/t.creds", "--tlsfirst")
-    nats("context", "select", "theirs")
-    said = ctx("info", "-j").json
-    assert (said["name"], said["selected"], said["creds"], said["tls_first"]) == ("theirs", True, "/t.creds", True)
-    before = json.loads(nats("context", "info", "theirs", "-j"))
-    assert ctx("edit", "theirs", "--description", "d").code == 0
-    assert json.loads(nats("context", "info", "theirs", "-j")) == {**before, "description": "d"}

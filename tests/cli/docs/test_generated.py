@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
@@ -11,7 +12,7 @@ import pytest
 
 from natsctl.cli.nouns import NOUNS
 from tests.support.command_pages import ROOT, command_files
-from tests.support.natscli_page import compared, facts_of
+from tests.support.natscli_page import compared, facts_of, our_tree
 
 
 @pytest.fixture(scope="module")
@@ -26,25 +27,16 @@ LINK = re.compile(r"\[(\w+)\]\(\.\./(tests/[\w/.]+)\)")
 """A link to a test, by name and file."""
 
 
-def _compared(path: Path, text: str) -> str:
-    """The text as far as it has to be current: which of several tests a row names is left open."""
-    return LINK.sub("[test]", text) if path.name == "natscli.md" else text
-
-
 def test_every_made_file_is_current(files: dict[Path, str]) -> None:
     stale = [
-        str(path.relative_to(ROOT))
-        for path, text in files.items()
-        if not path.exists() or _compared(path, path.read_text()) != _compared(path, text)
+        str(path.relative_to(ROOT)) for path, text in files.items() if not path.exists() or path.read_text() != text
     ]
     assert stale == [], "python -m tests.support.generated_docs writes them"
 
 
 def test_every_test_that_pages_name_exists() -> None:
-    links = {
-        link for page in ("natscli", "complaints") for link in LINK.findall((ROOT / f"docs/{page}.md").read_text())
-    }
-    assert len(links) > 80
+    links = set(LINK.findall((ROOT / "docs/complaints.md").read_text()))
+    assert len(links) > 20
     for name, file in links:
         assert (ROOT / file).is_file(), file
         assert f"def {name}(" in (ROOT / file).read_text() or name == Path(file).stem, f"{file}::{name}"
@@ -59,14 +51,11 @@ def test_every_noun_has_its_page(files: dict[Path, str]) -> None:
     assert {f"{noun.name}.md" for noun in NOUNS} <= {path.name for path in files}
 
 
-def test_every_command_and_flag_of_the_nats_tool_has_a_counterpart_and_a_test_or_a_reason() -> None:
+def test_every_command_and_flag_of_the_nats_tool_has_a_counterpart_or_a_reason() -> None:
     comparison = compared(ROOT)
     rows = [row for _, rows in comparison.rows() for row in rows]
     missing = [row.theirs for row in rows if not row.kind]
-    groups = {path for path, fact in FACTS.items() if fact.get("group")}
-    untested = [f"{row.theirs} → {row.ours}" for row in rows if row.ours and not row.test and row.theirs not in groups]
     assert missing == [], "give them a counterpart, or a reason in tests/cli/natscli_differences.json"
-    assert untested == [], "use them in a test"
 
 
 def test_every_command_and_flag_of_the_tool_is_a_row_of_the_page() -> None:
@@ -98,3 +87,12 @@ def test_no_difference_is_written_down_that_is_none() -> None:
     written = json.loads((ROOT / "tests/cli/natscli_differences.json").read_text())
     keys = {key for part in written.values() for key in part}
     assert keys - comparison.used == set()
+
+
+def test_every_command_answers_to_the_words_of_the_tool() -> None:
+    differences = json.loads((ROOT / "tests/cli/natscli_differences.json").read_text())["commands"]
+    left_out = tuple(path for path, said in differences.items() if "reason" in said)
+    for path, fact in FACTS.items():
+        if path and not f"{path} ".startswith(tuple(f"{key} " for key in left_out)):
+            node = functools.reduce(lambda node, word: node.below[word], path.split(), our_tree())
+            assert {path.split()[-1], *fact.get("aliases", ())} <= set(node.names), path

@@ -158,7 +158,7 @@ def test_rollups_replace_what_was_there_and_ttls_expire(natsctl: Run) -> None:
     assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 2
     assert natsctl("pub", "s.a", "y", "--rollup", "all", "--ttl", "1h", "-j").code == 0
     assert natsctl("str", "info", "S", "-j").json["state"]["messages"] == 1
-    assert "Nats-TTL: 3600s" in _headers(natsctl, 6)
+    assert "Nats-TTL: 1h0m0s" in _headers(natsctl, 6)
 
 
 def test_lines_of_stdin_are_messages(stored: Run) -> None:
@@ -229,7 +229,7 @@ def test_an_empty_batch_is_refused_and_pauses_may_be_random(stored: Run) -> None
     [
         ({"schedule_after": "90s"}, "@at 2026-01-01T00:01:31Z"),
         ({"schedule_at": "2026-02-01T12:00:00+02:00"}, "@at 2026-02-01T10:00:00Z"),
-        ({"schedule_every": "5m"}, "@every 300s"),
+        ({"schedule_every": "5m"}, "@every 5m0s"),
         ({"schedule_cron": "0 30 14 * * *"}, "0 30 14 * * *"),
     ],
 )
@@ -239,13 +239,13 @@ def test_schedules_are_written_as_servers_read_them(asked: dict[str, str], pairs
         ("Nats-Schedule", pairs),
         ("Nats-Schedule-Target", "d"),
         ("Nats-Schedule-Source", "f"),
-        ("Nats-Schedule-TTL", "60s"),
+        ("Nats-Schedule-TTL", "1m0s"),
     )
 
 
 def test_a_dry_run_shows_subject_headers_and_body_and_sends_nothing(stored: Run) -> None:
     done = stored("--dry-run", "pub", "s.a", "hello", "-H", "K:1", "-H", "K:2", "--ttl", "1m")
-    assert done.out == "s.a\nK: 1\nK: 2\nNats-TTL: 60s\nhello\nmessages: 1\nacknowledged: true\n"
+    assert done.out == "s.a\nK: 1\nK: 2\nNats-TTL: 1m0s\nhello\nmessages: 1\nacknowledged: true\n"
     planned = stored("--dry-run", "pub", "s.{{Count}}", "x", "--count", "200", "-j").json
     assert [one["subject"] for one in planned["requests"][:2]] == ["s.1", "s.2"]
     assert planned["effect"]["messages"] == 200

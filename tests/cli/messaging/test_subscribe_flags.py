@@ -185,7 +185,12 @@ def test_subjects_headers_and_times_only(five: Run) -> None:
         "[#1] Received JetStream message: stream: S seq: 6 / pending: 0 / subject: s.h\nK: v\nNats-Msg-Size: 4\n\n"
     )
     assert re.match(r"\[#1\] @ \d+(\.\d+)?(µs|ms|s) Received", five("sub", "s.b", "--all", "-T", "-d").out)
-    assert re.match(r"\[#1\] @ \w{3} [\d ]\d [\d:]{8}\.\d{6} Received", five("sub", "s.b", "--all", "-T", "-t").out)
+    stamped = re.match(
+        r"\[#1\] @ \w{3} [\d ]\d [\d:]{8}(\.\d{6}) Received", five("sub", "s.b", "--all", "-T", "-t").out
+    )
+    assert stamped and stamped[1] in five("str", "get", "S", "--last-for", "s.b", "-j").json["time"], (
+        "when it was stored"
+    )
 
 
 @pytest.mark.ours("how messages are shown")

@@ -17,7 +17,6 @@ from natsctl.cli.commands import every_command
 from natsctl.cli.main import run as run_main
 from natsctl.cli.schema import kinds, kinds_of, schema_of
 from tests.support.natscli_page import NATS_SERVER_FLAGS, parameters
-from tests.support.natscli_page import TestsFound as UsedIn
 
 Ask = Callable[..., tuple[int, str, str]]
 CONFIGURATION = "io.nats.jetstream.api.v1.stream_configuration"
@@ -39,23 +38,6 @@ def test_every_command_with_json_says_what_it_prints() -> None:
             continue
         has_json = any("--json" in one.opts for one in parameters(row))
         assert has_json == bool(row.answer), path
-
-
-def test_every_command_with_json_is_tested_with_it() -> None:
-    tests = UsedIn(Path(__file__).parents[3])
-    untested = []
-    for path, row in every_command():
-        noun, *verbs = path.split()
-        verb = row.words if verbs else ()
-        if row.answer and not tests.find((noun, *_aliases(noun)), verb, ("-j", "--json")):
-            untested.append(path)
-    assert untested == []
-
-
-def _aliases(noun: str) -> tuple[str, ...]:
-    from natsctl.cli.nouns import NOUNS
-
-    return next(one.aliases for one in NOUNS if one.name == noun)
 
 
 @functools.cache

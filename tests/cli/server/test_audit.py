@@ -233,7 +233,7 @@ def test_pages_of_a_bundle_are_put_together(offline: Run, tmp_path: Path) -> Non
         first, _ = offline(*asked, "--filter-account", name).lines
         assert len(first["data"]["connections"]) == 4
         shown = offline("server", "account", "info", name, "--archive", str(path), "--host", "ID2", "-j").json
-        assert shown["data"]["account_detail"]["name_tag"] == "SHOP"
+        assert shown["name_tag"] == "SHOP"
     refused = offline(*asked, "--filter-subject", "o.x")
     assert (refused.code, "were not gathered (--no-details)" in refused.err) == (2, True)
     for subject, number in (("o.x", 4), ("p.x", 0)):

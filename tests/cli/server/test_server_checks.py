@@ -69,6 +69,9 @@ def test_metadata_set_thresholds_and_flags_win_over_them(user: Run) -> None:
     user("pub", "m", "x", "--count", "3", "-q", "-J")
     assert user("srv", "check", "stream", "--stream", "M").code == 0
     assert user("srv", "check", "stream", "--stream", "M", "--msgs-critical", "7").code == 2
+    user("str", "edit", "M", "--metadata", "io.nats.monitor.msgs-critical=many", "-f")
+    bad = user("srv", "check", "stream", "--stream", "M", "--format", "json")
+    assert (bad.code, bad.json["critical"][0].startswith("metadata io.nats.monitor.msgs-critical: ")) == (2, True)
 
 
 def test_a_server_that_is_down_is_critical(command: Callable[[str], Run]) -> None:

@@ -64,7 +64,7 @@ def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
     assert natsctl("str", "find", "--leader", other, "-n").out == "A\n"
     assert natsctl("str", "find", "--cluster", "^C$", "--server-name", "n[123]", "-n").out == "A\n"
 
-    for name in ("B", "D"):
+    for name in ("B", "KV_D"):
         made(natsctl, name)
         if leader(settled(natsctl, name)) != other:
             natsctl("str", "cluster", "step-down", name, "--preferred", other, "-f")
@@ -73,7 +73,7 @@ def test_leaders_step_down_are_spread_and_peers_leave(natsctl: Run) -> None:
     assert moves["effect"] == {"leaders_moved": 2}
     spread = natsctl("str", "cluster", "balance", "-f", "-j").json
     assert (spread["streams"], len(spread["moved"])) == (3, 2)
-    assert {leader(settled(natsctl, name)) for name in ("A", "B", "D")} == set(NAMES)
+    assert {leader(settled(natsctl, name)) for name in ("A", "B", "KV_D")} == set(NAMES)
     balanced = natsctl("str", "cluster", "balance", "-f")
     assert balanced.out == "Balanced 0 streams of 3\n"
     assert "Found cluster C with a balanced distribution of 1" in balanced.err

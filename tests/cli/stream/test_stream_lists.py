@@ -45,7 +45,7 @@ def test_lists_are_sorted_chosen_and_turned_round(filled: Run) -> None:
     assert by_name == ["ALL", "BIG", "COPY", "EMPTY", "KV_b"] == filled("str", "ls", "-j", "-a").json
     alone = filled("str", "ls", "--details")
     assert (alone.code, alone.out, "-j" in alone.err) == (2, "", True)
-    assert filled("str", "ls", "-n", "-r").out == "EMPTY\nCOPY\nBIG\nALL\n"
+    assert filled("str", "ls", "-n", "-r").out == "KV_b\nEMPTY\nCOPY\nBIG\nALL\n"
     lines = filled("str", "ls", "--columns", "name,storage,subjects").out.splitlines()
     assert [cell.strip() for cell in lines[2].strip("│").split("│")] == ["Name", "Storage", "Subjects"]
     assert "Retention" in filled("str", "ls", "--wide").out
