@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError
 from natsctl.client.requests import Answer, parse_object
-from natsctl.client.settings import without_login
 from natsctl.client.system.system_account import EVERYBODY, PAGES, Answers, ServerAnswer, gather, in_system_account
+from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from natsctl.api.answers import AccountInfoAnswer

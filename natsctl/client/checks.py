@@ -18,9 +18,9 @@ from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError, Usag
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
-from natsctl.client.settings import without_login
 from natsctl.client.system.reports import span_ns
 from natsctl.client.system.system_account import System
+from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager

@@ -12,7 +12,8 @@ from typing import Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
-from natsctl.client.settings import Settings, expand_path, resolve_file, resolve_text, without_login
+from natsctl.client.settings import Settings, expand_path, resolve_file, resolve_text
+from natsctl.wire.server_url import without_login
 
 Document = dict[str, Any]
 

@@ -19,6 +19,7 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UnreachableError, UsageError
+from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from natsctl.client.nats_client import ShortClient
@@ -95,7 +96,7 @@ def socks_transport(proxy_url: str) -> Any:
             try:
                 opened = await proxy.connect(uri.hostname, uri.port, timeout=connect_timeout)
             except (ProxyError, OSError) as failure:
-                raise UnreachableError(f"no way through the SOCKS proxy {_shown(url)}: {failure}") from failure
+                raise UnreachableError(f"no way through the SOCKS proxy {without_login(url)}: {failure}") from failure
             reader, writer = await asyncio.open_connection(sock=opened, limit=buffer_size)
             self._bare_io_reader = self._io_reader = reader
             self._bare_io_writer = self._io_writer = writer
@@ -105,9 +106,3 @@ def socks_transport(proxy_url: str) -> Any:
             return True
 
     return SocksTransport()
-
-
-def _shown(url: str) -> str:
-    """Return the proxy without user and password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

@@ -54,7 +54,7 @@ async def test_what_may_be_repeated_goes_to_another_server(
     both: Connection, fake: Any, other: Any, subject: str, raw: dict[str, Any]
 ) -> None:
     said: list[str] = []
-    both.on_reopened = said.append
+    both.notify = said.append
     dies_at(fake, subject)
     other.answers[subject] = answer(**raw)
     manager = Manager(both)

@@ -226,4 +226,4 @@ def events(
         there = tuple(manager.connection.target.event_subject(subject) for subject in subjects)
         await listen(manager, ListenOptions(there, "", count, seconds), show)
 
-    session.run(hear)
+    session.run(hear, lasting=True)

@@ -32,8 +32,8 @@ from natsctl.client.audit.bundle import (
     Metadata,
     write_bundle,
 )
-from natsctl.client.settings import without_login
 from natsctl.client.system.system_account import EVERYBODY, PAGES, Scope, ServerAnswer, System, exchange, gather
+from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
