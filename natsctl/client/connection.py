@@ -31,7 +31,6 @@ from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableErro
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
-from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -302,7 +301,7 @@ class Connection:
             lost = self._lost
             if lost is None:
                 return
-            refusals = 0
+            refusals, before = 0, self.url
             for pause_s in pauses():
                 if self.dial is None or self._closed:
                     raise lost
@@ -320,7 +319,10 @@ class Connection:
             for subscription in list(self._subscriptions):
                 if subscription.lasting:
                     await self._listen(subscription)
-            self.notify(f"{lost.text}: going on with {without_login(self.url)}")
+            if self.url == before:
+                self.notify(f"connected to {self.url} again")
+            else:
+                self.notify(f"{lost.text}: going on with {self.url}")
 
     async def close(self) -> None:
         """End the connection; published messages are sent first."""
@@ -373,9 +375,7 @@ class Connection:
         if self._lost is not None or client is not self._client:
             return
         reason = str(self._client.last_error or "").removeprefix("nats: ")
-        self._lost = ConnectionLostError(
-            f"the connection to {without_login(self.url)} was lost{f': {reason}' if reason else ''}"
-        )
+        self._lost = ConnectionLostError(f"the connection to {self.url} was lost{f': {reason}' if reason else ''}")
         for waiter in self._waiting.values():
             if not waiter.future.done():
                 waiter.future.set_exception(self._lost)

@@ -145,6 +145,8 @@ class AckedMessages:
 
     def __init__(self) -> None:
         self._acked: dict[tuple[bytes, bytes, int, int], int] = {}
+        self.opening = 0
+        """The value of `openings` when the message came that is being read."""
 
     def add(self, reply: str, openings: int) -> None:
         """Remember the message with that ack subject."""

@@ -150,7 +150,7 @@ async def _reached(target: Target) -> dict[str, Any]:
         rtt_s = await connection.rtt_s()
         info = connection.info
         return {
-            "url": without_login(connection.url),
+            "url": connection.url,
             "server_name": str(info.get("server_name", "")),
             "version": str(info.get("version", "")),
             "rtt": int(rtt_s * 1e9),

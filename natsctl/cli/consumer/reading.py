@@ -392,7 +392,9 @@ def _read_consumer(session: Session, where: str, name: str, asked: SubOptions) -
         async with aclosing(_messages(manager, where, name, info, wanted)) as messages:
             return await _show(manager, messages, most, idle_s, answer, asked.show)
 
-    if session.run(work, lasting=True) == 0:
+    with suggesting(session, where, name):
+        got = session.run(work, lasting=True)
+    if got == 0:
         raise NothingReceivedError(f"no message received from Consumer {where} > {name}")
 
 

@@ -33,7 +33,6 @@ from natsctl.client.audit.bundle import (
     write_bundle,
 )
 from natsctl.client.system.system_account import EVERYBODY, PAGES, Scope, ServerAnswer, System, exchange, gather
-from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -107,7 +106,7 @@ def _metadata(manager: Manager, version: str) -> Metadata:
         capture_timestamp=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
         connected_server_name=str(info.get("server_name") or ""),
         connected_server_version=str(info.get("version") or ""),
-        connect_url=without_login(manager.connection.url),
+        connect_url=manager.connection.url,
         user_name=user,
         version=version,
     )

@@ -185,6 +185,7 @@ async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, 
     inbox = connection.new_inbox()
     subscription = await connection.subscribe(inbox)
     subscription.watched = subject
+    opening = connection.openings
     try:
         if connection.tracer is not None:
             connection.tracer.request(subject, payload)
@@ -196,6 +197,7 @@ async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, 
                 return
             if not message.status:
                 left -= 1
+                manager.acked.opening = opening
                 yield message
             elif message.status == NO_RESPONDERS:
                 await _raise_missing(manager, stream, consumer, subject)
@@ -268,35 +270,46 @@ _STATUS: Final = 100
 _STALLED: Final = "Nats-Consumer-Stalled"
 MISSED: Final = 3
 """Heartbeats that may be missing in a row before the consumer counts as lost."""
+QUIET_S: Final = 30.0
+"""Time without a message after which a consumer without heartbeats is looked up: it may have been removed."""
 
 
 async def pushed(manager: Manager, info: Mapping[str, Any]) -> AsyncGenerator[Message, None]:
     """Yield the messages that the push consumer delivers, without end, as a member of its queue group if it has one.
 
     `info` is what the server reports about the consumer. Raises UnreachableError when its heartbeats stay away, and
-    ApiResponseError if it does not exist any more when the connection was lost.
+    ApiResponseError if the consumer does not exist any more.
     """
     connection, config = manager.connection, info["config"]
     beat_s = int(config.get("idle_heartbeat") or 0) / 1e9
+
+    def look() -> Awaitable[object]:
+        return manager.consumer_info(info["stream_name"], info["name"])
+
     while True:
         subscription = await connection.subscribe(config["deliver_subject"], queue=config.get("deliver_group") or "")
+        opening = connection.openings
         try:
             await connection.flush()
             while True:
-                message = await subscription.next(MISSED * beat_s or None)
+                message = await subscription.next(MISSED * beat_s or QUIET_S)
                 if message is None:
-                    raise UnreachableError(f"no heartbeat of the consumer for {MISSED * beat_s:g}s")
+                    if beat_s:
+                        raise UnreachableError(f"no heartbeat of the consumer for {MISSED * beat_s:g}s")
+                    await resumed(connection, look)
+                    continue
                 if message.status == _STATUS:
                     if stalled := message.reply or message.headers.get(_STALLED, ""):
                         await connection.publish(stalled)
                 elif not await _is_repeated(manager, message, config):
+                    manager.acked.opening = opening
                     yield message
         except UnreachableError:
             if not connection.reconnects:
                 raise
         finally:
             await subscription.stop()
-        await resumed(connection, lambda: manager.consumer_info(info["stream_name"], info["name"]))
+        await resumed(connection, look)
 
 
 async def _is_repeated(manager: Manager, message: Message, config: Mapping[str, Any]) -> bool:

@@ -268,15 +268,31 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = b"+ACK",
 
     Raises UnreachableError if the consumer was removed meanwhile.
     """
-    if manager.connection.patient and kind == b"+ACK":
-        manager.acked.add(message.reply, manager.connection.openings)
-    if not wait:
-        await manager.connection.publish(message.reply, kind)
-        return
+    from natsctl.client.connection import ConnectionLostError
+
     connection = manager.connection
+    remembers = connection.patient and kind == b"+ACK"
+    if remembers:
+        manager.acked.add(message.reply, connection.openings)
+        # A server that was killed may have forgotten the delivery, and answers no ack of it then.
+        wait = wait and not connection.lost and manager.acked.opening == connection.openings
+    if not wait:
+        await connection.publish(message.reply, kind)
+        return
+
+    async def send() -> Message | None:
+        try:
+            return await connection.request(message.reply, kind)
+        except ConnectionLostError:
+            if not remembers:
+                raise
+            return None
+
     until_s = time.monotonic() + election_s(connection)
     while True:
-        answer = await patiently(connection, lambda: connection.request(message.reply, kind))
+        answer = await patiently(connection, send)
+        if answer is None:
+            return
         leaderless = answer.status == NO_RESPONDERS and connection.reconnects and time.monotonic() < until_s
         if not leaderless or not await _is_there(manager, message):
             break
