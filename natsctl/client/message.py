@@ -140,27 +140,28 @@ class AckedMessages:
     """The last messages that were acknowledged, to recognize those that are delivered again after a lost connection.
 
     Without a lost connection a message comes again because someone wants it: the consumer was reset, for example.
-    `openings` is how often the connection was opened again.
     """
 
     def __init__(self) -> None:
         self._acked: dict[tuple[bytes, bytes, int, int], int] = {}
         self.opening = 0
-        """The value of `openings` when the message came that is being read."""
+        """How often the connection had been opened again when the message came that is being read."""
 
-    def add(self, reply: str, openings: int) -> None:
-        """Remember the message with that ack subject."""
+    def add(self, reply: str) -> None:
+        """Remember the message with that ack subject, which is being read."""
         if place := _place_of(reply):
             self._acked.pop(place, None)
-            self._acked[place] = openings
+            self._acked[place] = self.opening
             if len(self._acked) > MAX_ACKED:
                 del self._acked[next(iter(self._acked))]
 
-    def is_repeated(self, reply: str, openings: int) -> bool:
-        """Return whether it was acknowledged on an earlier connection."""
-        if not openings or (place := _place_of(reply)) is None or self._acked.get(place, openings) == openings:
+    def is_repeated(self, reply: str) -> bool:
+        """Return whether the message that is being read came on an earlier connection, too, and was acknowledged."""
+        if not self.opening or (place := _place_of(reply)) is None:
             return False
-        self._acked[place] = openings
+        if self._acked.get(place, self.opening) == self.opening:
+            return False
+        self._acked[place] = self.opening
         return True
 
 

@@ -84,8 +84,11 @@ def socks_transport(proxy_url: str) -> Any:
     url = proxy_url if "://" in proxy_url else f"socks5://{proxy_url}"
     try:
         proxy = Proxy.from_url(url, rdns=True)
-    except ValueError as failure:
-        raise UsageError(f"--socks-proxy: {failure}", hint="such as socks5://proxy.example.com:1080") from failure
+    except ValueError:
+        # Its text may repeat a part of the login.
+        raise UsageError(
+            "--socks-proxy: not the URL of a SOCKS proxy", hint="such as socks5://proxy.example.com:1080"
+        ) from None
     plain: Any = importlib.import_module("nats.aio.transport").TcpTransport
 
     class SocksTransport(plain):  # type: ignore[misc]  # known only once nats-py is imported

@@ -91,8 +91,11 @@ PAGES_AT_ONCE = 8
 """Pages of one list that are asked for at a time."""
 NO_LEADER: Final = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER))
 """Errors of a cluster that elects a leader: JetStream unavailable, no leader of a stream. Nothing was done."""
-ELECTION_S: Final = 20.0
-"""Time that a request may take in all while a cluster elects a leader, unless the user set a timeout."""
+ELECTION_S: Final = 15.0
+"""Time that a request may take in all while a cluster elects a leader, unless the user set a timeout.
+
+Elections need 4 to 9 seconds if a server is lost.
+"""
 PAUSE_S: Final = 0.25
 NOT_THERE: Final = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 

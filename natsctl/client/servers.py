@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.client.contexts import ContextNotFoundError, Contexts
 from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings, combine, expand_path, from_environment
-from natsctl.wire.server_url import ServerUrlError, parse_server_url, without_login
+from natsctl.wire.server_url import UNESCAPED, ServerUrlError, parse_server_url, without_login
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
 _API_PREFIX = "$JS.API"
@@ -110,7 +110,10 @@ def server_urls(text: str, origin: str) -> tuple[str, ...]:
             urls.append(parse_server_url(part).full)
         except ServerUrlError as failure:
             which = f"server {number} of {len(parts)} is" if len(parts) > 1 else "this is"
-            raise UsageError(f"{origin}: {which} not a server URL: {failure}", hint=failure.hint) from None
+            raise UsageError(
+                f"{origin}: {which} not a server URL: {failure}",
+                hint=UNESCAPED if len(parts) > 1 and "@" in text else failure.hint,
+            ) from None
     return tuple(urls)
 
 

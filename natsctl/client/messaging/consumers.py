@@ -37,7 +37,7 @@ from natsctl.api.errors import (
 from natsctl.api.times import parse_time
 from natsctl.client.connection import ConnectionLostError
 from natsctl.client.message import NO_RESPONDERS
-from natsctl.client.requests import NO_LEADER, NOT_THERE
+from natsctl.client.requests import ELECTION_S, NO_LEADER, NOT_THERE
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
@@ -301,8 +301,9 @@ async def pushed(manager: Manager, info: Mapping[str, Any]) -> AsyncGenerator[Me
                 if message.status == _STATUS:
                     if stalled := message.reply or message.headers.get(_STALLED, ""):
                         await connection.publish(stalled)
-                elif not await _is_repeated(manager, message, config):
-                    manager.acked.opening = opening
+                    continue
+                manager.acked.opening = opening
+                if not await _is_repeated(manager, message, config):
                     yield message
         except UnreachableError:
             if not connection.reconnects:
@@ -320,11 +321,11 @@ async def _is_repeated(manager: Manager, message: Message, config: Mapping[str, 
     acked = manager.acked
     if not manager.connection.patient or not message.reply:
         return False
-    if acked.is_repeated(message.reply, manager.connection.openings):
+    if acked.is_repeated(message.reply):
         await manager.connection.publish(message.reply, acks.ACK)
         return True
     if config.get("ack_policy") == "none":
-        acked.add(message.reply, manager.connection.openings)
+        acked.add(message.reply)
     return False
 
 
@@ -369,8 +370,6 @@ async def resumed(connection: Connection, attempt: Callable[[], Awaitable[T]]) -
 ORDERED_HEARTBEAT_S = 2.0
 MISSED_S = 3 * ORDERED_HEARTBEAT_S
 """Seconds without a sign of life after which the consumer counts as lost."""
-ELECTION_S = 15.0
-"""Longest time without a leader of the stream; elections need 4 to 9 seconds where a server is lost."""
 INACTIVE_S = 300
 REPLACED = 1000
 """Messages that may come on top of twice those that there were."""

@@ -273,7 +273,7 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = b"+ACK",
     connection = manager.connection
     remembers = connection.patient and kind == b"+ACK"
     if remembers:
-        manager.acked.add(message.reply, connection.openings)
+        manager.acked.add(message.reply)
         # A server that was killed may have forgotten the delivery, and answers no ack of it then.
         wait = wait and not connection.lost and manager.acked.opening == connection.openings
     if not wait:
