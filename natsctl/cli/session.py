@@ -53,6 +53,7 @@ class Session:
         "archive",
         "effect",
         "json",
+        "lasting",
         "options",
         "waits",
     )
@@ -64,6 +65,8 @@ class Session:
         """Effect that a command would have, for the end of a dry run."""
         self.archive = ""
         """Bundle of an audit whose documents answer in place of servers, without one "": they are asked."""
+        self.lasting = False
+        """Whether all work goes on when the connection is lost: that of live views, which ask again and again."""
         self.waits = not options.no_reconnect
         """Whether a command may wait for a server or a leader that is lost."""
         self._runner: asyncio.Runner | None = None
@@ -99,7 +102,7 @@ class Session:
         if self._runner is None:
             self._runner = asyncio.Runner()
         try:
-            return self._runner.run(self._work(work, lasting))
+            return self._runner.run(self._work(work, lasting or self.lasting))
         finally:
             self._last_used_s = time.monotonic()
 
@@ -166,7 +169,7 @@ class Session:
         from natsctl.api.errors import UnreachableError
 
         if manager.connection.lost:
-            return False
+            return manager.connection.patient
         rested_s = time.monotonic() - self._last_used_s
         if self.archive:
             return True
@@ -174,7 +177,7 @@ class Session:
             try:
                 await manager.connection.flush()
             except UnreachableError:
-                return False
+                return manager.connection.patient
         return rested_s <= MAX_REST_S
 
     async def _connect(self) -> Manager:
