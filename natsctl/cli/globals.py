@@ -56,9 +56,7 @@ GLOBAL_FLAGS = (
     GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
     GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
     GlobalFlag("timeout", ("--timeout",), "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds),
-    GlobalFlag(
-        "no_reconnect", ("--no-reconnect",), "", "fail when the connection is lost, instead of opening it again"
-    ),
+    GlobalFlag("no_reconnect", ("--no-reconnect",), "", "fail on a lost connection"),
     GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),
     GlobalFlag("js_api_prefix", ("--js-api-prefix",), "PREFIX", "subject prefix of the JetStream API"),
     GlobalFlag("js_event_prefix", ("--js-event-prefix",), "PREFIX", "subject prefix of JetStream's advisories"),

@@ -136,7 +136,7 @@ class Session:
     def _plain(self, changes: bool) -> PlainConnection | None:
         """Return a connection for requests alone; None where one is open already, or needs more."""
         options = self.options
-        if self._manager or self._embedded or options.trace or options.tls_insecure:
+        if self._manager or self._embedded or self.lasting or options.trace or options.tls_insecure:
             return None
         from natsctl.client.one_shot import open_plain
 
@@ -159,9 +159,11 @@ class Session:
         if self._manager is None:
             self._manager = await self._connect()
             _collect_again()
-        connection = self._manager.connection
-        connection.patient = lasting and self.waits and connection.target.origin != "embedded"
-        connection.reconnects = self.waits and (len(connection.target.urls) > 1 or connection.patient)
+        if not self.archive:
+            connection = self._manager.connection
+            # The embedded server is taken over by another command, at the same address.
+            connection.patient = lasting and self.waits and connection.target.origin != "embedded"
+            connection.reconnects = self.waits and (len(connection.target.urls) > 1 or connection.patient)
         return await work(self._manager)
 
     async def _usable(self, manager: Manager) -> bool:
