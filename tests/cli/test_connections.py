@@ -20,7 +20,7 @@ from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from natsctl.spark.source.handshake import ServerSettings, greet
 from natsctl.testing.process import Kind, ServerProcess
-from tests.cli.conftest import WITHIN_S, eventually
+from tests.cli.conftest import WITHIN_S
 from tests.client.conftest import connected
 from tests.support.conf_server import ConfServer
 from tests.support.servers import quiet_ports
@@ -136,15 +136,13 @@ class Running:
         """Wait until all have shown what is expected, and see that they have shown nothing else."""
         for name, wanted in self.expected.items():
             process, probe = self.processes[name], str(len(PROBE)) if name == "service" else PROBE
-
-            def seen(name: str = name, probe: str = probe) -> tuple[str, list[str]]:
-                return name, [text for text in self.shown(name) if text != probe]
-
-            eventually(
-                seen,
-                lambda found, wanted=wanted, ended=process.poll: ended() is not None or len(found[1]) >= len(wanted),
-            )
-            assert seen() == (name, wanted), (self.folder / f"{name}.err").read_text()
+            until_s, seen = time.monotonic() + WITHIN_S, [PROBE]
+            while len(seen) < len(wanted) or PROBE in seen:
+                seen = [text for text in self.shown(name) if text != probe]
+                if process.poll() is not None or time.monotonic() > until_s:
+                    break
+                time.sleep(0.01)
+            assert (name, seen) == (name, wanted), (self.folder / f"{name}.err").read_text()
 
     async def probe(self) -> None:
         """Publish until each command that hears only what comes from now on has shown a probe."""
