@@ -215,7 +215,8 @@ async def test_a_push_consumer_is_bound_again_until_it_is_removed(server: Any, m
     async with connection, await connected(server.url) as writer:
         manager, other = Manager(connection), Manager(writer)
         await other.stream_create({"name": "S", "subjects": ["s.*"]})
-        config = {"durable_name": "C", "deliver_subject": "push", "ack_policy": "explicit", "deliver_policy": "new"}
+        config: dict[str, Any] = {"durable_name": "C", "deliver_subject": "push", "deliver_policy": "new"}
+        config |= {"ack_policy": "explicit", "ack_wait": 10**9}  # one may go to the connection that has just ended
         info = (await other.consumer_create("S", config)).raw
         messages = pushed(manager, info)
         for number in range(3):
