@@ -238,9 +238,9 @@ def _service_url_fault(text: str) -> str:
     try:
         url = urlsplit(text)
     except ValueError as failure:
-        return f'error parsing operator service url "{text}": {failure}'
+        return f'error parsing operator service url "{text.rpartition("@")[2]}": {failure}'
     if url.username is not None:
-        return f'operator service url "{text}" - credentials are not supported'
+        return f'operator service url "{url.scheme}://{url.netloc.rpartition("@")[2]}" - credentials are not supported'
     if url.path:
         return f'operator service url "{text}" - paths are not supported'
     if text and url.scheme not in _SERVICE_SCHEMES:

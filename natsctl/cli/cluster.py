@@ -129,9 +129,9 @@ def run(
 
 
 def _cluster_folder(given: Path | None, name: str) -> Path:
-    from natsctl.cli.session import data_folder
+    from natsctl.server.embedded import default_data_dir
 
-    return (given.expanduser() if given else data_folder() / "clusters" / name).absolute()
+    return (given.expanduser() if given else default_data_dir() / "clusters" / name).absolute()
 
 
 def _check_name(name: str) -> None:

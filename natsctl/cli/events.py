@@ -118,10 +118,10 @@ def events(
     session, stream = session_of(ctx), asked.get("stream", "")
     if stream:
         with suggesting(session, stream):
-            session.run(lambda manager: _stored(manager, stream, asked.get("since"), listening, show))
+            session.run(lambda manager: _stored(manager, stream, asked.get("since"), listening, show), lasting=True)
         return
     kinds = dict.fromkeys(SOURCES) if asked.get("all") else asked.get("kind", {})
-    session.run(lambda manager: _live(manager, kinds, listening, show))
+    session.run(lambda manager: _live(manager, kinds, listening, show), lasting=True)
 
 
 async def _live(manager: Manager, kinds: dict[str, bool | None], listening: ListenOptions, show: EventPrinter) -> None:

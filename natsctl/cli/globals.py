@@ -56,6 +56,7 @@ GLOBAL_FLAGS = (
     GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
     GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
     GlobalFlag("timeout", ("--timeout",), "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds),
+    GlobalFlag("no_reconnect", ("--no-reconnect",), "", "fail on a lost connection"),
     GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),
     GlobalFlag("js_api_prefix", ("--js-api-prefix",), "PREFIX", "subject prefix of the JetStream API"),
     GlobalFlag("js_event_prefix", ("--js-event-prefix",), "PREFIX", "subject prefix of JetStream's advisories"),
@@ -121,6 +122,7 @@ class GlobalOptions(NamedTuple):
     socks_proxy: str | None = None
     connection_name: str | None = None
     timeout: float | None = None
+    no_reconnect: bool = False
     context: str | None = None
     no_context: bool = False
     js_domain: str | None = None

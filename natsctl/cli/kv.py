@@ -260,7 +260,7 @@ def watch(
     name = pick_bucket(session, KV, bucket)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, name)
-        session.run(lambda _: _show_all(opened, watching, json))
+        session.run(lambda _: _show_all(opened, watching, json), lasting=True)
 
 
 async def _show_all(bucket: OpenBucket, watching: WatchOptions, json: bool) -> None:

@@ -112,7 +112,7 @@ def migrate(
         from natsctl.client.migration.destination import Destination
         from natsctl.client.migration.migration import Migration
         from natsctl.client.migration.origin import Origin
-        from natsctl.client.settings import without_login
+        from natsctl.wire.server_url import without_login
 
         tags = tuple(placing.tag or ())
         side = Destination(without_login(destination), there, placing.replicas, placing.cluster, tags)
@@ -133,7 +133,7 @@ def _folder(origin: str, destination: str, *, partial: bool) -> Path:
     """Return the folder of a migration: below `natsctl/migrations` in XDG_STATE_HOME (~/.local/state)."""
     from urllib.parse import quote
 
-    from natsctl.client.settings import without_login
+    from natsctl.wire.server_url import without_login
 
     home = os.environ.get("XDG_STATE_HOME")
     top = Path(home) if home else Path.home() / ".local" / "state"

@@ -133,7 +133,7 @@ def serve(
     async def work(manager: Manager) -> None:
         await service.run(manager.connection, listening, handled)
 
-    session.run(work)
+    session.run(work, lasting=True)
 
 
 MaybeService = Annotated[str, Argument(metavar="SERVICE", help="the service")]

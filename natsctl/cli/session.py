@@ -44,7 +44,19 @@ class Session:
     With `json` a program reads stderr too, so that the session writes nothing but an error object there.
     """
 
-    __slots__ = ("_embedded", "_last_used_s", "_manager", "_runner", "_working", "archive", "effect", "json", "options")
+    __slots__ = (
+        "_embedded",
+        "_last_used_s",
+        "_manager",
+        "_runner",
+        "_working",
+        "archive",
+        "effect",
+        "json",
+        "lasting",
+        "options",
+        "waits",
+    )
 
     def __init__(self, options: GlobalOptions = GlobalOptions(), *, json: bool = False) -> None:
         self.options = options
@@ -53,6 +65,10 @@ class Session:
         """Effect that a command would have, for the end of a dry run."""
         self.archive = ""
         """Bundle of an audit whose documents answer in place of servers, without one "": they are asked."""
+        self.lasting = False
+        """Whether all work goes on when the connection is lost: that of live views, which ask again and again."""
+        self.waits = not options.no_reconnect
+        """Whether a command may wait for a server or a leader that is lost."""
         self._runner: asyncio.Runner | None = None
         self._manager: Manager | None = None
         self._embedded: Any = None
@@ -74,9 +90,10 @@ class Session:
         """Return whether nothing may be changed: a request that changes something raises DryRunError unsent."""
         return self.options.dry_run
 
-    def run(self, work: Callable[[Manager], Awaitable[T]]) -> T:
+    def run(self, work: Callable[[Manager], Awaitable[T]], *, lasting: bool = False) -> T:
         """Return the result of `work(manager)`, on a connection to the server that these options name.
 
+        `lasting` work, such as a subscription, goes on when the connection is lost, as soon as it can be opened again.
         Raises UnreachableError, NotAuthorisedError or the errors of the work. Ctrl-C cancels the work and raises
         KeyboardInterrupt.
         """
@@ -85,7 +102,7 @@ class Session:
         if self._runner is None:
             self._runner = asyncio.Runner()
         try:
-            return self._runner.run(self._work(work))
+            return self._runner.run(self._work(work, lasting or self.lasting))
         finally:
             self._last_used_s = time.monotonic()
 
@@ -119,7 +136,7 @@ class Session:
     def _plain(self, changes: bool) -> PlainConnection | None:
         """Return a connection for requests alone; None where one is open already, or needs more."""
         options = self.options
-        if self._manager or self._embedded or options.trace or options.tls_insecure:
+        if self._manager or self._embedded or self.lasting or options.trace or options.tls_insecure:
             return None
         from natsctl.client.one_shot import open_plain
 
@@ -131,7 +148,7 @@ class Session:
 
         return self.options.connection_name or f"natsctl {__version__}"
 
-    async def _work(self, work: Callable[[Manager], Awaitable[T]]) -> T:
+    async def _work(self, work: Callable[[Manager], Awaitable[T]], lasting: bool) -> T:
         import asyncio
 
         self._working = asyncio.current_task()
@@ -142,6 +159,11 @@ class Session:
         if self._manager is None:
             self._manager = await self._connect()
             _collect_again()
+        if not self.archive:
+            connection = self._manager.connection
+            # The embedded server is taken over by another command, at the same address.
+            connection.patient = lasting and self.waits and connection.target.origin != "embedded"
+            connection.reconnects = self.waits and (len(connection.target.urls) > 1 or connection.patient)
         return await work(self._manager)
 
     async def _usable(self, manager: Manager) -> bool:
@@ -149,7 +171,7 @@ class Session:
         from natsctl.api.errors import UnreachableError
 
         if manager.connection.lost:
-            return False
+            return manager.connection.patient
         rested_s = time.monotonic() - self._last_used_s
         if self.archive:
             return True
@@ -157,7 +179,7 @@ class Session:
             try:
                 await manager.connection.flush()
             except UnreachableError:
-                return False
+                return manager.connection.patient
         return rested_s <= MAX_REST_S
 
     async def _connect(self) -> Manager:
@@ -178,7 +200,7 @@ class Session:
         if not self.json:
             from natsctl.cli.output import log
 
-            connection.on_reopened = log
+            connection.notify = log
         return Manager(connection)
 
     def _recorded(self) -> RecordedConnection:
@@ -248,10 +270,10 @@ class Session:
         from natsctl.server.embedded import EmbeddedServer
 
         say = (lambda text: None) if self.json else note
-        embedded = EmbeddedServer(data_folder(), notify=say)
+        embedded = EmbeddedServer(notify=say)
         url = await asyncio.to_thread(embedded.start)
         self._embedded = embedded
-        say(f"using the embedded server on {data_folder()}")
+        say(f"using the embedded server on {embedded.data_dir}")
         # Its URL has its login; a login for another server would be refused.
         return target._replace(urls=(url,), origin="embedded", settings=Settings())
 
@@ -296,14 +318,6 @@ def server_missing() -> UsageError:
         "natsctl's server needs Linux or macOS",
         hint="name a server (--server, NATS_URL or a context), or run natsctl in WSL",
     )
-
-
-def data_folder() -> Path:
-    """Return the folder of the embedded server: NATSCTL_DATA, else `natsctl` in XDG_DATA_HOME (~/.local/share)."""
-    if given := os.environ.get("NATSCTL_DATA"):
-        return Path(given).expanduser()
-    home = os.environ.get("XDG_DATA_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "share") / "natsctl"
 
 
 MAX_SECRET_BYTES = 64 * 1024

@@ -63,6 +63,7 @@ def top(
         raise UsageError(f"--output: {out}: there is no such folder")
     session = session_of(ctx)
     rounds = max_refresh if max_refresh > 0 else 0 if sys.stdout.isatty() and not json else 1
+    session.lasting = rounds != 1
     looker = _looker(session, server, conns, sort, subs, lookup)
     shown = Shown(delimiter.replace("\\t", "\t"), raw, subs)
     if out is not None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError
 from natsctl.client.requests import Answer, parse_object
-from natsctl.client.settings import without_login
 from natsctl.client.system.system_account import EVERYBODY, PAGES, Answers, ServerAnswer, gather, in_system_account
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ async def server_info(manager: Manager) -> dict[str, Any]:
     """
     connection = manager.connection
     rtt_s, system = await asyncio.gather(connection.rtt_s(), in_system_account(connection))
-    found = {**connection.info, "rtt_ns": int(rtt_s * 1e9), "url": without_login(connection.url), "tls": connection.tls}
+    found = {**connection.info, "rtt_ns": int(rtt_s * 1e9), "url": connection.url, "tls": connection.tls}
     peer = connection.transport_fact("peername")
     if peer:
         found["address"] = f"[{peer[0]}]:{peer[1]}" if ":" in peer[0] else f"{peer[0]}:{peer[1]}"

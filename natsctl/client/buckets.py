@@ -6,6 +6,8 @@ Entries of key-value buckets: key, operation, time to live. Source: ADR-8, ADR-4
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
@@ -80,8 +82,15 @@ class BucketNotFoundError(ApiResponseError):
 async def bucket_info(manager: Manager, kind: Kind, bucket: str) -> Answer[StreamInfoAnswer]:
     """Return the stream of a bucket. Raises BucketNotFoundError, UsageError for a bad name."""
     stream = kind.stream_of(bucket)
-    try:
+    with naming_bucket(kind, bucket):
         return await manager.stream_info(stream)
+
+
+@contextmanager
+def naming_bucket(kind: Kind, bucket: str) -> Iterator[None]:
+    """Raise BucketNotFoundError if the stream of the bucket is reported as missing."""
+    try:
+        yield
     except ApiResponseError as failure:
         if failure.err_code == ErrCode.STREAM_NOT_FOUND:
             raise BucketNotFoundError(kind, bucket, failure.error, failure.subject) from failure

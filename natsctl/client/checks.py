@@ -18,7 +18,6 @@ from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, Unreacha
 from natsctl.api.headers import parse as parse_headers
 from natsctl.api.times import ZERO_TIME, parse_time
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
-from natsctl.client.settings import without_login
 from natsctl.client.system.reports import span_ns
 from natsctl.client.system.system_account import System
 
@@ -392,7 +391,7 @@ async def check_connection(manager: Manager, check: Check, connect_s: float, lim
     if await subscription.next(connection.timeout_s) is None:
         raise UnreachableError("a message to ourselves did not come back")
     request_s = time.perf_counter() - begin_s
-    url = without_login(connection.url)
+    url = connection.url
     for name, flag, value, text, help in (
         ("connect_time", "connect", connect_s, f"connected to {url} in {connect_s:.6f}s", "Time to connect"),
         ("rtt", "rtt", rtt_s, f"rtt time {rtt_s * 1000:.3f}ms", "Time for a PING to be answered"),

@@ -1,9 +1,10 @@
 """One connection to a server over nats-py, its subscriptions, and the trace of its API requests.
 
 nats-py's reconnecting is off: a one-shot command should report that the server is gone, not wait for it. The embedded
-server is the exception: when the command that owns it ends, another one takes over at the same address. Where several
-servers were named (`several`), what is sent after the connection was lost goes to another of them (`reopen`); what was
-under way then fails with ConnectionLostError, and callers repeat what may be repeated. nats-py's callbacks (a refused
+server is the exception: when the command that owns it ends, another one takes over at the same address. A connection
+that `reconnects`, because several servers were named or the command runs for long, is opened again (`reopen`) before
+the next thing is sent; what was under way fails with ConnectionLostError, and callers repeat what may be repeated. One
+that is `patient` is opened again however long that takes. nats-py's callbacks (a refused
 subject, a dropped message, the end of the connection) reach the waiting caller: a request whose subject
 is refused fails at once with NotAuthorisedError instead of timing out, and when the connection ends every waiter fails.
 
@@ -20,16 +21,16 @@ import asyncio
 import contextlib
 import functools
 import logging
+import random
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
-from natsctl.client.settings import without_login
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -64,7 +65,7 @@ class Subscription:
         self.subjects = (subject, *more)
         self.queue = queue
         self.lasting = lasting
-        """True where it continues on another server after a lost connection."""
+        """Whether it continues after a lost connection; messages published meanwhile do not reach it."""
         self.watched = ""
         self.dropped = 0
         self._limit = limit
@@ -189,9 +190,17 @@ TAKEOVER_RETRY_S = 0.05
 TAKEOVER_ATTEMPTS = 200
 """Together 10 seconds: what another command may take to serve on in place of the owner of the embedded server."""
 RESUMED_WITHIN_S = 60.0
-RESUME_PAUSE_S = 0.5
-"""Longest time for lasting subscriptions to reach any of several servers, and the pause between two attempts."""
+"""Longest time for lasting subscriptions of a connection that is not patient to reach any of several servers."""
+FIRST_PAUSE_S = 0.2
+MAX_PAUSE_S = 5.0
+"""The pause between two attempts to connect again: the first one, and what doubling it leads to."""
+MAX_REFUSALS = 2
+"""Refused logins in a row after which a patient connection gives up. Source: nats.go, processAuthError."""
 _VIOLATION = "permissions violation for "
+
+
+class SomeRefusedError(NotAuthorisedError):
+    """A server refused the login, and others could not be reached."""
 
 
 class ConnectionLostError(UnreachableError):
@@ -226,8 +235,14 @@ class Connection:
         """Called when the server has refused a published message."""
         self.dial: Callable[[], Awaitable[None]] | None = None
         """Opens this connection again, to whichever server of the target takes it."""
-        self.on_reopened: Callable[[str], None] = ignore_notice
-        """Called with a sentence when another server has taken the place of one that was lost."""
+        self.notify: Callable[[str], None] = ignore_notice
+        """Called with a sentence when the connection is lost and opened again, or a request waits for a leader."""
+        self.reconnects = len(target.urls) > 1
+        """Whether a lost connection is opened again, and whether requests wait for the election of a leader."""
+        self.patient = False
+        """Whether opening it again is tried until it succeeds or the login is refused."""
+        self.openings = 0
+        """How often it was opened again."""
         self.url = ""
         self._refused: list[NotAuthorisedError] = []
         self._client: Any = client_class()()
@@ -277,27 +292,37 @@ class Connection:
         self._connecting = False
         self.url = url
 
-    @property
-    def several(self) -> bool:
-        """Return whether there is another server to go on with when this one is lost."""
-        return len(self.target.urls) > 1
-
     async def reopen(self) -> None:
         """Connect again after the connection was lost, once for all that ask for it meanwhile.
 
-        Raises what was lost where the connection was closed, UnreachableError where no server takes it.
+        Raises what was lost if the connection was closed, UnreachableError or NotAuthorisedError if no server takes it.
         """
         async with self._reopening:
             lost = self._lost
             if lost is None:
                 return
-            if self.dial is None or self._closed:
-                raise lost
-            await self.dial()
+            refusals, before = 0, self.url
+            for pause_s in pauses():
+                if self.dial is None or self._closed:
+                    raise lost
+                try:
+                    await self.dial()
+                    break
+                except (UnreachableError, NotAuthorisedError) as failure:
+                    refusals = refusals + 1 if is_final(failure) else 0
+                    if not self.patient or refusals >= MAX_REFUSALS:
+                        raise
+                    if pause_s == FIRST_PAUSE_S:
+                        self.notify(f"{lost.text}: connecting again")
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # not all clients at once
+            self.openings += 1
             for subscription in list(self._subscriptions):
                 if subscription.lasting:
                     await self._listen(subscription)
-            self.on_reopened(f"{lost.text}: going on with {without_login(self.url)}")
+            if self.url == before:
+                self.notify(f"connected to {self.url} again")
+            else:
+                self.notify(f"{lost.text}: going on with {self.url}")
 
     async def close(self) -> None:
         """End the connection; published messages are sent first."""
@@ -350,37 +375,36 @@ class Connection:
         if self._lost is not None or client is not self._client:
             return
         reason = str(self._client.last_error or "").removeprefix("nats: ")
-        at = without_login(self.url) if self.several else self.target.shown
-        self._lost = ConnectionLostError(f"the connection to {at} was lost{f': {reason}' if reason else ''}")
+        self._lost = ConnectionLostError(f"the connection to {self.url} was lost{f': {reason}' if reason else ''}")
         for waiter in self._waiting.values():
             if not waiter.future.done():
                 waiter.future.set_exception(self._lost)
         for subscription in self._subscriptions:
-            if not (self.several and subscription.lasting):
+            if not (self.reconnects and subscription.lasting):
                 subscription.fail(self._lost)
-        if self.several and any(subscription.lasting for subscription in self._subscriptions):
+        if self.reconnects and any(subscription.lasting for subscription in self._subscriptions):
             self._resuming = asyncio.create_task(self._resume())
 
     async def _resume(self) -> None:
-        """Subscribe again at another server.
-
-        Fails the subscriptions where none is reached within `RESUMED_WITHIN_S`.
-        """
-        until_s = asyncio.get_running_loop().time() + RESUMED_WITHIN_S
-        while self._lost is not None and not self._closed:
+        """Subscribe again; fails the subscriptions if no server takes them."""
+        clock = asyncio.get_running_loop().time
+        until_s = clock() + RESUMED_WITHIN_S
+        for pause_s in pauses():
+            if self._lost is None or self._closed:
+                return
             try:
                 await self.reopen()
             except NatsctlError as failure:
-                if asyncio.get_running_loop().time() >= until_s:
+                if self.patient or clock() >= until_s:
                     for subscription in self._subscriptions:
                         subscription.fail(failure)
                     return
-            await asyncio.sleep(RESUME_PAUSE_S)
+            await asyncio.sleep(pause_s)
 
     @property
     def lost(self) -> bool:
         """Return whether the connection has ended; whatever uses it fails from then on."""
-        return self._lost is not None
+        return self._lost is not None or self._reopening.locked()
 
     # -- messages of the server
 
@@ -461,7 +485,7 @@ class Connection:
         """Return a running subscription, ended by itself after `limit` messages if that is above 0.
 
         With `more` subjects it has the messages of all of them, in the order they come. One that is `lasting` goes on
-        with another of several servers; what is published meanwhile does not reach it.
+        when the connection is opened again; what is published meanwhile does not reach it.
         """
         for one in (subject, *more):
             _check(one)
@@ -531,11 +555,24 @@ class Connection:
             raise self._lost
 
     async def _revived(self) -> None:
-        """Raise the failure that ended the connection, unless another server is available."""
-        if self._lost is not None:
-            if not self.several:
-                raise self._lost
+        """Raise the failure that ended the connection, or open it again if it reconnects."""
+        if self._lost is not None and not self.reconnects:
+            raise self._lost
+        if self.lost:
             await self.reopen()
+
+
+def pauses() -> Iterator[float]:
+    """Yield the seconds between attempts to connect again, without end."""
+    pause_s = FIRST_PAUSE_S
+    while True:
+        yield pause_s
+        pause_s = min(2 * pause_s, MAX_PAUSE_S)
+
+
+def is_final(failure: NatsctlError) -> bool:
+    """Return whether a failure to connect is that every server refused the login."""
+    return isinstance(failure, NotAuthorisedError) and not isinstance(failure, SomeRefusedError)
 
 
 def ignore_notice(text: str) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
-from natsctl.client.settings import Settings, expand_path, resolve_file, resolve_text, without_login
+from natsctl.client.settings import Settings, expand_path, resolve_file, resolve_text
+from natsctl.wire.server_url import ServerUrlError, parse_server_url, without_login
 
 Document = dict[str, Any]
 
@@ -114,8 +115,12 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _hidden_login(url: str) -> str:
-    bare = without_login(url)
-    return url if bare == url else bare.replace("://", f"://{HIDDEN}@", 1)
+    """Return a URL without its login; one that is malformed is hidden whole, as a secret may be anywhere in it."""
+    try:
+        has_login = parse_server_url(url.strip()).login if url.strip() else {}
+    except ServerUrlError:
+        return HIDDEN
+    return without_login(url).replace("://", f"://{HIDDEN}@", 1) if has_login else url
 
 
 def embedded(document: Mapping[str, Any]) -> Document:

@@ -7,11 +7,12 @@ import ssl
 from typing import Any
 
 from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableError, UsageError, install_command
-from natsctl.client.connection import Connection, Tracer
+from natsctl.client.connection import Connection, SomeRefusedError, Tracer
 from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target
-from natsctl.client.settings import login_options, tls_context, without_login
+from natsctl.client.settings import login_at, login_options, tls_context
 from natsctl.wire.client import TlsNotOfferedError
+from natsctl.wire.server_url import parse_server_url, without_login
 
 _REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
 
@@ -23,28 +24,27 @@ class NotListeningError(UnreachableError):
 async def connect(target: Target, *, name: str, trace: bool = False) -> Connection:
     """Return a connection to the first address of the target that accepts it, within the timeout for each.
 
-    Raises NotAuthorisedError, NotListeningError or another UnreachableError (of the last address tried), or UsageError
-    for unreadable secrets.
+    Raises NotAuthorisedError, NotListeningError or another UnreachableError, or UsageError for unreadable secrets.
     """
-    options: dict[str, Any] = {"name": name, **login_options(target.settings)}
+    options: dict[str, Any] = {"name": name}
     if context := tls_context(target.settings, target.urls):
         options["tls"] = context
         options["tls_handshake_first"] = target.settings.tls_first
     if target.settings.inbox_prefix:
         options["inbox_prefix"] = target.settings.inbox_prefix.rstrip(".")
     connection = Connection(target, Tracer() if trace else None)
-    connection.dial = functools.partial(_open, connection, options)
-    await _open(connection, options)
+    connection.dial = functools.partial(_open, connection, options, login_options(target.settings))
+    await connection.dial()
     return connection
 
 
-async def _open(connection: Connection, options: dict[str, Any]) -> None:
+async def _open(connection: Connection, options: dict[str, Any], login: dict[str, Any]) -> None:
     """Open a connection to the first address of its target that accepts it; raises as `connect`."""
     target = connection.target
-    failure: NatsctlError | None = None
+    failures: list[NatsctlError] = []
     for url in target.urls:
         try:
-            await connection.open(url, options)
+            await connection.open(parse_server_url(url).bare, {**options, **login_at(url, login)})
         except ImportError as reason:
             # nats-py looks for it only where a URL asks for a WebSocket.
             raise UsageError(
@@ -52,10 +52,22 @@ async def _open(connection: Connection, options: dict[str, Any]) -> None:
                 hint=f"{install_command('aiohttp')}, or use a nats:// URL",
             ) from reason
         except (NatsctlError, failure_class(), OSError, ValueError) as reason:
-            failure = explained(reason, url, target)
+            failures.append(explained(reason, url, target))
             continue
         return
-    raise failure or UnreachableError(f"no server in {target.origin}")
+    raise _summary(failures, target)
+
+
+def _summary(failures: list[NatsctlError], target: Target) -> NatsctlError:
+    """Return the failure of all addresses: a refused login is more useful to know than a server that is down."""
+    if len(failures) < 2:
+        return failures[0] if failures else UnreachableError(f"no server in {target.origin}")
+    refused = [failure for failure in failures if isinstance(failure, NotAuthorisedError)]
+    kind: type[NatsctlError] = UnreachableError
+    if refused:
+        kind = NotAuthorisedError if len(refused) == len(failures) else SomeRefusedError
+    first = (refused or failures)[0]
+    return kind(f"no connection to any of {len(failures)} servers: {'; '.join(map(str, failures))}", hint=first.hint)
 
 
 def explained(reason: Exception, url: str, target: Target) -> NatsctlError:

@@ -26,6 +26,7 @@ from natsctl.client.buckets import (
     bucket_info,
     check_key,
     check_pattern,
+    naming_bucket,
     operation_of,
     ttl_of,
     write_headers,
@@ -305,15 +306,17 @@ async def watch(bucket: Bucket, watching: WatchOptions) -> AsyncIterator[Entry]:
     """
     check_pattern(watching.pattern)
     number = 0
-    async with _reader(bucket, watching.pattern, deliver=watching.deliver, start_seq=watching.revision) as reader:
-        while not watching.limit or number < watching.limit:
-            delivered = await reader.next(watching.wait_s)
-            if delivered is None:
-                break
-            entry = to_entry(bucket, delivered)
-            if watching.deletes or not entry.deleted:
-                number += 1
-                yield entry
+    reading = _reader(bucket, watching.pattern, deliver=watching.deliver, start_seq=watching.revision)
+    with naming_bucket(KV, bucket.name):
+        async with reading as reader:
+            while not watching.limit or number < watching.limit:
+                delivered = await reader.next(watching.wait_s)
+                if delivered is None:
+                    break
+                entry = to_entry(bucket, delivered)
+                if watching.deletes or not entry.deleted:
+                    number += 1
+                    yield entry
     if not number:
         raise NothingReceivedError(f"nothing happened to {watching.pattern} in bucket {bucket.name}")
 

@@ -12,7 +12,6 @@ import struct
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -21,7 +20,8 @@ from natsctl.api.times import format_time
 from natsctl.client.bench.client import ClientProgress, Latencies, RawConnection, Spread, command
 from natsctl.client.dial import connect
 from natsctl.client.servers import Target
-from natsctl.client.settings import without_login
+from natsctl.client.settings import wants_tls
+from natsctl.wire.server_url import parse_server_url, without_login
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
@@ -222,20 +222,15 @@ async def round_trips(target: Target, iterations: int) -> list[Trips]:
 
 async def _addresses(target: Target, url: str) -> list[str]:
     """Return the URL once for each address of its host; where TLS checks names, and for WebSockets, the URL itself."""
-    parts = urlsplit(url)
-    settings = target.settings
-    if parts.scheme != "nats" or settings.ca or settings.cert or settings.tls_first or not parts.hostname:
+    server = parse_server_url(url)
+    if server.scheme != "nats" or wants_tls(target.settings, target.urls):
         return [url]
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(parts.hostname, parts.port, type=socket.SOCK_STREAM)
+        found = await asyncio.get_running_loop().getaddrinfo(server.host, server.port, type=socket.SOCK_STREAM)
     except OSError:
         return [url]  # connecting says why
     hosts = dict.fromkeys(str(one[4][0]) for one in found)
-    login, at, _ = parts.netloc.rpartition("@")
-    ports = f":{parts.port}"
-    return [
-        parts._replace(netloc=f"{login}{at}{f'[{host}]' if ':' in host else host}{ports}").geturl() for host in hosts
-    ]
+    return [server._replace(host=host).full for host in hosts]
 
 
 async def _trip(target: Target, address: str, url: str, iterations: int) -> Trip:

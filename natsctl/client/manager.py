@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
 from natsctl.api.versions import RequiredLevel
+from natsctl.client.message import AckedMessages
 from natsctl.client.requests import Requests
 
 if TYPE_CHECKING:
@@ -60,6 +61,7 @@ class Manager:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self.requests = Requests(connection)
+        self.acked = AckedMessages()
 
     # -- account
 

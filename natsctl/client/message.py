@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from natsctl.api import headers as blocks
 from natsctl.api.errors import ProtocolError, UsageError
@@ -130,3 +130,43 @@ class DryRunError(Exception):  # nothing went wrong: it is how a dry run ends
         super().__init__("dry run")
         self.planned = planned
         self.effect = effect or {}
+
+
+MAX_ACKED: Final = 65_536
+"""Acknowledged messages that are remembered, far above the default of `max_ack_pending`."""
+
+
+class AckedMessages:
+    """The last messages that were acknowledged, to recognize those that are delivered again after a lost connection.
+
+    Without a lost connection a message comes again because someone wants it: the consumer was reset, for example.
+    """
+
+    def __init__(self) -> None:
+        self._acked: dict[tuple[bytes, bytes, int, int], int] = {}
+        self.opening = 0
+        """How often the connection had been opened again when the message came that is being read."""
+
+    def add(self, reply: str) -> None:
+        """Remember the message with that ack subject, which is being read."""
+        if place := _place_of(reply):
+            self._acked.pop(place, None)
+            self._acked[place] = self.opening
+            if len(self._acked) > MAX_ACKED:
+                del self._acked[next(iter(self._acked))]
+
+    def is_repeated(self, reply: str) -> bool:
+        """Return whether the message that is being read came on an earlier connection, too, and was acknowledged."""
+        if not self.opening or (place := _place_of(reply)) is None:
+            return False
+        if self._acked.get(place, self.opening) == self.opening:
+            return False
+        self._acked[place] = self.opening
+        return True
+
+
+def _place_of(reply: str) -> tuple[bytes, bytes, int, int] | None:
+    from natsctl.api.acks import parse
+
+    at = parse(reply.encode("utf-8", "surrogateescape"))
+    return None if at is None else (at.stream, at.consumer, at.stream_seq, at.ts_ns)

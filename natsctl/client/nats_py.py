@@ -19,6 +19,7 @@ from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UnreachableError, UsageError
+from natsctl.wire.server_url import without_login
 
 if TYPE_CHECKING:
     from natsctl.client.nats_client import ShortClient
@@ -83,8 +84,11 @@ def socks_transport(proxy_url: str) -> Any:
     url = proxy_url if "://" in proxy_url else f"socks5://{proxy_url}"
     try:
         proxy = Proxy.from_url(url, rdns=True)
-    except ValueError as failure:
-        raise UsageError(f"--socks-proxy: {failure}", hint="such as socks5://proxy.example.com:1080") from failure
+    except ValueError:
+        # Its text may repeat a part of the login.
+        raise UsageError(
+            "--socks-proxy: not the URL of a SOCKS proxy", hint="such as socks5://proxy.example.com:1080"
+        ) from None
     plain: Any = importlib.import_module("nats.aio.transport").TcpTransport
 
     class SocksTransport(plain):  # type: ignore[misc]  # known only once nats-py is imported
@@ -95,7 +99,7 @@ def socks_transport(proxy_url: str) -> Any:
             try:
                 opened = await proxy.connect(uri.hostname, uri.port, timeout=connect_timeout)
             except (ProxyError, OSError) as failure:
-                raise UnreachableError(f"no way through the SOCKS proxy {_shown(url)}: {failure}") from failure
+                raise UnreachableError(f"no way through the SOCKS proxy {without_login(url)}: {failure}") from failure
             reader, writer = await asyncio.open_connection(sock=opened, limit=buffer_size)
             self._bare_io_reader = self._io_reader = reader
             self._bare_io_writer = self._io_writer = writer
@@ -105,9 +109,3 @@ def socks_transport(proxy_url: str) -> Any:
             return True
 
     return SocksTransport()
-
-
-def _shown(url: str) -> str:
-    """Return the proxy without user and password."""
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://{rest.rpartition('@')[2]}"

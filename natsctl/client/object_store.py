@@ -35,7 +35,7 @@ from natsctl.api.errors import (
 )
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.atomic_file import atomic_write
-from natsctl.client.buckets import OBJECTS, bucket_info
+from natsctl.client.buckets import OBJECTS, bucket_info, naming_bucket
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import Delivered, OrderedReader
@@ -490,15 +490,17 @@ async def watch(bucket: ObjectBucket, watching: Watching) -> AsyncIterator[Objec
     """
     number = 0
     deliver = "new" if watching.updates else "last_per_subject"
-    async with OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver=deliver) as reader:
-        while not watching.count or number < watching.count:
-            delivered = await reader.next(watching.wait_s)
-            if delivered is None:
-                break
-            one = _to_object(delivered)
-            if watching.deletes or not one.deleted:
-                number += 1
-                yield one
+    reading = OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver=deliver)
+    with naming_bucket(OBJECTS, bucket.name):
+        async with reading as reader:
+            while not watching.count or number < watching.count:
+                delivered = await reader.next(watching.wait_s)
+                if delivered is None:
+                    break
+                one = _to_object(delivered)
+                if watching.deletes or not one.deleted:
+                    number += 1
+                    yield one
     if not number:
         raise NothingReceivedError(f"nothing happened in bucket {bucket.name}")
 

@@ -19,12 +19,12 @@ import time
 from collections.abc import Awaitable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
-from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.message import Message, encode_headers, to_message
-from natsctl.client.settings import login_options, tls_context, wants_tls
+from natsctl.client.settings import login_at, login_options, tls_context, wants_tls
 from natsctl.wire.client import read_info, starts_tls
+from natsctl.wire.server_url import parse_server_url
 
 if TYPE_CHECKING:
     from ssl import SSLContext
@@ -89,20 +89,20 @@ class OneShotClient:
 
     def _open(self, name: str) -> None:
         settings = self.target.settings
-        parts = urlsplit(self.target.urls[0])
-        if parts.scheme not in ("nats", "tls") or settings.socks_proxy:
-            raise ValueError(f"no glance through {parts.scheme}")
-        host: Any = parts.hostname or ""
+        url = parse_server_url(self.target.urls[0])
+        if url.scheme not in ("nats", "tls") or settings.socks_proxy:
+            raise ValueError(f"no glance through {url.scheme}")
+        host: Any = url.host
         if host.isascii():
             host = host.encode()  # a str would be encoded as IDNA, whose tables take a fifth of the time
-        self._socket = socket.create_connection((host, parts.port or 4222), self._left_s())
+        self._socket = socket.create_connection((host, url.port), self._left_s())
         context = tls_context(settings, self.target.urls)
         if context and settings.tls_first:
-            self._socket = context.wrap_socket(self._socket, server_hostname=parts.hostname)
+            self._socket = context.wrap_socket(self._socket, server_hostname=url.host)
         info = self._info = read_info(self._line())
         if starts_tls(info, wanted=context is not None, secured=settings.tls_first):
             self._buffer = b""
-            self._encrypt(context, parts.hostname)
+            self._encrypt(context, url.host)
         connect = {
             "verbose": False,
             "pedantic": False,
@@ -112,25 +112,22 @@ class OneShotClient:
             "lang": "python",
             "version": "0",
             "name": name,
-            **self._login(str(info.get("nonce", "")), parts.username, parts.password),
+            **self._login(str(info.get("nonce", ""))),
         }
         self._socket.sendall(f"CONNECT {json.dumps(connect)}\r\nPING\r\n".encode())
         while (line := self._line()) != b"PONG":
             self._judge(line)
 
-    def _encrypt(self, context: SSLContext | None, hostname: str | None) -> None:
+    def _encrypt(self, context: SSLContext | None, hostname: str) -> None:
         import ssl
 
         wrapping = context or ssl.create_default_context()
         self._socket = wrapping.wrap_socket(self._socket, server_hostname=hostname)
 
-    def _login(self, nonce: str, user: str | None, password: str | None) -> dict[str, str]:
-        options = login_options(self.target.settings)
-        said: dict[str, str] = {}
-        if user:
-            said = {"user": user, "pass": password} if password else {"auth_token": user}
+    def _login(self, nonce: str) -> dict[str, str]:
+        options = login_at(self.target.urls[0], login_options(self.target.settings))
         named = {"user": "user", "password": "pass", "token": "auth_token"}
-        said.update({there: options[here] for here, there in named.items() if here in options})
+        said: dict[str, str] = {there: options[here] for here, there in named.items() if here in options}
         if "user_jwt_cb" in options:
             said["jwt"] = options["user_jwt_cb"]().decode()
             said["sig"] = options["signature_cb"](nonce).decode().rstrip("=").translate(_URL_SAFE)
@@ -198,7 +195,7 @@ class NeedsMoreError(Exception):
 class PlainConnection(OneShotClient):
     """The part of a Connection that single requests use, on one plain socket."""
 
-    several = lost = concurrent = False
+    reconnects = patient = lost = concurrent = False
     tracer = None
 
     def __init__(self, target: Target, *, dry_run: bool, changes: bool = False) -> None:
@@ -210,7 +207,7 @@ class PlainConnection(OneShotClient):
         self._sent = False
         self._inbox = ""
 
-    def _encrypt(self, context: SSLContext | None, hostname: str | None) -> None:
+    def _encrypt(self, context: SSLContext | None, hostname: str) -> None:
         raise NeedsMoreError
 
     async def request(
@@ -294,8 +291,8 @@ def open_plain(target: Target, name: str, *, dry_run: bool, changes: bool = Fals
     Secrets that lie elsewhere are left to nats-py too: another program is not to be asked for them twice. Raises
     UnreachableError where the server is silent, and UsageError for unreadable secrets.
     """
-    url, settings = urlsplit(target.urls[0]), target.settings
-    if url.scheme != "nats" or len(target.urls) > 1 or (url.username and (settings.user or settings.token)):
+    settings = target.settings
+    if not target.urls[0].startswith("nats://") or len(target.urls) > 1:
         return None
     if settings.creds or settings.nkey or settings.user_jwt or "://" in settings.password + settings.token:
         return None

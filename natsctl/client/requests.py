@@ -91,10 +91,13 @@ PAGES_AT_ONCE = 8
 """Pages of one list that are asked for at a time."""
 NO_LEADER: Final = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER))
 """Errors of a cluster that elects a leader: JetStream unavailable, no leader of a stream. Nothing was done."""
-ELECTION_TIMEOUTS: Final = 4
-"""Multiple of its timeout that a request may take in all while a cluster recovers from a lost server."""
+ELECTION_S: Final = 15.0
+"""Time that a request may take in all while a cluster elects a leader, unless the user set a timeout.
+
+Elections need 4 to 9 seconds if a server is lost.
+"""
 PAUSE_S: Final = 0.25
-_NOT_THERE: Final = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
+NOT_THERE: Final = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 
 
 class JetStreamNotEnabledError(UnreachableError):
@@ -136,7 +139,7 @@ class Requests:
                 unheard = True
                 raise
             except ApiResponseError as failure:
-                if unheard and failure.err_code in _NOT_THERE and endpoint.name.endswith(".DELETE"):
+                if unheard and failure.err_code in NOT_THERE and endpoint.name.endswith(".DELETE"):
                     return {"success": True}  # the request that was not answered has removed it
                 raise
 
@@ -306,24 +309,44 @@ async def patiently(
     may_repeat: bool = True,
     timeout_s: float | None = None,
 ) -> T:
-    """Return the result of `send`, a request; where several servers were named it is sent again after one has died.
+    """Return the result of `send`, a request; on a connection that reconnects it is sent again after a server has died.
 
     What may not be repeated (`may_repeat`) is sent again only where the answer says that nothing was done.
     """
-    until_s = time.monotonic() + ELECTION_TIMEOUTS * (timeout_s or connection.timeout_s)
+    if not connection.reconnects:
+        return await send()
+    import asyncio
+
+    until_s = time.monotonic() + election_s(connection, timeout_s)
+    failure: NatsctlError | None = None
     while True:
         try:
-            return await send()
-        except (UnreachableError, ApiResponseError) as failure:
-            again = connection.several and _may_help(failure, may_repeat)
-            if not again or time.monotonic() >= until_s:
+            async with asyncio.timeout(until_s - time.monotonic() if failure else None):
+                return await send()
+        except TimeoutError:
+            if failure is None:
                 raise
+            raise failure from None
+        except (UnreachableError, ApiResponseError) as reason:
+            said, failure = failure is not None, reason
+        if not _may_help(failure, may_repeat):
+            raise failure
         if connection.lost:
             await connection.reopen()
-        else:
-            import asyncio
+            failure, until_s = None, time.monotonic() + election_s(connection, timeout_s)
+            continue
+        if time.monotonic() + PAUSE_S >= until_s:
+            raise failure
+        if not said:
+            connection.notify(
+                f"{failure.text}: waiting for a leader, for at most {election_s(connection, timeout_s):g}s"
+            )
+        await asyncio.sleep(PAUSE_S)
 
-            await asyncio.sleep(PAUSE_S)
+
+def election_s(connection: Connection, timeout_s: float | None = None) -> float:
+    """Return the seconds that a request may take in all while a leader is elected: --timeout if it was given."""
+    return timeout_s or connection.target.settings.timeout_s or ELECTION_S
 
 
 def _may_help(failure: NatsctlError, may_repeat: bool) -> bool:

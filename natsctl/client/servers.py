@@ -10,15 +10,13 @@ A context is checked by its file, its secrets, its URLs, and on request by conne
 import enum
 from collections.abc import Mapping
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.client.contexts import ContextNotFoundError, Contexts
-from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings, combine, expand_path, from_environment, without_login
+from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings, combine, expand_path, from_environment
+from natsctl.wire.server_url import UNESCAPED, ServerUrlError, parse_server_url, without_login
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
-_SCHEMES = ("nats", "tls", "ws", "wss")
-_DEFAULT_PORT = 4222
 _API_PREFIX = "$JS.API"
 _EVENT_PREFIX = "$JS.EVENT"
 
@@ -99,27 +97,24 @@ def _expanded(settings: Settings) -> Settings:
 
 
 def server_urls(text: str, origin: str) -> tuple[str, ...]:
-    """Return the URLs of a comma separated list, with scheme and port added; raises UsageError."""
-    urls = tuple(_url(part.strip(), origin) for part in text.split(",") if part.strip())
-    if not urls:
+    """Return the URLs of a comma separated list, with scheme and port added.
+
+    Raises UsageError, which does not repeat them: a part in the wrong place may be a password.
+    """
+    parts = [part.strip() for part in text.split(",") if part.strip()]
+    if not parts:
         raise UsageError(f"{origin}: no server in {text!r}")
-    return urls
-
-
-def _url(text: str, origin: str) -> str:
-    url = text if "://" in text else f"nats://{text}"
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError as failure:
-        raise UsageError(f"{origin}: {without_login(text)!r} is not a server URL: {failure}") from failure
-    if parts.scheme not in _SCHEMES or not parts.hostname or any(blank.isspace() for blank in url):
-        raise UsageError(
-            f"{origin}: {without_login(text)!r} is not a server URL", hint="write nats://host:port or host:port"
-        )
-    if port is None and parts.scheme in ("nats", "tls"):
-        return parts._replace(netloc=f"{parts.netloc.rstrip(':')}:{_DEFAULT_PORT}").geturl()
-    return url
+    urls = []
+    for number, part in enumerate(parts, 1):
+        try:
+            urls.append(parse_server_url(part).full)
+        except ServerUrlError as failure:
+            which = f"server {number} of {len(parts)} is" if len(parts) > 1 else "this is"
+            raise UsageError(
+                f"{origin}: {which} not a server URL: {failure}",
+                hint=UNESCAPED if len(parts) > 1 and "@" in text else failure.hint,
+            ) from None
+    return tuple(urls)
 
 
 class Checked(NamedTuple):
@@ -153,13 +148,12 @@ def target_of(contexts: Contexts, name: str, timeout_s: float | None) -> Target:
 async def _reached(target: Target) -> dict[str, Any]:
     """Return the server's information and its round-trip time; raises as `connect` does."""
     from natsctl.client.dial import connect
-    from natsctl.client.settings import without_login
 
     async with await connect(target, name="natsctl context") as connection:
         rtt_s = await connection.rtt_s()
         info = connection.info
         return {
-            "url": without_login(connection.url),
+            "url": connection.url,
             "server_name": str(info.get("server_name", "")),
             "version": str(info.get("version", "")),
             "rtt": int(rtt_s * 1e9),

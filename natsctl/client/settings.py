@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
+from natsctl.wire.server_url import parse_server_url
 
 if TYPE_CHECKING:
     import ssl
@@ -140,12 +141,6 @@ def expand_path(text: str, environment: Mapping[str, str] | None = None) -> str:
     return _Variables(text).safe_substitute(environment)
 
 
-def without_login(url: str) -> str:
-    """Return the URL without user, password or token."""
-    scheme, mark, rest = url.rpartition("://")
-    return f"{scheme}{mark}{rest.rpartition('@')[2]}"
-
-
 MAX_TOOL_S = 60.0
 """Seconds that another program may take for a secret: it may ask the person to unlock it."""
 
@@ -258,6 +253,11 @@ def login_options(settings: Settings) -> dict[str, Any]:
         seed = resolve_either(settings.user_seed, "seed", "SU") if settings.user_seed else ""
         return {**options, **_signed(jwt, _checked(seed_in(seed, "seed"), "seed") if seed else "")}
     return options
+
+
+def login_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the login for a server: that of the settings, `login_options`, or if it is empty that of the URL."""
+    return dict(options) or dict(parse_server_url(url).login)
 
 
 def _checked(seed: str, name: str) -> str:

@@ -40,6 +40,7 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.resources import SWITCH_INTERVAL_S
 from natsctl.server.storage import StoreInUseError
 from natsctl.wire.client import read_info, starts_tls
+from natsctl.wire.server_url import parse_server_url
 
 FILE_NAME: Final = "server.json"
 
@@ -63,13 +64,13 @@ class SharedServer(msgspec.Struct, frozen=True):
     @property
     def address(self) -> tuple[str, int]:
         """Host and port of `url`; raises ValueError."""
-        host, _, port = self.url.removeprefix("nats://").rpartition(":")
-        return host, int(port)
+        url = parse_server_url(self.url)
+        return url.host, url.port
 
     @property
     def client_url(self) -> str:
         """The URL with the token in it, as a client takes it."""
-        return self.url.replace("nats://", f"nats://{self.token}@", 1)
+        return parse_server_url(self.url)._replace(user=self.token).full
 
 
 def load_shared(data_dir: Path) -> SharedServer | None:
@@ -199,7 +200,9 @@ PORT_WAIT_S: Final = 2.0
 
 
 def default_data_dir() -> Path:
-    """Return the user's data folder for natsctl."""
+    """Return the folder of the embedded server: NATSCTL_DATA, else `natsctl` in XDG_DATA_HOME (~/.local/share)."""
+    if given := os.environ.get("NATSCTL_DATA"):
+        return Path(given).expanduser()
     home = os.environ.get("XDG_DATA_HOME", "")
     return (Path(home) if home else Path.home() / ".local" / "share") / "natsctl"
 

@@ -23,7 +23,7 @@ from natsctl.cli.globals import leading, take_out, wants_json
 from natsctl.cli.main import run
 from natsctl.cli.nouns import NOUNS
 from natsctl.cli.output import error_object, exit_code_of, render_error
-from natsctl.cli.session import GlobalOptions, Session, data_folder
+from natsctl.cli.session import GlobalOptions, Session
 from natsctl.cli.verbs import find
 from natsctl.testing.process import ServerProcess
 
@@ -200,13 +200,6 @@ def test_questions_need_both_terminals_and_no_refusal(
     assert not Session(GlobalOptions(no_input=True)).interactive
     monkeypatch.setenv("NATSCTL_NO_INPUT", "1")
     assert not Session().interactive
-
-
-def test_the_data_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    assert data_folder() == tmp_path / "natsctl"
-    monkeypatch.setenv("NATSCTL_DATA", str(tmp_path / "mine"))
-    assert data_folder() == tmp_path / "mine"
 
 
 def test_global_options_are_taken_out_wherever_they_stand() -> None:

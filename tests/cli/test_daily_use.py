@@ -110,7 +110,7 @@ def test_sql_in_other_forms_is_left_to_spark(query: str) -> None:
 async def test_no_suitable_peers_tells_how_many_servers_there_are() -> None:
     class Cluster:
         concurrent = True
-        several = False
+        reconnects = False
         tracer = None
         timeout_s = 1.0
         info: ClassVar = {"connect_urls": ["10.0.0.1:4222", "10.0.0.2:4222", "10.0.0.3:4222", "[fd00::1]:4222"]}

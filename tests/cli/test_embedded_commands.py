@@ -110,14 +110,15 @@ def test_who_listens_long_hears_commands_that_come_and_go(alone: Alone) -> None:
 
 
 @pytest.mark.live
-def test_a_listener_outlives_the_kill_of_the_owner_and_no_stored_message_is_lost(alone: Alone) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_listener_outlives_the_owner_and_no_stored_message_is_lost(alone: Alone, number: signal.Signals) -> None:
     alone("str add S --subjects s -j")
     owner = alone.start("sub other")
     _ready(owner, "Subscribing on other")
     listener = alone.start("sub s --wait 30s")
     _ready(listener, "Subscribing on s")
     alone("pub s before -J -q")
-    owner.send_signal(signal.SIGKILL)
+    owner.send_signal(number)
     owner.communicate()
     heard = threading.Event()
 

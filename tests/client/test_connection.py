@@ -38,11 +38,6 @@ async def test_a_server_that_says_nothing_is_unreachable_within_the_timeout() ->
             await connected(f"127.0.0.1:{port}", 0.05)
 
 
-async def test_the_next_address_is_tried_when_one_fails(fake: Any) -> None:
-    async with fake.running(), await connected(f"127.0.0.1:{_free_port()},{fake.url}") as connection:
-        assert connection.url == fake.url
-
-
 async def test_a_refused_login_is_not_authorised_and_shows_no_secret(fake: Any) -> None:
     fake.login_error = "Authorization Violation"
     async with fake.running():
@@ -51,15 +46,6 @@ async def test_a_refused_login_is_not_authorised_and_shows_no_secret(fake: Any) 
     assert "secret" not in str(raised.value)
     assert raised.value.exit_code == 6
     assert (fake.connects[0]["user"], fake.connects[0]["pass"]) == ("ann", "secret")
-
-
-async def test_a_user_without_password_is_a_token(fake: Any) -> None:
-    async with fake.running(), await connected(fake.url, user="s3cr3t"):
-        pass
-    fake.info["auth_required"] = True
-    async with fake.running(), await connected(fake.url, user="s3cr3t"):
-        pass
-    assert fake.connects[-1]["auth_token"] == "s3cr3t"
 
 
 async def test_a_refused_publish_is_told_by_flush(fake: Any) -> None:
@@ -76,18 +62,6 @@ async def test_a_refused_subscription_fails_its_reader(fake: Any) -> None:
         subscription = await connection.subscribe("Secret.>")
         with pytest.raises(NotAuthorisedError, match=r"subscribe to Secret\.>"):
             await subscription.next(30.0)
-
-
-async def test_a_lost_connection_ends_every_waiter(fake: Any) -> None:
-    fake.fatal.add("bye")
-    async with fake.running(), await connected(fake.url) as connection:
-        subscription = await connection.subscribe("news")
-        with pytest.raises(UnreachableError, match="lost"):
-            await connection.request("bye")
-        with pytest.raises(UnreachableError, match="lost"):
-            await subscription.next(30.0)
-        with pytest.raises(UnreachableError, match="lost"):
-            await connection.publish("more")
 
 
 async def test_the_end_is_told_although_the_socket_is_not_closed_yet(fake: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -54,7 +53,7 @@ async def test_what_may_be_repeated_goes_to_another_server(
     both: Connection, fake: Any, other: Any, subject: str, raw: dict[str, Any]
 ) -> None:
     said: list[str] = []
-    both.on_reopened = said.append
+    both.notify = said.append
     dies_at(fake, subject)
     other.answers[subject] = answer(**raw)
     manager = Manager(both)
@@ -107,28 +106,6 @@ async def test_an_election_is_waited_for(both: Connection, fake: Any, verb: str)
     done: Any = await (manager.stream_purge("S") if "PURGE" in verb else manager.stream_info("S"))
     assert done.raw == {"success": True}
     assert len(fake.published) == 2
-
-
-async def test_where_one_server_was_named_its_answer_stands(fake: Any) -> None:
-    fake.answers[f"{API}STREAM.INFO.S"] = refusal(10008)
-    async with fake.running(), await connected(fake.url) as connection:
-        with pytest.raises(ApiResponseError):
-            await Manager(connection).stream_info("S")
-    assert len(fake.published) == 1
-
-
-async def test_a_lasting_subscription_is_made_again_and_others_fail(both: Connection, fake: Any, other: Any) -> None:
-    lasting = await both.subscribe("news", lasting=True)
-    short = await both.subscribe("answers")
-    dies_at(fake, "bye")
-    with pytest.raises(ConnectionLostError):
-        await both.request("bye")
-    with pytest.raises(ConnectionLostError):
-        await short.next(30.0)
-    while "news" not in other.subscribed:
-        assert lasting.now() is None
-        await asyncio.sleep(0)
-    assert "answers" not in other.subscribed
 
 
 async def test_a_report_asks_for_the_consumers_whose_leader_was_just_elected(both: Connection, fake: Any) -> None:

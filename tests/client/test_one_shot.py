@@ -229,21 +229,6 @@ def test_an_unreadable_secret_is_a_usage_error(fake: Any) -> None:
         open_plain(_target(url, token="data:;base64,?"), "test", dry_run=False)
 
 
-@pytest.mark.parametrize("required", [False, True])
-@pytest.mark.parametrize(
-    ("login", "settings"), [("ann:secret@", {}), ("s3cr3t@", {}), ("", {"user": "ann", "password": "p"})]
-)
-def test_a_login_is_sent_as_nats_py_sends_it(fake: Any, login: str, settings: dict[str, Any], required: bool) -> None:
-    fake.info["auth_required"] = required
-    fake.answers[SUBJECT] = b"{}"
-    with _serving(fake) as url:
-        target = _target(url.replace("://", f"://{login}"), **settings)
-        assert _outcome(target, plain=True) == _outcome(target, plain=False) == {}
-    keys = ("user", "pass", "auth_token", "name", "verbose", "headers", "no_responders")
-    ours, theirs = ({key: one.get(key) for key in keys} for one in fake.connects)
-    assert ours == theirs
-
-
 def test_several_requests_share_an_inbox(fake: Any) -> None:
     fake.answers["a"] = b"1"
     with _serving(fake) as url, _plain(_target(url, inbox_prefix="_MINE")) as connection:

@@ -93,7 +93,10 @@ STREAM = {"name": "S", "subjects": ["s.>"]}
 
 
 def test_the_data_folder_is_the_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NATSCTL_DATA", "/mine")
     monkeypatch.setenv("XDG_DATA_HOME", "/x")
+    assert EmbeddedServer().data_dir == Path("/mine")
+    monkeypatch.delenv("NATSCTL_DATA")
     assert default_data_dir() == Path("/x/natsctl")
     monkeypatch.delenv("XDG_DATA_HOME")
     monkeypatch.setenv("HOME", "/home/u")

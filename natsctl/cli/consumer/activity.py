@@ -103,6 +103,7 @@ def report(
         return _document(_load(session, where), leaders)
 
     if every_s:
+        session.lasting = True
         from natsctl.cli.live import emit_each
         from natsctl.cli.live import watch as redraw
 
@@ -195,6 +196,7 @@ def graph(
         return render_plots(heading, (pending, unacked, delivered, acked), columns, lines)
 
     view()
+    session.lasting = True
     watch(view, every_seconds(every), rounds=rounds)
 
 
@@ -226,4 +228,4 @@ def events(
         there = tuple(manager.connection.target.event_subject(subject) for subject in subjects)
         await listen(manager, ListenOptions(there, "", count, seconds), show)
 
-    session.run(hear)
+    session.run(hear, lasting=True)

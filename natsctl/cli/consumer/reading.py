@@ -371,7 +371,8 @@ class SubOptions(NamedTuple):
 def _read_consumer(session: Session, where: str, name: str, asked: SubOptions) -> None:
     from natsctl.client.messaging.consumers import MAX_BATCH, GroupPlace, PullOptions
 
-    config = live_consumer(session, where, name).raw["config"]
+    info = live_consumer(session, where, name).raw
+    config = info["config"]
     if asked.deliver_group and asked.deliver_group != config.get("deliver_group"):
         known = config.get("deliver_group") or "none"
         raise UsageError(f"--deliver-group {asked.deliver_group}: the consumer's is {known}")
@@ -388,10 +389,12 @@ def _read_consumer(session: Session, where: str, name: str, asked: SubOptions) -
 
     async def work(manager: Manager) -> int:
         asked.show.head(f"Reading Consumer {where} > {name}")
-        async with aclosing(_messages(manager, where, name, config, wanted)) as messages:
+        async with aclosing(_messages(manager, where, name, info, wanted)) as messages:
             return await _show(manager, messages, most, idle_s, answer, asked.show)
 
-    if session.run(work) == 0:
+    with suggesting(session, where, name):
+        got = session.run(work, lasting=True)
+    if got == 0:
         raise NothingReceivedError(f"no message received from Consumer {where} > {name}")
 
 
@@ -415,21 +418,21 @@ def _read_ordered(
             return await _show(manager, messages, count, idle_s, Acknowledgment(ack=False), show)
 
     with suggesting(session, stream):
-        if session.run(work) == 0:
+        if session.run(work, lasting=True) == 0:
             raise NothingReceivedError(f"no message received from Stream {stream}")
 
 
 def _messages(
-    manager: Manager, stream: str, consumer: str, config: Mapping[str, Any], wanted: PullOptions
+    manager: Manager, stream: str, consumer: str, info: Mapping[str, Any], wanted: PullOptions
 ) -> AsyncGenerator[Message, None]:
     """Yield the consumer's messages without end."""
-    if config.get("deliver_subject"):
+    if info["config"].get("deliver_subject"):
         from natsctl.client.messaging.consumers import pushed
 
-        return pushed(manager, config)
+        return pushed(manager, info)
     from natsctl.client.messaging.consumers import take
 
-    return take(manager, stream, consumer, wanted, config)
+    return take(manager, stream, consumer, wanted, info["config"])
 
 
 async def _show(

@@ -182,7 +182,7 @@ def reply(
         what = "the request" if echo else command or None
         planned = () if what else (Planned("_INBOX.<of each request>", payload, headers or None),)
         raise DryRunError(*planned, effect={"answers_requests_on": subject, **({"with": what} if what else {})})
-    session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json))
+    session.run(lambda manager: _serve(manager, subject, queue, count, make, sleep_s, json), lasting=True)
 
 
 def _maker(fixed: Outgoing, echo: bool, command: str, templates: bool) -> AnswerMaker:

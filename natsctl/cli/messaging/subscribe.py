@@ -194,7 +194,7 @@ def subscribe(
     session = session_of(ctx)
     listening = ListenOptions((), asked.queue, count, wait_seconds(wait), tuple(asked.ignored))
     with suggesting(session, asked.stream):
-        session.run(lambda manager: _run(manager, asked, wanted, listening, raw=raw, json=json))
+        session.run(lambda manager: _run(manager, asked, wanted, listening, raw=raw, json=json), lasting=True)
 
 
 async def _run(

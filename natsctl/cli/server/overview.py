@@ -291,6 +291,7 @@ def graph(
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
     plots = _Plots(jetstream)
+    session.lasting = True
 
     def view() -> RenderableType:
         answer = session.run(lambda manager: System(manager).ask_one(found.id, "VARZ"))

@@ -88,6 +88,7 @@ def requests(
     except re.error as failure:
         raise UsageError(f"--account: {failure}") from failure
     session = session_of(ctx)
+    session.lasting = True
     counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0, wanted, consumers=record_consumer)
     session.run(counts.listen)
 
@@ -136,6 +137,7 @@ def _servers(ctx: Context, given: Given) -> Callable[[], list[Row]]:
     from natsctl.client.system.top import Rates, server_rows
 
     session, scope, rates = session_of(ctx), scope_of(given), Rates()
+    session.lasting = True
 
     def look() -> list[Row]:
         census = session.run(lambda manager: System(manager).ping(scope))
@@ -153,6 +155,7 @@ def accounts(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> No
     from natsctl.client.system.top import Rates, account_rows
 
     session, scope, rates = session_of(ctx), scope_of(given), Rates()
+    session.lasting = True
 
     def look() -> list[Row]:
         answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))

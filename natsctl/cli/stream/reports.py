@@ -234,6 +234,7 @@ def report(
 
     order = by.column
     every_s = watch_seconds(watch, rounds)
+    session.lasting = every_s is not None
     if every_s and dot:
         raise UsageError("--watch excludes --dot")
     picked = selected_columns(REPORT, columns, False)
@@ -399,6 +400,7 @@ def graph(
     columns, lines = plot_room(rounds)
     session = session_of(ctx)
     name = pick_stream(session, stream)
+    session.lasting = True
     messages, stored, removed = Series("Messages"), Rate("Messages Stored"), Rate("Messages Removed")
 
     def view() -> RenderableType:

@@ -32,7 +32,6 @@ from natsctl.client.audit.bundle import (
     Metadata,
     write_bundle,
 )
-from natsctl.client.settings import without_login
 from natsctl.client.system.system_account import EVERYBODY, PAGES, Scope, ServerAnswer, System, exchange, gather
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def _metadata(manager: Manager, version: str) -> Metadata:
         capture_timestamp=datetime.now(UTC).isoformat().replace("+00:00", "Z"),
         connected_server_name=str(info.get("server_name") or ""),
         connected_server_version=str(info.get("version") or ""),
-        connect_url=without_login(manager.connection.url),
+        connect_url=manager.connection.url,
         user_name=user,
         version=version,
     )

@@ -77,8 +77,7 @@ class RecordedAnswers:
 class RecordedConnection:
     """Connection to the servers of a bundle."""
 
-    lost = False
-    dry_run = False
+    lost = reconnects = dry_run = False
     tracer = None
     timeout_s = 5.0
 

@@ -401,7 +401,7 @@ async def _restore(retrying: RetryingManager, name: str, sending: RestoreTransfe
                 held = (
                     failure.err_code == ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED
                     and sending.begun
-                    and manager.connection.several
+                    and manager.connection.reconnects
                 )
                 if not held or time.monotonic() >= until_s:
                     raise

@@ -7,9 +7,9 @@ at once, so that others do not wait until the ack wait is over.
 A push consumer is read by a subscription on its delivery subject that answers flow control.
 
 An ordered consumer yields the messages of a stream in order and without gaps. It pushes to an inbox, with flow control
-and heartbeats, and is kept in memory on one server. Its messages are numbered: where a number is missing, or heartbeats
-stay away, it is created again behind the last message received. Creating it changes nothing that is visible to others,
-so dry runs read too.
+and heartbeats, and is kept in memory on one server. Its messages are numbered: where a number is missing, heartbeats
+stay away or the connection was lost, it is created again behind the last message received. Creating it changes nothing
+that is visible to others, so dry runs read too.
 """
 
 from __future__ import annotations
@@ -17,17 +17,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from natsctl.api import acks, codec, endpoints
 from natsctl.api.acks import NAK
-from natsctl.api.errors import NatsctlError, ProtocolError, UnreachableError, UsageError
+from natsctl.api.errors import (
+    ApiResponseError,
+    ErrCode,
+    NatsctlError,
+    NotAuthorisedError,
+    ProtocolError,
+    UnreachableError,
+    UsageError,
+)
+from natsctl.api.times import parse_time
 from natsctl.client.connection import ConnectionLostError
 from natsctl.client.message import NO_RESPONDERS
+from natsctl.client.requests import ELECTION_S, NO_LEADER, NOT_THERE
 
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
@@ -35,6 +45,8 @@ if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
 
+
+T = TypeVar("T")
 
 MAX_BATCH: Final = 256
 """Default number of messages of one request: few enough that those not yet read do not exceed their ack wait."""
@@ -110,14 +122,16 @@ async def take(
             async with aclosing(pull(manager, stream, consumer, request)) as messages:
                 async for message in messages:
                     came += 1
+                    if await _is_repeated(manager, message, config):
+                        continue
                     place = place._replace(pin_id=message.headers.get(PIN_HEADER, place.pin_id))
                     yield message
         except PinLostError:
             place = place._replace(pin_id="")
         except (LeadershipChangeError, ConnectionLostError):
-            if wanted.count and not manager.connection.several:
+            if wanted.count and not manager.connection.reconnects:
                 raise
-            await manager.consumer_info(stream, consumer)
+            await resumed(manager.connection, lambda: manager.consumer_info(stream, consumer))
         got += came
         if wanted.once or wanted.max_bytes or (wanted.no_wait and came < batch):
             return
@@ -171,6 +185,7 @@ async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, 
     inbox = connection.new_inbox()
     subscription = await connection.subscribe(inbox)
     subscription.watched = subject
+    opening = connection.openings
     try:
         if connection.tracer is not None:
             connection.tracer.request(subject, payload)
@@ -182,6 +197,7 @@ async def pull(manager: Manager, stream: str, consumer: str, request: dict[str, 
                 return
             if not message.status:
                 left -= 1
+                manager.acked.opening = opening
                 yield message
             elif message.status == NO_RESPONDERS:
                 await _raise_missing(manager, stream, consumer, subject)
@@ -236,7 +252,7 @@ async def _give_back(connection: Connection, subscription: Subscription) -> None
         if message.reply and not message.status:
             unread.append(message.reply)
     await subscription.stop()
-    for reply in unread:
+    for reply in () if connection.lost else unread:
         await connection.publish(reply, NAK)
 
 
@@ -247,44 +263,113 @@ async def _raise_missing(manager: Manager, stream: str, consumer: str, subject: 
         raise NatsctlError(
             f"consumer {stream} > {consumer} is push-based", hint="read it with natsctl sub on its delivery subject"
         )
-    raise UnreachableError(f"no responders on {subject}")
+    raise LeadershipChangeError(f"no responders on {subject}")
 
 
 _STATUS: Final = 100
 _STALLED: Final = "Nats-Consumer-Stalled"
 MISSED: Final = 3
 """Heartbeats that may be missing in a row before the consumer counts as lost."""
+QUIET_S: Final = 30.0
+"""Time without a message after which a consumer without heartbeats is looked up: it may have been removed."""
 
 
-async def pushed(manager: Manager, config: Mapping[str, Any]) -> AsyncGenerator[Message, None]:
+async def pushed(manager: Manager, info: Mapping[str, Any]) -> AsyncGenerator[Message, None]:
     """Yield the messages that the push consumer delivers, without end, as a member of its queue group if it has one.
 
-    Raises UnreachableError when the consumer's heartbeats stay away.
+    `info` is what the server reports about the consumer. Raises UnreachableError when its heartbeats stay away, and
+    ApiResponseError if the consumer does not exist any more.
     """
-    connection = manager.connection
+    connection, config = manager.connection, info["config"]
     beat_s = int(config.get("idle_heartbeat") or 0) / 1e9
-    queue = config.get("deliver_group") or ""
-    subscription = await connection.subscribe(config["deliver_subject"], queue=queue, lasting=True)
-    try:
-        await connection.flush()
-        while True:
-            message = await subscription.next(MISSED * beat_s or None)
-            if message is None:
-                raise UnreachableError(f"no heartbeat of the consumer for {MISSED * beat_s:g}s")
-            if message.status != _STATUS:
-                yield message
-            elif stalled := message.reply or message.headers.get(_STALLED, ""):
-                await connection.publish(stalled)
-    finally:
-        await subscription.stop()
+
+    def look() -> Awaitable[object]:
+        return manager.consumer_info(info["stream_name"], info["name"])
+
+    while True:
+        subscription = await connection.subscribe(config["deliver_subject"], queue=config.get("deliver_group") or "")
+        opening = connection.openings
+        try:
+            await connection.flush()
+            while True:
+                message = await subscription.next(MISSED * beat_s or QUIET_S)
+                if message is None:
+                    if beat_s:
+                        raise UnreachableError(f"no heartbeat of the consumer for {MISSED * beat_s:g}s")
+                    await resumed(connection, look)
+                    continue
+                if message.status == _STATUS:
+                    if stalled := message.reply or message.headers.get(_STALLED, ""):
+                        await connection.publish(stalled)
+                    continue
+                manager.acked.opening = opening
+                if not await _is_repeated(manager, message, config):
+                    yield message
+        except UnreachableError:
+            if not connection.reconnects:
+                raise
+        finally:
+            await subscription.stop()
+        await resumed(connection, look)
+
+
+async def _is_repeated(manager: Manager, message: Message, config: Mapping[str, Any]) -> bool:
+    """Return whether a message was acknowledged before the connection was lost; it is acknowledged again then.
+
+    A server that is killed may forget acks that it has confirmed. Without acks, what was delivered counts.
+    """
+    acked = manager.acked
+    if not manager.connection.patient or not message.reply:
+        return False
+    if acked.is_repeated(message.reply):
+        await manager.connection.publish(message.reply, acks.ACK)
+        return True
+    if config.get("ack_policy") == "none":
+        acked.add(message.reply)
+    return False
+
+
+AGAIN_S: Final = 0.25
+RESTART_S: Final = 60.0
+"""Longest time that a patient connection waits for JetStream after a server has started again."""
+_STARTING: Final = frozenset((ErrCode.NOT_ENABLED, ErrCode.NOT_ENABLED_FOR_ACCOUNT))
+"""Errors of a server that is stopping or starting."""
+
+
+async def resumed(connection: Connection, attempt: Callable[[], Awaitable[T]]) -> T:
+    """Return the result of `attempt`, which is repeated while the server is restarted or a leader is elected.
+
+    Raises ApiResponseError, such as for a stream that does not exist any more, and UnreachableError after a bounded
+    time; a patient connection waits for a leader without end.
+    """
+    clock = asyncio.get_running_loop().time
+    limit_s = RESTART_S if connection.patient else ELECTION_S
+    until_s, missing = clock() + limit_s, 0
+    while True:
+        try:
+            return await attempt()
+        except (UnreachableError, ApiResponseError) as reason:
+            failure = reason
+        code = failure.err_code if isinstance(failure, ApiResponseError) else 0
+        if connection.lost:
+            if not connection.reconnects:
+                raise failure
+            await connection.reopen()
+            until_s, missing = clock() + limit_s, 0
+            continue
+        # A server that is stopping reports streams as missing, too.
+        missing += code in NOT_THERE
+        may_end = missing == 1 or not code or code in NO_LEADER or code in _STARTING
+        if not may_end or (code and not connection.patient):
+            raise failure
+        if clock() > until_s and not (connection.patient and code in NO_LEADER):
+            raise failure
+        await asyncio.sleep(AGAIN_S)
 
 
 ORDERED_HEARTBEAT_S = 2.0
 MISSED_S = 3 * ORDERED_HEARTBEAT_S
 """Seconds without a sign of life after which the consumer counts as lost."""
-ELECTION_S = 15.0
-"""Longest time without a leader of the stream; elections need 4 to 9 seconds where a server is lost."""
-AGAIN_S = 0.25
 INACTIVE_S = 300
 REPLACED = 1000
 """Messages that may come on top of twice those that there were."""
@@ -328,7 +413,11 @@ class OrderedReader:
         self._name = ""
         self._held: Message | None = None
         self._received = 0
-        self._last_seq = 0
+        self._next_seq = 0
+        """Sequence to continue at, 0 if that is not known yet."""
+        self._last_ns = 0
+        """Time of the last message."""
+        self._openings = manager.connection.openings
         self.pending = 0
 
     async def __aenter__(self) -> OrderedReader:
@@ -338,7 +427,7 @@ class OrderedReader:
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._end()
+        await self._end(leaving=True)
 
     async def stored(self) -> AsyncIterator[Delivered]:
         """Yield the messages that existed when reading began, and those that replaced them meanwhile.
@@ -420,7 +509,7 @@ class OrderedReader:
         try:
             return await self._subscription.next(timeout_s)
         except ConnectionLostError:
-            if not self._manager.connection.several:
+            if not self._manager.connection.reconnects:
                 raise
             await self._restart()
             return None
@@ -433,7 +522,7 @@ class OrderedReader:
         if at.consumer_seq != self._received + 1:
             return None
         self._received = at.consumer_seq
-        self._last_seq = at.stream_seq
+        self._next_seq, self._last_ns = at.stream_seq + 1, at.ts_ns
         return Delivered(message, at)
 
     async def _control(self, message: Message) -> bool:
@@ -451,23 +540,37 @@ class OrderedReader:
     async def _restart(self) -> None:
         """Continue behind the last message with another consumer; waits for a leader where none can create it now."""
         await self._end()
-        if self._last_seq:
-            self._deliver, self._start_seq, self._start_time = "by_start_sequence", self._last_seq + 1, ""
-        loop = asyncio.get_running_loop()
-        until_s = loop.time() + ELECTION_S
-        while True:
-            try:
-                await self._begin()
-                return
-            except UnreachableError:
-                connection = self._manager.connection
-                if (connection.lost and not connection.several) or loop.time() > until_s:
-                    raise
-            await asyncio.sleep(AGAIN_S)
+        if self._next_seq:
+            self._deliver, self._start_seq, self._start_time = "by_start_sequence", self._next_seq, ""
+        await resumed(self._manager.connection, self._begin)
+
+    async def _find_place(self) -> None:
+        """After a lost connection, check that the stream is the same, and has what was read.
+
+        Another one of that name is read from its beginning; one that has lost its end, from there.
+        """
+        connection = self._manager.connection
+        if not self._next_seq or self._openings == connection.openings:
+            return
+        self._openings = connection.openings
+        try:
+            info = await self._manager.stream_info(self._stream)
+        except NotAuthorisedError:
+            return
+        last_seq = info.value.state.last_seq
+        if self._last_ns and parse_time(info.raw["created"]) > self._last_ns:
+            connection.notify(f"Stream {self._stream} was removed and created again: reading it from its beginning")
+            self._start_seq = self._next_seq = 1
+        elif last_seq < self._next_seq - 1:
+            connection.notify(f"Stream {self._stream} ends at {last_seq} now, before the last message read")
+            self._start_seq = self._next_seq = last_seq + 1
 
     async def _begin(self) -> int:
         """Create the consumer, and return how many messages it has to send."""
         connection = self._manager.connection
+        if connection.lost and connection.reconnects:
+            await connection.reopen()
+        await self._find_place()
         inbox = connection.new_inbox()
         self._subscription = await connection.subscribe(inbox)
         self._received = 0
@@ -482,7 +585,11 @@ class OrderedReader:
             await self._subscription.stop()
             self._subscription = None
             raise
-        return int(made.get("num_pending") or 0)
+        pending = int(made.get("num_pending") or 0)
+        if not self._next_seq and self._deliver != "all" and (self._deliver == "new" or not pending):
+            # What is published while the connection is lost comes after this place.
+            self._next_seq = int((made.get("delivered") or {}).get("stream_seq") or 0) + 1
+        return pending
 
     def _config(self, inbox: str) -> dict[str, Any]:
         config: dict[str, Any] = {
@@ -512,12 +619,14 @@ class OrderedReader:
             return {"filter_subject": self._subjects[0]}
         return {"filter_subjects": self._subjects} if self._subjects else {}
 
-    async def _end(self) -> None:
+    async def _end(self, *, leaving: bool = False) -> None:
         subscription, self._subscription = self._subscription, None
         self._held = None
         if subscription is None:
             return
         await subscription.stop()
+        if leaving and self._manager.connection.lost:
+            return
         prefix = self._manager.connection.target.api_prefix
         # A user that may create a consumer may not always delete it; the server removes it by itself later.
         with contextlib.suppress(NatsctlError):

@@ -285,7 +285,7 @@ class PushFeed:
     def __init__(self, manager: Manager, info: dict[str, Any], *, to_end: bool = False) -> None:
         from natsctl.client.messaging.consumers import pushed
 
-        self._messages = pushed(manager, info["config"])
+        self._messages = pushed(manager, info)
         self._to_end = to_end
         waiting = int(info.get("num_pending") or 0) or int(info.get("num_ack_pending") or 0)
         self.ended = to_end and not waiting
@@ -355,6 +355,9 @@ class DirectFeed:
 
     async def _fetch(self) -> None:
         """Get the next messages; without any and `to_end` the feed has ended."""
+        from natsctl.client.connection import ConnectionLostError
+        from natsctl.client.messaging.consumers import resumed
+
         connection = self._manager.connection
         subject = endpoints.DIRECT_GET.subject(self._stream, prefix=connection.target.api_prefix)
         request = codec.encode(self._request())
@@ -366,6 +369,9 @@ class DirectFeed:
             await connection.publish(subject, request, reply=subscription.subject)
             while (message := await subscription.next(connection.timeout_s)) is not None:
                 if message.status == NO_RESPONDERS:
+                    info = await resumed(connection, lambda: self._manager.stream_info(self._stream))
+                    if connection.openings and info.raw["config"].get("allow_direct"):
+                        return  # the server has just started again
                     raise NatsctlError(
                         f"Stream {self._stream} does not allow direct gets",
                         hint="allow them: natsctl str edit --allow-direct",
@@ -377,6 +383,10 @@ class DirectFeed:
                 if message.status:
                     raise NatsctlError(f"direct get of {self._stream}: {message.status} {message.description}")
                 self._keep(message)
+        except ConnectionLostError:
+            if not connection.reconnects:
+                raise
+            await connection.reopen()
         finally:
             await subscription.stop()
 

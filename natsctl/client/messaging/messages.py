@@ -24,7 +24,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, Unreach
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import SECOND, format_duration, parse_duration
 from natsctl.client.message import NO_HEADERS, NO_RESPONDERS, DryRunError, Headers, Planned
-from natsctl.client.requests import ELECTION_TIMEOUTS, PAUSE_S, Answer, api_error, parse_object, patiently
+from natsctl.client.requests import PAUSE_S, Answer, api_error, election_s, parse_object, patiently
 
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
@@ -229,10 +229,10 @@ async def publish(
     if manager.connection.dry_run:
         raise DryRunError(Planned(subject, body, headers))
     connection = manager.connection
-    until_s = time.monotonic() + ELECTION_TIMEOUTS * (timeout_s or connection.timeout_s)
+    until_s = time.monotonic() + election_s(connection, timeout_s)
     while True:
         message = await connection.request(subject, body, headers=headers, timeout_s=timeout_s)
-        leaderless = message.status == NO_RESPONDERS and connection.several and time.monotonic() < until_s
+        leaderless = message.status == NO_RESPONDERS and connection.reconnects and time.monotonic() < until_s
         if not leaderless or not await manager.stream_names(subject=subject):
             return ack_of(message, subject)
         await _pause()
@@ -268,14 +268,32 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = b"+ACK",
 
     Raises UnreachableError if the consumer was removed meanwhile.
     """
-    if not wait:
-        await manager.connection.publish(message.reply, kind)
-        return
+    from natsctl.client.connection import ConnectionLostError
+
     connection = manager.connection
-    until_s = time.monotonic() + ELECTION_TIMEOUTS * connection.timeout_s
+    remembers = connection.patient and kind == b"+ACK"
+    if remembers:
+        manager.acked.add(message.reply)
+        # A server that was killed may have forgotten the delivery, and answers no ack of it then.
+        wait = wait and not connection.lost and manager.acked.opening == connection.openings
+    if not wait:
+        await connection.publish(message.reply, kind)
+        return
+
+    async def send() -> Message | None:
+        try:
+            return await connection.request(message.reply, kind)
+        except ConnectionLostError:
+            if not remembers:
+                raise
+            return None
+
+    until_s = time.monotonic() + election_s(connection)
     while True:
-        answer = await patiently(connection, lambda: connection.request(message.reply, kind))
-        leaderless = answer.status == NO_RESPONDERS and connection.several and time.monotonic() < until_s
+        answer = await patiently(connection, send)
+        if answer is None:
+            return
+        leaderless = answer.status == NO_RESPONDERS and connection.reconnects and time.monotonic() < until_s
         if not leaderless or not await _is_there(manager, message):
             break
         await _pause()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TypeAlias
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -35,6 +35,7 @@ from natsctl.server.options import (
     ServerOptions,
     TlsOptions,
 )
+from natsctl.wire.server_url import ServerUrlError, parse_server_url
 
 COMPRESSION_MODES: Final = frozenset({
     "off", "disabled", "accept", "s2_auto", "auto", "on", "enabled", "s2_fast", "s2_better", "s2_best",
@@ -175,20 +176,17 @@ def _urls(item: Item) -> tuple[LeafUrl, ...]:
     return tuple(_url(entry) for entry in items_of(item))
 
 
+_WEBSOCKET_PORTS: Final = {"ws": 80, "wss": 443}
+
+
 def _url(item: Item) -> LeafUrl:
     """Return a url's parts; the error of a malformed one does not repeat its user and password."""
     text = text_of(item).strip()
     try:
-        parts = urlsplit(text if "://" in text else f"nats-leaf://{text}")
-        port = parts.port
-    except ValueError:
-        raise item.fault("error parsing leafnode url: not a url") from None
-    if not parts.hostname:
-        raise item.fault("error parsing leafnode url: no host in it")
-    if port is None:
-        port = {"ws": 80, "wss": 443}.get(parts.scheme, DEFAULT_LEAF_PORT)
-    password = None if parts.password is None else unquote(parts.password)
-    return LeafUrl(parts.scheme, parts.hostname, port, unquote(parts.username or ""), password, parts.path)
+        url = parse_server_url(text, _WEBSOCKET_PORTS, scheme="nats-leaf", other_port=DEFAULT_LEAF_PORT)
+    except ServerUrlError as failure:
+        raise item.fault(f"error parsing leafnode url: {failure}") from None
+    return LeafUrl(url.scheme, url.host, url.port, url.user, url.password, url.path)
 
 
 def _creds(item: Item) -> Path:

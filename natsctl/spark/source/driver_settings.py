@@ -10,10 +10,9 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from natsctl.spark.source.errors import OptionError
-from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.handshake import ServerSettings, server_url
 from natsctl.spark.source.source_options import Options
 
 DEFAULT_URL = "nats://127.0.0.1:4222"
@@ -64,11 +63,9 @@ def _looked_up(options: Options, environment: Mapping[str, str]) -> dict[str, st
 
 def _settings(options: Options) -> ServerSettings:
     """Return the settings that options say alone."""
-    urls, url_user, url_password = _without_logins(options["servers"] or (DEFAULT_URL,))
-    user, password = options["user"] or url_user, options["password"] or url_password
-    token = options["token"] or ""
-    if user and not password and not options.given("user"):
-        user, token = "", user
+    urls, login = _without_logins(options["servers"] or (DEFAULT_URL,))
+    user, password = options["user"] or login.get("user", ""), options["password"] or login.get("password", "")
+    token = options["token"] or login.get("token", "")
     jwt, seed = _signed(options)
     prefix = f"$JS.{options['domain']}.API" if options["domain"] else options["apiPrefix"].rstrip(".")
     return ServerSettings(
@@ -125,15 +122,7 @@ def _content(options: Options, name: str) -> str:
         raise OptionError(f"option {name}: {why}: {path}") from None
 
 
-def _without_logins(urls: tuple[str, ...]) -> tuple[tuple[str, ...], str, str]:
-    """Return the URLs with scheme and without logins, and the first user and password among them."""
-    bare: list[str] = []
-    user = password = ""
-    for url in urls:
-        whole = url if "://" in url else f"nats://{url}"
-        login, _, host = whole.partition("://")[2].rpartition("@")
-        if login and not user:
-            parts = urlsplit(whole)
-            user, password = unquote(parts.username or ""), unquote(parts.password or "")
-        bare.append(f"{whole.partition('://')[0]}://{host}")
-    return tuple(bare), user, password
+def _without_logins(urls: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the URLs without logins, and the first login among them."""
+    servers = [server_url(url) for url in urls]
+    return tuple(server.bare for server in servers), next((server.login for server in servers if server.login), {})

@@ -19,10 +19,10 @@ import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple
-from urllib.parse import SplitResult, unquote, urlsplit
 
 from natsctl.spark.source.errors import NotAuthorisedError, OptionError, ServerUnreachableError
 from natsctl.wire.client import TlsNotOfferedError, read_info, starts_tls
+from natsctl.wire.server_url import ServerUrl, ServerUrlError, parse_server_url
 
 
 @dataclass(frozen=True)
@@ -197,8 +197,7 @@ def _check_sum(data: bytes) -> bytes:
     return binascii.crc_hqx(data, 0).to_bytes(2, "little")
 
 
-SCHEMES: Final = ("nats", "tls")
-DEFAULT_PORT: Final = 4222
+_PORTS: Final = {"nats": 4222, "tls": 4222}
 READ_BYTES: Final = 1 << 20
 
 ABOUT: Final = {
@@ -221,20 +220,14 @@ class Greeted(NamedTuple):
     rest: bytes
 
 
-def server_url(url: str) -> SplitResult:
+def server_url(url: str) -> ServerUrl:
     """Return a server's address taken apart; raises OptionError for one that a blocking NATS connection cannot use."""
-    parts = urlsplit(url if "://" in url else f"nats://{url}")
-    if parts.scheme in ("ws", "wss"):
-        raise OptionError(
-            f"servers: {parts.scheme}:// is for browsers; Spark reads a server's NATS port: use nats:// or tls://"
-        )
-    if parts.scheme not in SCHEMES or not parts.hostname:
-        raise OptionError(f"servers: {_bare(parts)!r} is no server's address such as nats://host:4222")
+    if url.startswith(("ws://", "wss://")):
+        raise OptionError("servers: ws:// and wss:// are for browsers: use nats:// or tls:// and a server's NATS port")
     try:
-        parts.port  # noqa: B018  # it is only found to be wrong when asked for
-    except ValueError as failure:
-        raise OptionError(f"servers: {_bare(parts)!r}: {failure}") from failure
-    return parts
+        return parse_server_url(url, _PORTS)
+    except ServerUrlError as failure:
+        raise OptionError(f"servers: not the URL of a server such as nats://host:4222: {failure}") from None
 
 
 def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
@@ -243,11 +236,11 @@ def greet(url: str, settings: ServerSettings, known_as: str = "") -> Greeted:
     `known_as` is the name that a server's certificate has where its address came from another server's INFO.
     """
     parts = server_url(url)
-    where = f"{parts.hostname}:{parts.port or DEFAULT_PORT}"
+    where = parts.address
     wanted = any(server_url(each).scheme == "tls" for each in (url, *settings.urls))
-    encryption = Encryption(settings, known_as or parts.hostname or "", wanted=wanted)
+    encryption = Encryption(settings, known_as or parts.host, wanted=wanted)
     try:
-        wire = socket.create_connection((parts.hostname or "", parts.port or DEFAULT_PORT), timeout=settings.timeout_s)
+        wire = socket.create_connection((parts.host, parts.port), timeout=settings.timeout_s)
     except OSError as failure:
         raise ServerUnreachableError(f"no server answers at {where}: {failure}") from failure
     try:
@@ -314,12 +307,11 @@ def _line(wire: socket.socket, rest: bytes) -> tuple[bytes, bytes]:
     return line, rest
 
 
-def _login(parts: SplitResult, settings: ServerSettings, info: dict[str, Any]) -> dict[str, str]:
+def _login(url: ServerUrl, settings: ServerSettings, info: dict[str, Any]) -> dict[str, str]:
     """Return the login's fields of CONNECT; what stands in the address itself goes before the settings."""
-    if parts.username and parts.password is not None:
-        return {"user": unquote(parts.username), "pass": unquote(parts.password)}
-    if parts.username:
-        return {"auth_token": unquote(parts.username)}
+    if url.login:
+        names = {"user": "user", "password": "pass", "token": "auth_token"}
+        return {names[name]: value for name, value in url.login.items()}
     fields = {"jwt": settings.jwt, "user": settings.user, "pass": settings.password, "auth_token": settings.token}
     login = {name: value for name, value in fields.items() if value}
     if settings.seed:
@@ -328,8 +320,3 @@ def _login(parts: SplitResult, settings: ServerSettings, info: dict[str, Any]) -
         if nonce := info.get("nonce"):
             login["sig"] = signature_text(settings.seed, nonce.encode())
     return login
-
-
-def _bare(parts: SplitResult) -> str:
-    """Return the address without a login in it."""
-    return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -390,10 +390,9 @@ class Link:
         """Take over the server's INFO, and servers of its cluster that were not known."""
         self.info = {**self.info, **info}
         url, name = self._servers[self._at]
-        known_as = name or server_url(url).hostname or ""
-        scheme = server_url(url).scheme
-        login = server_url(url).netloc.rpartition("@")[0]
-        known = {server_url(each).netloc.rpartition("@")[2] for each, _ in self._servers}
+        here = server_url(url)
+        known = {server_url(each).address for each, _ in self._servers}
         for address in info.get("connect_urls") or []:
             if address not in known:
-                self._servers.append((f"{scheme}://{login + '@' if login else ''}{address}", known_as))
+                offered = server_url(f"{here.scheme}://{address}")
+                self._servers.append((here._replace(host=offered.host, port=offered.port).full, name or here.host))

@@ -16,7 +16,8 @@ import pytest
 
 from natsctl.cli.context import Keys
 from natsctl.client.context_file import EMPTY
-from natsctl.client.settings import Settings, without_login
+from natsctl.client.settings import Settings
+from natsctl.wire.server_url import without_login
 from tests.cli.conftest import groups_of
 
 Run = Callable[..., Any]

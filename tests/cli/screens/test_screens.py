@@ -144,7 +144,7 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that answers as in the recorded world, in a zone without summer, at a time that stands still."""
 
     async def connect(session: Session) -> Manager:
-        target = SimpleNamespace(api_prefix="$JS.API", shown="nats://canned:4222", origin="canned")
+        target = SimpleNamespace(api_prefix="$JS.API", shown="nats://canned:4222", origin="canned", urls=())
 
         async def close() -> None:
             """There is nothing to end."""
