@@ -37,7 +37,8 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
     if server is None:
         return []
     try:
-        found = (name for name in _READERS[kind](server, place, current) if name.startswith(current))
+        names = _READERS[kind](server, place, current)
+        found = (name for name in names if name.startswith(current) and name.isprintable())
         return [name for _, name in zip(range(MAX_WORDS), dict.fromkeys(found), strict=False)]
     finally:
         server.shut()

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from natsctl.api.errors import UsageError
 from natsctl.cli.globals import GlobalOptions
 from natsctl.cli.output import COLOUR
+from natsctl.client.received import Received
 
 if TYPE_CHECKING:
     import asyncio
@@ -44,7 +45,18 @@ class Session:
     With `json` a program reads stderr too, so that the session writes nothing but an error object there.
     """
 
-    __slots__ = ("_embedded", "_last_used_s", "_manager", "_runner", "_working", "archive", "effect", "json", "options")
+    __slots__ = (
+        "_embedded",
+        "_last_used_s",
+        "_manager",
+        "_runner",
+        "_working",
+        "archive",
+        "effect",
+        "json",
+        "options",
+        "received",
+    )
 
     def __init__(self, options: GlobalOptions = GlobalOptions(), *, json: bool = False) -> None:
         self.options = options
@@ -53,6 +65,7 @@ class Session:
         """Effect that a command would have, for the end of a dry run."""
         self.archive = ""
         """Bundle of an audit whose documents answer in place of servers, without one "": they are asked."""
+        self.received = Received()
         self._runner: asyncio.Runner | None = None
         self._manager: Manager | None = None
         self._embedded: Any = None
@@ -100,6 +113,7 @@ class Session:
         answered: dict[tuple[str, bytes], dict[str, Any]] = {}
         plain = self._plain(changes)
         if plain is not None:
+            plain.received = self.received
             from natsctl.client.manager import Manager
 
             _collect_again()
@@ -166,7 +180,9 @@ class Session:
         from natsctl.client.servers import TargetKind
 
         if self.archive:
-            return Manager(cast("Connection", self._recorded()))
+            recorded = self._recorded()
+            recorded.received = self.received
+            return Manager(cast("Connection", recorded))
         target, options, name = self.target(), self.options, self._name
         try:
             connection = await connect(target, name=name, trace=options.trace)
@@ -175,6 +191,7 @@ class Session:
                 raise
             connection = await self._connect_embedded(target, name)
         connection.dry_run = options.dry_run
+        connection.received = self.received
         if not self.json:
             from natsctl.cli.output import log
 

@@ -11,6 +11,7 @@ from natsctl.api.answers import ApiError
 from natsctl.api.errors import ApiResponseError, UsageError, install_command
 from natsctl.cli.resolve import did_you_mean
 from natsctl.cli.top import HELP, Shown
+from natsctl.client.received import Received
 from natsctl.client.requests import Requests
 from natsctl.spark.sql_queries import check_form
 
@@ -110,6 +111,7 @@ def test_sql_in_other_forms_is_left_to_spark(query: str) -> None:
 async def test_no_suitable_peers_tells_how_many_servers_there_are() -> None:
     class Cluster:
         concurrent = True
+        received = Received()
         several = False
         tracer = None
         timeout_s = 1.0
