@@ -447,7 +447,8 @@ async def large_consumers(peers: Peers, count: int) -> None:
     """List consumers with as much metadata and as many filters as a hundred kilobytes hold."""
     await create(peers, subjects=["s.>"])
     for number in range(count):
-        config = {"durable_name": f"C{number}", "ack_policy": "explicit", "filter_subjects": subjects(5_000)}
+        config: dict[str, object] = {"durable_name": f"C{number}", "ack_policy": "explicit"}
+        config["filter_subjects"] = subjects(5_000)
         config["metadata"] = {"k": "v" * 100_000}
         await api(peers, f"CONSUMER.DURABLE.CREATE.A.C{number}", {"stream_name": "A", "config": config})
     for _ in range(3):

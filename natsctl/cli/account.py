@@ -152,6 +152,7 @@ def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
 
 if TYPE_CHECKING:
     from natsctl.cli.backup import accounts
+    from natsctl.client.system.system_account import Answers
 else:
     accounts = LazyModule("natsctl.cli.backup.accounts")
 
@@ -226,11 +227,12 @@ def connections(ctx: Context, given: Given, view: View, top_rows: Top = 1000) ->
 
     session, body = session_of(ctx), request_of(given)
 
-    def build() -> Report:
-        answers = session.run(lambda manager: own_answers(manager, "CONNZ", body))
-        return connection_report(answers, given, view, top_rows)
-
-    show_report(build, view)
+    show_report(
+        session,
+        lambda: session.run(lambda manager: own_answers(manager, "CONNZ", body)),
+        lambda answers: connection_report(answers, given, view, top_rows),
+        view,
+    )
 
 
 @flagged()
@@ -242,15 +244,14 @@ def statistics(ctx: Context, view: View) -> None:
 
     session = session_of(ctx)
 
-    def build() -> Report:
-        answers = session.run(lambda manager: own_answers(manager, "STATZ"))
+    def make(answers: Answers) -> Report:
         versions = {one.id: one.server for one in answers}
         rows = [{**row, "facts": versions[row["server"]["id"]]} for row in listed(answers, "account_statz")]
         shown, _ = top(rows, STATISTICS, view.sort, view.reverse, 0, "server")
         document = [{key: value for key, value in row.items() if key != "facts"} for row in shown]
         return Report(document, lambda width: render_statistics(shown, width, view.columns, view.wide), answers)
 
-    show_report(build, view)
+    show_report(session, lambda: session.run(lambda manager: own_answers(manager, "STATZ")), make, view)
 
 
 class AccountOverview(AccountInfo):

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.globals import GLOBAL_FLAGS, leading, take_out
 from natsctl.cli.nouns import BY_WORD, NOUNS
+from natsctl.client.received import UNUSABLE
 
 DEADLINE_S = 1.0
 """Seconds from the start of the process; the alarm is set to the remaining time."""
@@ -47,7 +48,7 @@ def answer(words: Sequence[str]) -> int:
         shell, *rest = words or ("",)
         typed, breaks = (split(rest[0]), rest[1] if len(rest) > 1 else "") if shell == "bash" and rest else (rest, "")
         found: list[Candidate] = []
-        with contextlib.suppress(NatsctlError, LookupError, ValueError, OSError):
+        with contextlib.suppress(NatsctlError, OSError, *UNUSABLE):
             found = list(candidates(typed or [""], deadline_s))
         sys.stdout.write(shown(found, shell, (rest or [""])[0], breaks))
     return 0

@@ -434,6 +434,9 @@ def ls(
         show_table(render_contexts(documents))
     else:
         output.emit("No contexts defined")
+    for document in documents:
+        if fault := document.get("fault"):
+            session_of(ctx).received.leave_out(fault)
 
 
 def _listed(contexts: Contexts, name: str, show_secrets: bool) -> dict[str, Any]:

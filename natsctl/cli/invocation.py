@@ -23,6 +23,7 @@ from natsctl.cli.resolve import did_you_mean
 from natsctl.cli.session import Session, given_on_stdin
 from natsctl.cli.verbs import Verb, find
 from natsctl.client.message import DryRunError
+from natsctl.client.received import UNUSABLE
 
 if TYPE_CHECKING:
     from natsctl.cli.nouns import Noun
@@ -98,6 +99,7 @@ def _run(command: Command, words: Words, path: str, session: Session) -> int:
     try:
         values = command.values(words)
         result = _run_by_typer(command, words, path, session) if values is None else command.run(values, session)
+        session.received.check()
     except ExitError as end:
         return end.exit_code
     except DryRunError as preview:
@@ -105,10 +107,17 @@ def _run(command: Command, words: Words, path: str, session: Session) -> int:
 
         show_preview(preview, session.effect, as_json=session.json)
         return 0
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as failure:
-        if not session.archive:
+    except UNUSABLE as failure:
+        if session.archive:
+            raise UsageError(f"{session.archive}: a document of the bundle is damaged: {failure!r}") from failure
+        fault = session.received.fault_behind(failure)
+        if fault is None:
             raise
-        raise UsageError(f"{session.archive}: a document of the bundle is damaged: {failure!r}") from failure
+        if session.options.trace:
+            import traceback
+
+            traceback.print_exception(failure)
+        raise fault from failure
     return result if isinstance(result, int) and not isinstance(result, bool) else 0
 
 

@@ -214,7 +214,7 @@ def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool,
     """Return whether an object of that name may be replaced: there is none, or the user agrees."""
     if force or session.dry_run:
         return True
-    there = session.run(lambda _: bucket.find(name, fresh=True))
+    there = session.run(lambda _: bucket.find(name, fresh=True, damaged=True))
     if there is None or there.deleted:
         return True
     question = f"replace object {bucket.name} > {name} of {format_size(there.size)}"
@@ -427,7 +427,7 @@ def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool
     from natsctl.client.object_store import ObjectNotFoundError
 
     try:
-        return session.run(lambda _: bucket.info_of(name, fresh=True))
+        return session.run(lambda _: bucket.info_of(name, fresh=True, damaged=True))
     except ObjectNotFoundError:
         if not missing_ok:
             raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 def emit(text: str) -> None:
     """Print a line of the answer on stdout."""
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{_tamed(text)}\n")
 
 
 def emit_names(names: Iterable[str]) -> None:
@@ -52,12 +53,12 @@ def emit_json(document: Any) -> None:
 
     Text or bytes are JSON from a server: order of keys, unknown fields and numbers are kept.
     """
-    emit(_harmless(json_text(document)))
+    sys.stdout.write(f"{_harmless(json_text(document))}\n")
 
 
 def emit_json_line(document: Any) -> None:
     """Print one JSON document on one line of stdout and flush it, for a stream of documents."""
-    emit(_harmless(json_text(document, one_line=True)))
+    sys.stdout.write(f"{_harmless(json_text(document, one_line=True))}\n")
     sys.stdout.flush()
 
 
@@ -112,7 +113,22 @@ def _escaped(char: str) -> str:
 def note(text: str) -> None:
     """Print a note for the user on stderr; long lines are folded."""
     sys.stdout.flush()
-    write_stderr(laid_out(text, stderr_width()))
+    write_stderr(laid_out(_tamed(text), stderr_width()))
+
+
+_WILD = re.compile(
+    "\x1b(?!\\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]"
+)
+"""Characters that move the cursor, change the terminal or reorder text; colours, tabs and line ends are not."""
+
+
+def _tamed(text: str) -> str:
+    """Return a text without what drives a terminal, for the names that a caller has not escaped."""
+    if _WILD.search(text) is None:
+        return text
+    from natsctl.cli.render.text import safe
+
+    return _WILD.sub(lambda found: safe(found[0]), text)
 
 
 def laid_out(text: str, columns: int | None) -> str:

@@ -49,6 +49,8 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
         read: list[str] = []
         matches = 0
         for name in _READERS[kind](server, place, current):
+            if not name.isprintable():
+                continue
             read.append(name)
             matches += name.startswith(current)
             if matches > 2 * MAX_WORDS:  # some subjects are stored and configured

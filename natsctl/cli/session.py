@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from natsctl.api.errors import UsageError
 from natsctl.cli.globals import GlobalOptions
 from natsctl.cli.output import COLOUR
+from natsctl.client.received import Received
 
 if TYPE_CHECKING:
     import asyncio
@@ -55,6 +56,7 @@ class Session:
         "json",
         "lasting",
         "options",
+        "received",
         "waits",
     )
 
@@ -69,6 +71,7 @@ class Session:
         """Whether all work goes on when the connection is lost: that of live views, which ask again and again."""
         self.waits = not options.no_reconnect
         """Whether a command may wait for a server or a leader that is lost."""
+        self.received = Received()
         self._runner: asyncio.Runner | None = None
         self._manager: Manager | None = None
         self._embedded: Any = None
@@ -117,6 +120,7 @@ class Session:
         answered: dict[tuple[str, bytes], dict[str, Any]] = {}
         plain = self._plain(changes)
         if plain is not None:
+            plain.received = self.received
             from natsctl.client.manager import Manager
 
             _collect_again()
@@ -188,7 +192,9 @@ class Session:
         from natsctl.client.servers import TargetKind
 
         if self.archive:
-            return Manager(cast("Connection", self._recorded()))
+            recorded = self._recorded()
+            recorded.received = self.received
+            return Manager(cast("Connection", recorded))
         target, options, name = self.target(), self.options, self._name
         try:
             connection = await connect(target, name=name, trace=options.trace)
@@ -197,6 +203,7 @@ class Session:
                 raise
             connection = await self._connect_embedded(target, name)
         connection.dry_run = options.dry_run
+        connection.received = self.received
         if not self.json:
             from natsctl.cli.output import log
 

@@ -31,6 +31,7 @@ from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableErro
 from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
+from natsctl.client.received import Received
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -231,6 +232,7 @@ class Connection:
         self.tracer = tracer
         self.timeout_s = target.timeout_s
         self.dry_run = False
+        self.received = Received()
         self.on_refused: Callable[[NotAuthorisedError], None] | None = None
         """Called when the server has refused a published message."""
         self.dial: Callable[[], Awaitable[None]] | None = None
@@ -492,6 +494,7 @@ class Connection:
             if fault := subject_fault(one):
                 raise UsageError(fault)
         await self._revived()
+        self.received.subjects.append(subject)
         subscription = Subscription(subject, limit, self._subscriptions.discard, more, queue=queue, lasting=lasting)
         self._subscriptions.add(subscription)
         await self._listen(subscription)
@@ -521,6 +524,7 @@ class Connection:
         Raises UnreachableError when none comes in time, NotAuthorisedError when the server refuses the subject.
         """
         _check(subject)
+        self.received.subjects.append(subject)
         await self._revived()
         if not self._inbox:
             self._inbox = f"{self.new_inbox()}."

@@ -107,7 +107,7 @@ class Contexts:
             raise ContextNotFoundError(f"unknown context {name!r}", self.names()) from None
         except OSError as failure:
             raise UsageError(f"context {name!r}: {failure.strerror}: {file}") from failure
-        except ValueError as failure:
+        except (ValueError, RecursionError) as failure:
             raise UsageError(f"{file}: {failure}") from failure
         if not isinstance(content, dict):
             raise UsageError(f"{file}: expected an object, got {type(content).__name__}")

@@ -100,7 +100,7 @@ async def stream_of(manager: Manager, subject: str) -> str:
 async def _counter_streams(manager: Manager) -> list[str]:
     """Return the streams with `allow_msg_counter`."""
     listed = await manager.stream_list()
-    return [one.raw["config"]["name"] for one in listed if one.raw.get("config", {}).get("allow_msg_counter")]
+    return [one.value.config.name for one in listed if one.value.config.allow_msg_counter]
 
 
 def _read(stream: str, last: Stored) -> Counter:

@@ -18,7 +18,7 @@ from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NotAuthorisedError
 from natsctl.api.versions import RequiredLevel
 from natsctl.client.message import AckedMessages
-from natsctl.client.requests import Requests
+from natsctl.client.requests import Requests, number_in
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -98,12 +98,15 @@ class Manager:
         body["subjects_filter"] = subjects_filter
         answer = await self.requests.ask(endpoints.STREAM_INFO, stream, body=body)
         raw = answer.raw
-        offset = int(raw.get("limit") or 0)
-        while 0 < offset < int(raw.get("total") or 0):
+        offset, total = (number_in(raw, key, answer.subject) for key in ("limit", "total"))
+        subjects = raw.setdefault("state", {}).setdefault("subjects", {}) if 0 < offset < total else {}
+        while 0 < offset < total:
             page = (await self.requests.ask(endpoints.STREAM_INFO, stream, body={**body, "offset": offset})).raw
-            subjects = raw.setdefault("state", {}).setdefault("subjects", {})
+            known = len(subjects)
             subjects.update(page.get("state", {}).get("subjects") or {})
-            offset += int(page.get("limit") or 0) or int(raw["total"])
+            if len(subjects) == known:
+                break
+            offset += number_in(page, "limit", answer.subject) or total
         return answer
 
     async def stream_delete(self, stream: str) -> Answer[StreamDeleteAnswer]:

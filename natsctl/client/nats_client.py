@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from nats.aio.client import Client
 from nats.errors import FlushTimeoutError
 
-from natsctl.wire.client import TlsNotOfferedError, starts_tls
+from natsctl.wire.client import INFO_VERB, TlsNotOfferedError, checked_info, read_info, starts_tls
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, FrameBuffer, frames
 
 if TYPE_CHECKING:
@@ -61,9 +61,11 @@ class QuickParser:
                 else:
                     if subject.startswith(b"-ERR"):
                         self.error_line = subject
+                    elif subject.startswith(INFO_VERB):
+                        read_info(subject)
                     await self._inner.parse(subject + LINE_END)
                 at = end
-        except BrokenFrameError:
+        except (BrokenFrameError, ValueError):
             raise _protocol_error() from None
         self._buffer.keep(data, at)
 
@@ -82,6 +84,17 @@ class ShortClient(Client):
         """Handlers of the subscriptions, by sid."""
         self._ps: Any = QuickParser(self._ps, self.handlers)
         self._quick = self._ps
+
+    @property
+    def _server_info(self) -> dict[str, Any]:
+        """Return INFO; nats-py sets it when it has read the first one, and reports a failure of that as bad JSON."""
+        return self._info
+
+    @_server_info.setter
+    def _server_info(self, info: Any) -> None:
+        if not isinstance(info, dict):
+            raise ValueError("INFO without an object")
+        self._info = checked_info(info)
 
     @property
     def error_line(self) -> str:

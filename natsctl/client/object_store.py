@@ -21,7 +21,9 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+import msgspec
 
 from natsctl.api.errors import (
     ApiResponseError,
@@ -33,13 +35,14 @@ from natsctl.api.errors import (
     UnreachableError,
     UsageError,
 )
+from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.atomic_file import atomic_write
 from natsctl.client.buckets import OBJECTS, bucket_info, naming_bucket
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import Delivered, OrderedReader
-from natsctl.client.requests import api_error, parse_object
+from natsctl.client.requests import api_error, not_understood, parse_object
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
@@ -131,15 +134,41 @@ class Object:
         return {**self.raw, "mtime": self.time}
 
 
+class Metadata(msgspec.Struct):
+    """Fields of metadata that are read here."""
+
+    name: str
+    bucket: str | None = None
+    nuid: str | None = None
+    size: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    chunks: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    deleted: bool | None = None
+    digest: str | None = None
+    description: str | None = None
+    options: dict[str, Any] | None = None
+    headers: dict[str, list[str] | None] | None = None
+    metadata: dict[str, str] | None = None
+
+
 def to_object(body: bytes, time: str, revision: int, subject: str) -> Object:
     """Return the metadata that a message holds. Raises ProtocolError."""
+    raw = parse_object(body, subject)
     try:
-        raw = json.loads(body)
-    except ValueError as failure:
-        raise ProtocolError(f"the metadata on {subject} is not JSON") from failure
-    if not isinstance(raw, dict) or not raw.get("name"):
-        raise ProtocolError(f"the metadata on {subject} names no object")
+        msgspec.convert(raw, Metadata)
+    except msgspec.ValidationError as failure:
+        raise not_understood(subject, failure) from failure
+    if not raw["name"]:
+        raise not_understood(subject, "it names no object")
     return Object(raw, time, revision)
+
+
+def _remains(body: bytes, time: str, revision: int, subject: str, name: str) -> Object:
+    """Return what can be read of damaged metadata: enough to replace or delete the object, perhaps with its chunks."""
+    with contextlib.suppress(ProtocolError):
+        nuid = parse_object(body, subject).get("nuid")
+        if isinstance(nuid, str) and is_valid_subject(nuid) and not set(nuid) & set(".*>"):
+            return Object({"name": name, "nuid": nuid}, time, revision)
+    return Object({"name": name}, time, revision)
 
 
 def digest_of(hashed: hashlib._Hash) -> str:
@@ -181,17 +210,27 @@ class ObjectBucket:
         """Return the subject of an object's chunks."""
         return f"$O.{self.name}.C.{nuid}"
 
-    async def find(self, name: str, *, fresh: bool = False) -> Object | None:
-        """Return the metadata of an object, a deletion's too; None where there is none. `fresh` asks the leader."""
+    async def find(self, name: str, *, fresh: bool = False, damaged: bool = False) -> Object | None:
+        """Return the metadata of an object, a deletion's too; None where there is none. `fresh` asks the leader.
+
+        With `damaged`, which is for an object to be replaced or deleted, metadata that cannot be read is left out.
+        """
         if not name:
             raise UsageError("an object needs a name")
         subject = self.meta_subject(name)
         found = await messages.last_on(self.manager, self.stream, subject, direct=self.direct and not fresh)
-        return to_object(found.body, found.time, found.seq, subject) if found is not None else None
+        if found is None:
+            return None
+        try:
+            return to_object(found.body, found.time, found.seq, subject)
+        except ProtocolError:
+            if not damaged:
+                raise
+            return _remains(found.body, found.time, found.seq, subject, name)
 
-    async def info_of(self, name: str, *, fresh: bool = False) -> Object:
-        """Return the metadata of an object that is there. Raises ObjectNotFoundError."""
-        found = await self.find(name, fresh=fresh)
+    async def info_of(self, name: str, *, fresh: bool = False, damaged: bool = False) -> Object:
+        """Return the metadata of an object that is there. Raises ObjectNotFoundError; `damaged` as for `find`."""
+        found = await self.find(name, fresh=fresh, damaged=damaged)
         if found is None or found.deleted:
             raise ObjectNotFoundError(self, name, deleted=found is not None)
         return found
@@ -324,7 +363,7 @@ async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: 
     connection = bucket.manager.connection
     if not 0 < meta.chunk_bytes <= connection.max_payload:
         raise UsageError(f"--chunk-size: 1 byte to {connection.max_payload}, the server's largest message")
-    before = await bucket.find(meta.name, fresh=True)
+    before = await bucket.find(meta.name, fresh=True, damaged=True)
     nuid = connection.new_inbox().rpartition(".")[2]
     raw = meta.document(bucket.name, nuid)
     if connection.dry_run:
@@ -474,12 +513,11 @@ class Watching:
 
 
 async def objects(bucket: ObjectBucket, *, deletes: bool = False) -> list[Object]:
-    """Return the objects of a bucket by name."""
-    found = {}
+    """Return the objects of a bucket by name; metadata that cannot be read is left out (`connection.received`)."""
+    found: dict[str, Object] = {}
     async with OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver="last_per_subject") as reader:
         async for delivered in reader.stored():
-            one = _to_object(delivered)
-            found[one.name] = one
+            found |= {one.name: one for one in _readable(bucket, delivered)}
     return [found[name] for name in sorted(found) if deletes or not found[name].deleted]
 
 
@@ -497,10 +535,10 @@ async def watch(bucket: ObjectBucket, watching: Watching) -> AsyncIterator[Objec
                 delivered = await reader.next(watching.wait_s)
                 if delivered is None:
                     break
-                one = _to_object(delivered)
-                if watching.deletes or not one.deleted:
-                    number += 1
-                    yield one
+                for one in _readable(bucket, delivered):
+                    if watching.deletes or not one.deleted:
+                        number += 1
+                        yield one
     if not number:
         raise NothingReceivedError(f"nothing happened in bucket {bucket.name}")
 
@@ -509,6 +547,19 @@ def _all(bucket: ObjectBucket) -> str:
     return f"$O.{bucket.name}.M.>"
 
 
-def _to_object(delivered: Delivered) -> Object:
-    message, at = delivered
-    return to_object(message.body, format_time(at.ts_ns), at.stream_seq, message.subject)
+def _readable(bucket: ObjectBucket, delivered: Delivered) -> list[Object]:
+    """Return the object of a message, or nothing if its metadata cannot be read."""
+
+    def what(delivered: Delivered) -> str:
+        subject = delivered.message.subject
+        try:
+            name = base64.urlsafe_b64decode(subject.rpartition(".")[2]).decode()
+        except ValueError:
+            return f"the metadata on {subject}"
+        return f"the metadata of object {name}"
+
+    def read(delivered: Delivered) -> Object:
+        message, at = delivered
+        return to_object(message.body, format_time(at.ts_ns), at.stream_seq, message.subject)
+
+    return bucket.manager.connection.received.readable([delivered], read, what)

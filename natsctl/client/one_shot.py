@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from natsctl.api.errors import NatsctlError, UnreachableError
 from natsctl.client.message import Message, encode_headers, to_message
+from natsctl.client.received import Received
 from natsctl.client.settings import login_at, login_options, tls_context, wants_tls
 from natsctl.wire.client import read_info, starts_tls
 from natsctl.wire.server_url import parse_server_url
@@ -79,7 +80,7 @@ class OneShotClient:
         try:
             self._socket.sendall(head + payload + b"\r\n")
             answer = json.loads(self._message().body)
-        except (OSError, ValueError) as failure:
+        except (OSError, ValueError, RecursionError) as failure:
             raise UnreachableError(str(failure)) from failure
         if not isinstance(answer, dict) or "error" in answer:
             raise UnreachableError(f"no answer on {subject}")
@@ -204,6 +205,7 @@ class PlainConnection(OneShotClient):
         self.timeout_s = target.timeout_s
         self.dry_run = dry_run
         self._changes = changes
+        self.received = Received()
         self._sent = False
         self._inbox = ""
 
@@ -215,6 +217,7 @@ class PlainConnection(OneShotClient):
     ) -> Message:
         """Return the answer; raises UnreachableError if none comes in time, NeedsMoreError for any other failure."""
         block = self._checked(subject, body, headers)
+        self.received.subjects.append(subject)
         wait_s = timeout_s or self.timeout_s
         self._deadline_s = time.monotonic() + wait_s
         try:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from natsctl.api.endpoints import Endpoint
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, ProtocolError, UnreachableError
@@ -51,20 +51,24 @@ class Answer(Generic[T]):
     def value(self) -> T:
         """Return the typed model; raises ProtocolError if a field has another type than the contract's."""
         if self._value is None:
-            import msgspec
-
-            kind: Any = self._kind
-            if isinstance(kind, Endpoint):
-                kind = kind.answer
-            elif isinstance(kind, str):
-                from natsctl.api import requests
-
-                kind = getattr(requests, kind)
-            try:
-                self._value = msgspec.convert(self.raw, kind)
-            except msgspec.ValidationError as failure:
-                raise ProtocolError(f"the answer on {self.subject} is not understood: {failure}") from failure
+            self._value = self.checked()
         return self._value
+
+    def checked(self) -> T:
+        """Return a new model of `raw`; raises ProtocolError as `value`."""
+        import msgspec
+
+        kind: Any = self._kind
+        if isinstance(kind, Endpoint):
+            kind = kind.answer
+        elif isinstance(kind, str):
+            from natsctl.api import requests
+
+            kind = getattr(requests, kind)
+        try:
+            return msgspec.convert(self.raw, kind)  # type: ignore[no-any-return]  # the model of this kind
+        except (msgspec.ValidationError, RecursionError) as failure:
+            raise not_understood(self.subject, failure) from failure
 
 
 class Listing(list[T]):
@@ -75,10 +79,53 @@ class Listing(list[T]):
         self.raw = raw
 
 
+def _refuse(text: str) -> NoReturn:
+    raise ValueError(f"{text} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    return number if abs(number) != float("inf") else _refuse(text)
+
+
+_decoder = json.JSONDecoder(parse_float=_finite, parse_constant=_refuse)
+"""Decoder of JSON as it is defined: without NaN and infinite numbers, which no other program would read again."""
+
+
+_HALF: Final = b"\\ud"
+
+
+def not_understood(subject: str, reason: object) -> ProtocolError:
+    """Return the error for an answer of another form than the contract's."""
+    failure = ProtocolError(f"the answer on {subject} is not understood: {reason}")
+    failure.subject = subject
+    return failure
+
+
+def number_in(raw: dict[str, Any], key: str, subject: str) -> int:
+    """Return a count of an answer, 0 without one; raises ProtocolError for what is not one."""
+    value = raw.get(key)
+    if value is None:
+        return 0
+    if not isinstance(value, int) or value < 0:
+        raise not_understood(subject, f"{key} is {value!r:.40}")
+    return int(value)
+
+
+def list_in(raw: dict[str, Any], key: str, subject: str) -> list[Any]:
+    """Return a list of an answer, empty without one; raises ProtocolError for what is not one."""
+    value = raw.get(key)
+    if not isinstance(value, list | None):
+        raise not_understood(subject, f"{key} is {value!r:.40}")
+    return value or []
+
+
 def parse_object(body: bytes, subject: str) -> dict[str, Any]:
     """Return the JSON object of an answer; raises ProtocolError."""
     try:
-        raw = json.loads(body)
+        raw = _decoder.decode(body.decode())
+        if _HALF in body.lower():  # half a surrogate pair cannot be written again
+            json.dumps(raw, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as failure:
         raise ProtocolError(f"the answer on {subject} is not JSON: {body[:64]!r}") from failure
     if not isinstance(raw, dict):
@@ -87,6 +134,8 @@ def parse_object(body: bytes, subject: str) -> dict[str, Any]:
 
 
 MAX_PAGES = 100_000
+IDLE_PAGES = 32
+"""Pages in a row without a new entry after which a list ends: entries made meanwhile move others by less."""
 PAGES_AT_ONCE = 8
 """Pages of one list that are asked for at a time."""
 NO_LEADER: Final = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER))
@@ -144,7 +193,9 @@ class Requests:
                 raise
 
         raw = await patiently(self.connection, send, may_repeat=endpoint.may_repeat(*tokens), timeout_s=timeout_s)
-        return Answer(endpoint, subject, raw=raw)
+        answer: Answer[Any] = Answer(endpoint, subject, raw=raw)
+        self.connection.received.note(answer)
+        return answer
 
     async def exchange(
         self,
@@ -215,12 +266,21 @@ class Requests:
         return failure
 
     async def each_page(
-        self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None
+        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[dict[str, Any]]:
-        """Yield the raw answer of each page of a list as it comes, in order; raises as `ask`.
+        """Yield the raw answer of each page of a list as it comes, in order, with new entries only; raises as `ask`.
 
-        Those after the first are asked for side by side.
+        An entry that is made while the list is read moves others to a later page. Pages after the first are asked for
+        side by side, until all have come or `IDLE_PAGES` in a row have nothing new, whatever total the server names.
         """
+        seen: set[str] = set()
+        idle = 0
+
+        def fresh(page: dict[str, Any]) -> dict[str, Any]:
+            entries = {_name(entry): entry for entry in list_in(page, key, subject)}
+            found = [entry for name, entry in entries.items() if name not in seen]
+            seen.update(entries)
+            return {**page, key: found} if key in page else page
 
         subject = endpoint.subject(*tokens, prefix=self.connection.target.api_prefix)
 
@@ -231,9 +291,10 @@ class Requests:
             return await self.exchange(subject, asked(offset))
 
         first = self.answered.pop((subject, asked(0)), None) or await page(0)
-        limit, total = int(first.get("limit") or 0), int(first.get("total") or 0)
+        limit, total = number_in(first, "limit", subject), number_in(first, "total", subject)
+        first_page = fresh(first)
         if not 0 < limit < total:
-            yield first
+            yield first_page
             return
         if not self.connection.concurrent:
             from natsctl.client.one_shot import NeedsMoreError
@@ -241,12 +302,15 @@ class Requests:
             raise NeedsMoreError({(subject, asked(0)): first})
         import asyncio
 
-        yield first
+        yield first_page
         offsets = iter(range(limit, total, limit)[:MAX_PAGES])
         running = deque(asyncio.create_task(page(offset)) for offset in islice(offsets, PAGES_AT_ONCE))
         try:
             while running:
-                one = await running.popleft()
+                one = fresh(await running.popleft())
+                idle = 0 if one.get(key) else idle + 1
+                if idle > IDLE_PAGES:
+                    return
                 running += (asyncio.create_task(page(offset)) for offset in islice(offsets, 1))
                 yield one
         finally:
@@ -255,40 +319,51 @@ class Requests:
             # Their failures are those of the awaited page; asyncio would log them as never retrieved.
             await asyncio.gather(*running, return_exceptions=True)
 
-    async def pages(self, endpoint: Endpoint, *tokens: str, body: dict[str, Any] | None = None) -> list[dict[str, Any]]:
+    async def pages(
+        self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
         """Return the raw answers of every page of a list, in order."""
-        return [page async for page in self.each_page(endpoint, *tokens, body=body)]
+        return [page async for page in self.each_page(endpoint, key, *tokens, body=body)]
 
     async def name_pages(
         self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[list[str]]:
         """Yield the names of each page of a list as it comes, each once, sorted as the server sorts."""
-        seen: set[str] = set()
-        async for page in self.each_page(endpoint, *tokens, body=body):
-            found = [name for name in dict.fromkeys(page.get(key) or ()) if name not in seen]
-            seen.update(found)
-            yield found
+        async for page in self.each_page(endpoint, key, *tokens, body=body):
+            yield self._texts(endpoint, page.get(key) or ())
+
+    def _texts(self, endpoint: Endpoint, names: Iterable[Any]) -> list[str]:
+        """Return the names that are texts; others are left out."""
+        for name in names:
+            if not isinstance(name, str):
+                self.connection.received.leave_out(f"a name on {endpoint.name} is not understood: {name!r:.40}")
+        return [name for name in names if isinstance(name, str)]
 
     async def names(
         self, endpoint: Endpoint, key: str, *tokens: str, body: dict[str, Any] | None = None
     ) -> Listing[str]:
         """Return every name of a paged list, each once, sorted as the server sorts."""
-        pages = await self.pages(endpoint, *tokens, body=body)
-        found = list(dict.fromkeys(name for page in pages for name in page.get(key) or ()))
+        pages = await self.pages(endpoint, key, *tokens, body=body)
+        found = [name for page in pages for name in self._texts(endpoint, page.get(key) or ())]
         return Listing(found, {**pages[0], key: found})
 
     async def entry_pages(
         self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
     ) -> AsyncIterator[Listing[Answer[Any]]]:
-        """Yield the entries of each page of a list as it comes, each once.
+        """Yield the entries of each page of a list as it comes, each once, without those not of `kind`."""
 
-        One that is made while the list is read moves others to a later page.
-        """
-        seen: set[str] = set()
-        async for page in self.each_page(endpoint, *tokens, body=body):
-            found = {name: entry for entry in page.get(key) or () if (name := _name(entry)) not in seen}
-            seen.update(found)
-            yield Listing([Answer(kind, endpoint.name, raw=entry) for entry in found.values()], page)
+        def read(entry: Any) -> Answer[Any]:
+            answer: Answer[Any] = Answer(kind, endpoint.name, raw=entry)
+            _ = answer.value
+            return answer
+
+        async for page in self.each_page(endpoint, key, *tokens, body=body):
+            found = self.connection.received.readable(
+                page.get(key) or (),
+                read,
+                lambda entry: f"{endpoint.name.partition('.')[0].capitalize()} {_name(entry)}",
+            )
+            yield Listing(found, page)
 
     async def entries(
         self, endpoint: Endpoint, key: str, kind: type[Any], *tokens: str, body: dict[str, Any] | None = None
@@ -377,9 +452,12 @@ def encoded(body: Any) -> bytes:
     return codec.encode(body)
 
 
-def _name(entry: dict[str, Any]) -> str:
-    """Return the name of a stream's or a consumer's information."""
-    return str(entry.get("name") or (entry.get("config") or {}).get("name"))
+def _name(entry: Any) -> str:
+    """Return the name of an entry: a name itself, or a stream's or a consumer's information."""
+    if not isinstance(entry, dict):
+        return str(entry)
+    config = entry.get("config")
+    return str(entry.get("name") or (config.get("name") if isinstance(config, dict) else None))
 
 
 def _merge_unreachable(merged: dict[str, Any], pages: list[dict[str, Any]], name: str) -> None:
@@ -398,8 +476,9 @@ def api_error(error: Any) -> ApiError:
 
     if not isinstance(error, dict):
         return ApiError(code=500, description=str(error))
+    code, err_code = (value if isinstance(value := error.get(key), int) else 0 for key in ("code", "err_code"))
     return ApiError(
-        code=int(error.get("code") or 0),
-        err_code=int(error.get("err_code") or 0),
+        code=code,
+        err_code=err_code,
         description=str(error.get("description") or "unspecified error"),
     )

@@ -26,6 +26,7 @@ from natsctl.api.times import format_time
 from natsctl.client.message import HeaderLike
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask
+from natsctl.client.received import Received
 from natsctl.client.requests import parse_object
 
 if TYPE_CHECKING:
@@ -147,8 +148,8 @@ async def stats(connection: Connection, service: str = "", instance: str = "") -
 
 async def endpoint(connection: Connection, service: str, name: str) -> Endpoint:
     """Return the endpoint of that name; raises EndpointNotFoundError, or as `_question`."""
-    found = await infos(connection, service)
-    endpoints = [one for said in found for one in said.value.endpoints]
+    found = await _question(connection, INFO, service, "", report=False)
+    endpoints: list[Endpoint] = [one for said in found for one in said.value.endpoints]
     for one in endpoints:
         if one.name == name:
             return one
@@ -159,23 +160,30 @@ def _sorted(found: list[ServiceAnswer[T]]) -> list[ServiceAnswer[T]]:
     return sorted(found, key=lambda said: (str(said.raw.get("name")), str(said.raw.get("id"))))
 
 
-async def _question(connection: Connection, verb: str, service: str, instance: str) -> list[ServiceAnswer[Any]]:
+async def _question(
+    connection: Connection, verb: str, service: str, instance: str, *, report: bool = True
+) -> list[ServiceAnswer[Any]]:
     """Return the answers of the chosen instances: all, those of a service, or one.
 
-    Raises UnreachableError when there is none, ProtocolError for an answer that is none of the protocol's.
+    Raises UnreachableError when there is none. Answers that are not understood are left out, and reported if `report`.
     """
     subject = ".".join(filter(None, (PREFIX, verb, service, instance)))
     if not is_valid_subject(subject) or "*" in subject or ">" in subject or subject.count(".") > 3:
         raise UsageError(f"{service!r} is not a service name")
     limits = ReplyLimits(limit=1 if instance else 0)
-    found = []
+    heard: list[tuple[Message, int]] = []
     try:
         async for message, rtt_ns in ask(connection, Outgoing(subject, b""), limits):
-            raw = parse_object(message.body, subject)
-            found.append(ServiceAnswer(raw, _typed(raw, verb, subject), rtt_ns))
+            heard.append((message, rtt_ns))
     except UnreachableError as failure:
         raise _unanswered(failure, service, instance) from failure
-    return found
+
+    def read(answer: tuple[Message, int]) -> ServiceAnswer[Any]:
+        raw = parse_object(answer[0].body, subject)
+        return ServiceAnswer(raw, _typed(raw, verb, subject), answer[1])
+
+    received = connection.received if report else Received()
+    return received.readable(heard, read, lambda answer: f"an answer on {subject}: {answer[0].body[:64]!r}")
 
 
 def _typed(raw: dict[str, Any], verb: str, subject: str) -> Any:

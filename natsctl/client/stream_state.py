@@ -15,6 +15,7 @@ from natsctl.api import codec, endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError
 from natsctl.api.times import parse_time
 from natsctl.client.messaging.consumers import OrderedReader
+from natsctl.client.requests import not_understood
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamMsgGetAnswer
@@ -131,11 +132,14 @@ async def _ends(manager: Manager, live: Answer[StreamInfoAnswer], purge: Purge, 
 async def next_answer(manager: Manager, stream: str, seq: int, subject: str = ALL) -> Answer[StreamMsgGetAnswer] | None:
     """Return the first message on `subject` from `seq` on as the server sent it, or None."""
     try:
-        return await manager.message_get(stream, seq=max(1, seq), next_by_subj=subject)
+        answer = await manager.message_get(stream, seq=max(1, seq), next_by_subj=subject)
     except ApiResponseError as failure:
         if failure.err_code != ErrCode.NO_MESSAGE_FOUND:
             raise
         return None
+    if answer.value.message.seq < max(1, seq):  # whoever reads on from there would never end
+        raise not_understood(answer.subject, f"message {answer.value.message.seq} is not at or after {seq}")
+    return answer
 
 
 async def next_message(manager: Manager, stream: str, seq: int, subject: str = ALL) -> StoredMsg | None:

@@ -82,7 +82,7 @@ async def _streams(
     """Return the info of streams by name, and the reasons for those that exist and are not shown."""
     if wanted is not None and len(wanted) <= FEW_STREAMS:
         return await _each_stream(manager, wanted)
-    pages = await manager.requests.pages(endpoints.STREAM_LIST)
+    pages = await manager.requests.pages(endpoints.STREAM_LIST, "streams")
     infos = {str(info["config"]["name"]): info for page in pages for info in page.get("streams") or ()}
     absent = {str(name) for page in pages for name in [*(page.get("missing") or ()), *(page.get("offline") or ())]}
     if wanted is not None:
@@ -111,7 +111,7 @@ async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> 
     """Return the consumers of a stream; none if it is gone by now."""
     async with room:
         try:
-            pages = await manager.requests.pages(endpoints.CONSUMER_LIST, stream)
+            pages = await manager.requests.pages(endpoints.CONSUMER_LIST, "consumers", stream)
         except ApiResponseError as failure:
             if failure.err_code == ErrCode.STREAM_NOT_FOUND:
                 return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
         rng_salt=lambda: rng.getrandbits(32) | 1,
         monotonic_ns=time.monotonic_ns,
         log=log.warn,
+        lock=threading.Lock(),
     )
     try:
         report = store.open()

@@ -10,9 +10,8 @@ because every commit reads it. The file is restored by the first commit with mes
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Final, TypeVar
 
 from natsctl.store.disk import Disk
@@ -31,10 +30,12 @@ class Reserve:
 
     __slots__ = ("_dirty", "_disk", "_in_flight", "_lock", "intact", "size")
 
-    def __init__(self, disk: Disk, size: int, dirty: dict[Committable, None]) -> None:
+    def __init__(
+        self, disk: Disk, size: int, dirty: dict[Committable, None], lock: AbstractContextManager[object]
+    ) -> None:
         self._disk = disk
         self._dirty = dirty
-        self._lock = threading.Lock()
+        self._lock = lock
         self._in_flight = False
         self.size = size
         """Bytes that are held back; 0: none, and nothing is refused for it."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Literal
 
@@ -70,7 +70,9 @@ class Store:
         rng_salt: Callable[[], int],
         monotonic_ns: Callable[[], int],
         log: Callable[[str], None],
+        lock: AbstractContextManager[object] | None = None,
     ) -> None:
+        """Prepare the store of a folder; a `lock` is needed where commits run in threads of their own."""
         self.options = options
         self.streams: dict[str, StreamStore] = {}
         self.dirty: dict[Committable, None] = {}
@@ -81,7 +83,7 @@ class Store:
         self._monotonic_ns = monotonic_ns
         self._log = log
         self._cache = SegmentCache(disk, options.cache_bytes)
-        self.reserve = Reserve(disk, options.reserve_bytes, self.dirty)
+        self.reserve = Reserve(disk, options.reserve_bytes, self.dirty, lock or nullcontext())
         self._high_water = HighWaterFile(
             disk, self.reserve, self._salt, log, self._entries, self.dirty, self._high_water_written
         )

@@ -14,6 +14,15 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 INFO_VERB: Final = b"INFO "
+_TYPES: Final[dict[str, type]] = {
+    **dict.fromkeys(("server_id", "server_name", "version", "nonce", "cluster", "domain", "client_ip", "xkey"), str),
+    **dict.fromkeys(("max_payload", "client_id", "proto"), int),
+    **dict.fromkeys(
+        ("headers", "auth_required", "tls_required", "tls_available", "tls_verify", "jetstream", "ldm"), bool
+    ),
+    "connect_urls": list,
+}
+"""Fields of INFO that clients use."""
 
 
 class TlsNotOfferedError(ConnectionError):
@@ -30,6 +39,18 @@ def read_info(line: bytes) -> dict[str, Any]:
         raise ValueError("INFO is nested too deeply") from None
     if not isinstance(info, dict):
         raise ValueError(f"INFO without an object: {line[:100]!r}")
+    return checked_info(info)
+
+
+def checked_info(info: dict[str, Any]) -> dict[str, Any]:
+    """Return the same INFO without fields that are null; raises ValueError for a value of the wrong type."""
+    for key in [key for key, value in info.items() if value is None]:
+        del info[key]
+    for key, value in info.items():
+        if type(value) is not _TYPES.get(key, type(value)):
+            raise ValueError(f"INFO with {key} {value!r:.40}")
+    if not all(isinstance(url, str) for url in info.get("connect_urls", ())):
+        raise ValueError("INFO with odd connect_urls")
     return info
 
 

@@ -66,13 +66,6 @@ async def test_an_account_without_jetstream_has_no_responders(server: Any) -> No
         assert raised.value.exit_code == 5
 
 
-async def test_an_answer_that_is_no_json_is_a_protocol_error(fake: Any) -> None:
-    fake.answers["$JS.API.INFO"] = b"+OK"
-    async with fake.running(), await connected(fake.url) as connection:
-        with pytest.raises(ProtocolError, match="not JSON"):
-            await Manager(connection).account_info()
-
-
 def test_an_answer_keeps_fields_that_the_model_does_not_know() -> None:
     raw = {"name": "A", "subjects": ["a"], "from_the_future": {"x": 1}}
     answer: Answer[StreamConfig] = Answer(StreamConfig, "s", raw=raw)

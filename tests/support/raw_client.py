@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -90,6 +90,15 @@ class RawClient(asyncio.Protocol):
         self._handlers[sid] = on_message
         self.send(b"SUB %s %s\r\n" % (subject, sid))
         return sid
+
+    def subscribe_all(self, subjects: Sequence[bytes], queue: bytes, on_message: OnMessage) -> None:
+        """Subscribe to many subjects in one queue group, in one write, as a client does that comes back."""
+        lines = []
+        for subject in subjects:
+            sid = b"%d" % next(self._numbers)
+            self._handlers[sid] = on_message
+            lines.append(b"SUB %s %s %s\r\n" % (subject, queue, sid))
+        self.send(b"".join(lines))
 
     def unsubscribe(self, sid: bytes) -> None:
         self._handlers.pop(sid, None)

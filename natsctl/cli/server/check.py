@@ -29,6 +29,7 @@ from natsctl.cli.flags import (
 from natsctl.cli.parameters import Context, ExitError, Option
 from natsctl.cli.verbs import Verb
 from natsctl.client.checks import Check
+from natsctl.client.received import UNUSABLE
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -215,10 +216,16 @@ def run_check(ctx: Context, given: Given, json: bool, check: Check, work: Work) 
     limits = limits_of(given, check.suite)
     try:
         session.run(lambda manager: work(manager, check, limits))
+        session.received.check()
     except UsageError:
         raise
     except NatsctlError as failure:
         check.critical.append(_line_of(failure))
+    except UNUSABLE as failure:
+        fault = session.received.fault_behind(failure)
+        if fault is None:
+            raise
+        check.critical.append(_line_of(fault))
     end_check(given, json, check)
 
 

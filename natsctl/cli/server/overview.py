@@ -166,22 +166,27 @@ def ls(
     from natsctl.cli.output import console, width
     from natsctl.cli.render.server_reports import SERVERS, render_census
     from natsctl.cli.render.tables import sorted_rows
+    from natsctl.cli.server.report import Report, readable_report
     from natsctl.client.system.system_account import System
 
     session = servers_of(ctx, given)
     census = session.run(lambda manager: System(manager).ping(scope_of(given, expect)))
     for one in census if session.archive else ():
         one.rtt_ns = 0
-    rows = sorted_rows(census, SERVERS, sort, reverse, default="name" if session.archive else "rtt")
-    if compact and not json and not names:
-        rows = compacted(rows)
-    if names:
-        found = [one.name for one in rows]
-        output.emit_json(found) if json else output.emit_names(found)
-    elif json:
-        output.emit_json([one.raw for one in rows])
+
+    def make(answers: Answers) -> Report:
+        rows = sorted_rows(answers, SERVERS, sort, reverse, default="name" if session.archive else "rtt")
+        shown = compacted(rows) if compact else rows
+        document = [one.name if names else one.raw for one in rows]
+        return Report(document, lambda width: render_census(answers, shown, width, columns, wide), answers)
+
+    report = readable_report(session.received, census, make)
+    if json:
+        output.emit_json(report.document)
+    elif names:
+        output.emit_names(report.document)
     else:
-        for part in render_census(census, rows, width(), columns, wide):
+        for part in report.render(width()):
             console().print(part)
     require_all(census, expect)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.cli.session import Session
+    from natsctl.client.received import Received
     from natsctl.client.system.reports import Row
     from natsctl.client.system.system_account import Answers, Scope, ServerAnswer
 
@@ -194,8 +196,17 @@ class View(NamedTuple):
     json: Json = False
 
 
-def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> None:
-    """Show one report, or with --watch one after the other until Ctrl-C or --count; raises UnreachableError."""
+def show_report(
+    session: Session, ask: Callable[[], Answers], make: Callable[[Answers], Report], view: View, expect: int = 0
+) -> None:
+    """Show one report, or with --watch one after the other until Ctrl-C or --count; raises UnreachableError.
+
+    A server whose answer cannot be used is left out.
+    """
+
+    def build() -> Report:
+        return readable_report(session.received, ask(), make)
+
     json = view.json
     every_s = watch_seconds(view.watch, view.rounds)
     if every_s is None:
@@ -213,6 +224,32 @@ def show_report(build: Callable[[], Report], view: View, expect: int = 0) -> Non
         emit_each(lambda: build().document, every_s, view.rounds)
     else:
         watch_view(lambda: _together(build()), every_s, rounds=view.rounds)
+
+
+def readable_report(received: Received, answers: Answers, make: Callable[[Answers], Report]) -> Report:
+    """Return the report of all answers, or of those that it can be made of alone if one cannot be used."""
+    from natsctl.client.received import UNUSABLE
+    from natsctl.client.system.system_account import Answers
+
+    def attempt(one: ServerAnswer) -> ServerAnswer:
+        with suppress(NatsctlError):
+            make(Answers([one], 1)).render(None)
+        return one
+
+    def rest() -> Report:
+        return make(Answers(received.readable(answers, attempt, lambda one: f"Server {one.name}"), answers.expected))
+
+    def render(width: int | None) -> list[RenderableType]:
+        try:
+            return report.render(width)
+        except UNUSABLE:
+            return rest().render(width)
+
+    try:
+        report = make(answers)
+    except UNUSABLE:
+        return rest()
+    return report._replace(render=render)
 
 
 def _print(report: Report) -> None:
@@ -264,11 +301,13 @@ def _connections(ctx: Context, given: Given, view: View, expect: int, most: int)
     session = servers_of(ctx, given, view.watch)
     body, scope = {**request_of(given), **({"subscriptions": True} if view.json else {})}, scope_of(given, expect)
 
-    def build() -> Report:
-        answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
-        return connection_report(answers, given, view, most)
-
-    show_report(build, view, expect)
+    show_report(
+        session,
+        lambda: session.run(lambda manager: System(manager).ask("CONNZ", body, scope)),
+        lambda answers: connection_report(answers, given, view, most),
+        view,
+        expect,
+    )
 
 
 def request_of(given: Given) -> dict[str, Any]:
@@ -315,8 +354,7 @@ def accounts(
     session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
-    def build() -> Report:
-        answers = session.run(lambda manager: System(manager).ask("CONNZ", body, scope))
+    def make(answers: Answers) -> Report:
         rows = account_rows(answers)
         shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
         title = f"{plural(len(rows), 'Account')} by {by}"
@@ -328,7 +366,9 @@ def accounts(
             answers,
         )
 
-    show_report(build, view, expect)
+    show_report(
+        session, lambda: session.run(lambda manager: System(manager).ask("CONNZ", body, scope)), make, view, expect
+    )
 
 
 _LEAFNODES = (Flag("--account", TEXT, "account", "only leaf nodes of this account"),)
@@ -378,8 +418,7 @@ def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[C
     from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.system_account import System
 
-    def build() -> Report:
-        answers = session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope))
+    def make(answers: Answers) -> Report:
         shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
         totals = {
             "Server": plural(len(answers), "server"),
@@ -391,7 +430,13 @@ def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[C
             answers,
         )
 
-    show_report(build, view, asked.scope.expect)
+    show_report(
+        session,
+        lambda: session.run(lambda manager: System(manager).ask(asked.what, asked.body, asked.scope)),
+        make,
+        view,
+        asked.scope.expect,
+    )
 
 
 HEALTH = (
@@ -439,13 +484,12 @@ def _use(ctx: Context, title: str, what: str, given: Given, view: View, expect: 
     session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
     show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
 
-    def build() -> Report:
-        census = session.run(lambda manager: System(manager).ping(scope))
+    def make(census: Answers) -> Report:
         rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
         document = {one.name: one.data.get(what) or 0 for one in rows}
         return Report(document, lambda width: [render_use(title, what, rows, show, width)], census)
 
-    show_report(build, view, expect)
+    show_report(session, lambda: session.run(lambda manager: System(manager).ping(scope)), make, view, expect)
 
 
 def _memory(value: float) -> str:
@@ -471,18 +515,23 @@ def health(
     session, scope = servers_of(ctx, given, watch), scope_of(given, expect)
     body = fields_of(HEALTH, given, details=True)
 
-    def build() -> Report:
-        answers = session.run(lambda manager: System(manager).ask("HEALTHZ", body, scope))
+    def make(answers: Answers) -> Report:
         answers.sort(key=lambda one: one.name, reverse=reverse)
         return Report(answers.raw, lambda width: render_health(answers, width), answers)
 
     last: list[Report] = []
 
-    def kept() -> Report:
-        last[:] = [build()]
+    def kept(answers: Answers) -> Report:
+        last[:] = [make(answers)]
         return last[0]
 
-    show_report(kept, View(watch=watch, rounds=rounds, json=json), expect)
+    show_report(
+        session,
+        lambda: session.run(lambda manager: System(manager).ask("HEALTHZ", body, scope)),
+        kept,
+        View(watch=watch, rounds=rounds, json=json),
+        expect,
+    )
     ill = [one.name for one in last[0].answers if not healthy(one)]
     if ill:
         raise NatsctlError(f"not well: {', '.join(ill)}")
@@ -510,8 +559,7 @@ def jetstream(
         body.update(accounts=True, streams=True, consumer=True, config=True)
     account = str(given.get("--account", ""))
 
-    def build() -> Report:
-        answers = session.run(lambda manager: System(manager).ask("JSZ", body, scope))
+    def make(answers: Answers) -> Report:
         with_it = [one for one in answers if one.data and not one.data.get("disabled")]
         if account:
             with_it = [of_account(one, account) for one in with_it]
@@ -524,7 +572,9 @@ def jetstream(
             answers,
         )
 
-    show_report(build, view, expect)
+    show_report(
+        session, lambda: session.run(lambda manager: System(manager).ask("JSZ", body, scope)), make, view, expect
+    )
 
 
 @flagged((*SCOPE, ARCHIVE))

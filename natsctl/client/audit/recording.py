@@ -23,6 +23,7 @@ from natsctl.client.audit.bundle import (
     Bundle,
 )
 from natsctl.client.message import HeaderLike, Message
+from natsctl.client.received import Received
 from natsctl.client.system.system_account import PAGES
 
 Document = dict[str, Any]
@@ -83,6 +84,7 @@ class RecordedConnection:
 
     def __init__(self, bundle: Bundle) -> None:
         self.bundle = bundle
+        self.received = Received()
         self.url = str(bundle.path)
         self._servers = _servers(bundle)
         if not self._servers:

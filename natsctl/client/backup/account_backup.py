@@ -31,6 +31,7 @@ from natsctl.client.backup.transfer import Progress, RetryingManager
 from natsctl.client.backup.writer import rename_folder
 from natsctl.client.buckets import kind_of
 from natsctl.client.message import DryRunError, Planned
+from natsctl.client.received import UNUSABLE
 
 
 def origins_of(config: Mapping[str, Any]) -> set[str]:
@@ -136,6 +137,8 @@ async def side_by_side(
                 return await work(name)
             except NatsctlError as failure:
                 return failed(name, failure.text + (f" ({failure.hint})" if failure.hint else ""))
+            except UNUSABLE as failure:
+                return failed(name, f"what the server sent is not understood: {failure!r}")
             finally:
                 overall.finished(name)
 

@@ -152,7 +152,7 @@ def decode_manifest(text: bytes, path: Path) -> Manifest:
     """Return the manifest in a file. Raises StorageError when it is none, or of a later format."""
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
-    except msgspec.MsgspecError as failure:
+    except (msgspec.MsgspecError, RecursionError) as failure:
         raise StorageError(f"{path}: manifest.json: {failure}") from failure
     if manifest.format not in (FORMAT, _UNSUMMED_FORMAT):
         raise StorageError(

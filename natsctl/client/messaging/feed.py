@@ -13,6 +13,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.subjects import is_subset, matches
 from natsctl.api.times import format_time, parse_time
 from natsctl.client.message import NO_RESPONDERS
+from natsctl.client.requests import not_understood
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -365,6 +366,7 @@ class DirectFeed:
         subscription.watched = subject
         if connection.tracer is not None:
             connection.tracer.request(subject, request)
+        before, taken = self._last_seq, 0
         try:
             await connection.publish(subject, request, reply=subscription.subject)
             while (message := await subscription.next(connection.timeout_s)) is not None:
@@ -377,12 +379,15 @@ class DirectFeed:
                         hint="allow them: natsctl str edit --allow-direct",
                     )
                 if message.status in (_END_OF_BATCH, *_NOT_FOUND):
+                    if taken and self._last_seq <= before:
+                        raise not_understood(subject, f"the messages after {before} end at {self._last_seq}")
                     self._last_seq = max(self._last_seq, int(message.headers.get("Nats-UpTo-Sequence", "0")))
                     self.ended = self._to_end and not int(message.headers.get("Nats-Num-Pending", "0"))
                     return
                 if message.status:
                     raise NatsctlError(f"direct get of {self._stream}: {message.status} {message.description}")
                 self._keep(message)
+                taken += 1
         except ConnectionLostError:
             if not connection.reconnects:
                 raise

@@ -8,13 +8,13 @@ report has the same number: so it is known which reports are still to come, and 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import ProtocolError, UnreachableError
+from natsctl.client.requests import parse_object
 
 if TYPE_CHECKING:
     from natsctl.client.connection import Connection
@@ -109,7 +109,7 @@ async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> 
 
 def _report(body: bytes) -> Report:
     try:
-        raw = json.loads(body)
+        raw = parse_object(body, "the inbox of reports")
         headers = raw["request"].get("header") or {}
         hop = headers.get(HOP) or [ROOT]
     except (ValueError, KeyError, AttributeError, TypeError) as failure:

@@ -8,6 +8,7 @@ each chosen server by its id, side by side, page by page where an answer has pag
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NotAuthorisedError, ProtocolError, UnreachableError
 from natsctl.client.connection import Connection
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
-from natsctl.client.requests import parse_object
+from natsctl.client.requests import list_in, number_in, parse_object
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -97,7 +98,8 @@ class ServerAnswer:
             return None
         said = _object(error)
         text = str(said.get("description") or error)
-        return ApiResponseError(ApiError(code=int(said.get("code") or 500), description=text))
+        code = said.get("code")
+        return ApiResponseError(ApiError(code=code if isinstance(code, int) else 500, description=text))
 
 
 class Answers(list[ServerAnswer]):
@@ -160,7 +162,8 @@ class System:
         """
 
         def expected(answers: list[ServerAnswer]) -> int:
-            return scope.expect or max(int(one.data.get("active_servers") or 0) for one in answers)
+            known = (one.data.get("active_servers") for one in answers)
+            return scope.expect or max((number for number in known if isinstance(number, int)), default=0)
 
         found = await gather(
             self.connection, _subject(EVERYBODY, "STATSZ"), expected=expected, patient=scope.expect > 0
@@ -185,6 +188,9 @@ class System:
             try:
                 async with self._at_once:
                     return await self._all_pages(server.id, what, body or {})
+            except ProtocolError as failure:
+                self.connection.received.leave_out(f"Server {server.name}: {failure.text}")
+                return None
             except UnreachableError:
                 return None
 
@@ -324,8 +330,9 @@ async def gather(
     try:
         await connection.publish(subject, payload, reply=inbox)
         while (message := await subscription.next(min(wait_s, end_s - loop.time()))) is not None:
-            found.append(_read(connection, subject, message, loop.time() - begin_s))
-            count = expected(found)
+            read = functools.partial(_read, connection, subject, elapsed_s=loop.time() - begin_s)
+            found += connection.received.readable([message], read, lambda _: f"an answer on {subject}")
+            count = expected(found) if found else 0
             if count and len(found) >= count:
                 break
             wait_s = connection.timeout_s if patient and count else KNOWN_QUIET_S if count else QUIET_S
@@ -355,13 +362,13 @@ async def every_page(
     data = first.data
     if not key or body.get("limit") or body.get("offset"):
         return first
-    entries = list(data.get(key) or ())
+    entries, page = list_in(data, key, key), None
     for _ in range(MAX_PAGES):
-        limit, total = int(data.get("limit") or len(entries)), int(data.get("total") or 0)
+        limit, total = number_in(data, "limit", key) or len(entries), number_in(data, "total", key)
         if not limit or len(entries) >= total:
             break
-        page = (await ask({**body, "offset": len(entries), "limit": limit})).data.get(key) or ()
-        if not page:
+        last, page = page, list_in((await ask({**body, "offset": len(entries), "limit": limit})).data, key, key)
+        if not page or page == last:
             break
         entries += page
     else:

@@ -250,10 +250,10 @@ class AckParser:
             said = json.loads(body)
             error = said.get("error")
             stored = bool(said.get("stream")) and error is None
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             error, stored, said = None, False, {}
         if isinstance(error, dict):
-            code, err_code = int(error.get("code", 0)), int(error.get("err_code", 0))
+            code, err_code = (value if isinstance(value := error.get(key), int) else 0 for key in ("code", "err_code"))
             answers.refuse(number, Refusal(code, err_code, str(error.get("description", ""))))
         elif not stored:
             answers.refuse(number, Refusal(0, 0, "something that is no stream answered: " + repr(body[:100])))

@@ -28,7 +28,7 @@ from natsctl.spark.source.arrays import RowPicker, int_array, one_row, parsed_in
 from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, ServerUnreachableError
 from natsctl.spark.source.fetch_task import ReadInterruptedError, Task
 from natsctl.spark.source.frames import SMALL_BYTES, Contents, Sizes, all_are
-from natsctl.spark.source.jetstream_api import NO_MESSAGE, check_origin, header_of, refuse, time_ns_of
+from natsctl.spark.source.jetstream_api import NO_MESSAGE, check_origin, header_of, object_in, refuse, time_ns_of
 from natsctl.spark.source.link import Message, description_of, read_frames, status_of
 from natsctl.spark.source.rows import Rows
 from natsctl.wire.server_frames import LINE_END
@@ -375,10 +375,11 @@ class SingleReader:
         """Return the message of an answer; empty where the sequence is gone. Raises ApiRefusedError."""
         if status_of(what.headers):
             raise NoResponseError(f"no server answers requests for messages of {self._task.stream}")
-        answer: dict[str, Any] = json.loads(what.body)
+        name = f"STREAM.MSG.GET.{self._task.stream}"
+        answer = object_in(what.body, name)
         error: dict[str, Any] = answer.get("error") or {}
         if error and error.get("err_code") != NO_MESSAGE:
-            refuse(f"STREAM.MSG.GET.{self._task.stream}", error)
+            refuse(name, error)
         found: dict[str, Any] = {} if error else answer["message"]
         return found
 

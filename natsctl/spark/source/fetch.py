@@ -45,7 +45,7 @@ from natsctl.spark.source.errors import (
 from natsctl.spark.source.fetch_task import FetchLimits, ReadInterruptedError, ReadRange, Task, Transport
 from natsctl.spark.source.frames import Deliveries, Window
 from natsctl.spark.source.handshake import ServerSettings
-from natsctl.spark.source.jetstream_api import NO_STREAM, ONE_SHOT, header_of, refuse
+from natsctl.spark.source.jetstream_api import NO_STREAM, ONE_SHOT, header_of, object_in, refuse
 from natsctl.spark.source.link import Link, Message, description_of, read_frames, status_of
 from natsctl.spark.source.log_blocks import DamagedRecordError, RecordHeads, rows_at
 from natsctl.spark.source.rows import Rows, RowShape
@@ -298,7 +298,7 @@ class BlockReader:
         if status_of(answer.headers):
             raise ApiRefusedError(f"no server answers on {task.api.subject(name)}")
         if not header_of(answer.headers, b"Nats-Stream-Blocks"):
-            error = json.loads(answer.body).get("error") or {}
+            error = object_in(answer.body, name).get("error") or {}
             if error.get("err_code") == NO_STREAM:
                 raise ReadInterruptedError(f"{task.stream} is gone")  # perhaps to be made again: its info will say
             refuse(name, error)

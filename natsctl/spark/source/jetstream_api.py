@@ -91,7 +91,7 @@ class JetStreamApi:
             raise NoResponseError(
                 f"JetStream does not answer on {self.subject(name)}: it is off there, or the prefix is wrong"
             )
-        answer: dict[str, Any] = json.loads(reply.body)
+        answer = object_in(reply.body, name)
         if error := answer.get("error"):
             refuse(name, error)
         return answer, reply.headers
@@ -288,9 +288,21 @@ def _from_headers(reply: Reply) -> StoredMessage:
     return StoredMessage(int(sequence), subject.decode(), time_ns_of(stamp.decode()))
 
 
+def object_in(body: bytes, name: str) -> dict[str, Any]:
+    """Return the JSON object of an answer. Raises ApiRefusedError if it is not one, or its error is not."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict) or not isinstance(answer.get("error") or {}, dict):
+        raise ApiRefusedError(f"{name}: the answer is not understood: {body[:64]!r}", 0)
+    return answer
+
+
 def refuse(name: str, error: dict[str, Any]) -> NoReturn:
     """Raise what an error of the API means."""
-    code, text = int(error.get("err_code") or 0), str(error.get("description") or "")
+    code, text = error.get("err_code"), str(error.get("description") or "")
+    code = code if isinstance(code, int) else 0
     if code == NO_STREAM:
         raise StreamNotFoundError(f"{name}: {text}")
     raise ApiRefusedError(f"{name}: {text} (error {code})", code)

@@ -10,7 +10,6 @@ messages to `heed`, and gives the rest back with `unread` before any other reque
 
 from __future__ import annotations
 
-import json
 import secrets
 import socket
 import ssl
@@ -27,6 +26,7 @@ from natsctl.spark.source.errors import (
     ServerUnreachableError,
 )
 from natsctl.spark.source.handshake import READ_BYTES, Greeted, ServerSettings, greet, server_url
+from natsctl.wire.client import read_info
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, frames
 
 REPLY_AT: Final = {b"MSG": 5, b"HMSG": 6}
@@ -294,7 +294,10 @@ class Link:
         if line == b"PING":
             self.send(b"PONG\r\n")
         elif line.startswith(b"INFO "):
-            self._learn(json.loads(line[5:]))
+            try:
+                self._learn(read_info(line))
+            except ValueError as failure:
+                raise ConnectionLostError(f"the server sends an {failure}") from None
         elif line.startswith(b"-ERR"):
             text = line[4:].decode(errors="replace").strip(" '")
             if text.lower().startswith("permissions violation"):

@@ -27,6 +27,7 @@ from natsctl.cli.main import run
 from natsctl.cli.render.page import Page
 from natsctl.cli.session import Session
 from natsctl.client.manager import Manager
+from natsctl.client.received import Received
 from natsctl.client.requests import Requests
 from tests.cli.conftest import groups_of
 
@@ -151,7 +152,14 @@ def canned(monkeypatch: pytest.MonkeyPatch) -> None:
 
         return Manager(
             SimpleNamespace(
-                target=target, tracer=None, dry_run=False, timeout_s=5.0, lost=False, concurrent=True, close=close
+                target=target,
+                tracer=None,
+                dry_run=False,
+                timeout_s=5.0,
+                lost=False,
+                concurrent=True,
+                close=close,
+                received=Received(),
             )
         )  # type: ignore[arg-type]  # what requests use of a connection
 

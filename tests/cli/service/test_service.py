@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -151,10 +150,3 @@ def test_serving_ends_with_ctrl_c_and_tells_what_it_has_answered(natsctl: Run, b
     process.communicate(timeout=60)
     assert process.returncode == 130
     assert natsctl("service", "ls").code == 5
-
-
-def test_what_services_say_cannot_drive_the_terminal(natsctl: Run, shared_server: ServerProcess) -> None:
-    with running(shared_server.url, EchoService("demo", description="\x1b[31mred[bold]")):
-        assert "\x1b" not in natsctl("service", "ls").out
-        assert "\\x1b[31mred[bold]" in natsctl("service", "info", "demo").out
-        assert json.loads(natsctl("service", "ls", "-j").out)[0]["description"] == "\x1b[31mred[bold]"

@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from natsctl.spark.source.errors import ConnectionLostError, ServerUnreachableError
+from natsctl.spark.source.errors import ApiRefusedError, ConnectionLostError, ServerUnreachableError
 from natsctl.spark.source.handshake import ServerSettings
-from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredMessage
+from natsctl.spark.source.jetstream_api import ONE_SHOT, JetStreamApi, StoredMessage, object_in
 from natsctl.spark.source.link import Link
 from tests.spark.source.fakes import proxied
 from tests.spark.source.reads import (
     consumers,
 )
 from tests.spark.source.streams import delete, make
+from tests.support.lying_server import DEEP
 
 pytestmark = pytest.mark.both
 
@@ -36,6 +37,12 @@ def test_moments_and_counts_are_found_without_a_trace(api: JetStreamApi) -> None
         assert api.pending("ORDERS", 12, ("ORDERS.1", "ORDERS.2")) == 5
         assert consumers(api) == 0
         api.ask("STREAM.DELETE.ORDERS")
+
+
+@pytest.mark.parametrize("body", [DEEP, b"", b"[]", b"null", b"\xff", b'{"error": 7}', b'{"error": [1]}'])
+def test_an_answer_of_another_form_is_refused(body: bytes) -> None:
+    with pytest.raises(ApiRefusedError, match="not understood"):
+        object_in(body, "STREAM.INFO.S")
 
 
 def test_old_servers_find_moments_by_halves(api: JetStreamApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,104 @@
+"""What a command got from servers, for what goes wrong with it: entries it leaves out, and answers it cannot use.
+
+An entry of a list that cannot be read is left out and reported in the end, so that one bad stream, object, service or
+server hides none of the others. Where code fails over a value of an answer, the answers are held to their models:
+that of the server is told apart from a fault of natsctl at no cost to commands that succeed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from natsctl.api.errors import NatsctlError, ProtocolError
+
+if TYPE_CHECKING:
+    from natsctl.client.requests import Answer
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""Errors of code that uses a value of another type or range than it expects."""
+_KEPT: Final = 16
+"""Answers and subjects that are remembered."""
+
+
+class UnreadableEntriesError(ProtocolError):
+    """Entries of a list could not be read; the others were shown."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+class Received:
+    """Record of what came over the connections of one command."""
+
+    __slots__ = ("_answers", "_unreadable", "subjects")
+
+    def __init__(self) -> None:
+        self._answers: deque[Answer[Any]] = deque(maxlen=_KEPT)
+        self._unreadable: dict[str, None] = {}
+        self.subjects: deque[str] = deque(maxlen=_KEPT)
+        """Subjects of the last requests and subscriptions."""
+
+    def note(self, answer: Answer[Any]) -> None:
+        """Remember an answer that has a model."""
+        self._answers.append(answer)
+
+    def leave_out(self, fault: str) -> None:
+        """Report in the end that an entry of a list could not be read, and why."""
+        self._unreadable[fault] = None
+
+    def readable(self, entries: Iterable[T], read: Callable[[T], R], what: Callable[[T], str]) -> list[R]:
+        """Return what `read` makes of each entry; those it cannot read are left out, under the name `what` has."""
+        found = []
+        for entry in entries:
+            try:
+                found.append(read(entry))
+            except (ProtocolError, *UNUSABLE) as failure:
+                self.leave_out(f"{what(entry)} is not understood: {_reason(failure)}")
+        return found
+
+    def check(self) -> None:
+        """Raise UnreadableEntriesError if entries were left out."""
+        if self._unreadable:
+            faults, self._unreadable = list(self._unreadable), {}
+            raise UnreadableEntriesError(faults)
+
+    def fault_behind(self, failure: Exception) -> NatsctlError | None:
+        """Return the error for a failure over what a server sent, None if all that it sent is as it should be."""
+        if isinstance(failure, UnicodeEncodeError):
+            return None  # an argument that is not UTF-8; JSON of a server never has half a character
+        for answer in self._answers:
+            try:
+                answer.checked()
+            except ProtocolError as broken:
+                return broken
+        known = [answer.subject for answer in self._answers]
+        other = [subject for subject in self.subjects if subject not in known]
+        # Models allow for absent fields, negative counts, and any text in place of a time.
+        lacking = [
+            answer.subject for answer in self._answers if isinstance(failure, KeyError) and _lacks(answer, failure)
+        ]
+        suspects = lacking or other or (known if isinstance(failure, ValueError | ArithmeticError) else [])
+        if not suspects:
+            return None
+        fault = ProtocolError(f"the answer on {suspects[-1]} is not understood: {_reason(failure)}")
+        fault.subject = suspects[-1]
+        return fault
+
+
+def _lacks(answer: Answer[Any], failure: Exception) -> bool:
+    return isinstance(failure, KeyError) and failure.args[0] not in answer.raw
+
+
+def _reason(failure: Exception) -> str:
+    if isinstance(failure, NatsctlError):
+        return failure.text.partition(" is not understood: ")[2] or failure.text
+    if isinstance(failure, KeyError):
+        return f"it lacks {failure}"
+    return str(failure) or type(failure).__name__
