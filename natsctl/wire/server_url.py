@@ -127,6 +127,8 @@ def _host_and_port(text: str, default: int) -> tuple[str, int]:
             )
     if not host:
         raise ServerUrlError("there is no host in it")
+    if "[" in host or "]" in host:
+        raise ServerUrlError("the brackets of its IPv6 address do not match")
     if not port:
         return host.lower(), default
     if not (port.isascii() and port.isdigit()) or int(port[:6]) > _MAX_PORT:

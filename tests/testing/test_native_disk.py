@@ -105,14 +105,15 @@ def overlooks_failed_writes(self: NativeSession, flight: Any, outcome: int, numb
 
 
 @pytest.mark.parametrize(
-    ("name", "planted", "seed"),
+    ("name", "planted", "seeds"),
     [
-        ("_do", leaves_syncs_out, 0),
-        ("_do", takes_a_part_for_the_whole, 0),
-        ("_do", does_failed_syncs_again, 0),
-        ("error_of", overlooks_failed_writes, 0),
+        ("_do", leaves_syncs_out, 1),
+        ("_do", takes_a_part_for_the_whole, 1),
+        ("_do", does_failed_syncs_again, 30),
+        ("error_of", overlooks_failed_writes, 1),
     ],
 )
-def test_a_planted_fault_of_native_threads_is_noticed(name: str, planted: Callable[..., Any], seed: int) -> None:
+def test_a_planted_fault_of_native_threads_is_noticed(name: str, planted: Callable[..., Any], seeds: int) -> None:
     with mock.patch.object(NativeSession, name, planted), pytest.raises((Violation, StoreError, LookupError)):
-        simulate_natively(seed)
+        for seed in range(seeds):
+            simulate_natively(seed)
