@@ -130,10 +130,15 @@ def _folded(value: Any, names: _Names | None, before: Any = None) -> Any:
         fields, folded, inner = names or ({}, {}, None)
         for key, held in value:
             name = key if key in fields else folded.get(fold(key), key)
-            if held is not None:
+            if isinstance(held, list):
                 found[name] = _folded(held, fields.get(name, inner), found.get(name) if name in fields else None)
+            elif held is not None:
+                found[name] = held
         return found
-    return [_folded(held, names.inner if names else None) for held in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    inner = names.inner if names else None
+    return [_folded(held, inner) if isinstance(held, list) else held for held in value]
 
 
 def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:

@@ -293,8 +293,17 @@ def activation_faults(claims: ActivationClaims) -> Iterator[str]:
         yield "account_id is not an account public key"
 
 
+CHECKED_AT_ONCE: Final = 64
+"""Exports, imports or mappings that are checked between two pauses of `account_checks`."""
+
+
 def account_faults(claims: AccountClaims) -> Iterator[str]:
     """Yield what is wrong with an account's claims, times aside."""
+    return filter(None, account_checks(claims))
+
+
+def account_checks(claims: AccountClaims) -> Iterator[str]:
+    """Yield the same, and "" after every few items, for callers that let others have their turn."""
     body = claims.nats
     yield from _imports_faults(body.imports, claims.sub)
     yield from _exports_faults(body.exports)
@@ -346,7 +355,8 @@ def _rule_faults(rule: str, *, queue: bool) -> Iterator[str]:
 
 
 def _mapping_faults(body: AccountBody) -> Iterator[str]:
-    for source, destinations in body.mappings.items():
+    for number, (source, destinations) in enumerate(body.mappings.items(), 1):
+        yield from _pause(number)
         yield from subject_faults(source)
         totals: dict[str, int] = {}
         for destination in destinations:
@@ -374,18 +384,27 @@ def _authorization_faults(external: ExternalAuthorization) -> Iterator[str]:
         yield f'XKey "{external.xkey}" is not a valid public xkey'
 
 
+def _pause(number: int) -> tuple[str, ...]:
+    return () if number % CHECKED_AT_ONCE else ("",)
+
+
 def _exports_faults(exports: Sequence[Export]) -> Iterator[str]:
-    for export in exports:
+    for number, export in enumerate(exports, 1):
         yield from _export_faults(export)
+        yield from _pause(number)
     for kind in ("service", "stream"):
         subjects = [export.subject for export in exports if (export.type == "service") == (kind == "service")]
         times, inside = Counter(subjects), dict[str, str]()
-        different = Containers(times)
-        for subject in subjects:
+        different = Containers()
+        for number, subject in enumerate(times, 1):
+            different.add(subject)
+            yield from _pause(number)
+        for number, subject in enumerate(subjects, 1):
             for at in different.of(subject):
                 wider = different.subjects[at]
                 if wider != subject or times[subject] > 1:
                     inside.setdefault(wider, subject)
+            yield from _pause(number)
         yield from (f'{kind} export subject "{wide}" already exports "{narrow}"' for wide, narrow in inside.items())
 
 
@@ -438,7 +457,8 @@ def _position_faults(subject: str, position: int) -> Iterator[str]:
 
 def _imports_faults(imports: Sequence[Import], account: str) -> Iterator[str]:
     asked: dict[str, Containers] = {}
-    for item in imports:
+    for number, item in enumerate(imports, 1):
+        yield from _pause(number)
         if item.type == "service":
             own = item.to or without_references(item.local_subject) or item.subject
             others = asked.setdefault(item.account, Containers())

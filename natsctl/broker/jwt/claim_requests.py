@@ -4,22 +4,25 @@ Source: nats-server, accounts.go.
 
 Without a store (the resolver is what configuration lists) a pushed JWT comes into force for an account that is alive,
 and is not kept. With one it is kept first.
+
+A long JWT is read, checked and put in force in turns of their own (`broker.long_work`); it is put in force in one.
+Requests that arrive meanwhile wait, so that all are answered in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from typing import Any, Final
 
 import msgspec
 
 from natsctl.api.jwt_claims import AccountClaims, decode
 from natsctl.api.jwt_token import JwtError, generic_claims, is_public
-from natsctl.api.jwt_validation import account_faults, mapping_fault
+from natsctl.api.jwt_validation import account_checks, mapping_fault
 from natsctl.api.units import SECOND
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import server_info
-from natsctl.broker.jwt.account_registry import AccountRegistry, AccountStoreError, Store
+from natsctl.broker.jwt.account_registry import INVALID, AccountRegistry, AccountStoreError, Store
 from natsctl.broker.session import Session
 
 DONE: Final = 200
@@ -28,8 +31,11 @@ OF_ACCOUNT: Final = (b"$SYS.ACCOUNT.*.CLAIMS.UPDATE", b"$SYS.REQ.ACCOUNT.*.CLAIM
 NOBODY: Final = "n/a"
 """Account name in answers about a JWT that cannot be read."""
 
-Answerer = Callable[[str, bytes, bytes], None]
-"""Takes subject, reply and body of a request."""
+LONG_JWT_BYTES: Final = 32 << 10
+"""Longer ones are read and checked in turns: some milliseconds."""
+
+Answerer = Callable[[str, bytes, bytes], Iterator[None] | None]
+"""Takes subject, reply and body of a request, and returns the steps of its work where there are some."""
 
 
 class ClaimRequests:
@@ -41,6 +47,8 @@ class ClaimRequests:
         self._book = book
         self._store = store
         self._note = note
+        self._waiting = 0
+        """Requests that are answered later."""
 
     def listen(self) -> None:
         """Answer from now on."""
@@ -58,9 +66,24 @@ class ClaimRequests:
 
     def _on(self, subject: bytes, answer: Answerer, queue: bytes = b"") -> None:
         def heard(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-            answer(subject.decode("utf-8", "replace"), reply, payload)
+            answering = self._answering(answer, subject.decode("utf-8", "replace"), reply, payload)
+            if self._waiting or len(payload) > LONG_JWT_BYTES:
+                self._waiting += 1
+                self._broker.long_work.append(self._later(answering))
+            else:
+                for _ in answering:
+                    pass
 
         self._broker.system_account.subscribe(subject, heard, queue)
+
+    def _answering(self, answer: Answerer, subject: str, reply: bytes, payload: bytes) -> Iterator[None]:
+        yield from answer(subject, reply, payload) or ()
+
+    def _later(self, answering: Iterator[None]) -> Iterator[None]:
+        try:
+            yield from answering
+        finally:
+            self._waiting -= 1
 
     # Answers
 
@@ -83,7 +106,7 @@ class ClaimRequests:
 
     # Push
 
-    def _update_live(self, subject: str, reply: bytes, payload: bytes) -> None:
+    def _update_live(self, subject: str, reply: bytes, payload: bytes) -> Iterator[None]:
         """Apply a JWT without storing it."""
         account = _account_in(subject)
         token = payload.decode("utf-8", "replace")
@@ -91,21 +114,26 @@ class ClaimRequests:
             self._failed(reply, account, "jwt update error", "request body is empty")
             return
         try:
-            if decode(token, AccountClaims).sub != account:
+            claims = decode(token, AccountClaims)
+            if claims.sub != account:
                 raise JwtError("subject does not match jwt content")
+            for fault in account_checks(claims):
+                yield
+                if fault and self._book.get(account) is not None:
+                    raise JwtError(INVALID)
             if self._book.get(account) is None:
                 self._done(reply, account, "jwt update skipped")
                 return
-            self._book.update(account, token, self._broker.clock.now_ns())
+            self._book.update(account, token, self._broker.clock.now_ns(), claims)
         except JwtError as fault:
             self._failed(reply, account, "jwt update resulted in error", fault)
         else:
             self._done(reply, account, "jwt updated")
 
-    def _push_of_account(self, subject: str, reply: bytes, payload: bytes) -> None:
-        self._push(subject, reply, payload, _account_in(subject))
+    def _push_of_account(self, subject: str, reply: bytes, payload: bytes) -> Iterator[None]:
+        return self._push(subject, reply, payload, _account_in(subject))
 
-    def _push(self, subject: str, reply: bytes, payload: bytes, wanted: str = "") -> None:
+    def _push(self, subject: str, reply: bytes, payload: bytes, wanted: str = "") -> Iterator[None]:
         """Keep a JWT, and put it in force where its account is alive; `wanted` is the account it must be of."""
         store, token = self._store, payload.decode("utf-8", "replace")
         assert store is not None
@@ -123,16 +151,17 @@ class ClaimRequests:
             self._failed(reply, account, failed, "operator requires issuer to be a signing key")
         elif not store.full and self._book.get(account) is None:
             self._done(reply, account, f"{what} skipped")
-        elif fault := _account_fault(claims):
+        elif fault := (yield from _account_fault(claims)):
             text = "jwt validation failed" if store.full else f"{what} validation failed"
             self._failed(reply, account, text, fault)
         else:
-            self._keep(store, reply, account, token, failed)
+            self._keep(store, reply, claims, token, failed)
 
-    def _keep(self, store: Store, reply: bytes, account: str, token: str, failed: str) -> None:
+    def _keep(self, store: Store, reply: bytes, claims: AccountClaims, token: str, failed: str) -> None:
+        account = claims.sub
         try:
             if store.save(account, token) and self._book.get(account) is not None:
-                self._book.update(account, token, self._broker.clock.now_ns())
+                self._book.update(account, token, self._broker.clock.now_ns(), claims)
         except AccountStoreError as fault:
             self._failed(reply, account, failed, fault)
             return
@@ -206,11 +235,19 @@ class ClaimRequests:
         return accounts
 
 
-def _account_fault(claims: AccountClaims) -> str:
+def _account_fault(claims: AccountClaims) -> Generator[None, None, str]:
     """Return what is wrong with an account that is pushed, empty where nothing is; times do not count."""
-    if faults := list(account_faults(claims)):
+    faults = []
+    for fault in account_checks(claims):
+        yield
+        faults += [fault] if fault else []
+    if faults:
         return f"validation errors: [{' '.join(faults)}]"
-    return next((text for mapping in claims.nats.mappings.items() if (text := mapping_fault(*mapping))), "")
+    for mapping in claims.nats.mappings.items():
+        yield
+        if text := mapping_fault(*mapping):
+            return text
+    return ""
 
 
 def _has_expired(token: str, now_s: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -13,14 +14,18 @@ from natsctl.api.jwt_validation import account_faults
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
+from natsctl.broker.jwt.claim_requests import ClaimRequests
 from natsctl.testing.clock import VirtualClock
-from tests.support.call_counts import calls_of
+from tests.broker.jwt.conftest import Operated
+from tests.support.call_counts import CallCounter, calls_of
 from tests.support.operators import Operator, OperatorAccount
 
 FEW: Final = 100
 MANY: Final = 1_000
 GROWTH: Final = 1.5
 """By how much an item may cost more among ten times as many: n log n, and what grows in steps."""
+TURN_CALLS: Final = 10_000
+"""Calls that a turn of checking a JWT may make: about 4 ms."""
 
 OPERATOR: Final = Operator(random.Random(1))
 
@@ -97,3 +102,31 @@ def test_imports_of_everything_are_in_effect() -> None:
     broker = Broker(VirtualClock(), random.Random(1))
     broker.configure(configured(exporter, importer))
     assert len(broker.account(importer.sub).imports.services) == MANY // 2
+
+
+def test_a_long_jwt_is_checked_in_turns_and_applied_at_once() -> None:
+    account, town = OPERATOR.account("A"), Operated(OPERATOR)
+    broker, book, counter, system = (
+        town.broker,
+        town.auth.book,
+        CallCounter(),
+        town.guest(OPERATOR.user(OPERATOR.system)),
+    )
+    before, subject = book.look_up(account.public, 0), f"$SYS.REQ.ACCOUNT.{account.public}.CLAIMS.UPDATE"
+    ClaimRequests(broker, book, None, str).listen()
+    system.say(b"SUB r.* 1\r\n")
+    account.nats["exports"] = exports(MANY)
+    turn, long = counter.noting(lambda: broker.do_long_work(0)), account.jwt(OPERATOR.key)
+    with counter:
+        for number, token in enumerate((long, "x", long)):
+            assert system.say(f"PUB {subject} r.{number} {len(token)}\r\n{token}\r\n".encode()) == b""
+        while book.get(account.public) is before:
+            assert broker.account(account.public).config.exports == ()
+            turn()
+    assert len(broker.account(account.public).config.exports) == MANY
+    while broker.long_work:
+        broker.do_long_work(0)
+    assert re.findall(rb'MSG (r.\d) .*\r\n.*"(data|error)"', system.heard()) == [
+        (b"r.0", b"data"), (b"r.1", b"error"), (b"r.2", b"data")]  # fmt: skip
+    assert len(counter.turns) > MANY // 64
+    assert max(counter.turns[:-1]) <= TURN_CALLS

@@ -32,22 +32,6 @@ def importing(exporter: OperatorAccount, **more: Any) -> dict[str, Any]:
     return {"name": "i", "subject": "e.x", "account": exporter.public, "type": "stream", **more}
 
 
-def test_account_is_asleep_until_it_is_used(operator: Operator, operate: Operate) -> None:
-    account = operator.account("A")
-    town = operate(operator)
-    assert account.public not in town.broker.accounts
-    assert wake(town, account) == config_of(town, account)
-    assert config_of(town, account).display_name == "A"
-
-
-def test_exporter_comes_to_life_with_its_importer(operator: Operator, operate: Operate) -> None:
-    exporter = operator.account("E", exports=[EXPORT])
-    importer = operator.account("I", imports=[importing(exporter)])
-    town = operate(operator)
-    assert wake(town, importer).imports == (StreamImport(exporter.public, "e.x"),)
-    assert exporter.public in town.broker.accounts
-
-
 def test_accounts_that_import_from_each_other_come_to_life(operator: Operator, operate: Operate) -> None:
     one, two = operator.account("1", exports=[EXPORT]), operator.account("2", exports=[EXPORT])
     one.nats["imports"], two.nats["imports"] = [importing(two)], [importing(one)]
@@ -178,6 +162,7 @@ def test_update_with_the_same_or_a_bad_jwt_changes_nothing(operator: Operator, o
     account = operator.account("A", limits={"conn": 5})
     town = operate(operator)
     config = wake(town, account)
+    assert config.display_name == "A"
     book, now = town.auth.book, town.clock.now_ns()
     book.update(account.public, town.resolver.fetch(account.public), now)
     account.nats["limits"] = {"conn": 7}

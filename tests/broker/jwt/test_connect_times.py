@@ -41,15 +41,9 @@ def test_range_of_hours(hour: int, start: str, end: str, hours: int | None) -> N
     assert left(hour, (start, end)) == (None if hours is None else hours * HOUR_S)
 
 
-def test_longest_range_counts() -> None:
+def test_longest_range_counts_in_its_location_and_without_ranges_there_is_no_end() -> None:
     assert left(12, ("11:00:00", "13:00:00"), ("10:00:00", "20:00:00"), ("1:00:00", "2:00:00")) == 8 * HOUR_S
-
-
-def test_without_ranges_there_is_no_end() -> None:
     assert left(12) == 0
-
-
-def test_hours_are_those_of_the_location() -> None:
     assert left(12, ("07:00:00", "08:00:00"), location="America/New_York") is None
     assert left(12, ("06:30:00", "08:00:00"), location="America/New_York") == HOUR_S
 
