@@ -13,17 +13,17 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.cli.commands import COMMANDS
 from natsctl.cli.globals import OF_NOUNS, GlobalOptions, Words, all_spellings, take_out, wants_json
 from natsctl.cli.name_cache import READING, forget_names
-from natsctl.cli.output import display_settings
+from natsctl.cli.output import display_settings, hint_of, render_error, write_stderr
 from natsctl.cli.parameters import Command, ExitError, command_of
 from natsctl.cli.resolve import did_you_mean
 from natsctl.cli.session import Session, given_on_stdin
 from natsctl.cli.verbs import Verb, find
 from natsctl.client.message import DryRunError
-from natsctl.client.received import UNUSABLE
+from natsctl.client.received import UNUSABLE, UnreadableEntriesError
 
 if TYPE_CHECKING:
     from natsctl.cli.nouns import Noun
@@ -51,6 +51,9 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
         session = Session(_options(given_on_stdin(given)), json=wants_json(rest))
         try:
             return _run(command, kept, path, session)
+        except (NatsctlError, KeyboardInterrupt) as failure:
+            _report_unreadable(session, failure)
+            raise
         finally:
             session.close()
             signal.signal(signal.SIGTERM, before)
@@ -88,6 +91,15 @@ def _unknown(group: Verb, word: str, path: str) -> UsageError:
 def _terminate(number: int, frame: FrameType | None) -> None:
     """End as Ctrl-C does, so that unfinished work is cleaned up."""
     sys.exit(_TERMINATED)
+
+
+def _report_unreadable(session: Session, failure: BaseException) -> None:
+    """Report the entries that were left out, before another failure; stderr of -j is one object, so in its hint."""
+    faults = session.received.unreported()
+    if faults and session.json and isinstance(failure, NatsctlError):
+        failure.hint = "\n".join(filter(None, (hint_of(failure), *faults)))
+    elif faults:
+        write_stderr(render_error(UnreadableEntriesError(faults), session.json))
 
 
 def _options(given: dict[str, Any]) -> GlobalOptions:

@@ -163,6 +163,11 @@ class Session:
         if self._manager is None:
             self._manager = await self._connect()
             _collect_again()
+        # A live view that takes the whole terminal has no room for reports until its end.
+        if not self.json and (lasting if not self.lasting else not sys.stdout.isatty()):
+            from natsctl.cli.output import log
+
+            self.received.report = log
         if not self.archive:
             connection = self._manager.connection
             # The embedded server is taken over by another command, at the same address.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from natsctl.api.errors import NatsctlError, ProtocolError
+from natsctl.api.units import plural
 
 if TYPE_CHECKING:
     from natsctl.client.requests import Answer
@@ -24,6 +25,8 @@ UNUSABLE: Final = (ArithmeticError, AttributeError, LookupError, RecursionError,
 """Errors of code that uses a value of another type or range than it expects."""
 _KEPT: Final = 16
 """Answers and subjects that are remembered."""
+_KEPT_FAULTS: Final = 4096
+"""Reported faults that are remembered, so that work without end does not grow."""
 
 
 class UnreadableEntriesError(ProtocolError):
@@ -37,11 +40,14 @@ class UnreadableEntriesError(ProtocolError):
 class Received:
     """Record of what came over the connections of one command."""
 
-    __slots__ = ("_answers", "_unreadable", "subjects")
+    __slots__ = ("_answers", "_unreadable", "report", "subjects")
 
     def __init__(self) -> None:
         self._answers: deque[Answer[Any]] = deque(maxlen=_KEPT)
-        self._unreadable: dict[str, None] = {}
+        self._unreadable: dict[str, bool] = {}
+        """Faults of entries that were left out, and whether each was reported already."""
+        self.report: Callable[[str], None] | None = None
+        """Reports a fault at once: for work that lasts, whose end may be far away."""
         self.subjects: deque[str] = deque(maxlen=_KEPT)
         """Subjects of the last requests and subscriptions."""
 
@@ -50,8 +56,14 @@ class Received:
         self._answers.append(answer)
 
     def leave_out(self, fault: str) -> None:
-        """Report in the end that an entry of a list could not be read, and why."""
-        self._unreadable[fault] = None
+        """Report that an entry of a list could not be read, and why: once, at once or in the end."""
+        if fault in self._unreadable:
+            return
+        if self.report is not None:
+            if len(self._unreadable) >= _KEPT_FAULTS:
+                del self._unreadable[next(iter(self._unreadable))]
+            self.report(fault)
+        self._unreadable[fault] = self.report is not None
 
     def readable(self, entries: Iterable[T], read: Callable[[T], R], what: Callable[[T], str]) -> list[R]:
         """Return what `read` makes of each entry; those it cannot read are left out, under the name `what` has."""
@@ -65,9 +77,13 @@ class Received:
 
     def check(self) -> None:
         """Raise UnreadableEntriesError if entries were left out."""
-        if self._unreadable:
-            faults, self._unreadable = list(self._unreadable), {}
-            raise UnreadableEntriesError(faults)
+        if known := len(self._unreadable):
+            raise UnreadableEntriesError(self.unreported() or [f"{plural(known, 'fault')} reported above"])
+
+    def unreported(self) -> list[str]:
+        """Return the faults that were not reported yet, and forget all."""
+        faults, self._unreadable = self._unreadable, {}
+        return [fault for fault, is_reported in faults.items() if not is_reported]
 
     def fault_behind(self, failure: Exception) -> NatsctlError | None:
         """Return the error for a failure over what a server sent, None if all that it sent is as it should be."""

@@ -207,3 +207,20 @@ def test_long_commands_outlive_the_only_server(kind: Kind, tmp_path: Path, end: 
         finally:
             statuses = running.end()
     assert statuses == dict.fromkeys(COMMANDS, 130)
+
+
+@pytest.mark.live
+def test_watched_reports_outlive_the_only_server(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "server", "natsctl", "-p", str(quiet_ports(1)[0])) as server:
+        command = [sys.executable, "-m", "natsctl", "-s", server.url, "account", "report", "connections"]
+        with subprocess.Popen([*command, "--watch", "100ms", "-j"], stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            try:
+                assert json.loads(process.stdout.readline())
+                server.kill()
+                time.sleep(PAUSE_S)
+                server.start()
+                assert all(json.loads(process.stdout.readline()) for _ in range(20))
+            finally:
+                process.send_signal(signal.SIGINT)
+        assert process.returncode == 130

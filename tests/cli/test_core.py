@@ -103,18 +103,10 @@ def test_an_error_text_cannot_drive_the_terminal() -> None:
 
 
 PLAIN = (
-    "stream info ORDERS -j",
-    "stream ls -n",
-    "stream ls -n -j",
-    "consumer info ORDERS NEW -j",
-    "consumer ls ORDERS -n",
-    "publish ORDERS.new hello -q",
-    "publish ORDERS.new hello -J -j -H Nats-Msg-Id:1",
-    "kv put CONFIG key value -j",
-    "kv get CONFIG key --raw",
-    "kv get CONFIG key -j",
-    "kv ls -n",
-)
+    "stream info ORDERS -j", "stream ls -n", "stream ls -n -j", "consumer info ORDERS NEW -j", "consumer ls ORDERS -n",
+    "publish ORDERS.new hello -q", "publish ORDERS.new hello -J -j -H Nats-Msg-Id:1", "kv put CONFIG key value -j",
+    "kv get CONFIG key --raw", "kv get CONFIG key -j", "kv ls -n",
+)  # fmt: skip
 """Command lines that a plain server is asked without what is slow to import."""
 SLOW = {"asyncio", "dataclasses", "inspect", "msgspec", "nats", "orjson", "rich", "ssl", "typer", "yaml"}
 

@@ -179,12 +179,9 @@ HOUR = 3600 * 10**9
 STREAM = {words: json.loads(wanted) for words, wanted in (row.split("  →  ") for row in groups_of("flags.txt")["set"])}
 """Flags of `stream add` and `copy`, and what the server says that the stream then has."""
 EDITED = (
-    "--max-consumers 9",
-    "--max-msgs-per-subject 3 --discard new --discard-per-subject",
-    "--allow-msg-ttl --subject-del-markers-ttl 1h",
-    "--allow-schedules",
-    "--no-allow-direct",
-)
+    "--max-consumers 9", "--max-msgs-per-subject 3 --discard new --discard-per-subject",
+    "--allow-msg-ttl --subject-del-markers-ttl 1h", "--allow-schedules", "--no-allow-direct",
+)  # fmt: skip
 """Those that a stream may change."""
 
 
@@ -223,16 +220,10 @@ def test_a_flag_of_an_edit_sets_its_field(natsctl: Run, flags: str) -> None:
 
 
 PLACED: tuple[tuple[str, str], ...] = (
-    ("str add NEW --subjects new --defaults", "--tag"),
-    ("str edit S", "--tag"),
-    ("str edit S", "--tags"),
-    ("str copy S NEW --subjects new", "--tag"),
-    ("str copy S NEW --subjects new", "--tags"),
-    ("kv add NEW", "--tags"),
-    ("kv edit B", "--tags"),
-    ("object add NEW", "--tags"),
-    ("object edit F", "--tags"),
-)
+    ("str add NEW --subjects new --defaults", "--tag"), ("str edit S", "--tag"), ("str edit S", "--tags"),
+    ("str copy S NEW --subjects new", "--tag"), ("str copy S NEW --subjects new", "--tags"), ("kv add NEW", "--tags"),
+    ("kv edit B", "--tags"), ("object add NEW", "--tags"), ("object edit F", "--tags"),
+)  # fmt: skip
 
 
 @pytest.mark.ours("a dry run sends nothing")

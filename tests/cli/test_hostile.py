@@ -50,17 +50,10 @@ def test_an_answer_that_can_not_be_written_is_a_failure(stored: Run) -> None:
 
 
 PIPED = (
-    ("str add", 2),
-    ("str add NEW --subjects new", 0),
-    ("str edit S --max-msgs 9", 0),
-    ("str rm S", 2),
-    ("con add S NEW", 0),
-    ("con next S", 2),
-    ("con next S C", 0),
-    ("con rm S C", 2),
-    ("pub s.b body", 0),
+    ("str add", 2), ("str add NEW --subjects new", 0), ("str edit S --max-msgs 9", 0), ("str rm S", 2),
+    ("con add S NEW", 0), ("con next S", 2), ("con next S C", 0), ("con rm S C", 2), ("pub s.b body", 0),
     ("req s.b body", 0),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "code"), PIPED)
@@ -100,15 +93,9 @@ def test_three_hundred_subjects_fit_every_width(stored: Run, monkeypatch: pytest
 
 
 BODIES = (
-    b"",
-    b"\0",
-    b"\x1b[2J\x07",
-    bytes(range(256)),
-    b"\xff\xfe",
-    "✓ é 漢字 \u202e".encode(),
-    b"{{Count}}",
+    b"", b"\0", b"\x1b[2J\x07", bytes(range(256)), b"\xff\xfe", "✓ é 漢字 \u202e".encode(), b"{{Count}}",
     b"x" * 900_000,
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: repr(body[:12]))
@@ -131,20 +118,12 @@ def test_words_that_are_no_utf_8_are_sent_as_they_are(stored: Run) -> None:
     assert base64.b64decode(stored("str", "get", "S", "2", "-j").json["data"]) == b"caf\xe9"
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        (b"pub", b"s.\xe9", b"x"),
-        (b"sub", b"s.\xe9", b"--wait", b"1ms"),
-        (b"str", b"add", b"\xe9", b"--subjects", b"x"),
-        (b"str", b"add", b"X", b"--subjects", b"\xe9", b"-j"),
-        (b"con", b"info", b"S", b"\x1b[2J\xff", b"-j"),
-        (b"pub", b"s.b", b"x", b"-H", b"K:\xe9"),
-        (b"str", b"edit", b"S", b"--description", b"\xe9", b"-f"),
-        (b"str", b"restore", b"/tmp/\xff", b"-j"),
-    ],
-    ids=repr,
-)
+@pytest.mark.parametrize("words", [
+    (b"pub", b"s.\xe9", b"x"), (b"sub", b"s.\xe9", b"--wait", b"1ms"), (b"pub", b"s.b", b"x", b"-H", b"K:\xe9"),
+    (b"str", b"add", b"\xe9", b"--subjects", b"x"), (b"str", b"add", b"X", b"--subjects", b"\xe9", b"-j"),
+    (b"con", b"info", b"S", b"\x1b[2J\xff", b"-j"), (b"str", b"edit", b"S", b"--description", b"\xe9", b"-f"),
+    (b"str", b"restore", b"/tmp/\xff", b"-j"),
+], ids=repr)  # fmt: skip
 def test_names_that_are_no_utf_8_never_end_in_a_crash(stored: Run, words: tuple[bytes, ...]) -> None:
     command = [*map(os.fsencode, Natsctl), *words]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=WITHIN_S)
@@ -205,14 +184,9 @@ def _ends(url: str, words: str, place: str, folder: Path) -> int:
 
 
 LINES = [
-    ("pub s.a x", 0),
-    ("kv put B k v", 0),
-    ("backup saved --data", 0),
-    ("str info NOPE", 3),
-    ("str info NOPE -j", 3),
-    ("str frob", 2),
-    ("str purge S -f", 0),
-]
+    ("pub s.a x", 0), ("kv put B k v", 0), ("backup saved --data", 0), ("str info NOPE", 3), ("str info NOPE -j", 3),
+    ("str frob", 2), ("str purge S -f", 0),
+]  # fmt: skip
 
 
 @pytest.mark.ours("nothing here differs between servers, and each line starts a process")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import pytest
 
+from natsctl.cli.events import events
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import clear
 from tests.cli.test_every_command import ALLOWED, LEAVES, _not_json, _words
@@ -39,25 +40,18 @@ MESSAGES: Final = {
     "$O.O.M.ZmlsZS50eHQ=": '{"name":"file.txt","bucket":"O","nuid":"N","size":7,"chunks":1}',
 }
 _OFFLINE = (
-    "context",
-    "cheat",
-    "schema",
-    "errors",
-    "jwt",
-    "auth",
-    "completion",
-    "cluster",
-    "pipeline",
-    "spark",
-    "bench",
-)
+    "context", "cheat", "schema", "errors", "jwt", "auth", "completion", "cluster", "pipeline", "spark", "bench",
+)  # fmt: skip
 _OTHER = (
     "convert", "validate", "migrate", "latency", "sql", "reply", "service serve", "server passwd", "server mappings",
     "server generate", "server repair", "stream export", "stream import", "audit analyze", "audit query",
     "audit checks", "backup verify",
 )  # fmt: skip
 """Commands without a server, with files of their own, and those that end only by Ctrl-C."""
-COMMANDS: Final = [(name, function) for name, function in LEAVES if not name.startswith((*_OFFLINE, *_OTHER))]
+COMMANDS: Final = [
+    *((name, function) for name, function in LEAVES if not name.startswith((*_OFFLINE, *_OTHER))),
+    ("events --stream OBJ_O", events),
+]
 _OF_SYSTEM = ("server", "top", "audit")
 SLOWEST_S: Final = 10.0
 """Above any sum of timeouts of one command: those that run into this would not have ended."""

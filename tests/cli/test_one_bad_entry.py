@@ -59,6 +59,9 @@ def test_object_lists_show_the_others(bucket: Run, metadata: str) -> None:
     check(bucket, "object ls O", ["a", "c"], "object b is not understood")
     watched = bucket("object", "watch", "O", "--wait", "100ms", "-j")
     assert (watched.code, [one["name"] for one in watched.lines]) == (1, ["a", "c"])
+    watched = bucket("object", "watch", "O", "--wait", "100ms")  # reported once, at once
+    assert (watched.code, watched.err.count("object b is not understood")) == (1, 1), watched.err
+    assert watched.err.index("object b") < watched.err.index("1 fault reported above")
     assert bucket("object", "get", "O", "a", "-O", "-").out == "a"
 
 
@@ -196,3 +199,45 @@ def test_names_that_are_none_are_left_out(natsctl: Run, changed: Callable[..., D
 
     done = changed(change, *words.split())
     assert (done.code, done.out, done.err.count("is not understood")) == (1, "S\n", 2)
+
+
+@pytest.mark.parametrize("command", ["stream-check", "consumer-check"])
+def test_checks_of_copies_leave_a_bad_server_out(natsctl: Run, command: str) -> None:
+    consumer = {"name": "C", "config": {}, "delivered": {}, "ack_floor": {}}
+    stream = {"name": "S", "state": {}, "cluster": {}, "consumer_detail": [consumer]}
+    good = {"account_details": [{"name": "A", "stream_detail": [stream]}]}
+    answers = [
+        {"server": {"id": name, "name": name}, "data": data}
+        for name, data in (("N1", good), ("N2", {"account_details": [7]}))
+    ]
+    done = natsctl("server", command, "--stdin", "-j", stdin=json.dumps(answers).encode())
+    assert (done.code, [one["server"] for one in done.json]) == (1, ["N1"]), done.err
+    assert "Server N2 is not understood" in done.error["description"]
+
+
+BAD: Final = (
+    b'{"server":{"id":"BAD","name":"bad"},'
+    b'"statsz":{"sent":{"msgs":"x"},"cpu":["x"],"mem":"x","connections":{"a":1},"jetstream":7}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "last"),
+    [(f"server watch {what} --count 2 --every 100ms", "1 fault reported above") for what in ("servers", "jetstream")]
+    + [("server list 3", "2 of 3 servers answered")],
+)
+def test_a_bad_server_is_reported_once_and_before_other_errors(
+    tmp_path: Path, command: Callable[[str], Run], words: str, last: str
+) -> None:
+    (tmp_path / "c.conf").write_text("accounts { SYS { users: [{ user: s, password: p }] } }\nsystem_account: SYS\n")
+    with (
+        ServerProcess(tmp_path, "natsctl", "-c", str(tmp_path / "c.conf")) as server,
+        LyingServer(
+            server.url.replace("//", "//s:p@"),
+            extra=lambda names: b"MSG %b %d\r\n%b\r\n" % (names, len(BAD), BAD) if b"INBOX" in names else b"",
+        ) as liar,
+    ):
+        done = command(liar.url)(*words.split())
+        assert done.err.count("Server bad is not understood") == 1, done.err
+        assert 0 < done.err.index("Server bad") < done.err.index(last)
+        assert done.code == (5 if "list" in words else 1)

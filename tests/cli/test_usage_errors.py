@@ -18,17 +18,10 @@ Run = Callable[..., Any]
 
 REASONS = {"empty": "empty", "huge": "too large"}
 FILLED = (
-    "str add S --subjects s.* --allow-direct",
-    "con add S C --pull",
-    "con add S NOACK --pull --ack none",
-    "str add HITS --subjects hits.> --allow-counter",
-    "counter incr hits.a",
-    "kv add HELD",
-    "pub s.a x -J -q",
-    "kv add B",
-    "kv put B k v",
-    "object add O",
-)
+    "str add S --subjects s.* --allow-direct", "con add S C --pull", "con add S NOACK --pull --ack none",
+    "str add HITS --subjects hits.> --allow-counter", "counter incr hits.a", "kv add HELD", "pub s.a x -J -q",
+    "kv add B", "kv put B k v", "object add O",
+)  # fmt: skip
 LINES = groups_of("usage_errors.txt")
 """Lines by noun, each with what its error names."""
 

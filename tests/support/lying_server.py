@@ -158,6 +158,7 @@ BODIES: Final[dict[str, Body]] = {
     "deep list": _always(b"[" * 100_000),
     "garbage": lambda _: b"\xff\x1b[2J{",
     "empty": lambda _: b"",
+    "garbage above max_payload": lambda _: b"[" * (2 << 20),
     "list": _always(b"[]"),
     "null": _always(b"null"),
     "number": _always(b"1e400"),

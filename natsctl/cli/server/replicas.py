@@ -15,6 +15,7 @@ from natsctl.cli import output
 from natsctl.cli.flags import Given, Json, flagged
 from natsctl.cli.parameters import Context, Option
 from natsctl.cli.server.overview import ARCHIVE, servers_of
+from natsctl.cli.server.report import readable_answers
 
 if TYPE_CHECKING:
     from natsctl.cli.session import Session
@@ -58,7 +59,11 @@ def stream_check(
 
     session = servers_of(ctx, given)
     _check(health, stdin, bool(session.archive))
-    answers = _answers(session, stdin, expected, read_timeout)
+    answers = readable_answers(
+        session.received,
+        _answers(session, stdin, expected, read_timeout),
+        lambda some: [stream_row(one, None) for one in stream_replicas(some)],
+    )
     every = stream_replicas(answers)
     rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream)
     if health:
@@ -95,7 +100,11 @@ def consumer_check(
 
     session = servers_of(ctx, given)
     _check(health, stdin, bool(session.archive))
-    answers = _answers(session, stdin, expected, read_timeout)
+    answers = readable_answers(
+        session.received,
+        _answers(session, stdin, expected, read_timeout),
+        lambda some: [consumer_row(one, None) for one in consumer_replicas(some)],
+    )
     every = consumer_replicas(answers)
     rows = _wanted(every, unsynced, raft_group=raft_group, stream=stream, consumer=consumer)
     if health:

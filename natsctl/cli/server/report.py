@@ -209,6 +209,7 @@ def show_report(
 
     json = view.json
     every_s = watch_seconds(view.watch, view.rounds)
+    session.lasting = every_s is not None
     if every_s is None:
         report = build()
         if json:
@@ -229,15 +230,9 @@ def show_report(
 def readable_report(received: Received, answers: Answers, make: Callable[[Answers], Report]) -> Report:
     """Return the report of all answers, or of those that it can be made of alone if one cannot be used."""
     from natsctl.client.received import UNUSABLE
-    from natsctl.client.system.system_account import Answers
-
-    def attempt(one: ServerAnswer) -> ServerAnswer:
-        with suppress(NatsctlError):
-            make(Answers([one], 1)).render(None)
-        return one
 
     def rest() -> Report:
-        return make(Answers(received.readable(answers, attempt, lambda one: f"Server {one.name}"), answers.expected))
+        return make(readable_answers(received, answers, lambda some: make(some).render(None)))
 
     def render(width: int | None) -> list[RenderableType]:
         try:
@@ -250,6 +245,19 @@ def readable_report(received: Received, answers: Answers, make: Callable[[Answer
     except UNUSABLE:
         return rest()
     return report._replace(render=render)
+
+
+def readable_answers(received: Received, answers: Sequence[ServerAnswer], use: Callable[[Answers], Any]) -> Answers:
+    """Return the answers that can be used, each alone; the other servers are reported."""
+    from natsctl.client.system.system_account import Answers
+
+    def attempt(one: ServerAnswer) -> ServerAnswer:
+        with suppress(NatsctlError):
+            use(Answers([one], 1))
+        return one
+
+    found = received.readable(answers, attempt, lambda one: f"Server {one.name}")
+    return Answers(found, getattr(answers, "expected", 0))
 
 
 def _print(report: Report) -> None:

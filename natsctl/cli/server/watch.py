@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -14,13 +14,17 @@ from natsctl.cli.flags import Given, Json, Rounds, every_seconds, flagged, sessi
 from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.tables import Column, Reverse, Sort
 from natsctl.cli.server.overview import SCOPE, scope_of
-from natsctl.cli.server.report import top
+from natsctl.cli.server.report import readable_answers, top
 from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from natsctl.cli.session import Session
+    from natsctl.client.manager import Manager
     from natsctl.client.system.reports import Row
+    from natsctl.client.system.system_account import Answers
+    from natsctl.client.system.top import Rates
 
 
 class Activity(msgspec.Struct):
@@ -115,33 +119,50 @@ def _short(name: str) -> str:
 def servers(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch servers: connections, load and throughput."""
     from natsctl.cli.render.server_reports import WATCHED_SERVERS
+    from natsctl.client.system.top import server_rows
 
-    show_rows("Servers", WATCHED_SERVERS, _servers(ctx, given), looks, "conns", number)
+    look = _readable_rows(session_of(ctx), _statistics(given), server_rows, WATCHED_SERVERS)
+    show_rows("Servers", WATCHED_SERVERS, look, looks, "conns", number)
 
 
 @flagged(SCOPE)
 def jetstream(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch JetStream on each server: storage and API requests."""
     from natsctl.cli.render.server_reports import WATCHED_JETSTREAM
+    from natsctl.client.system.top import server_rows
 
-    servers = _servers(ctx, given)
+    def rows_of(answers: Answers, rates: Rates, at_s: float) -> list[Row]:
+        return [row for row in server_rows(answers, rates, at_s) if row.get("jetstream")]
 
-    def look() -> list[Row]:
-        return [row for row in servers() if row.get("jetstream")]
-
+    look = _readable_rows(session_of(ctx), _statistics(given), rows_of, WATCHED_JETSTREAM)
     show_rows("JetStream", WATCHED_JETSTREAM, look, looks, "ha-assets", number)
 
 
-def _servers(ctx: Context, given: Given) -> Callable[[], list[Row]]:
+def _statistics(given: Given) -> Callable[[Manager], Awaitable[Answers]]:
     from natsctl.client.system.system_account import System
-    from natsctl.client.system.top import Rates, server_rows
 
-    session, scope, rates = session_of(ctx), scope_of(given), Rates()
+    return lambda manager: System(manager).ping(scope_of(given))
+
+
+def _readable_rows(
+    session: Session,
+    ask: Callable[[Manager], Awaitable[Answers]],
+    rows_of: Callable[[Answers, Rates, float], list[Row]],
+    table: Sequence[Column[Row]],
+) -> Callable[[], list[Row]]:
+    """Return a function that asks the servers and returns the rows of those whose answers can be used."""
+    from natsctl.client.system.top import Rates
+
+    rates = Rates()
     session.lasting = True
 
+    def attempt(answers: Answers) -> None:
+        for row in rows_of(answers, Rates(), 0.0):
+            for column in table:
+                column.cell(row)
+
     def look() -> list[Row]:
-        census = session.run(lambda manager: System(manager).ping(scope))
-        return server_rows(census, rates, time.monotonic())
+        return rows_of(readable_answers(session.received, session.run(ask), attempt), rates, time.monotonic())
 
     return look
 
@@ -152,15 +173,14 @@ def accounts(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> No
     from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS
     from natsctl.client.system.reports import account_totals
     from natsctl.client.system.system_account import System
-    from natsctl.client.system.top import Rates, account_rows
+    from natsctl.client.system.top import account_rows
 
-    session, scope, rates = session_of(ctx), scope_of(given), Rates()
-    session.lasting = True
-
-    def look() -> list[Row]:
-        answers = session.run(lambda manager: System(manager).of_accounts("STATZ", {}, scope))
-        return account_rows(account_totals(answers), rates, time.monotonic())
-
+    look = _readable_rows(
+        session_of(ctx),
+        lambda manager: System(manager).of_accounts("STATZ", {}, scope_of(given)),
+        lambda answers, rates, at_s: account_rows(account_totals(answers), rates, at_s),
+        WATCHED_ACCOUNTS,
+    )
     show_rows("Accounts", WATCHED_ACCOUNTS, look, looks, "conns", number)
 
 

@@ -27,14 +27,8 @@ PLACES = 200
 RESTORED = int(os.environ.get("NATSCTL_DAMAGES", "1"))
 """Truncations, and flipped bits, of each form that are restored too; 34 makes the 200 of all forms."""
 APPENDED = [
-    b"\0",
-    bytes(512),
-    bytes(10240),
-    b"x",
-    b"\xfe\x04\x00\x00\0\0\0\0",
-    b"\xff\x06\x00\x00sNaPpY",
-    gzip.compress(b""),
-]
+    b"\0", bytes(512), bytes(10240), b"x", b"\xfe\x04\x00\x00\0\0\0\0", b"\xff\x06\x00\x00sNaPpY", gzip.compress(b""),
+]  # fmt: skip
 """Zeros, text, padding and the beginning of a stream as S2 frames them, and an empty member of gzip."""
 
 

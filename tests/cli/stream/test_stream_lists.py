@@ -82,12 +82,9 @@ def test_a_report_has_totals_and_what_is_copied(filled: Run) -> None:
 
 
 ORDERS = (
-    (("-n",), "ALL"),
-    (("-m", "-R"), "BIG"),
-    (("-o", "-R"), "BIG"),
-    (("-t", "-R"), "BIG"),
+    (("-n",), "ALL"), (("-m", "-R"), "BIG"), (("-o", "-R"), "BIG"), (("-t", "-R"), "BIG"),
     (("--sort", "bytes"), "ALL"),
-)
+)  # fmt: skip
 
 
 def test_a_report_is_sorted_by_its_flags(filled: Run) -> None:
