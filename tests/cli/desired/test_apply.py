@@ -337,20 +337,6 @@ def test_a_dash_is_stdin_whatever_file_has_that_name(
     assert natsctl("str", "ls", "--names").out.split() == ["B"]
 
 
-def test_a_limit_that_takes_messages_away_needs_consent(natsctl: Run, document: Run) -> None:
-    natsctl("apply", "-f", document(A))
-    for _ in range(5):
-        natsctl("pub", "A.x", "hello")
-    path = document({**A, "max_msgs": 2})
-    for words in ((), ("-j",), ("--no-input",)):
-        refused = natsctl("apply", "-f", path, *words)
-        assert refused.code == 2
-        assert "removes 3 of 5 messages, the oldest first" in refused.err
-    assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 5
-    assert natsctl("apply", "-f", path, "--yes").code == 0
-    assert natsctl("str", "info", "A", "-j").json["state"]["messages"] == 2
-
-
 @pytest.mark.ours("what is decided before a request")
 def test_more_removals_than_usual_are_refused(natsctl: Run, document: Run) -> None:
     many = [{"name": f"S{number}", "subjects": [f"s{number}"], "storage": "memory"} for number in range(12)]
