@@ -259,28 +259,3 @@ async def test_object_watchers_see_what_is_there_and_then_changes(js: JetStreamC
     gone = await watcher.updates(PATIENCE_S)
     assert gone is not None
     assert (gone.name, gone.deleted) == ("a", True)
-
-
-async def test_members_of_a_deliver_group_share_the_messages(queue: JetStreamContext) -> None:
-    js = queue
-    counts, everything, done = [0, 0], set[int](), asyncio.Event()
-
-    async def take(index: int, message: Msg) -> None:
-        counts[index] += 1
-        everything.add(message.metadata.sequence.stream)
-        await message.ack()
-        if len(everything) == 200:
-            done.set()
-
-    async def first(message: Msg) -> None:
-        await take(0, message)
-
-    async def second(message: Msg) -> None:
-        await take(1, message)
-
-    for callback in (first, second):
-        await js.subscribe("s", queue="workers", durable="workers", cb=callback, manual_ack=True)
-    await asyncio.gather(*(js.publish("s", b"") for _ in range(200)))
-    await asyncio.wait_for(done.wait(), 30)
-    assert sum(counts) == 200
-    assert min(counts) > 0

@@ -221,15 +221,6 @@ def test_a_saved_plan_is_refused_when_the_account_has_changed(
 
 
 @pytest.mark.ours("what is decided before a request")
-def test_a_saved_plan_that_was_edited_is_refused(natsctl: Run, document: Run, tmp_path: Path) -> None:
-    file = saved_plan(natsctl, document(A), tmp_path)
-    file.write_text(file.read_text().replace('"A.>"', '"B.>"'))
-    refused = natsctl("apply", "--plan", str(file))
-    assert refused.code == 2
-    assert "not as it was written" in refused.err
-
-
-@pytest.mark.ours("what is decided before a request")
 def test_a_plan_and_documents_do_not_go_together(natsctl: Run, document: Run, tmp_path: Path) -> None:
     path = document(A)
     file = saved_plan(natsctl, path, tmp_path)
