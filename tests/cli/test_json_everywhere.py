@@ -35,7 +35,6 @@ FILLED = (
     ("CONSUMER.CREATE.S.PUSH", {"stream_name": "S", "config": {"durable_name": "PUSH", "deliver_subject": "push.s"}}),
 )  # fmt: skip
 """The stream and the consumers of each test, by requests: five commands take twenty times as long."""
-DRIFT = ("str edit S --max-msgs 7 --dry-run", "con edit S C --max-deliver 7 --dry-run")
 
 
 @pytest.fixture(scope="session")
@@ -96,13 +95,6 @@ def test_a_success_is_one_document_and_nothing_else(command: Callable[[str], Any
 def test_a_series_is_one_document_on_each_line(command: Callable[[str], Any], line: str, count: int) -> None:
     done = command(line)
     assert (done.code, done.err, len(done.lines)) == (0, "", count)
-
-
-@pytest.mark.parametrize("line", DRIFT)
-def test_a_dry_run_that_finds_differences_is_a_document_and_exit_10(command: Callable[[str], Any], line: str) -> None:
-    done = command(line)
-    assert (done.code, done.err) == (ExitCode.DRIFT, "")
-    assert [change["new"] for change in done.json["effect"]["differences"]] == [7]
 
 
 @pytest.mark.parametrize(("line", "code"), [*map(counted, FAILURES)])

@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import io
-import socket
 from typing import Any
 
 import pytest
 
 from natsctl.api.errors import NotAuthorisedError, UnreachableError, UsageError
 from natsctl.client.connection import Connection, Tracer
-from natsctl.client.dial import NotListeningError
 from natsctl.client.manager import Manager
 from tests.client.conftest import connected
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-async def test_nobody_listening_is_told_at_once() -> None:
-    with pytest.raises(NotListeningError, match="nothing listens"):
-        await connected(f"127.0.0.1:{_free_port()}")
 
 
 async def test_a_server_that_says_nothing_is_unreachable_within_the_timeout() -> None:

@@ -12,6 +12,7 @@ from natsctl.api import acks
 from natsctl.api.errors import ApiResponseError, NotAuthorisedError, UnreachableError
 from natsctl.client import connection as connections
 from natsctl.client.connection import Connection, ConnectionLostError
+from natsctl.client.dial import NotListeningError
 from natsctl.client.manager import Manager
 from natsctl.client.message import AckedMessages
 from natsctl.client.messaging import consumers
@@ -116,6 +117,8 @@ async def test_each_server_that_was_tried_is_in_the_error(fake: FakeServer, othe
         f"no connection to any of 2 servers: {fake.url} refused the login: Authorization Violation; "
         f"nothing listens at {gone}"
     )
+    with pytest.raises(NotListeningError, match=f"nothing listens at {gone}"):
+        await connected(gone)
     with pytest.raises(UnreachableError, match=f"nothing listens at {gone}; nothing listens at {gone}"):
         await connected(f"{gone},{gone}")
 

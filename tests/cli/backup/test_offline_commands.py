@@ -184,6 +184,7 @@ def test_backups_of_each_release_of_the_tool_are_read(offline: Run, release: str
     folder = SAVED / release
     verdict = offline("backup", "verify", str(folder), "-j")
     assert (verdict.code, verdict.json["whole"]) == (0, True)
+    assert verdict.json["backups"][0]["checks"][0]["detail"] == "none: it was not made by natsctl"
     listed = offline("backup", "ls", str(folder), "-j")
     version = 1 if release in ("0.1.6", "0.2.4") else 2
     assert (listed.code, {one["archive"] for one in listed.json}) == (0, {version})

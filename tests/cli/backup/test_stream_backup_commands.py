@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -72,18 +71,6 @@ def test_a_stream_in_memory_comes_back(natsctl: Run, tmp_path: Path) -> None:
     assert base64.b64decode(message["hdrs"]) == b"NATS/1.0\r\nK: v\r\n\r\n"
 
 
-def test_another_name_with_other_subjects_stands_beside_the_stream(natsctl: Run, tmp_path: Path) -> None:
-    _fill(natsctl)
-    target = str(tmp_path / "b.tgz")
-    assert natsctl("str", "backup", "S", target).code == 0
-    taken = natsctl("str", "restore", "T", target, "-j")
-    assert (taken.code, "--subjects" in taken.error["hint"]) == (4, True)
-    restored = natsctl("str", "restore", "T", target, "--subjects", "T.*", "--replicas", "1", "-j").json
-    assert (restored["config"]["name"], restored["config"]["subjects"]) == ("T", ["T.*"])
-    assert restored["state"]["messages"] == 2
-    assert natsctl("str", "ls", "-n").out.split() == ["S", "T"]
-
-
 def test_what_exists_is_refused_skipped_or_replaced(natsctl: Run, tmp_path: Path) -> None:
     _fill(natsctl)
     target = str(tmp_path / "b")
@@ -104,16 +91,6 @@ def test_what_exists_is_refused_skipped_or_replaced(natsctl: Run, tmp_path: Path
     assert (wrong.code, "fail, skip or replace" in wrong.err) == (2, True)
 
 
-def test_a_backup_cut_short_leaves_no_stream(natsctl: Run, tmp_path: Path) -> None:
-    _fill(natsctl)
-    assert natsctl("str", "backup", "S", str(tmp_path / "b")).code == 0
-    assert natsctl("str", "rm", "S", "-f").code == 0
-    data = tmp_path / "b" / "stream.arc.s2"
-    data.write_bytes(data.read_bytes()[:-30])
-    assert natsctl("str", "restore", str(tmp_path / "b")).code == 1
-    assert natsctl("str", "ls", "-n").out == ""
-
-
 def test_a_directory_of_the_tool_and_a_server_since_2_15_is_restored(natsctl: Run, tmp_path: Path) -> None:
     folder = _directory(tmp_path, DATA / "reference_v1_S.s2")
     (folder / "stream.tar.s2").rename(folder / "stream.arc.s2")
@@ -132,25 +109,6 @@ def _directory(tmp_path: Path, archive: Path) -> Path:
     meta = json.loads(archive.with_suffix(".json").read_text())
     (folder / "backup.json").write_text(json.dumps({"config": meta["config"], "state": meta["state"]}))
     return folder
-
-
-@pytest.mark.reference("nats")
-def test_what_the_nats_tool_wrote_is_restored_here(natsctl: Run, tmp_path: Path) -> None:
-    _fill(natsctl)
-    done = subprocess.run(
-        ["nats", "stream", "backup", "S", str(tmp_path / "b"), "--no-progress"],
-        capture_output=True,
-        text=True,
-        timeout=20,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    verdict = natsctl("backup", "verify", str(tmp_path / "b"), "-j").json
-    assert (verdict["whole"], verdict["backups"][0]["checks"][0]["detail"]) == (
-        True,
-        "none: it was not made by natsctl",
-    )
-    assert natsctl("str", "rm", "S", "-f").code == 0
-    assert natsctl("str", "restore", str(tmp_path / "b"), "-j").json["state"]["messages"] == 2
 
 
 @pytest.mark.ours("files and messages on this side")

@@ -255,15 +255,6 @@ def test_what_is_gone_is_done(natsctl: Run, document: Run) -> None:
     assert natsctl("destroy", "-f", document(WITH_CONSUMER), "--yes").out == "nothing to do\n"
 
 
-def test_without_a_terminal_it_wants_to_be_told(natsctl: Run, document: Run) -> None:
-    natsctl("apply", "-f", document(WITH_CONSUMER))
-    refused = natsctl("destroy", "-f", document(WITH_CONSUMER))
-    assert refused.code == 2
-    assert "--yes" in refused.err
-    assert names(natsctl) == ["A"]
-    assert natsctl("destroy", "-f", document(WITH_CONSUMER), "--force").code == 0
-
-
 def test_a_protected_asset_keeps_everything_from_being_removed(natsctl: Run, document: Run, audit: Any) -> None:
     path = document({**WITH_CONSUMER, "protect": True}, {"name": "B", "subjects": ["B"]})
     natsctl("apply", "-f", path)
@@ -287,7 +278,7 @@ def test_with_prune_the_rest_of_the_owner_goes_too(natsctl: Run, document: Run) 
 def test_consumers_alone_are_removed_from_streams_that_stay(natsctl: Run, document: Run) -> None:
     natsctl("apply", "-f", document(WITH_CONSUMER))
     path = document(consumers=[{"stream": "A", "durable_name": "C", "ack_policy": "explicit"}])
-    assert natsctl("destroy", "-f", path, "--yes").err == "deleted Consumer A > C\n"
+    assert natsctl("destroy", "-f", path, "--force").err == "deleted Consumer A > C\n"
     assert names(natsctl) == ["A"]
 
 

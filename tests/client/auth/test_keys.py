@@ -9,8 +9,6 @@ from natsctl.api.errors import UsageError
 from natsctl.api.jwt_token import Kind
 from natsctl.client.auth.keys import KINDS, generate_key, kind_of, parse_key
 
-SEALED_BY_NATS = "eGt2Mf4jb8mOo3cFhdzrcluX5mkAuTCVyEE2KhFxOX4Dle7DqAXt2q+kf38kZATaiA=="
-"""`hello`, sealed by `nats auth nkey seal`."""
 SENDER_OF_NATS = "XC36BEJJIYAYLGYXBNZKUMKAWU3YQWXHN46HZADJ4ZVOJF25NIZEGEMK"
 RECIPIENT_OF_NATS = "SXALF5DMEAWLKPR2NQIJFDGO3RGWETGCMP5ONRVI6TIMPIA5PHPXCGRF7Q"
 

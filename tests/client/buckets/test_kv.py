@@ -12,14 +12,11 @@ from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 from natsctl.client.asset_config import new_kv_bucket, set_history
 from natsctl.client.kv import (
     Bucket,
-    WatchOptions,
     compact,
     entries,
     removals,
-    watch,
 )
 from natsctl.client.manager import Manager
-from natsctl.client.messaging import consumers
 
 LATER_NS = 2**62
 
@@ -123,23 +120,6 @@ async def test_a_key_that_is_written_all_the_time_is_never_absent(clients: Any) 
 async def _write_often(bucket: Bucket, times: int) -> None:
     for number in range(times):
         await bucket.put("k", b"%d" % number)
-
-
-async def test_a_watch_goes_on_behind_a_consumer_that_is_lost(clients: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(consumers, "ORDERED_HEARTBEAT_S", 0.1)
-    monkeypatch.setattr(consumers, "MISSED_S", 0.3)
-    async with clients() as (manager, _):
-        bucket = await make(manager, "B")
-        await bucket.put("k", b"1")
-        seen: list[bytes | None] = []
-        async for entry in watch(bucket, WatchOptions(limit=3)):
-            seen.append(entry.value)
-            if len(seen) == 1:
-                for name in await manager.consumer_names("KV_B"):
-                    await manager.consumer_delete("KV_B", name)
-                await bucket.put("k", b"2")
-                await bucket.put("k", b"3")
-        assert seen == [b"1", b"2", b"3"]
 
 
 async def test_compact_spares_a_key_that_is_set_meanwhile(clients: Any) -> None:
