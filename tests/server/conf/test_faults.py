@@ -15,8 +15,16 @@ from natsctl.server.options import ServerOptions
 from natsctl.server.process.process import main
 from natsctl.testing.certificates import Authority, Issued
 from natsctl.testing.process import reference_binary
-from tests.server.conf.agreement_files import ACCEPTED, ACCEPTED_HERE_ALONE, REFUSED, REFUSED_HERE_ALONE
-from tests.server.conf.faults import IN_OWN_WORDS, IN_OWN_WORDS_ALONE, IN_WORDS_OF_BOTH, OCSP
+from tests.server.conf.faults import (
+    ACCEPTED,
+    ACCEPTED_HERE_ALONE,
+    IN_OWN_WORDS,
+    IN_OWN_WORDS_ALONE,
+    IN_WORDS_OF_BOTH,
+    OCSP,
+    REFUSED,
+    REFUSED_HERE_ALONE,
+)
 
 FAULTS = {**IN_WORDS_OF_BOTH, **IN_OWN_WORDS, **IN_OWN_WORDS_ALONE}
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import cramjam
 import pytest
+import yaml
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import NoRespondersError, TimeoutError
@@ -56,49 +57,7 @@ SURVEYOR = [
 ]  # fmt: skip
 """What NATS Surveyor asks for, each with `Accept-Encoding: snappy`."""
 
-ASKED: list[tuple[str, object]] = [
-    *(
-        (f"SERVER.PING{name}", "")
-        for name in (
-            "", ".IDZ", ".STATSZ", ".VARZ", ".CONNZ", ".SUBSZ", ".JSZ", ".ACCOUNTZ", ".HEALTHZ", ".LEAFZ", ".ROUTEZ",
-            ".GATEWAYZ", ".PROFILEZ", ".IPQUEUESZ", ".RAFTZ", ".EXPVARZ", ".STATZ", ".ACCSTATZ", ".NOPEZ",
-        )
-    ),
-    *((f"SERVER.ID.{name}", "") for name in ("IDZ", "STATSZ", "VARZ", "HEALTHZ", "STATZ")),
-    ("SERVER.ID", ""),
-    *((f"ACCOUNT.A.{name}", "") for name in ("CONNZ", "SUBSZ", "JSZ", "INFO", "LEAFZ", "CONNS", "STATZ", "NOPEZ")),
-    ("ACCOUNT.A.CLAIMS.LOOKUP", ""),
-    *((f"ACCOUNT.NOPE.{name}", "") for name in ("CONNZ", "SUBSZ", "JSZ", "INFO", "LEAFZ", "CONNS", "STATZ")),
-    ("ACCOUNT.B.STATZ", {"include_unused": True}),
-    ("ACCOUNT.NOPE.STATZ", {"include_unused": True}),
-    ("ACCOUNT.PING.STATZ", ""),
-    ("ACCOUNT.PING.STATZ", {"accounts": ["A"]}),
-    ("ACCOUNT.PING.CONNZ", ""),
-    ("USER.INFO", ""),
-    ("SERVER.PING.CONNZ", {"auth": True, "subscriptions_detail": True}),
-    ("SERVER.PING.CONNZ", {"state": 1}),
-    ("SERVER.PING.CONNZ", {"state": 9}),
-    ("SERVER.PING.CONNZ", {"acc": "A", "filter_subject": "foo"}),
-    ("SERVER.PING.CONNZ", {"filter_subject": "foo"}),
-    ("SERVER.PING.CONNZ", {"sort": "nope"}),
-    ("SERVER.PING.CONNZ", {"limit": "x"}),
-    ("SERVER.PING.SUBSZ", {"test": "foo.*"}),
-    ("SERVER.PING.ACCOUNTZ", {"account": "A"}),
-    ("SERVER.PING.ACCOUNTZ", {"account": "NOPE"}),
-    ("SERVER.PING.HEALTHZ", {"account": "NOPE"}),
-    ("SERVER.PING.HEALTHZ", {"account": "A", "stream": "NOPE", "details": True}),
-    ("SERVER.PING.HEALTHZ", {"server_name": "one", "exact_match": True}),
-    ("SERVER.PING.HEALTHZ", {"server_name": "two"}),
-    ("SERVER.PING.HEALTHZ", {"tags": ["AZ:1"]}),
-    ("SERVER.PING.HEALTHZ", {"tags": ["z"]}),
-    ("SERVER.PING.VARZ", "{"),
-    ("SERVER.PING.VARZ", "[]"),
-    ("SERVER.PING", {"tags": 1}),
-    ("SERVER.ID.KICK", {"cid": 4711}),
-    ("SERVER.ID.KICK", "x"),
-    ("SERVER.ID.LDM", {"cid": 4711}),
-    ("SERVER.ID.RELOAD", ""),
-]  # fmt: skip
+ASKED: list[list[Any]] = yaml.safe_load((Path(__file__).parent / "requests.yaml").read_text(encoding="utf-8"))
 
 
 class Conversation:

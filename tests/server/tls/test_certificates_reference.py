@@ -11,6 +11,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 import pytest
+import yaml
 
 from natsctl.server.tls_certificates import certificate_of, dns_names, not_after, peer_certificate
 from natsctl.testing.certificates import Authority, Issued
@@ -45,66 +46,9 @@ SUBJECTS: Final[dict[str, list[tuple[str, str]]]] = {
     "n": [("CN", "turned"), ("DC", "reversed"), ("DC", "com")],
 }  # fmt: skip
 """What certificates have as their subjects, in the order of their encoding."""
-TEXT: Final = "CN=localhost,OU=NATS,O=NATS,L=Los Angeles,ST=CA,C=US"
-STAR: Final = "CN=*.example.com,OU=NATS,O=NATS,L=Los Angeles,ST=CA,C=US"
-WHOLE: Final = f"DC=foo2,DC=foo1,{TEXT}"
-CASES: Final[dict[str, tuple[str, list[str], str]]] = {
-    "email": ("email", ["derek@nats.io"], "derek@nats.io"),
-    "host": ("host", ["host.example"], "host.example"),
-    "uri": ("uri", ["spiffe://x/y"], "spiffe://x/y"),
-    "email before host": ("email and host", ["host.example", "derek@nats.io"], "derek@nats.io"),
-    "unknown email, then subject": ("email and subject", ["CN=plain"], "CN=plain"),
-    "nobody": ("email", ["nobody"], "refused"),
-    "less than the subject": ("j", ["CN=plain"], "refused"),
-    "turned round": ("j", ["O=acme,CN=plain"], "O=acme,CN=plain"),
-    "encoded the other way round": ("k", ["O=acme,CN=plain"], "O=acme,CN=plain"),
-    "three": ("l", ["CN=three,OU=two,O=one"], "CN=three,OU=two,O=one"),
-    "domain": ("m", ["CN=dc,DC=example,DC=com"], "CN=dc,DC=example,DC=com"),
-    "domain, turned": ("m", ["DC=com,DC=example,CN=dc"], "DC=com,DC=example,CN=dc"),
-    "domain in the order of the user": ("n", ["DC=com,DC=reversed,CN=turned"], "DC=com,DC=reversed,CN=turned"),
-    "an attribute that nobody knows": ("g", ["CN=uid,O=acme"], "CN=uid,O=acme"),
-    "other case": ("j", ["CN=Plain,O=acme"], "refused"),
-    "comma": ("h", ["CN=comma\\\\, inc"], "CN=comma\\, inc"),
-    "several in an element": ("i", ["CN=several,O=a+O=b"], "CN=several,O=a+O=b"),
-    "with a password": ("j", ['CN=plain,O=acme", password: "p'], "refused"),
-    "text and its domain": ("a", [f"{TEXT},DC=foo1,DC=foo2"], f"{TEXT},DC=foo1,DC=foo2"),
-    "the whole subject": ("a", [WHOLE], WHOLE),
-    "less than others have": ("b", [WHOLE, f"{TEXT},DC=foo1,DC=foo2", TEXT], TEXT),
-    "another domain, but the text": ("c", [WHOLE, f"{TEXT},DC=foo1,DC=foo2", TEXT], TEXT),
-    "another domain": ("c", [f"{TEXT},DC=foo1,DC=foo2", WHOLE], "refused"),
-    "blanks": ("a", [WHOLE.replace(",", ", ")], WHOLE.replace(",", ", ")),
-    "order": (
-        "d",
-        ["DC=com, DC=example, CN=*.example.com, O=NATS, OU=NATS, L=Los Angeles, ST=CA, C=US"],
-        "DC=com, DC=example, CN=*.example.com, O=NATS, OU=NATS, L=Los Angeles, ST=CA, C=US",
-    ),
-    "domain after the text": ("d", [f"{STAR},DC=example,DC=com"], f"{STAR},DC=example,DC=com"),
-    "order before all": (
-        "d",
-        [f"{STAR},DC=example,DC=com", SAME := f"DC=com,DC=example,{STAR}".replace("OU=NATS,O=NATS", "O=NATS,OU=NATS"),
-         STAR],
-        SAME,
-    ),
-    "several CN": (
-        "e",
-        ["DC=com,DC=acme,OU=Organic Units,OU=Users,CN=jdoe,CN=123456,CN=John Doe"],
-        "DC=com,DC=acme,OU=Organic Units,OU=Users,CN=jdoe,CN=123456,CN=John Doe",
-    ),
-    "one of several CN": ("e", ["DC=com,DC=acme,OU=Organic Units,OU=Users,CN=jdoe"], "refused"),
-    "an element of two": (
-        "f", ["CN=John Doe,DC=DEV+O=users,DC=OpenSSL,DC=org"], "CN=John Doe,DC=DEV+O=users,DC=OpenSSL,DC=org",
-    ),
-    "one of two": ("f", ["CN=John Doe,DC=DEV,DC=OpenSSL,DC=org"], "refused"),
-    "two turned round": (
-        "f", ["CN=John Doe,O=users+DC=DEV,DC=OpenSSL,DC=org"], "CN=John Doe,O=users+DC=DEV,DC=OpenSSL,DC=org",
-    ),
-    "elements in another order": (
-        "f", ["DC=org,DC=OpenSSL,O=users+DC=DEV,CN=John Doe"], "DC=org,DC=OpenSSL,O=users+DC=DEV,CN=John Doe",
-    ),
-    "another order without one of two": ("f", ["DC=org,DC=OpenSSL,O=users,CN=John Doe"], "refused"),
-    "the same with blanks": ("f", ["DC=OpenSSL, DC=org, O=users, CN=John Doe"], "refused"),
-    "an attribute without a name": ("g", ["O=acme,CN=uid"], "refused"),
-}  # fmt: skip
+CASES: Final[dict[str, list[Any]]] = yaml.safe_load(
+    (Path(__file__).parent / "certificate_logins.yaml").read_text(encoding="utf-8")
+)
 """The subject of a certificate, the users, and which one it is. Those of nats-server's own tests, and some more."""
 
 PATIENCE_S: Final = 30
