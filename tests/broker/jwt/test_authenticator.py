@@ -120,3 +120,12 @@ def test_account_jwt_under_another_name_or_self_signed_is_refused(operator: Oper
     for token in (other.jwt(operator.key), account.jwt(account.key)):
         town = operate(operator, {account.public: token})
         assert town.guest(operator.user(account)).said == VIOLATION
+
+
+def test_callout_account_lets_in_who_answers_callouts_alone(operator: Operator, operate: Operate) -> None:
+    account = operator.account("A")
+    service, other = operator.user(account), operator.user(account)
+    account.nats["authorization"] = {"auth_users": [service.key.public]}
+    town = operate(operator)
+    assert town.guest(service).said == b""
+    assert town.guest(other).said == VIOLATION
