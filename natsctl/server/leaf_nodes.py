@@ -26,12 +26,13 @@ from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.leaf_remote import ContextMaker, LeafRemote, LinkMaker, RemoteConnection
 from natsctl.server.listener import ClientConnection, TransportEndpoint, named
-from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, LeafRemoteOptions, LeafUrl, joined
+from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, LeafRemoteOptions, joined
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
 from natsctl.server.tls_contexts import ListenerTls
 from natsctl.server.tls_listener import TlsConnection
 from natsctl.server.websocket_protocol import BoundedDeflate, FrameError
+from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -140,7 +141,7 @@ class WebSocketRemoteConnection(RemoteConnection):
         self,
         leaf_shell: LeafShell,
         remote: LeafRemoteOptions,
-        url: LeafUrl,
+        url: ServerUrl,
         context: ContextMaker,
         make_link: LinkMaker,
     ) -> None:

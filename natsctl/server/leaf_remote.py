@@ -24,15 +24,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
-from msgspec.structs import replace
-
 from natsctl.api.units import SECOND
 from natsctl.broker.leaf.handshake import RemoteCredentialsError, RemoteOptions, Signer
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.conf.syntax import read_file
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
-from natsctl.server.options import LeafRemoteOptions, LeafUrl, TlsOptions
+from natsctl.server.options import LeafRemoteOptions, TlsOptions
 from natsctl.server.tls_contexts import SecureTransport, TlsLayer, client_context, error_text
+from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
@@ -69,7 +68,7 @@ class RemoteConnection(ClientConnection):
     mark: ClassVar = "lid"
 
     def __init__(
-        self, leaf_shell: LeafShell, remote: LeafRemoteOptions, url: LeafUrl, context: ContextMaker,
+        self, leaf_shell: LeafShell, remote: LeafRemoteOptions, url: ServerUrl, context: ContextMaker,
         make_link: LinkMaker,
     ) -> None:  # fmt: skip
         super().__init__(leaf_shell.as_shell)
@@ -240,7 +239,7 @@ _PARTS: Final = re.compile(rb"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{
 """A creds file holds the user's JWT, then its seed, each between two lines of dashes."""
 
 
-def signer_of(remote: LeafRemoteOptions, url: LeafUrl) -> Signer:
+def signer_of(remote: LeafRemoteOptions, url: ServerUrl) -> Signer:
     """Return the signer of a hub's nonce; it reads its files at each use, so that renewed credentials are found."""
 
     def sign(nonce: bytes) -> Mapping[str, str]:
@@ -282,7 +281,7 @@ def _signature(seed: bytes, nonce: bytes, fault: str) -> tuple[str, str]:
     return public, signature
 
 
-def _user(remote: LeafRemoteOptions, url: LeafUrl) -> dict[str, str]:
+def _user(remote: LeafRemoteOptions, url: ServerUrl) -> dict[str, str]:
     """Return user and password of the url, or of the first one that has some where the hub has offered this one."""
     named = url if url.user else next((known for known in remote.urls if known.user), url)
     if not named.user:
@@ -389,7 +388,7 @@ class LeafRemote:
                 )
                 await asyncio.sleep(self._reconnect_s * (1 + self._rng.random()))
 
-    async def _dial(self, url: LeafUrl) -> RemoteConnection:
+    async def _dial(self, url: ServerUrl) -> RemoteConnection:
         factory = self._factory(url)
         if self.options.proxy is not None:
             from natsctl.server.leaf_tunnel import open_tunnel
@@ -399,21 +398,21 @@ class LeafRemote:
             _, connection = await self._leaf_shell.loop.create_connection(factory, url.host, url.port)
         return connection
 
-    def _factory(self, url: LeafUrl) -> Callable[[], RemoteConnection]:
+    def _factory(self, url: ServerUrl) -> Callable[[], RemoteConnection]:
         kind: type[RemoteConnection] = RemoteConnection
         if url.is_websocket:
             from natsctl.server.leaf_nodes import WebSocketRemoteConnection
 
             kind = WebSocketRemoteConnection
         name = self._tls_names[0] if self._tls_names and _is_ip(url.host) else url.host
-        known = replace(url, host=name)
+        known = url._replace(host=name)
 
         def make(host: str, port: int, kind: str, secured: bool) -> SolicitedLink:
             return self._leaf_shell.leafs.solicit(self._link_options(url), host, port, kind, secured=secured)
 
         return lambda: kind(self._leaf_shell, self.options, known, lambda: client_context(self.options.tls), make)
 
-    def _link_options(self, url: LeafUrl) -> RemoteOptions:
+    def _link_options(self, url: ServerUrl) -> RemoteOptions:
         options = self.options
         return RemoteOptions(
             account=options.account,
@@ -427,7 +426,7 @@ class LeafRemote:
             signer=signer_of(options, url),
         )
 
-    def _next_url(self) -> LeafUrl:
+    def _next_url(self) -> ServerUrl:
         """Return the next url, of those that are configured and those that the hub has offered."""
         url = self._urls.pop(0)
         self._urls.append(url)
@@ -441,7 +440,7 @@ class LeafRemote:
         scheme = self.options.urls[0].scheme if websocket else "nats-leaf"
         known = {url.address for url in self.options.urls}
         offered = [
-            LeafUrl(scheme, host.strip("[]"), int(port))
+            ServerUrl(scheme, host.strip("[]"), int(port))
             for text in (link.ws_urls if websocket else link.leafnode_urls)[:MAX_OFFERED_URLS]
             for host, _, port in [text.rpartition(":")]
             if host and port.isdecimal() and text not in known

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from natsctl.api.model import Confidential
+from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -405,37 +406,6 @@ FIRST_INFO_S: Final = 1.0
 DIAL_TIMEOUT_S: Final = 1.0
 
 
-class LeafUrl(Confidential, frozen=True):
-    """The address of a hub; user and password are those of the url."""
-
-    UNSHOWN: ClassVar = ("password",)
-
-    scheme: str
-    host: str
-    port: int
-    user: str = ""
-    password: str | None = None
-    path: str = ""
-
-    @property
-    def address(self) -> str:
-        """Host and port as log lines show them."""
-        return joined(self.host, self.port)
-
-    @property
-    def is_websocket(self) -> bool:
-        """Return whether it is reached over WebSocket."""
-        return self.scheme in ("ws", "wss")
-
-    @property
-    def label(self) -> str:
-        """The whole url as log lines show it, without its password."""
-        from urllib.parse import quote  # slow to import
-
-        user = quote(self.user) + (":xxxxx" if self.password is not None else "") + "@" if self.user else ""
-        return f"{self.scheme}://{user}{self.address}{self.path}"
-
-
 class LeafProxyOptions(Confidential, frozen=True):
     """An HTTP proxy on the way to a hub."""
 
@@ -457,7 +427,7 @@ class LeafRemoteOptions(Confidential, frozen=True):
 
     UNSHOWN: ClassVar = ("nkey",)
 
-    urls: tuple[LeafUrl, ...] = ()
+    urls: tuple[ServerUrl, ...] = ()
     account: str = "$G"
     creds: Path | None = None
     nkey: str = ""

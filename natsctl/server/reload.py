@@ -347,7 +347,7 @@ class Reloader:
             found: Reload | Exception
             try:
                 found = self._checked()
-            except Exception as error:
+            except Exception as error:  # `_end` reports or raises it on the loop
                 found = error
             with suppress(RuntimeError):  # the server has stopped meanwhile
                 loop.call_soon_threadsafe(self._end, found)

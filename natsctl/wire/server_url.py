@@ -51,6 +51,19 @@ class ServerUrl(NamedTuple):
         return f"{self.scheme}://{self.address}{self.path}"
 
     @property
+    def is_websocket(self) -> bool:
+        """Whether it is reached over WebSocket."""
+        return self.scheme in _WEBSOCKET
+
+    @property
+    def label(self) -> str:
+        """The URL with its user, and a mask in place of the password, as nats-server logs it."""
+        from urllib.parse import quote  # slow to import
+
+        user = quote(self.user) + (":xxxxx" if self.password is not None else "") + "@" if self.user else ""
+        return f"{self.scheme}://{user}{self.address}{self.path}"
+
+    @property
     def full(self) -> str:
         """The URL with its login, escaped."""
         if not self.login:

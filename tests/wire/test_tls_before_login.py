@@ -21,10 +21,11 @@ from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
 from natsctl.server.embedded import SharedServer, join
 from natsctl.server.instance import ServerInstance
-from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, LeafUrl, ServerOptions, TlsOptions
+from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions, TlsOptions
 from natsctl.spark.source.errors import JetStreamSourceError
 from natsctl.spark.source.handshake import ServerSettings, greet
 from natsctl.wire.client import TlsNotOfferedError
+from natsctl.wire.server_url import ServerUrl
 from tests.support.handshake_recorder import CLIENT_HELLO, PATIENCE_S, HandshakeRecorder, recording
 
 OFFERS: Final = {
@@ -103,7 +104,7 @@ def run_guest(recorder: HandshakeRecorder, ca: Path | None) -> bool:
 def run_leaf(recorder: HandshakeRecorder, ca: Path | None) -> bool:
     tls = TlsOptions(ca_file=ca) if ca else None
     return link(
-        recorder, LeafRemoteOptions((LeafUrl("nats-leaf", "127.0.0.1", recorder.port, "ann", SECRET),), tls=tls)
+        recorder, LeafRemoteOptions((ServerUrl("nats-leaf", "127.0.0.1", recorder.port, "ann", SECRET),), tls=tls)
     )
 
 
@@ -245,13 +246,13 @@ def test_spark_wants_tls_on_all_servers_of_a_list(refusing: HandshakeRecorder) -
 
 def test_a_leaf_remote_keeps_its_login_where_its_url_asks_for_tls(refusing: HandshakeRecorder) -> None:
     """nats-server sends it: to it the scheme means nothing."""
-    remote = LeafRemoteOptions((LeafUrl("tls", "127.0.0.1", refusing.port, "ann", SECRET),))
+    remote = LeafRemoteOptions((ServerUrl("tls", "127.0.0.1", refusing.port, "ann", SECRET),))
     assert not link(refusing, remote)
     assert [each.clear for each in refusing.recorded()] == [b""]
 
 
 def test_a_leaf_remote_wants_tls_on_all_urls_where_one_is_wss(refusing: HandshakeRecorder) -> None:
-    urls = tuple(LeafUrl(scheme, "127.0.0.1", refusing.port, "ann", SECRET) for scheme in ("ws", "wss"))
+    urls = tuple(ServerUrl(scheme, "127.0.0.1", refusing.port, "ann", SECRET) for scheme in ("ws", "wss"))
     assert not link(refusing, LeafRemoteOptions(urls, no_randomize=True))
     assert [each.clear[:1] for each in refusing.recorded()[:1]] == [CLIENT_HELLO]
 

@@ -31,11 +31,10 @@ from natsctl.server.options import (
     LeafNodesOptions,
     LeafProxyOptions,
     LeafRemoteOptions,
-    LeafUrl,
     ServerOptions,
     TlsOptions,
 )
-from natsctl.wire.server_url import ServerUrlError, parse_server_url
+from natsctl.wire.server_url import ServerUrl, ServerUrlError, parse_server_url
 
 COMPRESSION_MODES: Final = frozenset({
     "off", "disabled", "accept", "s2_auto", "auto", "on", "enabled", "s2_fast", "s2_better", "s2_best",
@@ -172,21 +171,20 @@ def _set_remote(name: str, read: Callable[[Item], Any]) -> RemoteSetter:
     return lambda remote, item: replace(remote, **{name: read(item)})
 
 
-def _urls(item: Item) -> tuple[LeafUrl, ...]:
+def _urls(item: Item) -> tuple[ServerUrl, ...]:
     return tuple(_url(entry) for entry in items_of(item))
 
 
 _WEBSOCKET_PORTS: Final = {"ws": 80, "wss": 443}
 
 
-def _url(item: Item) -> LeafUrl:
+def _url(item: Item) -> ServerUrl:
     """Return a url's parts; the error of a malformed one does not repeat its user and password."""
     text = text_of(item).strip()
     try:
-        url = parse_server_url(text, _WEBSOCKET_PORTS, scheme="nats-leaf", other_port=DEFAULT_LEAF_PORT)
+        return parse_server_url(text, _WEBSOCKET_PORTS, scheme="nats-leaf", other_port=DEFAULT_LEAF_PORT)
     except ServerUrlError as failure:
         raise item.fault(f"error parsing leafnode url: {failure}") from None
-    return LeafUrl(url.scheme, url.host, url.port, url.user, url.password, url.path)
 
 
 def _creds(item: Item) -> Path:

@@ -16,8 +16,9 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.server.instance import ServerInstance
 from natsctl.server.leaf_remote import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
 from natsctl.server.monitor.varz import varz
-from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, LeafUrl, ServerOptions
+from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions
 from natsctl.server.system_answers import statsz
+from natsctl.wire.server_url import ServerUrl
 from tests.server.test_reload import site
 from tests.support.tls_clients import PATIENCE_S, talking, until
 
@@ -107,7 +108,7 @@ async def test_users_of_the_block_that_a_reload_takes_out_lose_their_links(tmp_p
         gone_writer.close()
 
 
-A, B = LeafUrl("nats-leaf", "a", 1), LeafUrl("nats-leaf", "b", 2)
+A, B = ServerUrl("nats-leaf", "a", 1), ServerUrl("nats-leaf", "b", 2)
 
 
 def remote(**options: Any) -> LeafRemote:
