@@ -1,8 +1,8 @@
-"""What a command got from servers, for what goes wrong with it: entries it leaves out, and answers it cannot use.
+"""Record of what one command received from servers: entries that it left out, and its latest answers.
 
-An entry of a list that cannot be read is left out and reported in the end, so that one bad stream, object, service or
-server hides none of the others. Where code fails over a value of an answer, the answers are held to their models:
-that of the server is told apart from a fault of natsctl at no cost to commands that succeed.
+A list leaves out an entry that cannot be read and reports it at the end, so that one bad stream, object, service or
+server does not hide the others. When a command fails on a value, its latest answers are checked against their models:
+this tells a server's fault from one of natsctl, and costs nothing when the command succeeds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UnreadableEntriesError(ProtocolError):
 
 
 class Received:
-    """Record of what came over the connections of one command."""
+    """The record of one command, shared by its connections."""
 
     __slots__ = ("_answers", "_unreadable", "report", "subjects")
 

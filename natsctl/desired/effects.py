@@ -1,4 +1,4 @@
-"""Settings that a server accepts and that have no effect beside the others of the same configuration."""
+"""Settings that a server accepts, but that have no effect in their configuration."""
 
 from __future__ import annotations
 
