@@ -74,7 +74,7 @@ def lines(server: ConfServer, since: int = 0) -> list[str]:
     """Return lines of the log that are about OCSP, without what differs with each connection."""
     found = []
     for line in server.log()[since:].splitlines():
-        parts = re.search(r"\[(\w{3})\] (.*)", line)
+        parts = re.search(r"\[([A-Z]{3})\] (.*)", line)
         if parts is None:  # the second line of an error
             continue
         level, text = parts.groups()
