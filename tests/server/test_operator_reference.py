@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.conf_server import ConfServer
 from tests.support.operators import (
+    ALL_DAY,
     Key,
     Operator,
     OperatorAccount,
@@ -124,7 +125,7 @@ GOOD: dict[str, Callable[[Town], UserLogin]] = {
     "of a scoped signing key": scoped,
     "from an allowed network": lambda t: t.user(src=["10.0.0.0/8", "127.0.0.0/8"]),
     "from networks in one text": lambda t: t.user(src="10.0.0.0/8, 127.0.0.0/8"),
-    "within its hours": lambda t: t.user(times=[{"start": "00:00:00", "end": "23:59:59"}], times_location="UTC"),
+    "within its hours": lambda t: t.user(times=ALL_DAY, times_location="UTC"),
     "of this kind of connection": lambda t: t.user(allowed_connection_types=["standard", "FUTURE"]),
     "not yet expired": lambda t: t.user({"exp": NOW + HOUR, "nbf": NOW - HOUR}),
     "not revoked itself": lambda t: t.operator.user(t.revoking),

@@ -27,6 +27,9 @@ from urllib.parse import urlsplit
 
 import nkeys
 
+ALL_DAY = [{"start": "23:30:00", "end": "00:30:00"}, {"start": "00:00:00", "end": "23:59:59"}]
+"""Hours that hold at any time: the second range alone ends a second before midnight."""
+
 Kind = Literal["operator", "account", "user"]
 
 PREFIXES: Final[dict[Kind, int]] = {

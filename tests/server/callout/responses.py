@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from natsctl.api.nkey_pairs import public_text
 from tests.support.callouts import ISSUER, Request
-from tests.support.operators import Key, make_jwt
+from tests.support.operators import ALL_DAY, Key, make_jwt
 
 STRANGER: Final = Key("account")
 OTHER_USER: Final = Key("user").public
@@ -168,7 +168,7 @@ ADMITTED: Final[dict[str, tuple[Make, dict[str, Any]]]] = {
         {"user": "of this kind of connection", "account": "FOO"},
     ),
     "within its hours": (
-        user_with(times=[{"start": "00:00:00", "end": "23:59:59"}], times_location="UTC"),
+        user_with(times=ALL_DAY, times_location="UTC"),
         {"user": "within its hours", "account": "FOO", "expires": True},
     ),
     "with an end": (
