@@ -30,7 +30,7 @@ from natsctl.server.options import UNSPECIFIED, ServerOptions
 from natsctl.server.process.log import Log
 from natsctl.server.resources import SystemClock, new_event_loop
 from natsctl.server.shell import Shell
-from natsctl.server.tls_contexts import ListenerTls
+from natsctl.server.tls.contexts import ListenerTls
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from natsctl.api.nkey_pairs import SigningPair
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
-    from natsctl.server.leaf_nodes import LeafNodes
+    from natsctl.server.leaf.nodes import LeafNodes
     from natsctl.server.ocsp.service import OcspService
     from natsctl.server.options import WebSocketOptions
     from natsctl.server.process.provision import InProcessListener
-    from natsctl.server.system_account import System
-    from natsctl.server.system_events import OcspEvents
-    from natsctl.server.tls_contexts import TlsContexts
-    from natsctl.server.websocket_protocol import Upgrader
+    from natsctl.server.system.account import System
+    from natsctl.server.system.events import OcspEvents
+    from natsctl.server.tls.contexts import TlsContexts
+    from natsctl.server.websocket.protocol import Upgrader
     from natsctl.store.store import Store
 
 
@@ -237,7 +237,7 @@ class ServerInstance:
     def _leaf_nodes(self, shell: Shell) -> LeafNodes | None:
         if self.options.leafnodes is None:
             return None
-        from natsctl.server.leaf_nodes import LeafNodes
+        from natsctl.server.leaf.nodes import LeafNodes
 
         return LeafNodes(self.options, shell)
 
@@ -253,7 +253,7 @@ class ServerInstance:
     def _start_system(self, shell: Shell) -> System | None:
         if not self.broker.options.system_account:
             return None
-        from natsctl.server.system_account import System
+        from natsctl.server.system.account import System
 
         system = System(self, shell.wake, lambda done: self.reload(done))
         shell.on_turn.append(system.requests.run)
@@ -289,8 +289,8 @@ class ServerInstance:
         return monitoring_endpoint(self)
 
     def _websocket(self, options: WebSocketOptions) -> Endpoint:
-        from natsctl.server.websocket_connection import WebSocketConnection
-        from natsctl.server.websocket_protocol import Upgrader
+        from natsctl.server.websocket.connection import WebSocketConnection
+        from natsctl.server.websocket.protocol import Upgrader
 
         tls = ListenerTls(options.tls)
         self.listener_tls["websocket"] = tls

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natsctl.server.process.log import Log
     from natsctl.server.process.protocol_trace import ProtocolTrace
     from natsctl.server.shell import Shell
-    from natsctl.server.tls_contexts import ListenerTls
+    from natsctl.server.tls.contexts import ListenerTls
 
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
@@ -236,7 +236,7 @@ class HeldInput:
 def load_connections(tls: TlsOptions | None) -> None:
     """Load what connections of clients consist of now, and not with the first one."""
     if tls is not None:
-        import natsctl.server.tls_listener  # noqa: F401  # for its import alone
+        import natsctl.server.tls.listener  # noqa: F401  # for its import alone
 
 
 def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:
@@ -247,7 +247,7 @@ def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) 
         return ProxiedConnection(shell) if tls.options is None else ProxiedTlsConnection(shell, tls)
     if tls.options is None:
         return ClientConnection(shell)
-    from natsctl.server.tls_listener import TlsConnection
+    from natsctl.server.tls.listener import TlsConnection
 
     return TlsConnection(shell, tls)
 

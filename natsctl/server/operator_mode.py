@@ -203,7 +203,7 @@ def jwt_authenticator(options: ServerOptions) -> JwtAuthenticator | None:
 
 
 def _url_resolver(operator: OperatorOptions) -> UrlResolver:
-    from natsctl.server.tls_contexts import client_context
+    from natsctl.server.tls.contexts import client_context
     from natsctl.server.url_resolver import UrlResolver
 
     return UrlResolver(operator.account_url, client_context(operator.url_tls))

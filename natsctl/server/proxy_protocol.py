@@ -17,11 +17,11 @@ from natsctl.api.codec import go_quote
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import ClientConnection, peer_of
 from natsctl.server.options import joined
-from natsctl.server.tls_listener import TlsConnection, local_of, text_of
+from natsctl.server.tls.listener import TlsConnection, local_of, text_of
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls_contexts import ListenerTls
+    from natsctl.server.tls.contexts import ListenerTls
 
 
 SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"

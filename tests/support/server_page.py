@@ -18,7 +18,7 @@ from natsctl.server.conf import websocket as websocket_conf
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.conf.values import format_seconds
 from natsctl.server.options import ServerOptions
-from natsctl.server.reload import FIXED, LOG_LINES
+from natsctl.server.process.reload import FIXED, LOG_LINES
 
 _HERE: Final = "This server has nothing that they would change."
 REFUSING: Final = {

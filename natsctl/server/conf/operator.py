@@ -169,7 +169,7 @@ def _sentinel(options: ServerOptions, item: Item) -> ServerOptions:
 
 
 def _resolver_tls(options: ServerOptions, item: Item) -> ServerOptions:
-    from natsctl.server.tls_contexts import client_context
+    from natsctl.server.tls.contexts import client_context
 
     tls = tls_block(item, "remote")
     try:

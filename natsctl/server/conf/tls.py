@@ -13,7 +13,7 @@ from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import block_of, flag_of
 from natsctl.server.options import ServerOptions, TlsOptions
-from natsctl.server.tls_contexts import CURVES, INSECURE_SUITES, SUITES, TlsFileError, server_context
+from natsctl.server.tls.contexts import CURVES, INSECURE_SUITES, SUITES, TlsFileError, server_context
 
 FALLBACK_S: Final = 0.05
 """Time that `handshake_first: auto` waits for a handshake before INFO goes out in clear."""

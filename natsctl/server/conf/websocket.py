@@ -120,7 +120,7 @@ def websocket_faults(options: ServerOptions) -> Iterator[str]:
     websocket = options.websocket
     if websocket is None:
         return
-    from natsctl.server.websocket_protocol import HEADERS_REFUSED, allowed_origin  # slow to import
+    from natsctl.server.websocket.protocol import HEADERS_REFUSED, allowed_origin  # slow to import
 
     if websocket.tls is None and not websocket.no_tls:
         yield "websocket requires TLS configuration"

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from natsctl.api.units import SECOND
-from natsctl.server.http import Page
 from natsctl.server.monitor.accountz import account_stat
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
+from natsctl.server.monitor.http import Page
 from natsctl.server.monitor.jsz import JszOptions, jsz_in_pieces
 from natsctl.server.monitor.varz import resident_bytes, varz
 

@@ -27,13 +27,13 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from msgspec.structs import replace
 
 from natsctl.api.codec import encode, go_quote
-from natsctl.server.http import HttpServer, Page, Request
 from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, problemz, streamz
 from natsctl.server.monitor.document import pieces
+from natsctl.server.monitor.http import HttpServer, Page, Request
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, Query
 from natsctl.server.monitor.varz import expvarz, ipqueuesz, read_ipqueuesz, stacksz, varz
-from natsctl.server.tls_contexts import TlsFileError, server_context
+from natsctl.server.tls.contexts import TlsFileError, server_context
 
 if TYPE_CHECKING:
     import asyncio
@@ -273,7 +273,7 @@ async def _admit(server: ServerView, writer: asyncio.StreamWriter) -> bool:
     """Return whether a client's certificate is good."""
     from natsctl.server.ocsp.peers import CLIENT
     from natsctl.server.options import joined
-    from natsctl.server.tls_certificates import verified_chain_of
+    from natsctl.server.tls.certificates import verified_chain_of
 
     tls, ocsp = server.options.tls, server.ocsp
     if tls is None or tls.ocsp_peer is None or not tls.checks_peers or ocsp is None:  # switched off by a reload

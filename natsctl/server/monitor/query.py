@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
-    from natsctl.server.leaf_nodes import LeafNodes
+    from natsctl.server.leaf.nodes import LeafNodes
     from natsctl.server.ocsp.service import OcspService
     from natsctl.server.options import ServerOptions
     from natsctl.server.process.log import Log

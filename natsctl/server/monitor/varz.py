@@ -251,7 +251,7 @@ def certificate_end(server: ServerView, tls: TlsOptions | None) -> dict[str, str
 @lru_cache(MAX_CERTIFICATES)
 def _end_of(path: Path, load_ns: int) -> dict[str, str]:
     """Return the key for a file that was read at `load_ns`; one that is gone since then has none."""
-    from natsctl.server.tls_certificates import not_after
+    from natsctl.server.tls.certificates import not_after
 
     try:
         return {"tls_cert_not_after": format_time(int(not_after(path).timestamp()) * SECOND)}

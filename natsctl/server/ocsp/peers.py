@@ -63,7 +63,7 @@ class Link(NamedTuple):
     @property
     def subject(self) -> str:
         """The subject in log lines."""
-        from natsctl.server.tls_certificates import subject_text
+        from natsctl.server.tls.certificates import subject_text
 
         return subject_text(self.certificate.subject)
 
@@ -260,7 +260,7 @@ def certificate_facts(certificate: x509.Certificate) -> dict[str, Any]:
     """Return a certificate as events show it."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    from natsctl.server.tls_certificates import subject_text
+    from natsctl.server.tls.certificates import subject_text
 
     der = certificate.public_bytes(Encoding.DER)
     return {

@@ -17,12 +17,12 @@ from natsctl.server.ocsp.peers import CLIENT, PeerEvents, PeerVerifier
 from natsctl.server.ocsp.responders import Responders
 from natsctl.server.ocsp.staples import Staple, StapleError, StapleSources, staple_of
 from natsctl.server.options import OcspCacheOptions, ServerOptions
-from natsctl.server.tls_contexts import TlsFileError
+from natsctl.server.tls.contexts import TlsFileError
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.server.process.log import Log
-    from natsctl.server.tls_contexts import ListenerTls
+    from natsctl.server.tls.contexts import ListenerTls
 
 STAPLED: Final = ("clients", "websocket")
 """Listeners whose certificates are stapled; leaf nodes are checked instead. Source: nats-server, enableOCSP."""
@@ -150,7 +150,7 @@ class OcspService:
         if not staples or listener.options is None:
             listener.staple(None)
             return
-        from natsctl.server.tls_stapling import StapledContexts
+        from natsctl.server.tls.stapling import StapledContexts
 
         listener.staple(StapledContexts(listener.options, staples))
 
@@ -171,7 +171,7 @@ class OcspService:
             return
         import cryptography.x509.ocsp  # noqa: F401  # now, and not with the first client
 
-        import natsctl.server.tls_certificates  # noqa: F401
+        import natsctl.server.tls.certificates  # noqa: F401
 
         self.cache.load()
         self._log.info(f"OCSP peer cache online, type [{self.cache.options.kind}]")

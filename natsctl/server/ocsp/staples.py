@@ -330,7 +330,7 @@ def issuer_of(bundle: list[x509.Certificate], authorities: Path | None) -> x509.
         issuer = issuer_among(bundle[0], _system_authorities())
     if issuer is None:
         raise StapleError("no issuers found")
-    from natsctl.server.tls_certificates import shown_subject
+    from natsctl.server.tls.certificates import shown_subject
 
     try:
         is_authority = issuer.extensions.get_extension_for_class(x509.BasicConstraints).value.ca

@@ -96,7 +96,7 @@ def pause_and_batch(duration_s: float, clients: int) -> tuple[float, int]:
 
 WARM_UP_S: Final = 3.0
 """Time from the start until a server imports modules for later use; a shorter-lived one never does."""
-NEEDED_BY_SYSTEM: Final = "natsctl.server.system_answers"
+NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
 NEEDED_BY_ARCHIVES: Final = (
     "natsctl.jetstream.endpoints.snapshot",
     "natsctl.jetstream.endpoints.restore",
@@ -301,7 +301,7 @@ class ServerProcess:
 
     def _first_reload(self, done: ReloadDone) -> None:
         """Reload; its modules are imported only now."""
-        from natsctl.server.reload import Reloader
+        from natsctl.server.process.reload import Reloader
 
         reloader = Reloader(self._server, self._read, self._configured)
         reloader.applied = self._reloaded

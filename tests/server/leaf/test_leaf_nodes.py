@@ -14,12 +14,12 @@ import pytest
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.instance import ServerInstance
-from natsctl.server.leaf_remote import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
+from natsctl.server.leaf.remote import MAX_OFFERED_URLS, REFUSED_MAX_S, LeafRemote
 from natsctl.server.monitor.varz import varz
 from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions
-from natsctl.server.system_answers import statsz
+from natsctl.server.system.answers import statsz
 from natsctl.wire.server_url import ServerUrl
-from tests.server.test_reload import site
+from tests.server.process.test_reload import site
 from tests.support.tls_clients import PATIENCE_S, talking, until
 
 GUESSES = 6

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.document import uptime
+from natsctl.server.monitor.http import Request
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 

@@ -16,9 +16,9 @@ from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
-from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
+from natsctl.server.monitor.http import Request
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log

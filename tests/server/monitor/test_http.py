@@ -8,8 +8,8 @@ from unittest.mock import patch
 
 import pytest
 
-from natsctl.server import http
-from natsctl.server.http import HttpServer, Page, Request
+from natsctl.server.monitor import http
+from natsctl.server.monitor.http import HttpServer, Page, Request
 
 PATIENCE_S = 30.0
 

@@ -17,8 +17,8 @@ from natsctl.api.stream import StorageType as Storage
 from natsctl.api.units import MINUTE
 from natsctl.broker.refusals import CloseReason
 from natsctl.jetstream.consumers.consumer import Consumer
-from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
+from natsctl.server.monitor.http import Request
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.monitor.problemz import DISCONNECTED_NS, KINDS
 from natsctl.server.options import ServerOptions

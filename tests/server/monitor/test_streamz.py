@@ -11,8 +11,8 @@ from unittest.mock import ANY
 import pytest
 from nats.js.api import ConsumerConfig, StorageType
 
-from natsctl.server.http import Request
 from natsctl.server.instance import ServerInstance
+from natsctl.server.monitor.http import Request
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.monitor.streamz import MAX_LIMIT, MAX_SUBJECTS, SLICE, Entry, Paging, choosing
 from natsctl.server.options import ServerOptions

@@ -313,11 +313,11 @@ NOT_AT_A_PLAIN_START = (
     "natsctl.api.stream_config", "natsctl.api.stream", "natsctl.broker.auth.static_auth",
     "natsctl.broker.imports.service_imports", "natsctl.broker.jwt", "natsctl.broker.leaf.link", "natsctl.cli.globals",
     "natsctl.client", "natsctl.jetstream", "natsctl.desired", "natsctl.server.operator_mode",
-    "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.http",
-    "natsctl.server.leaf_nodes", "natsctl.server.leaf_remote",
-    "natsctl.server.monitor.pages", "natsctl.server.process.protocol_trace", "natsctl.server.reload",
-    "natsctl.server.system_answers", "natsctl.server.tls_listener", "natsctl.server.websocket_connection",
-    "natsctl.server.websocket_protocol", "natsctl.store",
+    "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.monitor.http",
+    "natsctl.server.leaf.nodes", "natsctl.server.leaf.remote",
+    "natsctl.server.monitor.pages", "natsctl.server.process.protocol_trace", "natsctl.server.process.reload",
+    "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket.connection",
+    "natsctl.server.websocket.protocol", "natsctl.store",
 )  # fmt: skip
 """Modules, with what is in them; `ssl` is part of asyncio and uvloop, and there always."""
 MODULES_OF_A_PLAIN_START = 300
@@ -346,14 +346,14 @@ def test_a_plain_start_loads_nothing_that_is_not_configured(tmp_path: Path, runn
 
 CONFIGURED = {
     "jetstream": ("jetstream: {store_dir: FOLDER}", ("natsctl.jetstream.engine", "natsctl.store.store")),
-    "tls": ("tls: {cert_file: CERT, key_file: KEY}", ("natsctl.server.tls_listener",)),
+    "tls": ("tls: {cert_file: CERT, key_file: KEY}", ("natsctl.server.tls.listener",)),
     "checks of certificates": (
         "tls: {cert_file: CERT, key_file: KEY, verify: true, ocsp_peer: true}",
-        ("natsctl.server.tls_listener", "natsctl.server.tls_certificates", "cryptography.x509.ocsp"),
+        ("natsctl.server.tls.listener", "natsctl.server.tls.certificates", "cryptography.x509.ocsp"),
     ),
-    "leaf nodes": ("leafnodes: {listen: '127.0.0.1:-1'}", ("natsctl.server.leaf_nodes",)),
+    "leaf nodes": ("leafnodes: {listen: '127.0.0.1:-1'}", ("natsctl.server.leaf.nodes",)),
     "monitoring": ("http: '127.0.0.1:-1'", ("natsctl.server.monitor.pages",)),
-    "websocket": ("websocket: {listen: '127.0.0.1:-1', no_tls: true}", ("natsctl.server.websocket_protocol",)),
+    "websocket": ("websocket: {listen: '127.0.0.1:-1', no_tls: true}", ("natsctl.server.websocket.protocol",)),
 }
 
 
@@ -377,7 +377,7 @@ def test_what_is_configured_is_loaded_before_the_first_client(
     assert set(needed) <= loaded
     others = {one for _, modules in CONFIGURED.values() for one in modules}
     if what == "leaf nodes":
-        others -= {"natsctl.server.tls_listener", "natsctl.server.websocket_protocol"}  # the listener is made of it
+        others -= {"natsctl.server.tls.listener", "natsctl.server.websocket.protocol"}  # the listener is made of it
     assert found_in(loaded, sorted(others - set(needed))) == []
     assert found_in(loaded, ARCHIVES) == [], "a thread imports them later, or the first request for one"
 

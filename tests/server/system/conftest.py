@@ -10,7 +10,7 @@ import pytest
 
 from natsctl.broker.auth.credentials import Grant
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
-from natsctl.server.system_account import System
+from natsctl.server.system.account import System
 from natsctl.testing.machine import Machine, Message, Wire
 
 SECOND = 1_000_000_000

@@ -10,8 +10,8 @@ import pytest
 from natsctl.broker.auth.credentials import Grant, Refusal
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.monitor.query import BadRequestError
-from natsctl.server.system_account import Heartbeat, System
-from natsctl.server.system_answers import kick
+from natsctl.server.system.account import Heartbeat, System
+from natsctl.server.system.answers import kick
 from natsctl.testing.machine import Machine
 from tests.support.leaf_servers import Servers
 

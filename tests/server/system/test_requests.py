@@ -16,7 +16,7 @@ from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.server.monitor.connz import ConnzOptions
 from natsctl.server.monitor.healthz import HealthzOptions
 from natsctl.server.monitor.jsz import JszOptions
-from natsctl.server.system_account import (
+from natsctl.server.system.account import (
     ACCOUNT_NAMES,
     DEBUG_SUBJECTS,
     MAX_RUN,
@@ -29,7 +29,7 @@ from natsctl.server.system_account import (
     Request,
     Requests,
 )
-from natsctl.server.system_answers import RequestFormat, ServerFilter
+from natsctl.server.system.answers import RequestFormat, ServerFilter
 from natsctl.testing.clock import VirtualClock
 
 from .conftest import Net

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from natsctl.server.tls_certificates import certificate_of, dns_names, not_after, peer_certificate
+from natsctl.server.tls.certificates import certificate_of, dns_names, not_after, peer_certificate
 from natsctl.testing.certificates import Authority, Issued
 from natsctl.testing.process import Kind
 from tests.support.conf_server import ConfServer

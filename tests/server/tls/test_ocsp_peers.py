@@ -34,9 +34,9 @@ from natsctl.server.ocsp.responses import (
     responders_of,
 )
 from natsctl.server.options import OcspCacheOptions, OcspOptions, OcspPeerOptions, WebSocketOptions
-from natsctl.server.reload import Reloader
+from natsctl.server.process.reload import Reloader
 from natsctl.server.resources import SystemClock
-from natsctl.server.tls_certificates import public_key_sha256
+from natsctl.server.tls.certificates import public_key_sha256
 from tests.server.websocket.upgrades import request
 from tests.support.ocsp import Answers, Certified, Pki, World
 from tests.support.tls_clients import HELLO, PATIENCE_S, ListLog, answered, serving, talking, until

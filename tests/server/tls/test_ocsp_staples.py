@@ -22,8 +22,8 @@ from natsctl.server.instance import ServerInstance
 from natsctl.server.ocsp.responders import Responders
 from natsctl.server.ocsp.staples import MIN_INTERVAL_S, USUAL_INTERVAL_S, Staple, StapleError, StapleSources, staple_of
 from natsctl.server.options import OcspOptions, ServerOptions, WebSocketOptions
-from natsctl.server.reload import Reloader
-from natsctl.server.tls_contexts import TlsFileError
+from natsctl.server.process.reload import Reloader
+from natsctl.server.tls.contexts import TlsFileError
 from natsctl.testing.process import Kind
 from tests.support.conf_server import ConfServer
 from tests.support.ocsp import ENCODINGS, Answers, Certified, World, world

@@ -16,17 +16,17 @@ from OpenSSL import SSL
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
-from natsctl.server import reload as reload_module
-from natsctl.server import tls_contexts as tls_module
 from natsctl.server.instance import ServerInstance
 from natsctl.server.listener import joined
 from natsctl.server.options import LeafNodesOptions, ServerOptions, TlsOptions, WebSocketOptions
-from natsctl.server.reload import Reloader
+from natsctl.server.process import reload as reload_module
+from natsctl.server.process.reload import Reloader
 from natsctl.server.resources import new_event_loop
-from natsctl.server.tls_certificates import public_key_sha256
-from natsctl.server.tls_contexts import ListenerTls, TlsFileError
-from natsctl.server.tls_listener import THROTTLED
-from natsctl.server.tls_stapling import StapledContexts
+from natsctl.server.tls import contexts as tls_module
+from natsctl.server.tls.certificates import public_key_sha256
+from natsctl.server.tls.contexts import ListenerTls, TlsFileError
+from natsctl.server.tls.listener import THROTTLED
+from natsctl.server.tls.stapling import StapledContexts
 from natsctl.testing.certificates import Issued
 from tests.server.websocket.upgrades import request, said
 from tests.support.tls_clients import HELLO, PATIENCE_S, Files, ListLog, Visit, answered, serving, talking, until, visit

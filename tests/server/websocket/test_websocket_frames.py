@@ -9,7 +9,7 @@ from wsproto.events import AcceptConnection, BytesMessage, Request
 from wsproto.extensions import PerMessageDeflate
 from wsproto.frame_protocol import CloseReason, Opcode
 
-from natsctl.server.websocket_protocol import (
+from natsctl.server.websocket.protocol import (
     COMPRESSED,
     FINAL,
     BoundedDeflate,

@@ -15,7 +15,7 @@ from natsctl.broker.session_context import SessionContext
 from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
-from natsctl.server.websocket_protocol import COMPRESSED, FINAL, Messages
+from natsctl.server.websocket.protocol import COMPRESSED, FINAL, Messages
 from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until
 
 from .test_websocket_frames import deflated
@@ -97,7 +97,7 @@ async def test_a_flood_of_pings_that_nobody_reads_the_answers_of_takes_no_memory
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     most = 64 * 1024
-    monkeypatch.setattr("natsctl.server.websocket_connection.WRITE_BUFFER_BYTES", most)
+    monkeypatch.setattr("natsctl.server.websocket.connection.WRITE_BUFFER_BYTES", most)
     async with serving(websocket=CLEAR) as server, upgraded(port(server)) as client:
         await introduced(client)
         connection = next(iter(server._running.connections.values()))
@@ -148,7 +148,7 @@ async def test_output_is_compressed_from_65_bytes_on_and_in_browser_sized_frames
 
 
 async def test_connections_without_a_request_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("natsctl.server.websocket_connection.MAX_WAITING", 3)
+    monkeypatch.setattr("natsctl.server.websocket.connection.MAX_WAITING", 3)
     async with serving(websocket=CLEAR) as server:
         crowd = [await asyncio.open_connection("127.0.0.1", port(server)) for _ in range(5)]
         gone = 0

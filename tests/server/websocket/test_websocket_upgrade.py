@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from natsctl.broker.auth.static_auth import User
 from natsctl.server.options import WebSocketOptions
-from natsctl.server.websocket_protocol import UpgradeError, Upgrader
+from natsctl.server.websocket.protocol import UpgradeError, Upgrader
 from natsctl.testing.process import Kind
 from tests.support.conf_server import ConfServer
 from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until

@@ -10,7 +10,7 @@ from typing import Any
 
 from wsproto.frame_protocol import Opcode
 
-from natsctl.server.websocket_protocol import COMPRESSED, FINAL, frame
+from natsctl.server.websocket.protocol import COMPRESSED, FINAL, frame
 from tests.support.tls_clients import PATIENCE_S, Talk, talking
 
 REQUEST = {

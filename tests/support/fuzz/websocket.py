@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from wsproto.frame_protocol import Opcode
 
-from natsctl.server.websocket_protocol import COMPRESSED, FINAL, SYNC_MARK, FrameError, FrameReader, close_answer, frame
+from natsctl.server.websocket.protocol import COMPRESSED, FINAL, SYNC_MARK, FrameError, FrameReader, close_answer, frame
 from tests.support.fuzz.protocol import pieces, spoilt
 
 LIMIT: Final = 4096

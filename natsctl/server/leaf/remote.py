@@ -30,12 +30,12 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.server.conf.syntax import read_file
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
 from natsctl.server.options import LeafRemoteOptions, TlsOptions
-from natsctl.server.tls_contexts import SecureTransport, TlsLayer, client_context, error_text
+from natsctl.server.tls.contexts import SecureTransport, TlsLayer, client_context, error_text
 from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
-    from natsctl.server.leaf_nodes import LeafShell
+    from natsctl.server.leaf.nodes import LeafShell
 
 
 HANDSHAKE_S: Final = 2.0
@@ -391,7 +391,7 @@ class LeafRemote:
     async def _dial(self, url: ServerUrl) -> RemoteConnection:
         factory = self._factory(url)
         if self.options.proxy is not None:
-            from natsctl.server.leaf_tunnel import open_tunnel
+            from natsctl.server.leaf.tunnel import open_tunnel
 
             return await open_tunnel(self.options.proxy, url.address, factory, self._dial_timeout_s)
         async with asyncio.timeout(self._dial_timeout_s):
@@ -401,7 +401,7 @@ class LeafRemote:
     def _factory(self, url: ServerUrl) -> Callable[[], RemoteConnection]:
         kind: type[RemoteConnection] = RemoteConnection
         if url.is_websocket:
-            from natsctl.server.leaf_nodes import WebSocketRemoteConnection
+            from natsctl.server.leaf.nodes import WebSocketRemoteConnection
 
             kind = WebSocketRemoteConnection
         name = self._tls_names[0] if self._tls_names and _is_ip(url.host) else url.host

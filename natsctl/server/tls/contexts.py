@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from natsctl.server.ocsp.staples import Staple
     from natsctl.server.process.log import Log
-    from natsctl.server.tls_stapling import StapledContexts
+    from natsctl.server.tls.stapling import StapledContexts
 
 
 SUITES: Final = {
@@ -255,13 +255,13 @@ class TlsLayer:
 
     def chain(self) -> list[bytes]:
         """Return the certificates that the other side sent in DER, its own first."""
-        from natsctl.server.tls_certificates import chain_of
+        from natsctl.server.tls.certificates import chain_of
 
         return chain_of(self.connection)
 
     def verified_chain(self) -> list[bytes]:
         """Return the chain that was verified in DER, from the other side's certificate to its root."""
-        from natsctl.server.tls_certificates import verified_chain_of
+        from natsctl.server.tls.certificates import verified_chain_of
 
         return verified_chain_of(self.connection)
 
@@ -438,7 +438,7 @@ def _check_readable(path: Path, fault: str) -> None:
 
 def _choose_by_name(contexts: list[ssl.SSLContext], files: list[Path]) -> None:
     """Choose among the certificates by the server name of a client's handshake; the first serves all other names."""
-    from natsctl.server.tls_certificates import dns_names
+    from natsctl.server.tls.certificates import dns_names
 
     named = {name: context for context, path in zip(contexts, files, strict=True) for name in dns_names(path)}
 

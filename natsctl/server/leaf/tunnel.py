@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
-from natsctl.server.leaf_remote import (
+from natsctl.server.leaf.remote import (
     HANDSHAKE_S,
     RemoteConnection,
     TunnelError,
@@ -21,7 +21,7 @@ from natsctl.server.leaf_remote import (
     reason_of,
 )
 from natsctl.server.options import joined
-from natsctl.server.tls_contexts import client_context
+from natsctl.server.tls.contexts import client_context
 
 if TYPE_CHECKING:
     from natsctl.server.options import LeafProxyOptions

@@ -52,14 +52,14 @@ from natsctl.server.monitor.varz import (
     process_usage,
     varz,
 )
-from natsctl.server.system_account import ALL_SERVERS, Request, Responder
+from natsctl.server.system.account import ALL_SERVERS, Request, Responder
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.routes import Recipient
     from natsctl.broker.subscription import Subscription
     from natsctl.server.monitor.query import ReloadCall, ServerView
-    from natsctl.server.system_events import AccountEvents, Heartbeat
+    from natsctl.server.system.events import AccountEvents, Heartbeat
 
 
 _FILTER: Final = "EventFilterOptions"

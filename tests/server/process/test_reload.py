@@ -15,7 +15,7 @@ from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.log import Log
-from natsctl.server.reload import Reloader
+from natsctl.server.process.reload import Reloader
 from natsctl.testing.certificates import Authority
 from tests.server.conf.faults import ISSUER
 from tests.support.conf_server import ConfServer

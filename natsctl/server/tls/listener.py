@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, cast
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions, joined
-from natsctl.server.tls_contexts import (
+from natsctl.server.tls.contexts import (
     BAD_CERTIFICATE,
     INTERNAL_ERROR,
     RATE_WINDOW_S,
@@ -30,7 +30,7 @@ from natsctl.server.tls_contexts import (
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls_contexts import ListenerTls
+    from natsctl.server.tls.contexts import ListenerTls
 
 
 HANDSHAKE_RECORD: Final = b"\x16"
@@ -220,7 +220,7 @@ class TlsConnection(ClientConnection):
 
     def _secured(self, layer: Layer) -> bool:
         """Continue under TLS; False where the client's certificate is refused."""
-        from natsctl.server.tls_certificates import identity, shown_chain
+        from natsctl.server.tls.certificates import identity, shown_chain
 
         session = self.session
         chain = layer.chain()

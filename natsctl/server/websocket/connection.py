@@ -27,8 +27,8 @@ from natsctl.server.listener import (
     peer_of,
 )
 from natsctl.server.options import joined
-from natsctl.server.tls_contexts import BAD_CERTIFICATE, INTERNAL_ERROR, Layer, SecureTransport, error_text
-from natsctl.server.websocket_protocol import (
+from natsctl.server.tls.contexts import BAD_CERTIFICATE, INTERNAL_ERROR, Layer, SecureTransport, error_text
+from natsctl.server.websocket.protocol import (
     FINAL,
     MAX_CONTROL_BYTES,
     STATUSES,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     from natsctl.server.options import TlsOptions
     from natsctl.server.shell import Shell
-    from natsctl.server.tls_contexts import ListenerTls
+    from natsctl.server.tls.contexts import ListenerTls
 
 
 MAX_REQUEST_BYTES: Final = 64 * 1024
@@ -352,7 +352,7 @@ class WebSocketConnection(ClientConnection):
 
     def _identify(self, layer: Layer) -> None:
         """Set the session's options that the handshake has settled."""
-        from natsctl.server.tls_certificates import identity, shown_chain
+        from natsctl.server.tls.certificates import identity, shown_chain
 
         session, options = self.session, self._listener_tls.options
         chain, facts = layer.chain(), layer.facts(first=False)

@@ -24,14 +24,14 @@ from natsctl.broker.deferred_work import cut
 from natsctl.broker.leaf.handshake import LeafOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.leaf_remote import ContextMaker, LeafRemote, LinkMaker, RemoteConnection
+from natsctl.server.leaf.remote import ContextMaker, LeafRemote, LinkMaker, RemoteConnection
 from natsctl.server.listener import ClientConnection, TransportEndpoint, named
 from natsctl.server.options import UNSPECIFIED, LeafNodesOptions, LeafRemoteOptions, joined
 from natsctl.server.process.log import Log
 from natsctl.server.shell import Shell
-from natsctl.server.tls_contexts import ListenerTls
-from natsctl.server.tls_listener import TlsConnection
-from natsctl.server.websocket_protocol import BoundedDeflate, FrameError
+from natsctl.server.tls.contexts import ListenerTls
+from natsctl.server.tls.listener import TlsConnection
+from natsctl.server.websocket.protocol import BoundedDeflate, FrameError
 from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.server.ocsp.peers import PeerVerifier
     from natsctl.server.options import ServerOptions
-    from natsctl.server.tls_contexts import TlsContexts
+    from natsctl.server.tls.contexts import TlsContexts
 
 
 class LeafShell:

@@ -42,7 +42,7 @@ from natsctl.server.options import (
     WebSocketOptions,
 )
 from natsctl.server.process.flags import FlagError
-from natsctl.server.tls_contexts import TlsContexts, tls_contexts
+from natsctl.server.tls.contexts import TlsContexts, tls_contexts
 
 if TYPE_CHECKING:
     from natsctl.broker.broker_options import BrokerOptions

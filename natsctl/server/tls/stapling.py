@@ -16,7 +16,7 @@ from OpenSSL import SSL
 
 from natsctl.broker.auth.credentials import TlsFacts
 from natsctl.server.options import TlsOptions
-from natsctl.server.tls_contexts import (
+from natsctl.server.tls.contexts import (
     CURVES,
     INSECURE_SUITES,
     READ_BYTES,
@@ -214,7 +214,7 @@ def _verify(context: SSL.Context, options: TlsOptions) -> None:
 
 def _choose_by_name(contexts: list[SSL.Context], files: list[Path]) -> None:
     """Choose among the certificates by the server name of a client's handshake; the first serves all other names."""
-    from natsctl.server.tls_certificates import dns_names
+    from natsctl.server.tls.certificates import dns_names
 
     named = {name: context for context, path in zip(contexts, files, strict=True) for name in dns_names(path)}
 

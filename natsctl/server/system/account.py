@@ -22,7 +22,7 @@ from natsctl.api.codec import encode
 from natsctl.broker.broker_context import NullListener
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
-from natsctl.server.system_events import AccountEvents, ConnectionEvents, Heartbeat, OcspEvents, is_known
+from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, OcspEvents, is_known
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
     from natsctl.server.monitor.query import ReloadCall, ServerView
-    from natsctl.server.system_answers import Answers
+    from natsctl.server.system.answers import Answers
 
 
 MAX_WAITING: Final = 4096
@@ -187,7 +187,7 @@ class System:
     def answers(self) -> Answers:
         """The responders; the first use imports their module."""
         if self._answers is None:
-            from natsctl.server.system_answers import Answers
+            from natsctl.server.system.answers import Answers
 
             self._answers = Answers(self._server, self.accounts, self.heartbeat, self._reload)
         return self._answers
@@ -204,7 +204,7 @@ class System:
         return account_stat(self._server, account)
 
     def _statsz(self) -> dict[str, Any]:
-        from natsctl.server.system_answers import statsz
+        from natsctl.server.system.answers import statsz
 
         return statsz(self._server)
 

@@ -1,0 +1,1 @@
+"""Leaf nodes: the listener for them, and remotes to other servers."""

@@ -1,0 +1,1 @@
+"""The system account: its events, requests and their answers."""

@@ -1,0 +1,1 @@
+"""WebSocket: the protocol without I/O, and connections of clients over it."""
