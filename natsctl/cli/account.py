@@ -10,14 +10,14 @@ import msgspec
 from natsctl.api.account import AccountInfo, AccountLimits, Tier
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import format_size, plural
-from natsctl.cli import output
-from natsctl.cli.flags import Given, Json, flagged, session_of
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Given, Json, flagged, session_of
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.verbs import LazyModule, Verb
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 from natsctl.cli.server.overview import Server, Top
 from natsctl.cli.server.report import FILTER, FILTERS, Report, View, connection_report, request_of, show_report, top
-from natsctl.cli.verbs import LazyModule, Verb
 from natsctl.client.certificates import Certificate
 
 UNLIMITED = "unlimited"
@@ -176,7 +176,7 @@ def info(ctx: Context, json: Json = False) -> None:
         beside = {key: value for key, value in (("user", user), ("server", server)) if key not in raw}
         output.emit_json({**raw, **beside})
     else:
-        from natsctl.cli.output import show_page
+        from natsctl.cli.framework.output import show_page
 
         show_page(render_account(answer.value if answer else None, server, user))
     if failure and not (isinstance(failure, ApiResponseError) and failure.err_code in NOT_ENABLED):
@@ -206,7 +206,7 @@ def tls(
     if json:
         output.emit_json([msgspec.to_builtins(one if pem else msgspec.structs.replace(one, pem="")) for one in found])
     else:
-        from natsctl.cli.output import show_page
+        from natsctl.cli.framework.output import show_page
 
         show_page(render_chain(found, ocsp))
         if pem:

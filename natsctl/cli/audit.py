@@ -15,11 +15,11 @@ import msgspec
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_duration, parse_duration, plural
-from natsctl.cli import output
-from natsctl.cli.flags import Json, Raw, flagged, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, Raw, flagged, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe, stamp
-from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.client.audit.analysis import Analysis, CheckResult, Threshold
@@ -228,7 +228,7 @@ def _pairs(given: Sequence[str]) -> dict[str, str]:
 
 
 def _check_codes(skip: Sequence[str], known: Sequence[str]) -> None:
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
 
     for code in skip:
         if code.upper() not in known:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     ON,
     PAIRS,
@@ -28,13 +28,13 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.parameters import Argument, Context, Option
-from natsctl.cli.verbs import Verb
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
-    from natsctl.cli.live import Tracker
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.live import Tracker
+    from natsctl.cli.framework.session import Session
     from natsctl.client.bench.report import Report
     from natsctl.client.manager import Manager
 
@@ -167,8 +167,8 @@ def load_of(kind: str, given: Given, subject: str) -> Load:
 
 def _may_purge(session: Session, load: Load, force: bool) -> bool:
     """Return whether to purge; the user must confirm it for a stream that was not created for benchmarks."""
-    from natsctl.cli.consent import check_consent, confirmed
-    from natsctl.cli.resolve import suggesting
+    from natsctl.cli.framework.consent import check_consent, confirmed
+    from natsctl.cli.framework.resolve import suggesting
 
     if load.stream_name in (DEFAULT_STREAM, f"KV_{DEFAULT_BUCKET}"):
         return True
@@ -180,7 +180,7 @@ def _may_purge(session: Session, load: Load, force: bool) -> bool:
 
 
 async def _measured(manager: Manager, load: Load, *, quiet: bool, json: bool) -> Report:
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
     from natsctl.cli.render.text import safe
     from natsctl.client.bench.benchmark import measure, prepared
 
@@ -213,7 +213,7 @@ def _show(report: Report, json: bool) -> None:
 
         output.emit_json(msgspec.json.encode(report))
         return
-    from natsctl.cli.output import show_page, show_table
+    from natsctl.cli.framework.output import show_page, show_table
     from natsctl.cli.render.measurements import render_clients, render_report
 
     show_page(render_report(report))

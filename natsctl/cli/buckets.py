@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
-from natsctl.cli import output
-from natsctl.cli.consent import confirmed, confirmed_edit
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import confirmed, confirmed_edit
+from natsctl.cli.framework.flags import (
     COUNT,
     SIZE,
     SWITCH,
@@ -23,10 +23,10 @@ from natsctl.cli.flags import (
     apply,
     choice,
 )
-from natsctl.cli.output import emit_name_pages
-from natsctl.cli.parameters import Argument
+from natsctl.cli.framework.output import emit_name_pages
+from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import did_you_mean
 from natsctl.client.buckets import (
     KV,
     BucketNotFoundError,
@@ -38,7 +38,7 @@ from natsctl.client.buckets import (
 )
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.kv import KeyNotFoundError
     from natsctl.client.object_store import ObjectNotFoundError
     from natsctl.client.requests import Answer
@@ -68,7 +68,7 @@ def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
         return given
     if not session.interactive:
         raise UsageError("a bucket is needed: give BUCKET")
-    from natsctl.cli.prompts import prompt_name
+    from natsctl.cli.framework.prompts import prompt_name
 
     with suggesting_in_bucket(session):
         names = session.run(lambda manager: bucket_names(manager, kind))
@@ -171,7 +171,7 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
         return
     if done:
         output.note(safe(done))
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.bucket_pages import render_bucket
 
     show_page(render_bucket(kind, answer.value))
@@ -189,7 +189,7 @@ def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> No
     if json:
         output.emit_json([_document(kind, one) for one in infos])
     elif infos:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.bucket_pages import render_buckets
 
         show_table(render_buckets(kind, [one.value for one in infos], time.time_ns()))

@@ -10,9 +10,9 @@ import msgspec
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.flags import Json, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
 
 
 class TopicText(NamedTuple):
@@ -274,7 +274,7 @@ def cheat(
     elif topic or everything:
         output.emit("\n\n".join(text(one) for one in found))
     elif not save:
-        from natsctl.cli.help import columns
+        from natsctl.cli.framework.help import columns
 
         output.emit("\n".join(columns([(one.name, one.title) for one in found])))
         output.note("natsctl cheat TOPIC shows its examples")
@@ -283,7 +283,7 @@ def cheat(
 def _named(name: str) -> TopicText:
     found = next((one for one in TOPICS if one.name == name.lower()), None)
     if found is None:
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
 
         names = [one.name for one in TOPICS]
         raise UnknownTopicError(f"no topic {name}", hint=did_you_mean(name, names) or f"there are {', '.join(names)}")

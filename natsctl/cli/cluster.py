@@ -14,16 +14,16 @@ import msgspec
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, install_command
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.flags import Force, Json, session_of, wait_seconds
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Force, Json, session_of, wait_seconds
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.deployment import Deployment
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.testing.local_cluster import Ended, Layout, LocalCluster
 
 READY_WITHIN_S = 60.0

@@ -12,12 +12,12 @@ from typing import Annotated, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
-from natsctl.cli import output
-from natsctl.cli.candidates import SHELLS
-from natsctl.cli.flags import Json, session_of
-from natsctl.cli.parameters import Argument, Context
+from natsctl.cli.framework import output
+from natsctl.cli.framework.candidates import SHELLS
+from natsctl.cli.framework.flags import Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import Verb
 
 _BASH = """\
 # Completion of natsctl for bash. Made by `natsctl completion bash`.

@@ -12,15 +12,15 @@ from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Duration, Model
-from natsctl.cli import output
-from natsctl.cli.consent import confirmed
-from natsctl.cli.flags import Force, IfNotExists, Json, MissingOk, session_of
-from natsctl.cli.parameters import Argument, ExitError, Option
-from natsctl.cli.parameters import Context as CommandContext
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import confirmed
+from natsctl.cli.framework.flags import Force, IfNotExists, Json, MissingOk, session_of
+from natsctl.cli.framework.parameters import Argument, ExitError, Option
+from natsctl.cli.framework.parameters import Context as CommandContext
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import duration, safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
 from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, Write, write
 from natsctl.client.servers import DEFAULT_URL, check
@@ -28,9 +28,9 @@ from natsctl.client.servers import Checked as CheckedContext
 from natsctl.client.settings import expand_path, overriding
 
 if TYPE_CHECKING:
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.change import Change
     from natsctl.cli.render.tables import Table
-    from natsctl.cli.session import Session
 
 
 _ROWS = (
@@ -127,7 +127,7 @@ def of_user() -> Contexts:
 def known(contexts: Contexts, name: str) -> str:
     """Return the name, if there is such a context; raises ContextNotFoundError with a suggestion."""
     if not contexts.exists(name):
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
 
         failure = ContextNotFoundError(f"unknown context {name!r}", contexts.names())
         failure.hint = did_you_mean(name, failure.known) or failure.hint
@@ -168,7 +168,7 @@ def show(contexts: Contexts, name: str, *, json: bool, show_secrets: bool = Fals
     if json:
         output.emit_json({**document, **more})
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     show_page(render_context({**document, **more}))
     warn_overridden()
@@ -186,7 +186,7 @@ def picked(session: Session, contexts: Contexts, given: str | None) -> str:
         return known(contexts, given)
     if not session.interactive:
         raise UsageError("a context is needed: give CONTEXT")
-    from natsctl.cli.prompts import prompt_name
+    from natsctl.cli.framework.prompts import prompt_name
 
     if not (names := contexts.names()):
         raise ContextNotFoundError("no contexts are defined", [])
@@ -371,7 +371,7 @@ def _unset(words: Sequence[str] | None) -> Document:
         key = word.lstrip("-").replace("-", "_")
         key = _FLAGS.get(key, key)
         if key not in EMPTY:
-            from natsctl.cli.resolve import did_you_mean
+            from natsctl.cli.framework.resolve import did_you_mean
 
             raise UsageError(f"--unset {word}: no such key", hint=did_you_mean(key, [*EMPTY, *_FLAGS]))
         taken[key] = EMPTY[key]
@@ -429,7 +429,7 @@ def ls(
     if json:
         output.emit_json(documents)
     elif documents:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         show_table(render_contexts(documents))
     else:
@@ -479,7 +479,7 @@ def validate(ctx: CommandContext, name: MaybeName = None, connect: Connect = Fal
     if json:
         output.emit_json([_document(one) for one in found])
     elif found:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         show_table(render_checks(found))
         warn_overridden()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from natsctl.cli import output
-from natsctl.cli.flags import Details, Json, Names, check_details, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Details, Json, Names, check_details, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
-from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
@@ -67,7 +67,7 @@ def get(ctx: Context, subject: Subject, stream: Stream = "", json: Json = False)
 
 def view(ctx: Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show a counter, its last change, and the counts of the streams that it sources."""
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     found = _counter(ctx, subject, stream)
     if json:
@@ -88,8 +88,8 @@ def ls(
 
     With -j their subjects are one array, and with -j --details whole objects.
     """
-    from natsctl.cli.output import show_table
-    from natsctl.cli.resolve import suggesting
+    from natsctl.cli.framework.output import show_table
+    from natsctl.cli.framework.resolve import suggesting
     from natsctl.client.counters import counters
 
     check_details(details, json)
@@ -108,8 +108,8 @@ def ls(
 
 
 def _counter(ctx: Context, subject: str, stream: str) -> Counter:
+    from natsctl.cli.framework.resolve import suggesting
     from natsctl.cli.messaging.bodies import check_target
-    from natsctl.cli.resolve import suggesting
     from natsctl.client.counters import counter
 
     check_target(subject)

@@ -99,7 +99,7 @@ def write_config(config: Mapping[str, Any], model: type[Model], path: str | None
 
     Raises UsageError. Only the user can read the file: a configuration may name prefixes of other accounts.
     """
-    from natsctl.cli import output
+    from natsctl.cli.framework import output
     from natsctl.client.atomic_file import PRIVATE, atomic_write
 
     codec.load(dict(config), model, "configuration")

@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.units import format_duration
 from natsctl.api.versions import SERVER_METADATA
-from natsctl.cli import output
-from natsctl.cli.flags import ConfigFile
-from natsctl.cli.parameters import ExitError, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import ConfigFile
+from natsctl.cli.framework.parameters import ExitError, Option
 from natsctl.cli.render.change import DURATIONS, SIZES, Change, render_change, render_labelled
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.api.model import Model
-    from natsctl.cli.flags import Config, Flag, Given
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.flags import Config, Flag, Given
+    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -100,7 +100,7 @@ def unset(config: Config, words: Sequence[str] | None, table: Sequence[Flag], mo
         flag = word.lstrip("-")
         path = by_flag.get(flag) or (flag if flag.partition(".")[0] in known else flag.replace("-", "_"))
         if path.partition(".")[0] not in known:
-            from natsctl.cli.resolve import did_you_mean
+            from natsctl.cli.framework.resolve import did_you_mean
 
             fields = ", ".join(sorted(known))
             raise UsageError(f"--unset {word}: no such field", hint=did_you_mean(path, known) or f"there are {fields}")
@@ -136,7 +136,7 @@ def show_outcome(answer: Answer[Any], json: bool, line: str) -> None:
 
 def preview_edit(session: Session, found: Sequence[Change], send: Callable[[], object], *, json: bool) -> None:
     """End a dry run with the differences and the request of `send`; the exit status is drift or success."""
-    from natsctl.cli.consent import show_preview
+    from natsctl.cli.framework.consent import show_preview
 
     differences: dict[str, Any] = {"differences": [one._asdict() for one in found]}
     if not found:
@@ -177,8 +177,8 @@ def edit_config(
         except UsageError as failure:
             if not session.interactive:
                 raise
-            from natsctl.cli.output import note
-            from natsctl.cli.prompts import prompt_confirm
+            from natsctl.cli.framework.output import note
+            from natsctl.cli.framework.prompts import prompt_confirm
             from natsctl.cli.render.text import safe
 
             note(safe(str(failure), block=True))

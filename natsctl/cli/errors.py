@@ -13,16 +13,16 @@ import msgspec
 from natsctl.api.catalogue import entries
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
-from natsctl.cli import output
-from natsctl.cli.flags import Json, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
-from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.tables import Table
-    from natsctl.cli.session import Session
 
 
 _USES = {"legacy": "older servers only", "reserved": "has a number, but is never sent"}
@@ -224,7 +224,7 @@ def ls(
     if json:
         output.emit_json(msgspec.to_builtins(found))
     elif found:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         show_table(render_errors(found))
     else:
@@ -240,7 +240,7 @@ def lookup(
     known = defined_errors(errors)
     found = next((one for one in known if code.lower() in (str(one.err_code), one.constant.lower())), None)
     if found is None:
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
 
         names = [one.constant for one in known] + [str(one.err_code) for one in known]
         hint = did_you_mean(code, names) or "natsctl errors ls MATCH searches them"
@@ -248,7 +248,7 @@ def lookup(
     if json:
         output.emit_json(msgspec.to_builtins(found))
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     show_page(render_error_page(found))
 
@@ -331,7 +331,7 @@ def _edited_definition(session: Session, before: dict[str, object]) -> dict[str,
         refusal = UsageError(f"invalid error: {', '.join(wrong)}", hint="the file is unchanged")
         if not session.interactive:
             raise refusal
-        from natsctl.cli.prompts import prompt_confirm
+        from natsctl.cli.framework.prompts import prompt_confirm
 
         output.note(str(refusal))
         if not prompt_confirm("Edit it again", True):

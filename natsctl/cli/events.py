@@ -8,8 +8,8 @@ import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     ON,
     SUBJECTS,
@@ -24,11 +24,11 @@ from natsctl.cli.flags import (
     session_of,
     wait_seconds,
 )
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.messaging.receive import ListenOptions, follow, listen
-from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import suggesting
 from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, Filter, chosen, gets_server_events, make_filter
 
 if TYPE_CHECKING:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Json
-from natsctl.cli.parameters import Argument
-from natsctl.cli.verbs import Verb
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.verbs import Verb
 
 AnyClaims = dict[str, Any]
 """The claims as they stand in the JWT."""

@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration
-from natsctl.cli import output
 from natsctl.cli.buckets import (
     BucketName,
     TheBucket,
     pick_bucket,
     suggesting_in_bucket,
 )
-from natsctl.cli.consent import check_consent, confirmed
-from natsctl.cli.flags import Force, Json, Raw, session_of, wait_seconds
-from natsctl.cli.globals import Dash
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed
+from natsctl.cli.framework.flags import Force, Json, Raw, session_of, wait_seconds
+from natsctl.cli.framework.globals import Dash
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import LazyModule, Verb
 from natsctl.cli.messaging.bodies import read_body
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import duration, safe
-from natsctl.cli.verbs import LazyModule, Verb
 from natsctl.client.buckets import KV
 from natsctl.client.buckets import Entry as ReadEntry
 
 if TYPE_CHECKING:
     from natsctl.cli import kv_buckets
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.kv import Bucket as OpenBucket
     from natsctl.client.kv import WatchOptions
     from natsctl.client.manager import Manager
@@ -225,7 +225,7 @@ def history(
     if json:
         output.emit_json([entry_document(entry) for entry in found])
         return
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.bucket_pages import render_history
 
     show_table(render_history(bucket, key, found))
@@ -274,7 +274,7 @@ def _show(entry: ReadEntry, json: bool) -> None:
     if json:
         output.emit_json_line(entry_document(entry))
         return
-    from natsctl.cli.output import width
+    from natsctl.cli.framework.output import width
     from natsctl.cli.render.bucket_pages import render_kv_event
 
     output.emit(render_kv_event(entry, width(), coloured=output.has_color(sys.stdout)))

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import format_size, parse_length, plural
-from natsctl.cli import output
 from natsctl.cli.buckets import (
     BUCKET_SIZE,
     COMPRESS,
@@ -28,9 +27,10 @@ from natsctl.cli.buckets import (
     storage_flag,
     suggesting_in_bucket,
 )
-from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.editing import Unset
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed
+from natsctl.cli.framework.flags import (
     DURATION,
     MESSAGE_SIZE,
     METADATA,
@@ -56,15 +56,15 @@ from natsctl.cli.flags import (
     session_of,
     without_defaults,
 )
+from natsctl.cli.framework.live import progress
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.kv import open_bucket, ttl_of
-from natsctl.cli.live import progress
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.buckets import Entry
     from natsctl.client.kv import Bucket
 
@@ -222,7 +222,7 @@ def _list_keys(
 
         output.emit_json([entry_document(entry) for entry in whole])
     elif whole:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.bucket_pages import render_keys
 
         show_table(render_keys(bucket, whole, values=values))

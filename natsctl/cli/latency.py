@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Json, Progress, session_of, wait_seconds
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, Progress, session_of, wait_seconds
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def latency(
 
         output.emit_json(msgspec.json.encode(report))
     else:
-        from natsctl.cli.output import show_page, width
+        from natsctl.cli.framework.output import show_page, width
         from natsctl.cli.render.measurements import render_latency
 
         show_page(render_latency(report, width() or 80))
@@ -59,7 +59,7 @@ def _size(text: str) -> int:
 
 
 async def _measured(manager: Manager, server_b: str, test: LatencyTest, *, quiet: bool) -> LatencyReport:
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
     from natsctl.client.dial import connect
     from natsctl.client.latency import measure_latency
     from natsctl.client.servers import server_urls

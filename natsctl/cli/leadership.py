@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, UnreachableError, UsageError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import confirmed_at_terminal
-from natsctl.cli.parameters import Argument, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import confirmed_at_terminal
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.resolve import did_you_mean, suggesting
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import did_you_mean, suggesting
 from natsctl.client.leaders import (
     Asset,
     Info,
@@ -24,7 +24,7 @@ from natsctl.client.leaders import (
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
 
 Preferred = Annotated[str, Option("--preferred", metavar="SERVER", help="the server that should lead")]
 Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="longest wait for a new leader [10s]")]
@@ -91,7 +91,7 @@ def _announce_groups(found: Mapping[Asset, Info]) -> None:
 
 
 def _moved(session: Session, moves: Sequence[tuple[Asset, str]], wait_s: float, *, quiet: bool) -> list[dict[str, str]]:
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
 
     done: list[dict[str, Any]] = []
     with progress("Moving leaders", len(moves), "leaders", quiet=quiet) as bar:
@@ -108,7 +108,7 @@ def pick_peer(session: Session, asset: Asset, given: str | None, peers: Sequence
     if given is None:
         if not session.interactive:
             raise UsageError("a server is needed: give PEER")
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         return prompt_name("Select a Peer", list(peers))
     if given not in peers:

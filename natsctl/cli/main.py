@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from natsctl.cli.nouns import BY_WORD
+from natsctl.cli.framework.nouns import BY_WORD
 
 MAX_NOUNS = 4
 """Most nouns that the error for a verb without its noun shows."""
@@ -60,8 +60,8 @@ def _failed(failure: Exception, words: Sequence[str]) -> int:
     A failure that is no NatsctlError shows its traceback under --trace.
     """
     from natsctl.api.errors import NatsctlError, UsageError
-    from natsctl.cli.globals import wants_json
-    from natsctl.cli.output import exit_code_of, laid_out, render_error, stderr_width, write_stderr
+    from natsctl.cli.framework.globals import wants_json
+    from natsctl.cli.framework.output import exit_code_of, laid_out, render_error, stderr_width, write_stderr
 
     if isinstance(failure, UnicodeEncodeError):
         # Words that are not UTF-8 fail only at the wire or a file, as bodies and paths may be any bytes.
@@ -89,14 +89,14 @@ def _dispatch(words: list[str]) -> int:
     if not words or words in (["--help"], ["-h"], ["help"]):
         return _show_root_help()
     if words[0] == "__complete":
-        from natsctl.cli.candidates import answer
+        from natsctl.cli.framework.candidates import answer
 
         return answer(words[1:])
     if words[:2] == ["server", "run"]:
         return _serve(words[2:])
     if words[0] == "help":
         words = [*words[1:], "--help"]
-    from natsctl.cli.globals import leading
+    from natsctl.cli.framework.globals import leading
 
     given, rest = leading(words)
     if "version" in given or rest == ["version"]:
@@ -111,7 +111,7 @@ def _dispatch(words: list[str]) -> int:
         return _run_other(rest, given)
     if [noun.name, *rest[1:2]] == ["server", "run"]:
         return _serve(rest[2:])
-    from natsctl.cli.invocation import run_noun
+    from natsctl.cli.framework.invocation import run_noun
 
     return run_noun(noun, rest[1:], given)
 
@@ -129,12 +129,12 @@ def _serve(words: Sequence[str]) -> int:
 
 def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
     """Execute the program that the first word names; raises UsageError if there is none."""
-    from natsctl.cli.programs import program_of, programs, run_program
+    from natsctl.cli.framework.programs import program_of, programs, run_program
 
     if path := program_of(words[0]):
         run_program(path, words[1:], given)
     from natsctl.api.errors import UsageError
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
 
     known = {**BY_WORD, **{name: name for name in programs()}}
     hint = did_you_mean(words[0], known) or _with_nouns(words[0]) or "see natsctl --help"
@@ -143,15 +143,15 @@ def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
 
 def _with_nouns(word: str) -> str:
     """Return a hint with the first nouns that have this verb; "" if there are none."""
-    from natsctl.cli.commands import COMMANDS
+    from natsctl.cli.framework.commands import COMMANDS
 
     nouns = [noun for noun, row in COMMANDS.items() if any(word in verb.words for verb in row.verbs)][:MAX_NOUNS]
     return f"it needs a noun: {', '.join(f'natsctl {noun} {word}' for noun in nouns)}" if nouns else ""
 
 
 def _show_root_help() -> int:
-    from natsctl.cli.help import render_root_help
-    from natsctl.cli.programs import programs
+    from natsctl.cli.framework.help import render_root_help
+    from natsctl.cli.framework.programs import programs
 
     print(render_root_help(programs()))
     return 0

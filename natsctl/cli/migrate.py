@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
-from natsctl.cli import output
 from natsctl.cli.backup.transfer_flags import PARALLEL, RETRIES, Cluster, Parallel, Replicas, Retries, Tags
-from natsctl.cli.flags import Json, Progress, flagged, read_moment, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, Progress, flagged, read_moment, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.render.text import count, duration, safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.backup.transfer import RetryingManager
     from natsctl.client.migration.migration import Migration, MigrationOptions
     from natsctl.client.migration.migration_state import MigrationReport
@@ -108,7 +108,7 @@ def migrate(
     place = folder or _folder(origin, destination, partial=options.partial)
 
     async def work(here: RetryingManager, there: RetryingManager) -> MigrationReport:
-        from natsctl.cli.live import progress as shown
+        from natsctl.cli.framework.live import progress as shown
         from natsctl.client.migration.destination import Destination
         from natsctl.client.migration.migration import Migration
         from natsctl.client.migration.origin import Origin
@@ -176,7 +176,7 @@ def _between(
 
 def _target(session: Session, text: str) -> Target:
     """Return the server of a context, or of a URL."""
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.contexts import ContextNotFoundError, Contexts
     from natsctl.client.servers import Target, TargetKind, server_urls, target_of
     from natsctl.client.settings import DEFAULT_TIMEOUT_S, Settings

@@ -14,7 +14,6 @@ from msgspec import UNSET, UnsetType, field, to_builtins
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import format_size, parse_size, plural
-from natsctl.cli import output
 from natsctl.cli.answer_documents import AnyBucket, either, shared_fields
 from natsctl.cli.buckets import (
     BUCKET_SIZE,
@@ -37,9 +36,10 @@ from natsctl.cli.buckets import (
     storage_flag,
     suggesting_in_bucket,
 )
-from natsctl.cli.consent import check_consent, confirmed
 from natsctl.cli.editing import Unset
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed
+from natsctl.cli.framework.flags import (
     DURATION,
     METADATA,
     PAIRS,
@@ -58,17 +58,17 @@ from natsctl.cli.flags import (
     wait_seconds,
     without_defaults,
 )
+from natsctl.cli.framework.live import progress as progressing
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.kv import Count, Wait
-from natsctl.cli.live import progress as progressing
 from natsctl.cli.messaging.bodies import STDIN
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.asset_config import new_object_bucket, set_object_ttl
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.object_store import Meta, ObjectBucket, Watching
     from natsctl.client.object_store import Object as StoredObject
     from natsctl.client.requests import Answer
@@ -317,7 +317,7 @@ def _show(found: StoredObject, json: bool, done: str) -> None:
 
 def show_object(found: StoredObject) -> None:
     """Print an object's page."""
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.bucket_pages import render_object
 
     show_page(render_object(found))
@@ -362,7 +362,7 @@ def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> 
     elif names:
         output.emit_names(one.name for one in found)
     elif found:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.bucket_pages import render_objects
 
         show_table(render_objects(bucket, found))
@@ -486,7 +486,7 @@ def _show_event(found: StoredObject, json: bool) -> None:
     if json:
         output.emit_json_line(found.document)
         return
-    from natsctl.cli.output import width
+    from natsctl.cli.framework.output import width
     from natsctl.cli.render.bucket_pages import render_object_event
 
     output.emit(render_object_event(found, width(), coloured=output.has_color(sys.stdout)))

@@ -14,17 +14,17 @@ from msgspec import UNSET
 from natsctl.api.errors import UsageError
 from natsctl.api.times import is_zero
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.flags import Header, Json, Names, Raw, session_of
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Header, Json, Names, Raw, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
 from natsctl.cli.messaging.publish import BodySource
 from natsctl.cli.messaging.request_reply import Answers
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.measurements import fine
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe, when
-from natsctl.cli.verbs import Verb
 from natsctl.client.messaging.messages import Outgoing
 from natsctl.client.messaging.request_reply import ReplyLimits, ask, failure_in
 from natsctl.client.services import Endpoint, EndpointStats, Instance, ServiceInfo, ServiceStats
@@ -143,7 +143,7 @@ InstanceName = Annotated[str, Argument(metavar="ID", help="only this instance")]
 
 def ls(ctx: Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
     """List services, or the instances of one."""
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.client.services import infos
 
     found = session_of(ctx).run(lambda manager: infos(manager.connection, service))
@@ -171,7 +171,7 @@ def info(
 
     With -j `info` and `stats` are those of the first instance, and `instances` has those of all.
     """
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.client.services import infos, stats
 
     shown = _matcher(endpoint)
@@ -203,7 +203,7 @@ def _matcher(words: str) -> re.Pattern[str]:
 
 def stats(ctx: Context, service: Service, instance: InstanceName = "", json: Json = False) -> None:
     """Show the number of requests to each endpoint of a service, and how long they took."""
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.client import services
 
     found = session_of(ctx).run(lambda manager: services.stats(manager.connection, service, instance))
@@ -215,7 +215,7 @@ def stats(ctx: Context, service: Service, instance: InstanceName = "", json: Jso
 
 def ping(ctx: Context, service: MaybeService = "", json: Json = False) -> None:
     """Show which instances answer, the quickest first."""
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.measurements import fine
     from natsctl.cli.render.tables import render_table
     from natsctl.client.services import pings
@@ -243,7 +243,7 @@ def request(
     json: Json = False,
 ) -> None:
     """Send a request to an endpoint of a service and show the answer; an error of the service is a failure (exit 1)."""
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.services import EndpointNotFoundError
     from natsctl.client.services import endpoint as find
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model, Size64, Time
-from natsctl.cli import output
-from natsctl.cli.flags import Conf, JavaPath, Json, flagged, session_of
-from natsctl.cli.parameters import Context, Option
-from natsctl.cli.verbs import Verb
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Conf, JavaPath, Json, flagged, session_of
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def doctor(
 
         output.emit_json(msgspec.to_builtins(found))
     else:
-        from natsctl.cli.output import show_page
+        from natsctl.cli.framework.output import show_page
         from natsctl.cli.render.spark_reports import render_checkup
 
         show_page(render_checkup(found))
@@ -97,7 +97,7 @@ def warm(
 
         output.emit_json(msgspec.to_builtins(answer))
     else:
-        from natsctl.cli.output import show_page
+        from natsctl.cli.framework.output import show_page
         from natsctl.cli.render.spark_reports import render_warm
 
         show_page(render_warm(answer))
@@ -212,7 +212,7 @@ def _show(server: SparkServer, json: bool) -> None:
 
         output.emit_json(msgspec.to_builtins(server))
     else:
-        from natsctl.cli.output import show_page
+        from natsctl.cli.framework.output import show_page
         from natsctl.cli.render.spark_reports import render_server
 
         show_page(render_server(server))

@@ -13,15 +13,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NamedTuple, Self, TypeVar
 
 from natsctl.api.errors import NatsctlError
-from natsctl.cli import output
-from natsctl.cli.live import Tracker, progress
+from natsctl.cli.framework import output
+from natsctl.cli.framework.live import Tracker, progress
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.flags import SparkFlags
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.flags import SparkFlags
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.servers import Target
     from natsctl.spark.session import SparkOptions

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
-from natsctl.cli import output
-from natsctl.cli.flags import Json, Rounds, SparkFlags, Watch, flagged, session_of, watch_seconds
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, flagged, session_of, watch_seconds
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.spark.sql_tables import tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.spark.sql_queries import Queries, Result
     from natsctl.spark.sql_tables import Catalogue
 
@@ -113,7 +113,7 @@ class BackupTables:
 
     def check(self, stream: str) -> None:
         """Raise NoStreamBackupError if there is no backup of that stream."""
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
 
         if stream not in self._paths:
             names = ", ".join(self._paths)
@@ -176,16 +176,16 @@ class OutputOptions:
         if self.every_s is None:
             self.once(look())
         elif self.json:
-            from natsctl.cli.live import emit_each
+            from natsctl.cli.framework.live import emit_each
 
             emit_each(lambda: look().cut(self.limit).documents(), self.every_s, self.rounds)
         elif self.csv:
-            from natsctl.cli.live import paced
+            from natsctl.cli.framework.live import paced
 
             for _ in paced(self.every_s, self.rounds):
                 self.once(look())
         else:
-            from natsctl.cli.live import watch
+            from natsctl.cli.framework.live import watch
             from natsctl.cli.render.spark_reports import render_result
 
             watch(lambda: render_result(look().cut(self.limit)), self.every_s, rounds=self.rounds)
@@ -207,7 +207,7 @@ class OutputOptions:
 
             output.emit(csv_text(found, safe) if sys.stdout.isatty() else csv_text(found))
         else:
-            from natsctl.cli.output import show_table
+            from natsctl.cli.framework.output import show_table
             from natsctl.cli.render.spark_reports import render_result
 
             show_table(render_result(found))
@@ -234,7 +234,7 @@ class SparkQueries:
 
     def check(self, text: str) -> None:
         """Raise UsageError and UnknownTableError for faults that are found without Spark."""
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.spark.session.connect import remote_for
         from natsctl.spark.sql_queries import check_changes_nothing, check_form, check_named
 
@@ -281,7 +281,7 @@ class SparkQueries:
 
     def _queries(self, opened: SparkSession, options: dict[str, str]) -> Queries:
         """Return the queries of that session, with the views that they have created there."""
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.spark.sql_queries import Queries
 
         if self._known is None or self._known[0] is not opened:
@@ -461,7 +461,7 @@ class Prompt:
                 self._answer(text)
 
     def _answer(self, text: str) -> None:
-        from natsctl.cli.output import render_error
+        from natsctl.cli.framework.output import render_error
         from natsctl.spark.sql_tables import split_statements
 
         if not split_statements(text):

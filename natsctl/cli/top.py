@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from natsctl.api.errors import UsageError
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
-from natsctl.cli import output
-from natsctl.cli.flags import Json, every_seconds, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, every_seconds, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.system.top import Top, TopView
 
 
@@ -131,7 +131,7 @@ class Shown:
 
 
 def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: int, json: bool) -> None:
-    from natsctl.cli.live import paced, watch
+    from natsctl.cli.framework.live import paced, watch
 
     if not json and not shown.delimiter:
         watch(

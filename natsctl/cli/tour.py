@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 from natsctl.api.errors import NatsctlError
-from natsctl.cli import output
-from natsctl.cli.flags import session_of
-from natsctl.cli.parameters import Context, Option
-from natsctl.cli.session import server_missing
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import session_of
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.session import server_missing
 
 
 class Step(NamedTuple):

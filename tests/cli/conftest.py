@@ -81,8 +81,8 @@ class Published:
 
 def _answer_of(noun: Any, words: list[str]) -> str:
     """What the command declares that it prints."""
-    from natsctl.cli.commands import COMMANDS
-    from natsctl.cli.verbs import find
+    from natsctl.cli.framework.commands import COMMANDS
+    from natsctl.cli.framework.verbs import find
 
     rows, _ = find(COMMANDS[noun.name], words)
     return rows[-1].answer
@@ -115,7 +115,7 @@ def _validator(id: str) -> Any:
 @pytest.fixture(autouse=True)
 def published(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fail a test in which a command prints, with -j, what its schema does not describe."""
-    from natsctl.cli import invocation, output
+    from natsctl.cli.framework import invocation, output
 
     held = Published()
     for name in ("emit_json", "emit_json_line"):

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.commands import every_verb
-from natsctl.cli.globals import GLOBAL_FLAGS
+from natsctl.cli.framework.commands import every_verb
+from natsctl.cli.framework.globals import GLOBAL_FLAGS
+from natsctl.cli.framework.nouns import HEADINGS, NOUNS
 from natsctl.cli.main import run
-from natsctl.cli.nouns import HEADINGS, NOUNS
 
 Run = Callable[..., Any]
 

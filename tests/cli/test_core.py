@@ -18,13 +18,13 @@ import pytest
 
 from natsctl import __version__
 from natsctl.api.errors import ExitCode, UnreachableError, UsageError
-from natsctl.cli.commands import COMMANDS
-from natsctl.cli.globals import leading, take_out, wants_json
+from natsctl.cli.framework.commands import COMMANDS
+from natsctl.cli.framework.globals import leading, take_out, wants_json
+from natsctl.cli.framework.nouns import NOUNS
+from natsctl.cli.framework.output import error_object, exit_code_of, render_error
+from natsctl.cli.framework.session import GlobalOptions, Session
+from natsctl.cli.framework.verbs import find
 from natsctl.cli.main import run
-from natsctl.cli.nouns import NOUNS
-from natsctl.cli.output import error_object, exit_code_of, render_error
-from natsctl.cli.session import GlobalOptions, Session
-from natsctl.cli.verbs import find
 from natsctl.testing.process import ServerProcess
 
 Run = Callable[..., Any]
@@ -154,13 +154,13 @@ def test_every_run_of_a_command_uses_one_connection(session: Session) -> None:
 @ALIKE
 def test_a_connection_that_rested_too_long_is_made_anew(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     first = _client_id(session)
-    monkeypatch.setattr("natsctl.cli.session.MAX_REST_S", -1.0)
+    monkeypatch.setattr("natsctl.cli.framework.session.MAX_REST_S", -1.0)
     assert _client_id(session) != first
 
 
 @ALIKE
 def test_a_connection_that_was_lost_at_rest_is_made_anew(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("natsctl.cli.session.UNSEEN_REST_S", -1.0)
+    monkeypatch.setattr("natsctl.cli.framework.session.UNSEEN_REST_S", -1.0)
     first = _client_id(session)
     assert _client_id(session) == first
     session.run(lambda manager: manager.connection.close())

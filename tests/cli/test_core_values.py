@@ -11,10 +11,10 @@ from typing import Annotated, Any
 import pytest
 import typer
 
-from natsctl.cli.commands import every_command
-from natsctl.cli.globals import Dash, take_out
-from natsctl.cli.output import json_text
-from natsctl.cli.parameters import NEEDED, Argument, Command, Context, Option, Parameter, command_of
+from natsctl.cli.framework.commands import every_command
+from natsctl.cli.framework.globals import Dash, take_out
+from natsctl.cli.framework.output import json_text
+from natsctl.cli.framework.parameters import NEEDED, Argument, Command, Context, Option, Parameter, command_of
 
 
 def _sample(

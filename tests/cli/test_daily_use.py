@@ -9,7 +9,7 @@ import pytest
 
 from natsctl.api.answers import ApiError
 from natsctl.api.errors import ApiResponseError, UsageError, install_command
-from natsctl.cli.resolve import did_you_mean
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.top import HELP, Shown
 from natsctl.client.received import Received
 from natsctl.client.requests import Requests
@@ -127,7 +127,7 @@ async def test_no_suitable_peers_tells_how_many_servers_there_are() -> None:
 
 
 def test_a_cluster_without_leader_points_to_what_helps() -> None:
-    from natsctl.cli.output import render_error
+    from natsctl.cli.framework.output import render_error
 
     shown = render_error(ApiResponseError(ApiError(code=503, err_code=10008, description="unavailable")), False)
     assert "natsctl server report jetstream" in shown

@@ -23,7 +23,7 @@ from natsctl.cli.consumer.definition import (
     settle,
 )
 from natsctl.cli.editing import part_of
-from natsctl.cli.flags import Flag, apply
+from natsctl.cli.framework.flags import Flag, apply
 from natsctl.cli.main import run
 from natsctl.cli.render.change import not_taken, render_not_taken
 from natsctl.cli.stream.create import STREAM_ADD, STREAM_EDIT, STREAM_FLAGS

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from natsctl.cli.framework.programs import programs
 from natsctl.cli.main import run
-from natsctl.cli.programs import programs
 
 
 @pytest.fixture

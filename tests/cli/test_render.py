@@ -16,8 +16,8 @@ from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.api.stream import ClusterInfo, StreamConfig
 from natsctl.api.units import plural
-from natsctl.cli.live import _Lines
-from natsctl.cli.output import show_page
+from natsctl.cli.framework.live import _Lines
+from natsctl.cli.framework.output import show_page
 from natsctl.cli.render import consumers, streams, text
 from natsctl.cli.render.change import LABELS, changes, render_change
 from natsctl.cli.render.measurements import fine
@@ -94,7 +94,7 @@ def test_the_time_that_is_left_counts_from_when_something_was_known(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("natsctl.cli.live.time.monotonic", lambda: now)
+    monkeypatch.setattr("natsctl.cli.framework.live.time.monotonic", lambda: now)
     lines = _Lines("Import", None, "messages")
     now = 60.0
     lines.at(100, 500)
@@ -108,7 +108,7 @@ def test_the_time_that_is_left_counts_from_when_something_was_known(
 def test_work_that_is_measured_in_another_unit_gets_another_bar(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("natsctl.cli.live.LINE_EVERY_S", 0.0)
+    monkeypatch.setattr("natsctl.cli.framework.live.LINE_EVERY_S", 0.0)
     steps = ((0, 0), (1, 4), (2, 4)), ((0, 500), (5, 500))
     with _Meter("Import", quiet=False, timed_tasks=False) as meter:
         for unit, some in zip(("tasks", "messages"), steps, strict=True):

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.globals import GLOBAL_FLAGS, OF_NOUNS
-from natsctl.cli.nouns import NOUNS
+from natsctl.cli.framework.globals import GLOBAL_FLAGS, OF_NOUNS
+from natsctl.cli.framework.nouns import NOUNS
 
 ROOT = Path(__file__).parents[2]
-TABLES = ROOT / "natsctl" / "cli" / "completion_tables"
+TABLES = ROOT / "natsctl" / "cli" / "framework" / "completion_tables"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MADE = {"natscli.md", "complaints.md"}
 """Pages that quote other programs, and natsctl's answers to them."""

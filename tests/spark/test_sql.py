@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from nats.js.api import StreamConfig
 
-from natsctl.cli.resolve import did_you_mean
+from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.spark.counted_queries import Facts, counted
 from natsctl.spark.sql_queries import Queries, UnknownTableError
 from natsctl.spark.sql_tables import Catalogue

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-from natsctl.cli.commands import COMMANDS
 from natsctl.cli.completion import SCRIPTS
+from natsctl.cli.framework.commands import COMMANDS
+from natsctl.cli.framework.nouns import NOUNS, Noun
 from natsctl.cli.main import run
-from natsctl.cli.nouns import NOUNS, Noun
 from natsctl.spark.source.source_options import as_markdown
 from tests.support.natscli_page import completion_of, natscli_page
 
@@ -101,7 +101,7 @@ def command_files() -> Iterator[tuple[Path, str]]:
         yield ROOT / "completions" / f"natsctl.{shell}", script
     for noun in NOUNS:
         table = json.dumps(completion_of(noun), ensure_ascii=False, indent=1)
-        yield ROOT / "natsctl" / "cli" / "completion_tables" / f"{noun.name}.json", table + "\n"
+        yield ROOT / "natsctl" / "cli" / "framework" / "completion_tables" / f"{noun.name}.json", table + "\n"
     yield ROOT / "docs" / "natscli.md", natscli_page(ROOT)
     if (spark := ROOT / "docs" / "spark.md").exists():
         yield spark, spark_page(spark)

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from natsctl.cli.commands import COMMANDS
-from natsctl.cli.globals import GLOBAL_FLAGS
-from natsctl.cli.nouns import NOUNS, Noun
-from natsctl.cli.parameters import command_of
-from natsctl.cli.verbs import Verb
+from natsctl.cli.framework.commands import COMMANDS
+from natsctl.cli.framework.globals import GLOBAL_FLAGS
+from natsctl.cli.framework.nouns import NOUNS, Noun
+from natsctl.cli.framework.parameters import command_of
+from natsctl.cli.framework.verbs import Verb
 
 NATS_SERVER_FLAGS = "server run"
 """Command whose flags are those of nats-server, which Typer does not read."""

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Final
 
-from natsctl.cli.verbs import Verb, lazy_modules
+from natsctl.cli.framework.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
     from natsctl.cli.auth import account_settings, mappings, nkeys, operators, roles, sharing, users

@@ -11,7 +11,6 @@ import msgspec
 from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.jwt_claims import AccountClaims
 from natsctl.api.units import plural
-from natsctl.cli import output
 from natsctl.cli.auth.operators import write_private
 from natsctl.cli.auth.selection import (
     MaybeAccount,
@@ -22,8 +21,9 @@ from natsctl.cli.auth.selection import (
     save,
     store,
 )
-from natsctl.cli.consent import can_ask, confirmed
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import can_ask, confirmed
+from natsctl.cli.framework.flags import (
     DURATION,
     LIMIT,
     SIZE,
@@ -37,7 +37,7 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.render.auth import add_account
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
@@ -47,7 +47,7 @@ from natsctl.client.auth.claims import Document, add_tags, put, read_claims, rem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
     from natsctl.client.auth.operators import Account, Operator
     from natsctl.client.manager import Manager
@@ -135,7 +135,7 @@ def show_list(
     if json:
         output.emit_json(entries)
     elif rows:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         show_table(render_table(title, columns, rows, right=[one for one in columns if one in _NUMBERS]))
     else:
@@ -146,7 +146,7 @@ def asked(session: Session, word: str, text: str, help: str) -> str:
     """Return a person's answer to the question for an argument; raises UsageError without a terminal."""
     if not can_ask(session):
         raise UsageError(f"{word} is missing")
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     return str(prompt(Question(text, help, required=True)))
 
@@ -170,7 +170,7 @@ def show_account(account: Account, json: bool) -> None:
     if json:
         output.emit_json({**account.claims, "token": account.token})
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     show_page(render_account(account.claims, operator=account.operator, users=len(account.users)))
 
@@ -219,7 +219,7 @@ def add(
 
 def _asked_limits(given: Given) -> Given:
     """Return the flags with answers for the main limits that were not given."""
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     found = dict(given)
     for name, text, default in (
@@ -307,7 +307,7 @@ def ls(
     elif json:
         output.emit_json(msgspec.to_builtins(found))
     elif found:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         rows = [(one.name, one.subject, count(one.users), "true" * one.jetstream, "true" * one.system) for one in found]
         columns = ("Name", "Subject", "Users", "JetStream", "System")
@@ -409,7 +409,7 @@ def query(
     if json:
         output.emit_json({**claims, "token": token})
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     show_page(render_account(claims))
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
 from natsctl.cli.auth.account_settings import Removed, asked, show_list, store_account
 from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account
-from natsctl.cli.consent import can_ask, confirmed_at_terminal
-from natsctl.cli.flags import Force, Json, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import can_ask, confirmed_at_terminal
+from natsctl.cli.framework.flags import Force, Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.auth.account_claims import mappings_of
 from natsctl.client.auth.claims import Document
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.operators import Account
 
 
@@ -56,7 +56,7 @@ def _show_mappings(mappings: Mapping[str, Sequence[Document]], json: bool) -> No
     if json:
         output.emit_json(_as_tool(mappings))
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     show_page(render_mappings(mappings))
 
@@ -129,7 +129,7 @@ def _picked_mapping(session: Session, account: Account, source: str | None) -> s
     if source is None:
         if not can_ask(session):
             raise UsageError("SOURCE is missing", hint=f"there are {', '.join(known)}")
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         source = prompt_name("Select a mapping", known)
     if source not in known:

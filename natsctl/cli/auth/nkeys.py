@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 from natsctl.api.errors import UsageError
 from natsctl.api.jwt_token import Kind
 from natsctl.api.model import Model
-from natsctl.cli import output
 from natsctl.cli.auth.operators import read_file, read_key, write_private
-from natsctl.cli.flags import Json, session_of
-from natsctl.cli.parameters import Argument, Context, Option
-from natsctl.cli.verbs import Verb
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.client.auth.keys import KEY_BYTES, KINDS, SignatureError, generate_key
 from natsctl.client.auth.operators import EntityExistsError
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
 
 _KINDS: Final[dict[str, Kind]] = {**{kind: kind for kind in KINDS}, "x25519": "curve"}
 _NUID_LENGTH: Final = 22

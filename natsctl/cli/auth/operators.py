@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from natsctl.api.errors import NatsctlError, StorageError, UsageError
 from natsctl.api.jwt_claims import OperatorClaims
 from natsctl.api.model import Model
-from natsctl.cli import output
 from natsctl.cli.auth.selection import MaybeOperator, picked_operator, save, store
-from natsctl.cli.consent import can_ask, check_consent, confirmed
 from natsctl.cli.context import ShowSecrets
-from natsctl.cli.flags import Force, Json, Names, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
+from natsctl.cli.framework.flags import Force, Json, Names, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.auth.keys import KeyPair, find_key
 from natsctl.client.auth.operators import Entity, EntityExistsError, Operator, new_operator
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
 
 
@@ -158,7 +158,7 @@ def add(
     if name is None:
         if not can_ask(session):
             raise UsageError("NAME is missing")
-        from natsctl.cli.prompts import Question, prompt
+        from natsctl.cli.framework.prompts import Question, prompt
 
         name = str(prompt(Question("Operator Name", "A unique name for the operator", required=True)))
     operator = new_operator(name, signing_key=signing_key)
@@ -257,7 +257,7 @@ def _chosen(session: Session, place: NscStore) -> Operator:
     """Return the operator that a person picks, also where one is selected; the only one elsewhere."""
     names = place.names()
     if len(names) > 1 and can_ask(session):
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         return place.operator(prompt_name("Select an Operator", names))
     if len(names) > 1:

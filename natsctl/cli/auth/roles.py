@@ -9,11 +9,11 @@ import msgspec
 from natsctl.api.errors import UsageError
 from natsctl.api.jwt_claims import Template
 from natsctl.api.units import plural
-from natsctl.cli import output
 from natsctl.cli.auth.account_settings import Removed, show_list
 from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
-from natsctl.cli.consent import can_ask, confirmed
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import can_ask, confirmed
+from natsctl.cli.framework.flags import (
     LIMIT,
     SIZE,
     SOME_SUBJECTS,
@@ -27,15 +27,15 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.auth import add_user_limits
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.auth.account_claims import CONNECTION_TYPES, new_scope
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.claims import Document
     from natsctl.client.auth.operators import Account
 
@@ -112,7 +112,7 @@ def _show(key: str, scope: Document | None, json: bool) -> None:
     if json:
         output.emit_json(msgspec.to_builtins(_shown(key, scope)))
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     show_page(render_scope(key, scope))
 
@@ -156,7 +156,7 @@ def add(
 def _asked_role(session: Session) -> str:
     if not can_ask(session):
         raise UsageError("ROLE is missing", hint="--unscoped adds a key without a role")
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     return str(prompt(Question("Role Name", "The role of users that the key signs; empty for a key without one")))
 
@@ -168,7 +168,7 @@ def _picked(session: Session, account: Account, name: str | None, word: str) -> 
             raise UsageError(f"account {account.name} has no signing keys")
         if not can_ask(session):
             raise UsageError(f"{word} is missing", hint=f"there are {', '.join(account.scopes)}")
-        from natsctl.cli.prompts import Question, prompt
+        from natsctl.cli.framework.prompts import Question, prompt
 
         shown = [(_shown(key, scope), key) for key, scope in account.scopes.items()]
         choices = tuple((f"{key} {safe(one.role)}".strip(), key) for one, key in shown)

@@ -6,12 +6,12 @@ import os
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.consent import can_ask
-from natsctl.cli.parameters import Argument, Option
+from natsctl.cli.framework.consent import can_ask
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.client.auth.nsc_store import NscStore
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.operators import Account, Operator
 
 OperatorFlag = Annotated[
@@ -38,7 +38,7 @@ def picked_operator(session: Session, store: NscStore, name: str | None) -> Oper
             raise UsageError("there is no operator", hint="natsctl auth operator add NAME makes one")
         if not can_ask(session):
             raise UsageError("--operator is missing", hint=f"there are {', '.join(names)}")
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         name = prompt_name("Select an Operator", names)
     return store.operator(name)
@@ -52,7 +52,7 @@ def picked_account(session: Session, operator: Operator, name: str | None) -> Ac
             return operator.accounts[0]
         if not can_ask(session):
             raise UsageError("ACCOUNT is missing", hint=f"there are {', '.join(names)}" if names else "")
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         name = prompt_name("Select an Account", names)
     return operator.account(name)

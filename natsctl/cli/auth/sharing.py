@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
 from natsctl.cli.auth.account_settings import Removed, show_list, store_account
 from natsctl.cli.auth.selection import MaybeAccount, MaybeOperator, OperatorFlag, chosen_account
-from natsctl.cli.consent import can_ask, confirmed
-from natsctl.cli.flags import Force, Json, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import can_ask, confirmed
+from natsctl.cli.framework.flags import Force, Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe, stamp
-from natsctl.cli.verbs import Verb
 from natsctl.client.auth.account_claims import (
     SERVICE,
     STREAM,
@@ -30,7 +30,7 @@ from natsctl.client.auth.claims import Document, put
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
     from natsctl.client.auth.operators import Account, Operator
 
@@ -58,7 +58,7 @@ def _picked(session: Session, sharing: Sharing, subject: str | None) -> Document
             raise UsageError(f"account {sharing.account.name} has no {sharing.kind}s")
         if not can_ask(session):
             raise UsageError("SUBJECT is missing", hint=f"there are {', '.join(known)}")
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         subject = prompt_name(f"Select an {sharing.kind.capitalize()}", known)
     return sharing.find(subject)
@@ -69,7 +69,7 @@ def _show(sharing: Sharing, entry: Document, json: bool) -> None:
     if json:
         output.emit_json(entry)
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
 
     is_import = sharing.kind == "import"
     show_page(render_import(entry, sharing.account.operator) if is_import else render_export(entry))
@@ -332,7 +332,7 @@ def _source(session: Session, account: Account, source: str | None) -> str:
     if source is None:
         if not can_ask(session):
             raise UsageError("--source is missing", hint="the account to import from, by name or public key")
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         source = prompt_name("Select the Source account", sorted(one.name for one in account.operator.accounts))
     return source if kind_of(source) == "account" else account.operator.account(source).subject

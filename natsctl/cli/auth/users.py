@@ -11,20 +11,20 @@ from natsctl.api.errors import UsageError
 from natsctl.api.jwt_claims import UserClaims
 from natsctl.api.model import Model
 from natsctl.api.units import SECOND, parse_length, parse_size
-from natsctl.cli import output
 from natsctl.cli.auth.operators import NoTags, StoredKey, Tags, change_tags, entity_document, write_private
 from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account, save
-from natsctl.cli.consent import can_ask, check_consent, confirmed
 from natsctl.cli.context import ShowSecrets
-from natsctl.cli.flags import Defaults, Force, Json, Names, flagged, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
+from natsctl.cli.framework.flags import Defaults, Force, Json, Names, flagged, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.auth.claims import put
 from natsctl.client.auth.operators import Account, EntityExistsError, User
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
 
 DEFAULT_PAYLOAD = "1048576"
@@ -157,7 +157,7 @@ def _picked(session: Session, account: Account, name: str | None) -> User:
             raise UsageError(f"account {account.name} has no users", hint="natsctl auth user add NAME makes one")
         if not can_ask(session):
             raise UsageError("USER is missing", hint=f"account {account.name} has {', '.join(names)}")
-        from natsctl.cli.prompts import prompt_name
+        from natsctl.cli.framework.prompts import prompt_name
 
         name = prompt_name("Select a User", names)
     return account.user(name)
@@ -229,7 +229,7 @@ _SUBSCRIPTIONS_HELP = "The number of subscriptions that the user can have; -1 is
 
 
 def _asked(text: str, help: str) -> str:
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     def read(answer: str) -> str:
         parse_size(answer)

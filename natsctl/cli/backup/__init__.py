@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from natsctl.cli.verbs import LazyModule, Verb, lazy_modules
+from natsctl.cli.framework.verbs import LazyModule, Verb, lazy_modules
 
 if TYPE_CHECKING:
     from natsctl.cli.backup import accounts, archives

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_size, plural
-from natsctl.cli import output
 from natsctl.cli.backup.transfer_flags import (
     IDLE_TIMEOUT,
     PARALLEL,
@@ -28,18 +27,19 @@ from natsctl.cli.backup.transfer_flags import (
     read_existing,
     read_idle,
 )
-from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
-from natsctl.cli.flags import Force, Json, Progress, session_of
-from natsctl.cli.live import progress as shown
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_edit, named
+from natsctl.cli.framework.flags import Force, Json, Progress, session_of
+from natsctl.cli.framework.live import progress as shown
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import LazyModule, Verb
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import LazyModule, Verb
 from natsctl.client.backup.manifest import Document
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.stream import transfer
     from natsctl.client.backup.account_backup import AccountOutcome
     from natsctl.client.backup.transfer import OnProgress, RetryingManager
@@ -183,7 +183,7 @@ def _show(what: str, done: AccountOutcome, json: bool, critical_warnings: bool) 
 
         output.emit_json(to_builtins(done))
     else:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.backup import render_outcome, render_outcome_line
 
         show_table(render_outcome(done))
@@ -225,7 +225,7 @@ def backup(
 
 def _check_order(folder: Path) -> None:
     """Raise UsageError if the folder has the name of a noun: `backup stream` was meant to be `stream backup`."""
-    from natsctl.cli.nouns import BY_WORD
+    from natsctl.cli.framework.nouns import BY_WORD
 
     word = str(folder)
     noun = BY_WORD[word].name if word in BY_WORD and len(word) > 1 else ""

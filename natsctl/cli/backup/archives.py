@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
-from natsctl.cli import output
 from natsctl.cli.backup.message_filters import (
     After,
     Before,
@@ -26,9 +25,10 @@ from natsctl.cli.backup.message_filters import (
     read_selection,
 )
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
-from natsctl.cli.flags import Json, Names, Progress, Raw, session_of
-from natsctl.cli.live import progress as shown
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, Names, Progress, Raw, session_of
+from natsctl.cli.framework.live import progress as shown
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.client.backup.discovery import Verdict
 from natsctl.client.backup.manifest import Document
 from natsctl.client.message import DryRunError
@@ -68,7 +68,7 @@ def ls(
 
         output.emit_json(to_builtins(found))
     elif found:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.backup import render_found
 
         show_table(render_found(found))
@@ -101,7 +101,7 @@ def inspect(
 
         output.emit_json(to_builtins(found))
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.backup import render_inspection
 
     show_page(render_inspection(found))
@@ -127,7 +127,7 @@ def info(
 
         output.emit_json(to_builtins(found))
         return
-    from natsctl.cli.output import show_page, show_table, width
+    from natsctl.cli.framework.output import show_page, show_table, width
     from natsctl.cli.render.backup import render_info
 
     show_page(render_info(found, str(path)))
@@ -272,7 +272,7 @@ def _size(path: Path) -> int:
 
 
 def _show_verify(verdicts: list[Verdict], missing: list[str]) -> None:
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.backup import render_verdicts, render_verdicts_line
     from natsctl.cli.render.text import safe
 
@@ -379,7 +379,7 @@ def _show_edit(done: EditedBackup, target: Path, *, dry_run: bool, json: bool) -
 
         output.emit_json(to_builtins(done))
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.backup import render_edit
 
     show_page(render_edit(done, dry_run=dry_run))

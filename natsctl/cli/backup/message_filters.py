@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import is_valid_subject
-from natsctl.cli.flags import read_moment
-from natsctl.cli.parameters import Option
+from natsctl.cli.framework.flags import read_moment
+from natsctl.cli.framework.parameters import Option
 
 if TYPE_CHECKING:
     from natsctl.client.backup.selection import MessageSelection

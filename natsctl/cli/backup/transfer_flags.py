@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import parse_duration, parse_size
-from natsctl.cli import output
-from natsctl.cli.live import progress
-from natsctl.cli.parameters import Argument, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.live import progress
+from natsctl.cli.framework.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from natsctl.client.backup.restore import OnExisting as Existing

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from natsctl.cli.verbs import Verb, lazy_modules
+from natsctl.cli.framework.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
     from natsctl.cli.consumer import activity, control, definition, leaders, listing, reading

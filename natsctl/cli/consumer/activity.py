@@ -12,9 +12,9 @@ from natsctl.api.consumer import ConsumerInfo
 from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import ADVISORY_PREFIX, METRIC_PREFIX
-from natsctl.cli import output
 from natsctl.cli.consumer.listing import live_consumer
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     All,
     ConsumerName,
     Json,
@@ -26,17 +26,17 @@ from natsctl.cli.flags import (
     wait_seconds,
     watch_seconds,
 )
-from natsctl.cli.live import Every, plot_room
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework.live import Every, plot_room
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.client.leaders import leader_of
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.stream_state import Progress
 
@@ -104,14 +104,14 @@ def report(
 
     if every_s:
         session.lasting = True
-        from natsctl.cli.live import emit_each
-        from natsctl.cli.live import watch as redraw
+        from natsctl.cli.framework.live import emit_each
+        from natsctl.cli.framework.live import watch as redraw
 
         emit_each(document, every_s, rounds) if json else redraw(view, every_s, rounds=rounds)
     elif json:
         output.emit_json(document())
     else:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         show_table(view())
 
@@ -175,7 +175,7 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot undelivered and unacknowledged messages of a consumer, and their rates, until Ctrl-C."""
-    from natsctl.cli.live import watch
+    from natsctl.cli.framework.live import watch
     from natsctl.cli.render.plot import Rate, Series, render_plots
 
     columns, lines = plot_room(rounds)

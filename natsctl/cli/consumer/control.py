@@ -10,20 +10,20 @@ from natsctl.api import endpoints
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.times import format_time, parse_time
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed, named
 from natsctl.cli.consumer.listing import list_consumers, live_consumer, show_info
-from natsctl.cli.flags import FORMS, ConsumerName, Force, Json, MissingOk, StreamName, read_moment, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, named
+from natsctl.cli.framework.flags import FORMS, ConsumerName, Force, Json, MissingOk, StreamName, read_moment, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.resolve import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.render.text import duration, safe, stamp, when
-from natsctl.cli.resolve import is_pattern, matching, pick_consumer, pick_stream, suggesting
 from natsctl.cli.stream.remove import NoStreamMatchesError
 from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
 
 
 DEFAULT_PAUSE = "1h"
@@ -86,7 +86,7 @@ def resume(
 
 def _prompt_pause(default: str) -> int:
     """Return the time until which a consumer is paused, in ns since the epoch."""
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     def read(text: str) -> int:
         until_ns = read_moment(text)
@@ -190,7 +190,7 @@ def _group(session: Session, live: Mapping[str, Any], given: str | None) -> tupl
         return taken[0], pinned.get(taken[0], "")
     if not session.interactive:
         raise UsageError("the group is needed: give GROUP", hint=f"there are {', '.join(taken)}")
-    from natsctl.cli.prompts import prompt_name
+    from natsctl.cli.framework.prompts import prompt_name
 
     group = prompt_name("Select a Group", taken)
     return group, pinned.get(group, "")

@@ -14,8 +14,6 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import format_time
 from natsctl.api.units import MILLISECOND, MINUTE, parse_duration
 from natsctl.api.update_losses import consumer_losses
-from natsctl.cli import output
-from natsctl.cli.consent import confirmed_edit
 from natsctl.cli.consumer.listing import existing, live_consumer, show_info
 from natsctl.cli.documents import copied_metadata
 from natsctl.cli.editing import (
@@ -31,7 +29,9 @@ from natsctl.cli.editing import (
     without_server_metadata,
 )
 from natsctl.cli.editing import merged as merged_config
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import confirmed_edit
+from natsctl.cli.framework.flags import (
     COUNT,
     DURATION,
     LIMIT,
@@ -62,14 +62,14 @@ from natsctl.cli.flags import (
     session_of,
     without_defaults,
 )
-from natsctl.cli.parameters import Argument, Context, Option
-from natsctl.cli.prompts import Question, asset_name, prompt, prompt_confirm
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_confirm
+from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import is_zero, safe
-from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 

@@ -8,14 +8,15 @@ from msgspec import field
 
 from natsctl.api.model import Model
 from natsctl.api.units import plural
-from natsctl.cli import leadership, output
+from natsctl.cli import leadership
 from natsctl.cli.consumer.listing import FILTERS, described, list_consumers, show_info
-from natsctl.cli.flags import ConsumerName, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
+from natsctl.cli.framework.parameters import Context
+from natsctl.cli.framework.resolve import pick_consumer, pick_stream
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import MOVE_WAIT_S, MoveWait, Peer, Preferred, Wait, balance_leaders, hand_over
-from natsctl.cli.parameters import Context
 from natsctl.cli.render.text import count, safe
-from natsctl.cli.resolve import pick_consumer, pick_stream
-from natsctl.cli.verbs import Verb
 from natsctl.client.leaders import WAIT_S, Asset, NotClusteredError
 
 

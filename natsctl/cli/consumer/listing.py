@@ -6,8 +6,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     ON,
     SWITCH,
@@ -27,16 +27,16 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.output import emit_name_pages
-from natsctl.cli.parameters import Context
+from natsctl.cli.framework.output import emit_name_pages
+from natsctl.cli.framework.parameters import Context
+from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, Listing
     from natsctl.client.search import ConsumerTest, Wanted
@@ -79,7 +79,7 @@ def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: s
         return
     if done:
         output.note(safe(done, block=True))
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.consumers import render_consumer, render_consumer_state
 
     render = render_consumer_state if state_only else render_consumer
@@ -194,7 +194,7 @@ def show_consumers(
         shown_rows = rows if sort or reverse else answers
         output.emit_json([one.raw["name"] if names else one.raw for one in shown_rows])
     elif rows:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.tables import render_columns
 
         show_table(render_columns("Consumers", shown, rows))

@@ -9,9 +9,9 @@ from msgspec import field
 
 from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
-from natsctl.cli import output
 from natsctl.cli.consumer.listing import live_consumer
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     ON,
     SIZE,
@@ -32,16 +32,16 @@ from natsctl.cli.flags import (
     session_of,
     wait_seconds,
 )
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
 from natsctl.cli.messaging.subscribe import STARTS
-from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import pick_consumer, pick_stream, suggesting
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.message import Received
-    from natsctl.cli.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
     from natsctl.client.messaging.consumers import PullOptions

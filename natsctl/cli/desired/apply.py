@@ -11,11 +11,11 @@ from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
-from natsctl.cli import output
 from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
-from natsctl.cli.flags import Json, Progress, flagged, session_of
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, Progress, flagged, session_of
+from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.results import Result, Summary
@@ -24,7 +24,7 @@ from natsctl.desired.plan import SavedPlan
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.desired.apply.apply import ApplyOptions
     from natsctl.desired.apply.results import Outcome
@@ -85,8 +85,8 @@ def confirm_plan(session: Session, plan: Plan, yes: bool, *, typed: bool = False
 
     Raises NotConfirmedError without a terminal.
     """
-    from natsctl.cli.consent import check_consent, confirmed
     from natsctl.cli.desired.plan import show_plan
+    from natsctl.cli.framework.consent import check_consent, confirmed
 
     if yes or not is_destructive(plan):
         return True
@@ -141,7 +141,7 @@ def check_still_valid(session: Session, saved: Plan) -> Plan:
 
 def run_plan(session: Session, plan: Plan, options: ApplyOptions, *, bar: bool, json: bool) -> Outcome:
     """Return the outcome of the plan; each change has its line on stderr as it ends, except with -j."""
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
     from natsctl.cli.render.plans import render_result
     from natsctl.client.backup.transfer import RetryingManager
     from natsctl.desired.apply.apply import apply_plan
@@ -191,7 +191,7 @@ def show_outcome(plan: Plan, outcome: Outcome, notes: list[str], *, json: bool) 
 
 def show_requests(session: Session, plan: Plan, options: ApplyOptions, *, json: bool) -> int:
     """End a dry run: print the plan and its requests. Drift is an exit status of its own."""
-    from natsctl.cli.consent import show_preview
+    from natsctl.cli.framework.consent import show_preview
     from natsctl.client.message import DryRunError
     from natsctl.desired.apply.apply import preview
     from natsctl.desired.plan import saved_document

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from natsctl.cli import output
 from natsctl.cli.desired.export import WriteFlags, write
 from natsctl.cli.desired.sources import DocumentFlags
-from natsctl.cli.flags import Json, flagged, session_of
-from natsctl.cli.parameters import Argument, Context, Option
-from natsctl.cli.verbs import Verb
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, flagged, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.desired.assets import DocumentSet

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import ExitCode, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Json, flagged, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, flagged, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.desired.assets import DocumentSet
     from natsctl.desired.export import ExportedAsset, Exporter
@@ -209,7 +209,7 @@ async def _read(manager: Manager, names: list[str]) -> LiveState:
 
 def _is_named(stream: str, name: str) -> bool:
     """Return whether a word means a stream: its name, or the name of its bucket."""
-    from natsctl.cli.resolve import is_match
+    from natsctl.cli.framework.resolve import is_match
     from natsctl.desired.assets import AssetKey
 
     return is_match(stream, name) or is_match(AssetKey(stream).name, name)
@@ -218,7 +218,7 @@ def _is_named(stream: str, name: str) -> bool:
 def _no_stream(name: str, known: list[str]) -> Exception:
     from natsctl.api.catalogue import error
     from natsctl.api.errors import ApiResponseError, ErrCode
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
 
     failure = ApiResponseError(error(ErrCode.STREAM_NOT_FOUND), hint=did_you_mean(name, known))
     failure.args = (f"no stream or bucket is called {name}",)

@@ -10,10 +10,10 @@ from msgspec import field
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
-from natsctl.cli import output
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
-from natsctl.cli.flags import Json, flagged, session_of
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, flagged, session_of
+from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey
 from natsctl.desired.plan import Action, Change, Difference, Plan
@@ -21,7 +21,7 @@ from natsctl.desired.plan import Action, Change, Difference, Plan
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.desired.assets import DocumentSet
     from natsctl.desired.planner import PlanOptions

@@ -9,9 +9,9 @@ from typing import Annotated, NamedTuple
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
-from natsctl.cli import output
-from natsctl.cli.flags import Json, flagged
-from natsctl.cli.parameters import Argument, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, flagged
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.desired.assets import DocumentSet, Fault
 
 

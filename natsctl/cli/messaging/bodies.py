@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
-from natsctl.cli.globals import Dash
-from natsctl.cli.parameters import Argument, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.globals import Dash
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.render.message import Received, render_headers
 from natsctl.cli.render.text import body_text
 

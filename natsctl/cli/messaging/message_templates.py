@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
+from natsctl.cli.framework import output
 from natsctl.cli.messaging.go_template import MAX_OUTPUT, expand
 from natsctl.cli.messaging.go_values import Foreign, TemplateError
 from natsctl.cli.render.text import safe

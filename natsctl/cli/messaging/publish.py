@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     ON,
     SUBJECT,
     TEXT,
@@ -28,6 +28,7 @@ from natsctl.cli.flags import (
     session_of,
     wait_seconds,
 )
+from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.messaging.bodies import (
     Body,
     ForceStdin,
@@ -40,7 +41,6 @@ from natsctl.cli.messaging.bodies import (
     read_headers,
     reads_stdin,
 )
-from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.message import render_ack
 from natsctl.cli.render.text import safe
 from natsctl.client.messaging.messages import Outgoing, stream_headers
@@ -335,7 +335,7 @@ async def _publish_batch(manager: Manager, outgoing: Publishing) -> None:
 
 
 def _tracking(outgoing: Publishing) -> Any:
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
 
     quiet = outgoing.quiet or outgoing.json or not outgoing.many
     return progress(f"Publishing to {outgoing.subject}", outgoing.total, "messages", quiet=quiet)

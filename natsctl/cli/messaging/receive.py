@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from natsctl.api.errors import NothingReceivedError, StorageError
 from natsctl.api.subjects import matches
 from natsctl.api.units import plural
-from natsctl.cli import output
+from natsctl.cli.framework import output
 from natsctl.cli.messaging.bodies import received, shown_body
 from natsctl.cli.render.message import Received, message_document, render_headers, render_received
 from natsctl.cli.render.text import body_text, duration, exact_stamp, safe

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Header, Json, Raw, session_of, wait_seconds
-from natsctl.cli.globals import Dash
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Header, Json, Raw, session_of, wait_seconds
+from natsctl.cli.framework.globals import Dash
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.messaging.bodies import (
     Body,
     ForceStdin,
@@ -26,7 +27,6 @@ from natsctl.cli.messaging.bodies import (
     shown_body,
 )
 from natsctl.cli.messaging.publish import BodySource
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.message import answer_document, message_document, render_headers, render_rtt
 from natsctl.cli.render.text import safe
 from natsctl.client.messaging.messages import Outgoing

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import matches
 from natsctl.api.units import format_size, plural
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     ON,
     SUBJECTS,
@@ -29,13 +29,13 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.live import drawing
+from natsctl.cli.framework.live import drawing
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.messaging.receive import ListenOptions, follow
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import count, duration, safe
-from natsctl.cli.resolve import suggesting
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -184,7 +184,7 @@ def subscribe(
     With --stream, --direct or a flag for where to start, stored messages come first. No consumer is left behind except
     that of --durable.
     """
-    from natsctl.cli.flags import wait_seconds
+    from natsctl.cli.framework.flags import wait_seconds
 
     values: dict[str, Any] = {}
     apply(values, FLAGS, given)

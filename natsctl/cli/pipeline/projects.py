@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 from urllib.parse import quote, unquote
 
 from natsctl.api.errors import ExitCode, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Json, SparkFlags, flagged, session_of
-from natsctl.cli.parameters import Argument, Context, Option
-from natsctl.cli.resolve import did_you_mean
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, SparkFlags, flagged, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.resolve import did_you_mean
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.spark.pipeline.project import Project
 
 

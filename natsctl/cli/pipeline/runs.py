@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
-from natsctl.cli import output
-from natsctl.cli.consent import confirmed, named
-from natsctl.cli.flags import Force, Json, SparkFlags, every_seconds, flagged, session_of
-from natsctl.cli.globals import GLOBAL_FLAGS
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import confirmed, named
+from natsctl.cli.framework.flags import Force, Json, SparkFlags, every_seconds, flagged, session_of
+from natsctl.cli.framework.globals import GLOBAL_FLAGS
+from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, note_pipeline, take_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.globals import GlobalOptions
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.globals import GlobalOptions
+    from natsctl.cli.framework.session import Session
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import Event
     from natsctl.spark.pipeline.update import RunPlan

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Json, Names, Rounds, Watch, session_of, watch_seconds
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, Names, Rounds, Watch, session_of, watch_seconds
+from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipelines, take_context
 
 if TYPE_CHECKING:
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.pipeline.answers import FlowStatus, Status
-    from natsctl.cli.session import Session
     from natsctl.spark.pipeline.checkpoints import Progress
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import Event, FlowRecord
@@ -40,8 +40,8 @@ def status(
     """
     from msgspec import to_builtins
 
-    from natsctl.cli.live import watch as keep_watching
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.live import watch as keep_watching
+    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.spark_reports import render_status
 
     if checkpoint and pipeline:
@@ -177,7 +177,7 @@ def ls(names: Names = False, json: Json = False) -> None:
     """List the pipelines that were made or run here."""
     from msgspec import to_builtins
 
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.cli.pipeline.answers import Known
     from natsctl.cli.render.spark_reports import render_known
     from natsctl.spark.pipeline.project import PipelineError, PipelineNotFoundError, find_project

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_duration, format_size
-from natsctl.cli.output import json_text
+from natsctl.cli.framework.output import json_text
 from natsctl.cli.render.text import body_text, count, is_zero, local, safe
 
 Fields = tuple[tuple[str, str], ...]

@@ -18,8 +18,8 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, NamedTuple, TypeVar
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.output import table_style
-from natsctl.cli.parameters import Option
+from natsctl.cli.framework.output import table_style
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.render.text import folded, length, safe
 
 if TYPE_CHECKING:
@@ -203,7 +203,7 @@ def _named(table: Sequence[Column[T]], word: str, flag: str) -> Column[T]:
         short = [column for column in table if column.word.startswith(wanted.removesuffix("s"))]
         found = short[0] if len(short) == 1 else None
     if found is None:
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
 
         known = [column.word for column in table]
         raise UsageError(

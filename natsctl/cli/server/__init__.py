@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from natsctl.cli.verbs import Verb, lazy_modules
+from natsctl.cli.framework.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
     from natsctl.cli.server import check, generate, local, meta_cluster, overview, replicas, report, request, watch

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     PAIRS,
     SIZE,
@@ -26,8 +26,8 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.parameters import Context, ExitError, Option
-from natsctl.cli.verbs import Verb
+from natsctl.cli.framework.parameters import Context, ExitError, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.client.checks import Check
 from natsctl.client.received import UNUSABLE
 
@@ -258,7 +258,7 @@ def end_check(given: Given, json: bool, check: Check) -> None:
     if outfile := given.get("--outfile"):
         _replace(Path(outfile), _text(chosen, check, given, to_file=True) + "\n")
     elif chosen == "text":
-        from natsctl.cli.output import console
+        from natsctl.cli.framework.output import console
         from natsctl.cli.render.servers import tables
 
         for part in tables(check):

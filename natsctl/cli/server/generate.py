@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 
 from natsctl.api.errors import NatsctlError, StorageError, UnreachableError, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Json, session_of
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.messaging.go_values import TemplateError, printed
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
 
 BUNDLED: Final = Path(__file__).with_name("scaffolds")
 MAX_BUNDLE_BYTES: Final = 16 * 1024 * 1024
@@ -153,7 +153,7 @@ def generate(
 def _picked(session: Session) -> str:
     if not session.interactive:
         return "server"
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     named = [(one, load_bundle(one).description) for one in bundled_names()]
     choices = tuple((f"{name}: {description}", name) for name, description in named)
@@ -207,7 +207,7 @@ def load_bundle(source: str) -> Bundle:
 
 
 def _unknown(source: str) -> UsageError:
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
 
     names = bundled_names()
     hint = did_you_mean(source, names) or f"included are {', '.join(names)}"
@@ -325,7 +325,7 @@ class Answers:
         self._fill(self._form.properties, self._answers, "")
         for name in self._given:
             if name not in self._used:
-                from natsctl.cli.resolve import did_you_mean
+                from natsctl.cli.framework.resolve import did_you_mean
 
                 hint = did_you_mean(name, self._known) or f"there are {', '.join(self._known) or 'none'}"
                 raise UsageError(f"--set {name}: no such question", hint=hint)
@@ -369,7 +369,7 @@ class Answers:
         yield from dict.fromkeys(key[len(start) :].partition(".")[0] for key in self._given if key.startswith(start))
         number = 0
         while self._another(one, number):
-            from natsctl.cli.prompts import Question, prompt
+            from natsctl.cli.framework.prompts import Question, prompt
 
             number += 1
             yield str(prompt(Question(f"Name of this entry of {one.name}", required=True)))
@@ -382,7 +382,7 @@ class Answers:
             return False
         if one.required and not number:
             return True
-        from natsctl.cli.prompts import prompt_confirm
+        from natsctl.cli.framework.prompts import prompt_confirm
 
         self._note(one)
         return prompt_confirm(f"Add {'another' if number else 'a first'} entry of {one.name}", False)
@@ -407,7 +407,7 @@ class Answers:
             except ValueError as failure:
                 raise UsageError(f"--set {name}: {failure}") from failure
         if self._asks:
-            from natsctl.cli.prompts import Question, prompt, prompt_confirm
+            from natsctl.cli.framework.prompts import Question, prompt, prompt_confirm
 
             self._note(one)
             help = f"{one.help or one.description}".strip() or f"Given as --set {name}=VALUE"

@@ -12,10 +12,10 @@ import msgspec
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import confirmed
-from natsctl.cli.flags import Force, Json, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import confirmed
+from natsctl.cli.framework.flags import Force, Json, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _literal(subjects: list[str] | tuple[str, ...]) -> list[str]:
 def _try_on(mapping: object) -> None:
     """Ask for subjects and show what they are mapped to, until an empty one."""
     from natsctl.api.subject_transform import SubjectMapping
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     if not isinstance(mapping, SubjectMapping):
         return

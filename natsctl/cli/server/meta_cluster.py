@@ -9,9 +9,9 @@ import msgspec
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
 from natsctl.api.units import parse_length, plural
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed
+from natsctl.cli.framework.flags import (
     DURATION,
     SUBJECT,
     TEXT,
@@ -26,16 +26,16 @@ from natsctl.cli.flags import (
     session_of,
     wait_seconds,
 )
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import safe
-from natsctl.cli.verbs import Verb
 from natsctl.client.system.cluster import Member
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.system.cluster import Excess, Hosted
 
 
@@ -86,7 +86,7 @@ def balance(
 
 def _send_away(session: Session, excess: list[Excess], spread_s: float, *, quiet: bool) -> int:
     """Disconnect clients and return their number, without those that had already left."""
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
     from natsctl.client.system.cluster import send_away
 
     moved = 0
@@ -163,7 +163,7 @@ def peer_remove(
     json: Json = False,
 ) -> None:
     """Remove a server from JetStream's cluster permanently; its data is replicated to others."""
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
@@ -202,7 +202,7 @@ def evacuate(
 
     A stream that no other server can take has a copy less afterwards. The server stays in the cluster.
     """
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 
     session = session_of(ctx)
@@ -244,7 +244,7 @@ def _picked_server(session: Session) -> str:
     """Return the server that the user picks; raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a server is needed: give PEER")
-    from natsctl.cli.prompts import prompt_name
+    from natsctl.cli.framework.prompts import prompt_name
     from natsctl.client.leaders import peers_of
     from natsctl.client.system.cluster import meta_group
 
@@ -320,7 +320,7 @@ def rescue(
 
 
 def _show_members(members: Sequence[Member]) -> None:
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.tables import render_table
     from natsctl.cli.render.text import yes
 

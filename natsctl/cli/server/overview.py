@@ -11,20 +11,32 @@ import msgspec
 
 from natsctl.api.errors import ApiResponseError, NatsctlError, UnreachableError, UsageError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal
-from natsctl.cli.flags import TEXT, WORDS, Flag, Force, Given, Json, Names, Rounds, every_seconds, flagged, session_of
-from natsctl.cli.live import Every, plot_room
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal
+from natsctl.cli.framework.flags import (
+    TEXT,
+    WORDS,
+    Flag,
+    Force,
+    Given,
+    Json,
+    Names,
+    Rounds,
+    every_seconds,
+    flagged,
+    session_of,
+)
+from natsctl.cli.framework.live import Every, plot_room
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import duration, safe
-from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.plot import Series
-    from natsctl.cli.session import Session
     from natsctl.client.system.system_account import Answers, Scope
     from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
 
@@ -163,7 +175,7 @@ def ls(
     json: Json = False,
 ) -> None:
     """List the servers that answer; fail if they are fewer than EXPECT."""
-    from natsctl.cli.output import console, width
+    from natsctl.cli.framework.output import console, width
     from natsctl.cli.render.server_reports import SERVERS, render_census
     from natsctl.cli.render.tables import sorted_rows
     from natsctl.cli.server.report import Report, readable_report
@@ -240,7 +252,7 @@ def _distribution(spans_ns: list[int]) -> str:
 @contextmanager
 def suggesting_server() -> Iterator[None]:
     """Add a "did you mean" hint to the error for a server that does not exist."""
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system.system_account import ServerNotFoundError
 
     try:
@@ -260,7 +272,7 @@ def info(ctx: Context, given: Given, server: ServerName = "", json: Json = False
     if json:
         output.emit_json(answer.raw)
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.servers import render_server
 
     show_page(render_server(answer))
@@ -287,7 +299,7 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot a server's load and throughput, until Ctrl-C."""
-    from natsctl.cli.live import watch
+    from natsctl.cli.framework.live import watch
     from natsctl.cli.render.plot import render_plots
     from natsctl.client.system.system_account import System
 
@@ -376,7 +388,7 @@ def account_info(
     if json:
         output.emit_json(detail)
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.servers import render_account_detail
 
     show_page(render_account_detail(detail, answer.name))
@@ -384,7 +396,7 @@ def account_info(
 
 def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
     """Return the error for an account that the server does not have, with a suggestion."""
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system.system_account import System
 
     known = session.run(lambda manager: System(manager).ask_one("", "ACCOUNTZ")).data.get("accounts") or []

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from natsctl.api.errors import UnreachableError, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Given, Json, flagged
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Given, Json, flagged
+from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.server.overview import ARCHIVE, servers_of
 from natsctl.cli.server.report import readable_answers
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.system.replicas import Replica
     from natsctl.client.system.system_account import ServerAnswer
 
@@ -231,7 +231,7 @@ def _show(
         tables.writer(text, lineterminator="\n").writerows([columns, *cells])
         output.emit(text.getvalue().rstrip("\n"))
         return
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.server_reports import REPLICA_NUMBERS
     from natsctl.cli.render.tables import render_table
 

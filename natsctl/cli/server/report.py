@@ -11,8 +11,8 @@ import msgspec
 
 from natsctl.api.errors import NatsctlError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     SUBJECT,
     SWITCH,
     TEXT,
@@ -27,7 +27,8 @@ from natsctl.cli.flags import (
     flagged,
     watch_seconds,
 )
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.server.overview import (
     ARCHIVE,
@@ -43,12 +44,11 @@ from natsctl.cli.server.overview import (
     scope_of,
     servers_of,
 )
-from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.received import Received
     from natsctl.client.system.reports import Row
     from natsctl.client.system.system_account import Answers, Scope, ServerAnswer
@@ -218,8 +218,8 @@ def show_report(
             _print(report)
         require_all(report.answers, expect)
         return
-    from natsctl.cli.live import emit_each
-    from natsctl.cli.live import watch as watch_view
+    from natsctl.cli.framework.live import emit_each
+    from natsctl.cli.framework.live import watch as watch_view
 
     if json:
         emit_each(lambda: build().document, every_s, view.rounds)
@@ -261,7 +261,7 @@ def readable_answers(received: Received, answers: Sequence[ServerAnswer], use: C
 
 
 def _print(report: Report) -> None:
-    from natsctl.cli.output import console, width
+    from natsctl.cli.framework.output import console, width
 
     for part in report.render(width()):
         console().print(part)
@@ -270,7 +270,7 @@ def _print(report: Report) -> None:
 def _together(report: Report) -> RenderableType:
     from rich.console import Group
 
-    from natsctl.cli.output import width
+    from natsctl.cli.framework.output import width
 
     return Group(*report.render(width()))
 
@@ -596,7 +596,7 @@ def downgrade(
     json: Json = False,
 ) -> None:
     """List streams and consumers that need a higher JetStream API level than LEVEL."""
-    from natsctl.cli.output import console, width
+    from natsctl.cli.framework.output import console, width
     from natsctl.cli.render.server_reports import CONSUMERS_ABOVE, STREAMS_ABOVE
     from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.reports import above_level

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     SUBJECT,
     SWITCH,
@@ -27,7 +27,8 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.parameters import Argument, Context
+from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.cli.server.overview import (
     ARCHIVE,
@@ -40,7 +41,6 @@ from natsctl.cli.server.overview import (
     suggesting_server,
 )
 from natsctl.cli.server.report import HEALTH, STATES, place_state
-from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from natsctl.client.system.system_account import ServerAnswer

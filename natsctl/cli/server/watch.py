@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.flags import Given, Json, Rounds, every_seconds, flagged, session_of, wait_seconds
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework.flags import Given, Json, Rounds, every_seconds, flagged, session_of, wait_seconds
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import Column, Reverse, Sort
 from natsctl.cli.server.overview import SCOPE, scope_of
 from natsctl.cli.server.report import readable_answers, top
-from natsctl.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.system.reports import Row
     from natsctl.client.system.system_account import Answers
@@ -55,12 +55,12 @@ def show_rows(
     def rows() -> list[Row]:
         return top(look(), table, looks.sort, looks.reverse, number, default)[0]
 
-    from natsctl.cli.live import emit_each, watch
+    from natsctl.cli.framework.live import emit_each, watch
 
     if looks.json:
         emit_each(lambda: {"rows": rows()}, every_s, looks.rounds)
         return
-    from natsctl.cli.output import width
+    from natsctl.cli.framework.output import width
     from natsctl.cli.render.tables import render_sheet
 
     def view() -> RenderableType:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.cli.documents import copied_metadata
 from natsctl.cli.editing import warn_unless_taken
-from natsctl.cli.flags import (
+from natsctl.cli.framework.flags import (
     COUNT,
     DURATION,
     LIMIT,
@@ -42,13 +42,13 @@ from natsctl.cli.flags import (
     session_of,
     without_defaults,
 )
-from natsctl.cli.parameters import Argument, Context
-from natsctl.cli.resolve import suggesting
+from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.stream.info import existing, show_info
 from natsctl.client.asset_config import new_stream
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 

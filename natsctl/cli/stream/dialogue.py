@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from natsctl.api.subjects import is_valid_name, is_valid_subject
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_duration
-from natsctl.cli.flags import WHOLE, Config, Flag, Given
-from natsctl.cli.prompts import Question, asset_name, prompt, prompt_confirm
+from natsctl.cli.framework.flags import WHOLE, Config, Flag, Given
+from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.stream.create import STREAM_FLAGS
 from natsctl.client.asset_config import window_of
 

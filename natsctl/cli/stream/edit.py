@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import plural
 from natsctl.api.update_losses import messages_lost, stream_losses
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed, confirmed_edit, named
 from natsctl.cli.documents import own_metadata
 from natsctl.cli.editing import (
     Edits,
@@ -23,17 +21,19 @@ from natsctl.cli.editing import (
     warn_unless_taken,
     without_server_metadata,
 )
-from natsctl.cli.flags import Config, Force, Given, Json, StreamName, apply, flagged, session_of
-from natsctl.cli.parameters import Context
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_edit, named
+from natsctl.cli.framework.flags import Config, Force, Given, Json, StreamName, apply, flagged, session_of
+from natsctl.cli.framework.parameters import Context
+from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.render.change import Change, changes
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.create import MEANINGS, STREAM_EDIT, check_config
 from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
 from natsctl.client.asset_config import settled
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 

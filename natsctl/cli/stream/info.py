@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
-from natsctl.cli import output
-from natsctl.cli.flags import Json, StreamName, session_of
-from natsctl.cli.parameters import Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, StreamName, session_of
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import pick_stream, suggesting
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -56,7 +56,7 @@ def show_info(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done, block=True))
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream
 
     show_page(render_stream(answer.value))
@@ -81,7 +81,7 @@ def info(
     if json or not state_only:
         show_info(answer, json)
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream_state
 
     show_page(render_stream_state(answer.value))

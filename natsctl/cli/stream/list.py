@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterable, Seque
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from natsctl.cli import output
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import (
     DURATION,
     SWITCH,
     TEXT,
@@ -24,15 +24,15 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.output import emit_name_pages
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework.output import emit_name_pages
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.resolve import is_internal, is_match
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import is_internal, is_match
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, Listing
 
@@ -138,7 +138,7 @@ def ls(
         found = [row.info.config.name for row in in_order if not row.status]
         output.emit_json([raw[name] for name in found] if details else found)
     elif rows:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         show_table(render_stream_list("Streams", picked, in_order))
     else:
@@ -214,7 +214,7 @@ def find(
     elif names:
         output.emit_names(in_order)
     elif rows:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
 
         show_table(render_stream_list("Streams", picked, rows))
     else:

@@ -13,13 +13,13 @@ from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import format_size, plural
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import Force, Json, MissingOk, Raw, StreamName, session_of
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, named
+from natsctl.cli.framework.flags import Force, Json, MissingOk, Raw, StreamName, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.messaging.bodies import Translate, emit_body
-from natsctl.cli.parameters import Argument, Context, Option
 from natsctl.cli.render.text import count, safe
-from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.info import bucket_named, warn_of_bucket
 from natsctl.cli.stream.remove import StreamNames, chosen_streams, has_pattern
 from natsctl.client.message import DryRunError, Planned
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamMsgGetAnswer
     from natsctl.api.requests import StoredMsg
     from natsctl.api.stream import StreamState
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.stream_state import Purge, PurgeEffect
 
 
@@ -40,8 +40,8 @@ def ask_sequence(session: Session, question: str, default: str = "") -> int:
     """Return the sequence that the user enters. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a message is needed: give SEQ")
-    from natsctl.cli.flags import WHOLE
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.flags import WHOLE
+    from natsctl.cli.framework.prompts import Question, prompt
 
     help = "The sequence of the message. Settable as the second argument"
     return int(prompt(Question(question, help, default, WHOLE.read, required=True)))
@@ -92,7 +92,7 @@ def _ask_message(session: Session) -> tuple[int, str]:
     seq = ask_sequence(session, "Message Sequence to retrieve", "-1")
     if seq > 0:
         return seq, ""
-    from natsctl.cli.prompts import Question, prompt
+    from natsctl.cli.framework.prompts import Question, prompt
 
     help = "The subject of the message. Settable using --last-for"
     return 0, str(prompt(Question("Subject to retrieve last message for", help, required=True)))
@@ -162,7 +162,7 @@ def _next_page(session: Session, json: bool) -> bool:
 
     if json or not session.interactive or not sys.stdout.isatty():
         return True
-    from natsctl.cli.prompts import prompt_confirm
+    from natsctl.cli.framework.prompts import prompt_confirm
 
     return prompt_confirm("Next Page?", True)
 

@@ -9,9 +9,13 @@ from msgspec import field
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError
 from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.units import plural
-from natsctl.cli import leadership, output
-from natsctl.cli.consent import check_consent, confirmed, confirmed_at_terminal, named
-from natsctl.cli.flags import All, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
+from natsctl.cli import leadership
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal, named
+from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
+from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import (
     MOVE_WAIT_S,
     MoveWait,
@@ -22,11 +26,8 @@ from natsctl.cli.leadership import (
     hand_over,
     pick_peer,
 )
-from natsctl.cli.parameters import Context, Option
 from natsctl.cli.render.text import count, safe
-from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.list import FIND, find_streams
-from natsctl.cli.verbs import Verb
 from natsctl.client.leaders import (
     WAIT_S,
     Asset,
@@ -40,7 +41,7 @@ from natsctl.client.leaders import (
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamCancelMoveAnswer, StreamRemovePeerAnswer
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -74,7 +75,7 @@ def step_down(
     if json:
         output.emit_json(after)
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream_state
 
     answer = session.run(lambda manager: manager.stream_info(asset.stream))
@@ -185,7 +186,7 @@ def cancel_move(
     if json:
         output.emit_json(answer.raw)
         return
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_stream
 
     show_page(render_stream(after.value))

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import Force, Json, MissingOk, session_of
-from natsctl.cli.parameters import Argument, Context
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, named
+from natsctl.cli.framework.flags import Force, Json, MissingOk, session_of
+from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.resolve import is_internal, is_pattern, matching, pick_stream, suggesting
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import is_internal, is_pattern, matching, pick_stream, suggesting
 from natsctl.cli.stream.info import warn_of_bucket
 from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 

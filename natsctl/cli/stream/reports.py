@@ -13,9 +13,9 @@ from natsctl.api.errors import StorageError, UsageError
 from natsctl.api.model import Model, blank, new_list, zero
 from natsctl.api.stream import StreamInfo
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import confirmed_at_terminal
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import confirmed_at_terminal
+from natsctl.cli.framework.flags import (
     Force,
     Json,
     Progress,
@@ -28,11 +28,11 @@ from natsctl.cli.flags import (
     session_of,
     watch_seconds,
 )
-from natsctl.cli.live import Every, plot_room
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework.live import Every, plot_room
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import count, safe
-from natsctl.cli.resolve import pick_stream, suggesting
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, warn_absent
 from natsctl.cli.stream.transfer import FromBackup
 
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.api.answers import StreamInfoAnswer
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.streams import Row
     from natsctl.cli.render.tables import Column
-    from natsctl.cli.session import Session
     from natsctl.client.requests import Answer
     from natsctl.client.stream_state import Gap
     from natsctl.spark.stream_report import DeepReport
@@ -124,7 +124,7 @@ def _show_deep(found: DeepReport, json: bool) -> None:
 
         output.emit_json(to_builtins(found))
         return
-    from natsctl.cli.output import show_page, show_table, width
+    from natsctl.cli.framework.output import show_page, show_table, width
     from natsctl.cli.render.spark_reports import deep_page, deep_plot, deep_tables
 
     show_page(deep_page(found))
@@ -227,8 +227,8 @@ def report(
     if deep.deep:
         deep_report(session, spark, pick_stream(session, stream), deep, json=json)
         return
-    from natsctl.cli.live import emit_each
-    from natsctl.cli.live import watch as show_again
+    from natsctl.cli.framework.live import emit_each
+    from natsctl.cli.framework.live import watch as show_again
     from natsctl.cli.render.streams import REPORT
     from natsctl.cli.render.tables import selected_columns
 
@@ -264,7 +264,7 @@ def _show_report(streams: Streams, subject: str, tables: Callable[[], Renderable
     if not streams.answers and not streams.absent:
         output.emit(nothing_found(streams, subject, None))
         return
-    from natsctl.cli.output import show_table
+    from natsctl.cli.framework.output import show_table
 
     show_table(tables())
 
@@ -367,7 +367,7 @@ def gaps(
     if json:
         output.emit_json(found)
     elif found:
-        from natsctl.cli.output import show_table
+        from natsctl.cli.framework.output import show_table
         from natsctl.cli.render.tables import render_table
 
         columns = ("First Message", "Last Message", "Missing")
@@ -379,7 +379,7 @@ def gaps(
 
 
 def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, quiet: bool) -> list[Gap]:
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
     from natsctl.client.stream_state import walk_gaps
 
     what = f"Reading Stream {live.value.config.name}"
@@ -394,7 +394,7 @@ def graph(
     rounds: Rounds = 0,
 ) -> None:
     """Plot how many messages a stream holds, and how fast they come and go, until Ctrl-C."""
-    from natsctl.cli.live import watch
+    from natsctl.cli.framework.live import watch
     from natsctl.cli.render.plot import Rate, Series, render_plots
 
     columns, lines = plot_room(rounds)
@@ -447,7 +447,7 @@ def subjects(
     elif names:
         output.emit_names(subject for subject, _ in rows)
     elif rows:
-        from natsctl.cli.output import show_table, width
+        from natsctl.cli.framework.output import show_table, width
         from natsctl.cli.render.streams import render_subjects
 
         show_table(render_subjects(name, rows, width()))

@@ -18,7 +18,6 @@ from natsctl.api.errors import NothingReceivedError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.times import format_time
 from natsctl.api.units import plural
-from natsctl.cli import output
 from natsctl.cli.backup.message_filters import (
     ExcludeHeaders,
     ExcludePayloads,
@@ -32,10 +31,11 @@ from natsctl.cli.backup.message_filters import (
     narrow_selection,
     read_selection,
 )
-from natsctl.cli.flags import Json, StreamName, flagged, session_of
-from natsctl.cli.parameters import Argument, Context, ExitError, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.flags import Json, StreamName, flagged, session_of
+from natsctl.cli.framework.parameters import Argument, Context, ExitError, Option
+from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.render.text import safe
-from natsctl.cli.resolve import pick_stream, suggesting
 
 if TYPE_CHECKING:
     from natsctl.api.archive.archive import ArchivedMessage

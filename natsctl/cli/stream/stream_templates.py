@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.units import plural
-from natsctl.cli import output
-from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import (
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, named
+from natsctl.cli.framework.flags import (
     WHOLE,
     Config,
     Flag,
@@ -24,15 +24,15 @@ from natsctl.cli.flags import (
     flagged,
     session_of,
 )
-from natsctl.cli.output import emit_name_pages
-from natsctl.cli.parameters import Argument, Context
+from natsctl.cli.framework.output import emit_name_pages
+from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import STREAM_ADD
-from natsctl.cli.verbs import Verb
 from natsctl.client.asset_config import new_stream
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -144,7 +144,7 @@ def _pick(session: Session, given: str | None) -> str:
         return given
     if not session.interactive:
         raise UsageError("a template is needed: give TEMPLATE")
-    from natsctl.cli.prompts import prompt_name
+    from natsctl.cli.framework.prompts import prompt_name
 
     with explaining(session, ""):
         names = list(session.run(lambda manager: manager.template_names()))
@@ -159,7 +159,7 @@ def _show(answer: Answer[Any], json: bool, done: str = "") -> None:
         return
     if done:
         output.note(safe(done))
-    from natsctl.cli.output import show_page
+    from natsctl.cli.framework.output import show_page
     from natsctl.cli.render.streams import render_template
 
     show_page(render_template(answer.value))
@@ -180,7 +180,7 @@ def explaining(session: Session, template: str) -> Iterator[None]:
 
 
 def _hint(session: Session, word: str) -> str:
-    from natsctl.cli.resolve import did_you_mean
+    from natsctl.cli.framework.resolve import did_you_mean
 
     try:
         names = list(session.run(lambda manager: manager.template_names()))

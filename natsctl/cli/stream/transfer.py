@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import format_size, plural
-from natsctl.cli import output
 from natsctl.cli.backup.transfer_flags import (
     IDLE_TIMEOUT,
     RETRIES,
@@ -34,18 +33,19 @@ from natsctl.cli.backup.transfer_flags import (
     read_size,
     shown,
 )
-from natsctl.cli.consent import check_consent, confirmed, named
-from natsctl.cli.flags import ConfigFile, Force, Json, Progress, SparkFlags, flagged, session_of
-from natsctl.cli.parameters import Argument, Context, Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.consent import check_consent, confirmed, named
+from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags, flagged, session_of
+from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.render.text import count, duration, safe
-from natsctl.cli.resolve import suggesting
 from natsctl.cli.stream.info import show_info
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.api.stream import StreamConfig
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.cli.spark_work import Measured
     from natsctl.cli.sql import Tables
     from natsctl.client.backup.restore import Restored, RestoreOptions
@@ -254,7 +254,7 @@ class ExportRange(NamedTuple):
 
 def _read_since(text: str) -> str:
     from natsctl.api.times import format_time
-    from natsctl.cli.flags import read_moment
+    from natsctl.cli.framework.flags import read_moment
 
     try:
         return format_time(read_moment(text, back=True)) if text else ""
@@ -348,7 +348,7 @@ def export(
 
 def checked_tables(session: Session, stream: str, backup: Path | None) -> Tables:
     """Return the tables with the stream; raises if it does not exist, before Spark starts."""
-    from natsctl.cli.resolve import check_stream
+    from natsctl.cli.framework.resolve import check_stream
     from natsctl.cli.sql import BackupTables, ServerTables
 
     if backup is not None:
@@ -472,7 +472,7 @@ def load(
 
 def _publish_export(session: Session, export: ParquetExport, config: StreamConfig, ids: str, name: str) -> None:
     """Publish the messages of files without Spark. Raises UsageError for subjects that the stream does not take."""
-    from natsctl.cli.live import progress
+    from natsctl.cli.framework.live import progress
     from natsctl.cli.spark_work import server_options, spark_failures
     from natsctl.spark.files.file_import import check_subjects
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.cli.candidates import candidates
+from natsctl.cli.framework.candidates import candidates
 from natsctl.client.auth.claims import read_any
 from natsctl.client.auth.keys import generate_key
 from natsctl.client.auth.nsc_store import LOCK_NAME, NscStore

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli import name_cache, server_names
-from natsctl.cli.candidates import ANY_FILE, candidates, shown, split
 from natsctl.cli.completion import SCRIPTS
+from natsctl.cli.framework import name_cache, server_names
+from natsctl.cli.framework.candidates import ANY_FILE, candidates, shown, split
+from natsctl.cli.framework.name_cache import NameCache
+from natsctl.cli.framework.nouns import NOUNS
 from natsctl.cli.main import run
-from natsctl.cli.name_cache import NameCache
-from natsctl.cli.nouns import NOUNS
 from natsctl.client.one_shot import open_one_shot
 from natsctl.client.servers import Target, TargetKind
 from natsctl.client.settings import Settings
@@ -231,7 +231,7 @@ def test_a_line_of_bash_is_split_as_bash_splits_it(line: str, expected: list[str
 
 
 def test_bash_is_given_what_it_puts_behind_its_last_break() -> None:
-    from natsctl.cli.candidates import Candidate
+    from natsctl.cli.framework.candidates import Candidate
 
     def for_bash(line: str, *found: str, breaks: str = "=:") -> str:
         return shown([Candidate(one) for one in found], "bash", line, breaks)
@@ -244,7 +244,7 @@ def test_bash_is_given_what_it_puts_behind_its_last_break() -> None:
 
 
 def test_what_commands_declare_is_kept_as_data(tmp_path: Path) -> None:
-    from natsctl.cli.candidates import COMMANDS
+    from natsctl.cli.framework.candidates import COMMANDS
 
     tables = {file.stem: json.loads(file.read_text()) for file in COMMANDS.glob("*.json")}
     assert set(tables) == {noun.name for noun in NOUNS}

@@ -110,7 +110,7 @@ def test_an_ephemeral_consumer_needs_no_name(orders: Run) -> None:
 
 def test_an_ack_that_nobody_takes_is_a_failure(orders: Run, shared_server: ServerProcess) -> None:
     from natsctl.api.errors import UnreachableError
-    from natsctl.cli.session import GlobalOptions, Session
+    from natsctl.cli.framework.session import GlobalOptions, Session
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.consumers import pull
     from natsctl.client.messaging.messages import acknowledge

@@ -113,8 +113,8 @@ def test_ctrl_c_leaves_no_request_behind(fed: Run, begun: Run, verb: str) -> Non
 
 
 def test_an_ack_of_a_reader_that_stops_is_not_waited_for_by_others(fed: Run, shared_server: ServerProcess) -> None:
-    from natsctl.cli.globals import GlobalOptions
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.globals import GlobalOptions
+    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.consumers import pull
 

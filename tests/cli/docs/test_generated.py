@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.cli.nouns import NOUNS
+from natsctl.cli.framework.nouns import NOUNS
 from tests.support.command_pages import ROOT, command_files
 from tests.support.natscli_page import compared, facts_of, our_tree
 

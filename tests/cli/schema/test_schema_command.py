@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from natsctl.cli.commands import every_command
+from natsctl.cli.framework.commands import every_command
 from natsctl.cli.main import run as run_main
 from natsctl.cli.schema import kinds, kinds_of, schema_of
 from tests.support.natscli_page import NATS_SERVER_FLAGS, parameters

@@ -22,10 +22,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from natsctl.api.times import parse_time
-from natsctl.cli import output
+from natsctl.cli.framework import output
+from natsctl.cli.framework.session import Session
 from natsctl.cli.main import run
 from natsctl.cli.render.page import Page
-from natsctl.cli.session import Session
 from natsctl.client.manager import Manager
 from natsctl.client.received import Received
 from natsctl.client.requests import Requests

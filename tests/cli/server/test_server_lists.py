@@ -232,7 +232,9 @@ def test_a_watched_report_ends_with_ctrl_c(system: Run, monkeypatch: pytest.Monk
         if len(waits) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("natsctl.cli.live.time", SimpleNamespace(sleep=wait))  # there alone: other threads sleep too
+    monkeypatch.setattr(
+        "natsctl.cli.framework.live.time", SimpleNamespace(sleep=wait)
+    )  # there alone: other threads sleep too
     done = system("srv", "rep", "mem", "--watch", "5")
     assert (done.code, waits) == (130, [5.0, 5.0])
     assert done.out.count("Memory Usage") == 2

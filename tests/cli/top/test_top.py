@@ -151,8 +151,8 @@ def test_a_new_size_of_the_terminal_is_drawn_at_once(monkeypatch: pytest.MonkeyP
     import os
     import signal
 
-    from natsctl.cli.live import Keyboard
-    from natsctl.cli.output import console
+    from natsctl.cli.framework.live import Keyboard
+    from natsctl.cli.framework.output import console
 
     near, far = os.openpty()
     drawn: list[str] = []
@@ -173,8 +173,8 @@ def test_a_new_size_of_the_terminal_is_drawn_at_once(monkeypatch: pytest.MonkeyP
 def test_keys_that_arrive_together_are_each_obeyed(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
-    from natsctl.cli.live import Keyboard
-    from natsctl.cli.output import console
+    from natsctl.cli.framework.live import Keyboard
+    from natsctl.cli.framework.output import console
 
     near, far = os.openpty()
     pressed: list[str] = []

@@ -21,8 +21,8 @@ pytestmark = [
 _WORK = """
 import sys
 from natsctl.cli import spark_work
-from natsctl.cli.session import GlobalOptions, Session
-from natsctl.cli.flags import SparkFlags
+from natsctl.cli.framework.session import GlobalOptions, Session
+from natsctl.cli.framework.flags import SparkFlags
 from natsctl.api.errors import ExitCode
 
 def work(spark, options):

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.globals import GlobalOptions
-from natsctl.cli.output import COLOUR
+from natsctl.cli.framework.globals import GlobalOptions
+from natsctl.cli.framework.output import COLOUR
 from natsctl.client.received import Received
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ class Session:
             _collect_again()
         # A live view that takes the whole terminal has no room for reports until its end.
         if not self.json and (lasting if not self.lasting else not sys.stdout.isatty()):
-            from natsctl.cli.output import log
+            from natsctl.cli.framework.output import log
 
             self.received.report = log
         if not self.archive:
@@ -210,7 +210,7 @@ class Session:
         connection.dry_run = options.dry_run
         connection.received = self.received
         if not self.json:
-            from natsctl.cli.output import log
+            from natsctl.cli.framework.output import log
 
             connection.notify = log
         return Manager(connection)
@@ -251,7 +251,7 @@ class Session:
 
         Raises UsageError, or ContextNotFoundError with a hint.
         """
-        from natsctl.cli.resolve import did_you_mean
+        from natsctl.cli.framework.resolve import did_you_mean
         from natsctl.client.contexts import ContextNotFoundError
         from natsctl.client.servers import resolve
 
@@ -265,7 +265,7 @@ class Session:
         if target.settings.color_scheme:
             os.environ.setdefault(COLOUR, target.settings.color_scheme)
         if target.settings.tls_insecure and not self.json:
-            from natsctl.cli.output import note
+            from natsctl.cli.framework.output import note
 
             note("warning: the server's certificate is not checked (--tls-insecure)")
         return target
@@ -274,7 +274,7 @@ class Session:
         """Return the target at the embedded server, started here unless another command runs one on the folder."""
         import asyncio
 
-        from natsctl.cli.output import note
+        from natsctl.cli.framework.output import note
         from natsctl.client.settings import Settings
 
         if sys.platform == "win32":

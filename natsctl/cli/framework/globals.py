@@ -193,7 +193,7 @@ def leading(words: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
     while left and left[0].startswith("-"):
         flag = _BY_SPELLING.get(left[0].partition("=")[0])
         if flag is None:
-            from natsctl.cli.resolve import did_you_mean
+            from natsctl.cli.framework.resolve import did_you_mean
 
             raise _usage_error(f"unknown flag {left[0]}", did_you_mean(left[0], _BY_SPELLING))
         _take(flag, left, given)

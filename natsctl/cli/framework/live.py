@@ -18,9 +18,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
-from natsctl.cli.output import console
-from natsctl.cli.parameters import Option
+from natsctl.cli.framework import output
+from natsctl.cli.framework.output import console
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.render.text import count, duration, safe
 
 if sys.platform != "win32":
@@ -401,7 +401,7 @@ def plot_room(rounds: int) -> tuple[int, int]:
 
     Raises UsageError if they are too few, or if no user could end the rounds.
     """
-    from natsctl.cli.output import console
+    from natsctl.cli.framework.output import console
     from natsctl.cli.render.plot import SMALLEST
 
     if not rounds and not sys.stdout.isatty():

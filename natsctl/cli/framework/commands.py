@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from natsctl.cli.nouns import NOUNS
-from natsctl.cli.verbs import LazyModule, Verb, lazy_modules
+from natsctl.cli.framework.nouns import NOUNS
+from natsctl.cli.framework.verbs import LazyModule, Verb, lazy_modules
 
 if TYPE_CHECKING:
     from natsctl.cli import (

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError
-from natsctl.cli.globals import GLOBAL_FLAGS, leading, take_out
-from natsctl.cli.nouns import BY_WORD, NOUNS
+from natsctl.cli.framework.globals import GLOBAL_FLAGS, leading, take_out
+from natsctl.cli.framework.nouns import BY_WORD, NOUNS
 from natsctl.client.received import UNUSABLE
 
 DEADLINE_S = 1.0
@@ -322,7 +322,7 @@ def _keys_of_contexts(place: Place, current: str, deadline_s: float) -> Iterator
 
 def _on_server(kind: str) -> Source:
     def names(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
-        from natsctl.cli.server_names import names_of
+        from natsctl.cli.framework.server_names import names_of
 
         return (Candidate(name) for name in names_of(kind, place, current, deadline_s))
 

@@ -14,19 +14,19 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError, UsageError
-from natsctl.cli.commands import COMMANDS
-from natsctl.cli.globals import OF_NOUNS, GlobalOptions, Words, all_spellings, take_out, wants_json
-from natsctl.cli.name_cache import READING, forget_names
-from natsctl.cli.output import display_settings, hint_of, render_error, write_stderr
-from natsctl.cli.parameters import Command, ExitError, command_of
-from natsctl.cli.resolve import did_you_mean
-from natsctl.cli.session import Session, given_on_stdin
-from natsctl.cli.verbs import Verb, find
+from natsctl.cli.framework.commands import COMMANDS
+from natsctl.cli.framework.globals import OF_NOUNS, GlobalOptions, Words, all_spellings, take_out, wants_json
+from natsctl.cli.framework.name_cache import READING, forget_names
+from natsctl.cli.framework.output import display_settings, hint_of, render_error, write_stderr
+from natsctl.cli.framework.parameters import Command, ExitError, command_of
+from natsctl.cli.framework.resolve import did_you_mean
+from natsctl.cli.framework.session import Session, given_on_stdin
+from natsctl.cli.framework.verbs import Verb, find
 from natsctl.client.message import DryRunError
 from natsctl.client.received import UNUSABLE, UnreadableEntriesError
 
 if TYPE_CHECKING:
-    from natsctl.cli.nouns import Noun
+    from natsctl.cli.framework.nouns import Noun
 
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -42,7 +42,7 @@ def run_noun(noun: Noun, words: Sequence[str], given: dict[str, Any]) -> int:
     more, kept = take_out(rest, command.flags, OF_NOUNS.get(noun.name))
     given = {**given, **more}
     if "help" in given:
-        from natsctl.cli.help import render_command_help
+        from natsctl.cli.framework.help import render_command_help
 
         print(render_command_help(command.by_typer, path, rows[-1].examples))
         return 0
@@ -72,7 +72,7 @@ def _show_group(noun: Noun, group: Verb, path: str, words: Sequence[str], given:
         if kept.all[0] == "help":
             return run_noun(noun, [*path.split()[2:], *kept.all[1:], "--help"], {**given, **more})
         raise _unknown(group, kept.all[0], path)
-    from natsctl.cli.help import render_group_help
+    from natsctl.cli.framework.help import render_group_help
 
     about = group.help or noun.help
     print(render_group_help(about, group.verbs, path, group.examples), file=sys.stdout if asked else sys.stderr)
@@ -115,7 +115,7 @@ def _run(command: Command, words: Words, path: str, session: Session) -> int:
     except ExitError as end:
         return end.exit_code
     except DryRunError as preview:
-        from natsctl.cli.consent import show_preview
+        from natsctl.cli.framework.consent import show_preview
 
         show_preview(preview, session.effect, as_json=session.json)
         return 0
@@ -165,7 +165,7 @@ def _only_when_made(path: str, flag: str) -> str:
 
 def _plain(text: str) -> str:
     """Return Typer's text in our form: `--count: x is not a number`, `unexpected argument x`."""
-    from natsctl.cli.parameters import EMPTY
+    from natsctl.cli.framework.parameters import EMPTY
 
     if found := re.fullmatch(r"Invalid value for (?:('[^']*'(?: / '[^']*')*)|(\S+)): (.*)", text, re.DOTALL):
         name = (found[1] or found[2]).replace("'", "").split(" / ")[0].strip("[].")

@@ -22,13 +22,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
+from natsctl.cli.framework import output
 from natsctl.cli.render.text import body_text, safe
 from natsctl.client.message import pairs_of
 
 if TYPE_CHECKING:
     from natsctl.api.update_losses import Loss
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
     from natsctl.client.message import DryRunError, HeaderLike, Planned
 
 
@@ -104,7 +104,7 @@ def named(kind: str, names: Sequence[str]) -> str:
 
 
 def _asked(action: str, typed: str) -> bool:
-    from natsctl.cli.prompts import prompt_confirm, prompt_typed
+    from natsctl.cli.framework.prompts import prompt_confirm, prompt_typed
 
     if typed:
         return prompt_typed(f"Really {action}: type {typed} to do it", typed)
@@ -121,7 +121,7 @@ def _why_not(session: Session) -> str:
 
 
 def _warn(losses: Sequence[Loss]) -> None:
-    from natsctl.cli.output import note
+    from natsctl.cli.framework.output import note
 
     for loss in losses:
         note(f"warning: {safe(loss.text)}")

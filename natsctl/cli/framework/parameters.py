@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 if TYPE_CHECKING:
-    from natsctl.cli.globals import Words
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.globals import Words
+    from natsctl.cli.framework.session import Session
 
 
 class Context(Protocol):

@@ -13,7 +13,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageErr
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.session import Session
+    from natsctl.cli.framework.session import Session
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
@@ -59,7 +59,7 @@ def pick_stream(session: Session, given: str | None, *, all_streams: bool = Fals
         return given
     if not session.interactive:
         raise UsageError("a stream is needed: give STREAM")
-    from natsctl.cli.prompts import prompt_name
+    from natsctl.cli.framework.prompts import prompt_name
 
     names = session.run(lambda manager: manager.stream_names())
     every = all_streams or session.options.all_streams
@@ -75,7 +75,7 @@ def pick_consumer(session: Session, stream: str, given: str | None) -> str:
         return given
     if not session.interactive:
         raise UsageError("a consumer is needed: give CONSUMER")
-    from natsctl.cli.prompts import prompt_name
+    from natsctl.cli.framework.prompts import prompt_name
 
     with suggesting(session, stream):
         names = session.run(lambda manager: manager.consumer_names(stream))

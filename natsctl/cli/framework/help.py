@@ -9,12 +9,12 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from natsctl.cli.globals import GLOBAL_FLAGS, GlobalFlag
-from natsctl.cli.nouns import BY_WORD, HEADINGS, NOUNS, Noun
-from natsctl.cli.output import terminal_width
+from natsctl.cli.framework.globals import GLOBAL_FLAGS, GlobalFlag
+from natsctl.cli.framework.nouns import BY_WORD, HEADINGS, NOUNS, Noun
+from natsctl.cli.framework.output import terminal_width
 
 if TYPE_CHECKING:
-    from natsctl.cli.verbs import Verb
+    from natsctl.cli.framework.verbs import Verb
 
 _INDENT = "  "
 MAX_LEFT = 32

@@ -9,13 +9,13 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from natsctl.cli.name_cache import NameCache
-from natsctl.cli.resolve import is_internal
+from natsctl.cli.framework.name_cache import NameCache
+from natsctl.cli.framework.resolve import is_internal
 from natsctl.client.buckets import KV, OBJECTS, Kind
 from natsctl.client.one_shot import OneShotClient, open_one_shot
 
 if TYPE_CHECKING:
-    from natsctl.cli.candidates import Place
+    from natsctl.cli.framework.candidates import Place
 
 
 MAX_PAGES = 16
@@ -30,7 +30,7 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
 
     Raises UnreachableError at the deadline, or if the connection is lost.
     """
-    from natsctl.cli.globals import GlobalOptions
+    from natsctl.cli.framework.globals import GlobalOptions
     from natsctl.client.servers import resolve
 
     known = {name: value for name, value in place.options.items() if name in GlobalOptions._fields}

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from natsctl.cli.globals import COLOURS
+from natsctl.cli.framework.globals import COLOURS
 
 if TYPE_CHECKING:
     from rich.box import Box

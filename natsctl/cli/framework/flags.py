@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
-from natsctl.cli.parameters import (
+from natsctl.cli.framework.parameters import (
     WHOLE_MAX,
     WHOLE_MIN,
     Argument,
@@ -28,7 +28,7 @@ from natsctl.cli.parameters import (
     is_bundle,
     parameters_of,
 )
-from natsctl.cli.session import Session
+from natsctl.cli.framework.session import Session
 
 if TYPE_CHECKING:
     from natsctl.spark.session import SparkOptions

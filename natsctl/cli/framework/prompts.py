@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import UsageError
-from natsctl.cli import output
+from natsctl.cli.framework import output
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:

@@ -1,0 +1,1 @@
+"""What all commands share: flags, parsing, help, completion, sessions, output and prompts."""
