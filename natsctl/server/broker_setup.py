@@ -21,7 +21,7 @@ from natsctl.wire.ops import Limits
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.process.log import Log
+    from natsctl.server.log.lines import Log
 
 
 UNBOUNDED_BYTES: Final = (1 << 31) - 1

@@ -34,7 +34,7 @@ import msgspec
 from msgspec.structs import replace
 
 from natsctl.api.errors import StorageError
-from natsctl.server.file_replacement import replace_file
+from natsctl.server.files import replace_file
 from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
 from natsctl.server.resources import SWITCH_INTERVAL_S

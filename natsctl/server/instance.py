@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options, map_default_domains
-from natsctl.server.listener import Endpoint, TransportEndpoint, client_connection, load_connections, named
+from natsctl.server.listener import ClientConnection, Endpoint, TransportEndpoint, named
+from natsctl.server.log.lines import Log
 from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError, ReloadCall, ReloadDone
 from natsctl.server.options import UNSPECIFIED, ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.server.resources import SystemClock, new_event_loop
 from natsctl.server.shell import Shell
 from natsctl.server.tls.contexts import ListenerTls
@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from natsctl.server.committer import Committer
     from natsctl.server.leaf.nodes import LeafNodes
     from natsctl.server.ocsp.service import OcspService
-    from natsctl.server.options import WebSocketOptions
-    from natsctl.server.process.provision import InProcessListener
+    from natsctl.server.options import TlsOptions, WebSocketOptions
     from natsctl.server.system.account import System
     from natsctl.server.system.events import OcspEvents
     from natsctl.server.tls.contexts import TlsContexts
@@ -136,7 +135,8 @@ class ServerInstance:
         return found
 
     @property
-    def _running(self) -> Shell:
+    def shell(self) -> Shell:
+        """The running server's connections."""
         if self._shell is None:
             raise RuntimeError("the server is not running")
         return self._shell
@@ -199,7 +199,7 @@ class ServerInstance:
         if self.ocsp is None and not options.has_tls:
             return
         service = self._ocsp_service()
-        self._running.peers = service.peers
+        self.shell.check_peer = service.peers.verdict
         service.follow(options, self.listener_tls)
 
     def _build(self) -> None:
@@ -214,17 +214,20 @@ class ServerInstance:
 
             self._operated = start_operator_mode(self._broker, self.log)
         engine = self._start_engine(self._broker, clock, rng) if self.options.jetstream else None
-        self._shell = Shell(
-            asyncio.get_running_loop(), self.log, self._broker, engine, self.store, self.options.write_deadline_s
-        )
-        self._shell.write_retry = self.options.write_timeout == "retry"
-        self._shell.start()
+        loop = asyncio.get_running_loop()
+        shell = self._shell = Shell(loop, self.log, self._broker, engine, self.options.write_deadline_s)
+        if self.store is not None:
+            from natsctl.server.committer import Committer
+
+            shell.committer = Committer(self.store, loop.call_soon_threadsafe, shell.committed, shell.fault, loop=loop)
+        shell.write_retry = self.options.write_timeout == "retry"
+        shell.start()
         if self.ocsp is not None:
-            self._shell.peers = self.ocsp.peers
+            shell.check_peer = self.ocsp.peers.verdict
             self.ocsp.attach("clients", self.listener_tls["clients"])
         map_default_domains(self.options, self._broker, engine, self.log)
-        self.system = self._start_system(self._shell)
-        self.leafs = self._leaf_nodes(self._shell)
+        self.system = self._start_system(shell)
+        self.leafs = self._leaf_nodes(shell)
 
     def _start_callouts(self, broker: Broker, key: SigningPair) -> None:
         from natsctl.api.nkey_pairs import SEED_BYTES, CurvePair
@@ -246,7 +249,7 @@ class ServerInstance:
         if self.leafs is not None:
             self.leafs.apply(options, contexts)
         elif options.leafnodes is not None:
-            self.leafs = self._leaf_nodes(self._running)
+            self.leafs = self._leaf_nodes(self.shell)
             if self.leafs is not None:
                 self.leafs.start()
 
@@ -263,12 +266,12 @@ class ServerInstance:
     def _client_endpoint(self) -> TransportEndpoint:
         tls = ListenerTls(self.options.tls, self.options.allow_non_tls)
         self.listener_tls["clients"] = tls
-        load_connections(self.options.tls)
+        load_tls_connections(self.options.tls)
         proxied = self.options.proxy_protocol
         return TransportEndpoint(
             self.options.host,
             self.options.port,
-            lambda: client_connection(self._running, tls, proxied=proxied),
+            lambda: _client_connection(self.shell, tls, proxied=proxied),
             sock=self._sockets.get("clients"),
         )
 
@@ -300,7 +303,7 @@ class ServerInstance:
         return TransportEndpoint(
             options.host,
             options.port,
-            lambda: WebSocketConnection(self._running, tls, upgrader),
+            lambda: WebSocketConnection(self.shell, tls, upgrader),
             sock=self._sockets.get("websocket"),
         )
 
@@ -320,12 +323,6 @@ class ServerInstance:
         engine.recover()
         return engine
 
-    def in_process_listener(self, account: str) -> InProcessListener:
-        """Return a listener through which this process connects to an existing account."""
-        from natsctl.server.process.provision import InProcessListener
-
-        return InProcessListener(self.broker, self._running, account)
-
     def enter_lame_duck(self) -> None:
         """Accept no connection any more, and send clients to another server; those that stay are still served."""
         if self.leafs is not None:
@@ -341,11 +338,11 @@ class ServerInstance:
 
     def set_write_deadline(self, seconds: float) -> None:
         """Set the time limit for clients to take their output, from now on."""
-        self._running.write_deadline_s = seconds
+        self.shell.write_deadline_s = seconds
 
     def wake(self) -> None:
         """Request a turn: something was changed from outside."""
-        self._running.wake()
+        self.shell.wake()
 
     async def stop(self) -> None:
         """Stop accepting and reading, make everything durable, close clients and store; safe to call twice."""
@@ -380,6 +377,25 @@ class ServerInstance:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.stop()
+
+
+def load_tls_connections(tls: TlsOptions | None) -> None:
+    """Import now what the first connection under TLS needs."""
+    if tls is not None:
+        import natsctl.server.tls.listener  # noqa: F401
+
+
+def _client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:
+    """Return the protocol of a new connection, for the listener's present TLS."""
+    if proxied:
+        from natsctl.server.proxy_protocol import ProxiedConnection, ProxiedTlsConnection
+
+        return ProxiedConnection(shell) if tls.options is None else ProxiedTlsConnection(shell, tls)
+    if tls.options is None:
+        return ClientConnection(shell)
+    from natsctl.server.tls.listener import TlsConnection
+
+    return TlsConnection(shell, tls)
 
 
 def _server_key() -> SigningPair:

@@ -20,11 +20,9 @@ from natsctl.server.sockets import BACKLOG, bind
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
-    from natsctl.server.options import TlsOptions
-    from natsctl.server.process.log import Log
-    from natsctl.server.process.protocol_trace import ProtocolTrace
+    from natsctl.server.log.lines import Log
+    from natsctl.server.log.trace import ProtocolTrace
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import ListenerTls
 
 
 WRITE_BUFFER_BYTES: Final = 1 << 20
@@ -105,6 +103,9 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Pass a chunk to the session."""
+        self._received(data)
+
+    def _received(self, data: bytes) -> None:
         if self._shell.log.tracing:
             self._trace(data, sent=False)
         self._shell.received(self, data)
@@ -165,7 +166,7 @@ class ClientConnection(asyncio.Protocol):
         """Log the operations in a chunk."""
         log = self._shell.log
         if self._traces is None:
-            from natsctl.server.process.protocol_trace import ProtocolTrace
+            from natsctl.server.log.trace import ProtocolTrace
 
             self._traces = ProtocolTrace(sent=False), ProtocolTrace(sent=True)
         name = self.session.log_name
@@ -231,25 +232,6 @@ class HeldInput:
             self._log.error(f"internal fault in a handshake: {fault!r}")
         self._connection.resume()
         self._then("internal error" if fault is not None else task.result(), self._kept)
-
-
-def load_connections(tls: TlsOptions | None) -> None:
-    """Load what connections of clients consist of now, and not with the first one."""
-    if tls is not None:
-        import natsctl.server.tls.listener  # noqa: F401  # for its import alone
-
-
-def client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:
-    """Return the protocol of a new connection, for the current TLS of the listener."""
-    if proxied:
-        from natsctl.server.proxy_protocol import ProxiedConnection, ProxiedTlsConnection
-
-        return ProxiedConnection(shell) if tls.options is None else ProxiedTlsConnection(shell, tls)
-    if tls.options is None:
-        return ClientConnection(shell)
-    from natsctl.server.tls.listener import TlsConnection
-
-    return TlsConnection(shell, tls)
 
 
 def is_gone(transport: asyncio.Transport) -> bool:

@@ -28,9 +28,9 @@ from natsctl.api.jwt_validation import account_faults, time_faults
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
-from natsctl.server.file_replacement import replace_file
+from natsctl.server.files import replace_file
+from natsctl.server.log.lines import Log
 from natsctl.server.options import DirectoryOptions, OperatorOptions, ServerOptions
-from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,15 +17,15 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from natsctl.api.units import SECOND, format_duration
 from natsctl.broker.deferred_work import MANY_LINES, PIECE_BYTES, SLICE_NS, cut, receive_pieces, resume_work
 from natsctl.broker.refusals import CloseReason
+from natsctl.server.log.lines import Log
 from natsctl.server.logins import LoginThreads
-from natsctl.server.process.log import Log
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
@@ -35,8 +35,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.listener import ClientConnection
-    from natsctl.server.ocsp.peers import PeerVerifier
-    from natsctl.store.store import Store
+    from natsctl.server.options import OcspPeerOptions
     from natsctl.store.stream import StreamStore
 
 
@@ -108,6 +107,13 @@ MIN_TICK_S: Final = 0.02
 """Interval of those checks while one is due soon."""
 
 
+PeerCheck: TypeAlias = "Callable[[Sequence[bytes], OcspPeerOptions, str, bool], Coroutine[Any, Any, str]]"
+"""Checks a verified chain (DER, the other side's certificate first) at its OCSP responders.
+
+It takes the kind of connection, and whether the chain is a server's; it returns the reason of a refusal.
+"""
+
+
 class Shell:
     """Connections, broker, engine and committer on one event loop."""
 
@@ -117,16 +123,14 @@ class Shell:
         log: Log,
         broker: Broker,
         engine: Engine | None,
-        store: Store | None,
         write_deadline_s: float,
     ) -> None:
-        """Bind the parts; engine and store are None without JetStream."""
+        """Bind the parts; without JetStream there is neither engine nor committer."""
         self.loop = loop
         self.log = log
         self.broker = broker
         self.engine = engine
-        self.store = store
-        self.committer = self._new_committer(store) if store else None
+        self.committer: Committer | None = None
         self.connections: dict[Session, ClientConnection] = {}
         self.logins = LoginThreads(loop)
         broker.log_info = log.info
@@ -138,8 +142,8 @@ class Shell:
         """Calls of every turn, before output is written."""
         self.leaf_shell: Shell | None = None
         """The shell of leaf nodes that connect through the WebSocket listener; None where none are accepted."""
-        self.peers: PeerVerifier | None = None
-        """The checks of other sides' certificates; None on a server without TLS."""
+        self.check_peer: PeerCheck | None = None
+        """None on a server without TLS."""
         self.faults = 0
         self.write_deadline_s = write_deadline_s
         self.write_retry = False
@@ -155,11 +159,6 @@ class Shell:
         self._ticker: asyncio.TimerHandle | None = None
         self._lag = (0.0, 0.0)
         """The worst lateness of a tick, and when that was."""
-
-    def _new_committer(self, store: Store) -> Committer:
-        from natsctl.server.committer import Committer
-
-        return Committer(store, self.loop.call_soon_threadsafe, self._committed, self._fault, loop=self.loop)
 
     def start(self) -> None:
         """Start the worker threads and the timers."""
@@ -203,7 +202,7 @@ class Shell:
         try:
             work()
         except Exception as error:  # one session's fault ends that one alone
-            self._fault(f"{connection.name} - what it sent", error)
+            self.fault(f"{connection.name} - what it sent", error)
             connection.transport.abort()
         for stream, last_seq in before:
             if stream.last_seq + stream.held != last_seq:
@@ -242,7 +241,7 @@ class Shell:
         try:
             self._turn()
         except Exception as error:
-            self._fault("turn", error)
+            self.fault("turn", error)
 
     def _turn(self) -> None:
         committer, engine = self.committer, self.engine
@@ -269,7 +268,7 @@ class Shell:
             try:
                 act()
             except Exception as error:  # the output of others leaves all the same
-                self._fault("what is done once a turn", error)
+                self.fault("what is done once a turn", error)
                 self.wake()
         self._drain()
 
@@ -302,7 +301,7 @@ class Shell:
             try:
                 callouts.judge()
             except Exception as error:  # one session's fault ends that one alone
-                self._fault(f"{session.log_name} - the response about its login", error)
+                self.fault(f"{session.log_name} - the response about its login", error)
                 if session in self.connections:
                     self.connections[session].transport.abort()
             if self.broker.clock.monotonic_ns() >= until_ns:
@@ -334,7 +333,7 @@ class Shell:
                 if connection is not None:
                     connection.flush()
 
-    def _committed(self) -> None:
+    def committed(self) -> None:
         """Resume connections that were paused for streams that have caught up; acks leave in this same call."""
         self._read_again()
         self.turn()
@@ -379,7 +378,7 @@ class Shell:
         try:
             engine.run_timers()
         except Exception as error:
-            self._fault("timers", error)
+            self.fault("timers", error)
         self.wake()
 
     def _note_lag(self) -> None:
@@ -467,7 +466,7 @@ class Shell:
         if self.committer is not None:
             self.committer.stop()
 
-    def _fault(self, where: str, error: Exception) -> None:
+    def fault(self, where: str, error: Exception) -> None:
         """Log a programming fault with its place; the server goes on."""
         self.faults += 1
         self.log.error(f"internal fault in {where}: " + "".join(traceback.format_exception(error)).rstrip())

@@ -16,8 +16,8 @@ import msgspec
 from natsctl.api.errors import StorageError, UsageError
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.broker_setup import jetstream_accounts
+from natsctl.server.log.lines import Log
 from natsctl.server.options import EncryptionOptions, ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.server.resources import default_max_memory, default_max_storage, descriptor_shares
 
 if TYPE_CHECKING:

@@ -17,9 +17,9 @@ import yaml
 
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.flags import parse_command_line
-from natsctl.server.process.log import Log
 from tests.support.raw_client import RawClient
 from tests.support.servers import quiet_ports
 from tests.support.stored_version import api

@@ -20,9 +20,9 @@ from natsctl.broker.auth.static_auth import is_bcrypt
 from natsctl.cli.server.provisioned import provisioner
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.process.flags import Documents, NotProvisionedError
-from natsctl.server.process.log import Log
 from natsctl.server.process.process import main
 from natsctl.server.process.provision import InProcessAddress, provision
 from natsctl.server.sockets import listen

@@ -8,8 +8,8 @@ import pytest
 from natsctl.server import instance, shell
 from natsctl.server.instance import ServerInstance, ServerThread
 from natsctl.server.listener import MUCH_READ_BYTES, ClientConnection
+from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.server.storage import StoreInUseError
 from natsctl.store.disk import PosixFile
 from natsctl.store.file_commit import FileCommit
@@ -162,7 +162,7 @@ async def test_who_is_accepted_while_the_server_stops_does_not_keep_it(monkeypat
 async def test_who_sends_much_lets_others_be_read_first() -> None:
     async with asyncio.timeout(30), ServerInstance(ANY) as server:
         client = await RawClient.connect(server.url)
-        [connection] = server._running.connections.values()
+        [connection] = server.shell.connections.values()
         connection.data_received(MUCH)
         assert not connection.transport.is_reading()
         while not connection.transport.is_reading():
@@ -175,7 +175,7 @@ async def test_who_sends_much_lets_others_be_read_first() -> None:
 async def test_a_connection_that_gives_way_stays_paused_for_another_reason() -> None:
     async with asyncio.timeout(30), ServerInstance(ANY) as server:
         client = await RawClient.connect(server.url)
-        [connection] = server._running.connections.values()
+        [connection] = server.shell.connections.values()
         connection.data_received(MUCH)
         connection.pause()
         turned = asyncio.Event()

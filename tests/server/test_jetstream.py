@@ -13,8 +13,8 @@ from nats.js.api import DeliverPolicy
 
 from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.store.disk import PosixFile
 from tests.support import patient_client
 from tests.support.raw_client import RawClient
@@ -196,7 +196,7 @@ async def test_large_messages_are_bounded_by_their_bytes(
         acks = Acks(client, b"s")
         for _ in range(200):
             acks.publish(b"S.x", b"x" * 100_000)
-        (connection,) = server._running.connections.values()
+        (connection,) = server.shell.connections.values()
         await until(lambda: not connection.transport.is_reading())
         stream = server.store.streams["$G/S"] if server.store else None
         assert stream.last_seq < 100

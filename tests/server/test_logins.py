@@ -23,9 +23,9 @@ from natsctl.broker.jwt.callout import CalloutSettings
 from natsctl.broker.jwt.callout_requests import Callouts
 from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.logins import Logins
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.server.resources import SystemClock
 from natsctl.server.shell import MAX_LINES
 from tests.support.callouts import ISSUER, SUBJECT, Request, claims_of
@@ -92,7 +92,7 @@ async def test_who_sends_much_before_it_is_in_is_not_read_from(slow: SlowBcrypt)
     async with ServerInstance(options(User("a", hashed()))) as server:
         body = b"x" * 100_000
         reader, writer = await connect(server, "a", "right", (b"PUB y 100000\r\n%b\r\n" % body) * 100 + b"PING\r\n")
-        (connection,) = server._running.connections.values()
+        (connection,) = server.shell.connections.values()
         await until(lambda: not connection.transport.is_reading())
         (session,) = server.broker.sessions.values()
         assert session.login.pending is not None and len(session.login._held) < 2 << 20

@@ -21,7 +21,7 @@ from natsctl.api.jwt_token import MAX_TOKEN_BYTES
 from natsctl.broker.jwt.account_registry import Trust
 from natsctl.broker.jwt.authenticator import JwtAuthenticator
 from natsctl.server import operator_mode, url_resolver
-from natsctl.server.process.log import Log
+from natsctl.server.log.lines import Log
 from natsctl.server.resources import SystemClock
 from natsctl.server.url_resolver import FetchError, UrlResolver
 from natsctl.testing.certificates import Authority

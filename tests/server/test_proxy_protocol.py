@@ -23,8 +23,8 @@ from natsctl.server import proxy_protocol
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.server.proxy_protocol import MAX_LINE_BYTES, SIGNATURE, ProxyHeader, ProxyHeaderError
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import Kind

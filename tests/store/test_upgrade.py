@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.options import EncryptionOptions, ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.store.disk import PosixDisk
 from natsctl.store.frame import FILE_HEAD_BYTES, parse_file_head
 from natsctl.store.layout import UNMARKED_TEXT

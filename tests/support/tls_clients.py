@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions, TlsOptions
-from natsctl.server.process.log import Log
 from natsctl.testing.certificates import Authority, Issued
 
 PATIENCE_S = 30.0

@@ -15,7 +15,7 @@ from tests.support import tiers
 
 NOT_OF_SERVERS = {
     "api/jwt_validation.py", "server/broker_setup.py", "server/conf/leafnodes.py", "server/conf/operator.py",
-    "server/monitor/pages.py", "server/http_client.py", "server/ocsp/responses.py", "server/process/syslog.py",
+    "server/monitor/pages.py", "server/http_client.py", "server/ocsp/responses.py", "server/log/syslog.py",
     "server/websocket/protocol.py", "spark/session/connect.py",
 }  # fmt: skip
 """Modules that take apart other URLs: of proxies, resolvers, responders, monitoring, browsers' origins and Spark."""

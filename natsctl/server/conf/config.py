@@ -137,7 +137,7 @@ def _log_format(item: Item) -> str:
 
 
 def _syslog_url(item: Item) -> str:
-    from natsctl.server.process.syslog import parse_syslog_url
+    from natsctl.server.log.syslog import parse_syslog_url
 
     url = text_of(item)
     try:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserClaims, decode
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.api.versions import SERVER_VERSION
-from natsctl.server.conf.syntax import Block, Item, read_file
+from natsctl.server.conf.syntax import Block, Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
     OptionSetter,
@@ -28,6 +28,7 @@ from natsctl.server.conf.values import (
     shown,
     text_of,
 )
+from natsctl.server.files import read_file
 from natsctl.server.options import DirectoryOptions, OperatorOptions, ServerOptions
 
 JWT_PREFIX: Final = "eyJ"

@@ -18,10 +18,7 @@ behind it; a `ConfValueError` says what is wrong, and the caller knows the line.
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -29,6 +26,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from natsctl.api.errors import UsageError
+from natsctl.server.files import MAX_BYTES, read_file
 
 _K: Final = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4, "p": 1000**5, "e": 1000**6}
 _UNITS: Final[dict[str, int]] = _K | {
@@ -190,10 +188,6 @@ def escape(text: str, at: int) -> tuple[str, int]:
 MAX_DEPTH: Final = 64
 """Blocks within blocks, includes within includes, variables of the environment within variables."""
 
-_HANDED_OVER: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
-"""Prefix of the path of a file descriptor that the process was started with."""
-MAX_BYTES: Final = 64 << 20
-"""Most bytes of one file."""
 
 _SPACE: Final = re.compile(r"\s*")
 _GAP: Final = re.compile(r"[ \t]*")
@@ -244,28 +238,6 @@ def load_file(path: Path, environment: Mapping[str, str]) -> Block:
 def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf", folder: Path = Path()) -> Block:
     """Return the block of `text`; includes are relative to `folder`. Raises ConfError."""
     return _Parser(text, name, folder, environment).document()
-
-
-def read_file(path: Path, most: int = MAX_BYTES) -> bytes:
-    """Return a file that a configuration is or names, at most a byte more than `most` of it; raises OSError.
-
-    A pipe is refused: it would block the whole server until something is written, and a reload would find it empty.
-    The exception is one that the shell hands over (`-c <(command)`), as long as it has something to say.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        mode, handed_over = os.fstat(handle).st_mode, str(path).startswith(_HANDED_OVER)
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if stat.S_ISFIFO(mode):
-            os.set_blocking(handle, handed_over)
-        with os.fdopen(handle, "rb", closefd=False) as file:
-            content = file.read(most + 1) or b""
-        if stat.S_ISFIFO(mode) and not (handed_over and content):
-            raise OSError(errno.ESPIPE, "a pipe is no file to be read again", str(path))
-        return content
-    finally:
-        os.close(handle)
 
 
 def _read(path: Path) -> str:

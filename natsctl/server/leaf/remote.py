@@ -4,235 +4,32 @@ Theory of operation. A task goes round: take the next url, dial, wait until the 
 that fails waits `reconnect` and a random part of it more; a connection that ended waits `reconnect`, or as long as its
 link asks for after a loop or a violation; one that the hub refused waits twice as long each time, bounded. Start-up
 never waits for any of it.
-
-A hub sends INFO in clear and TLS follows where it asks for it, or TLS comes first where the remote is configured so.
-The link is made when there is a connection, and decides when TLS begins. Over WebSocket, TLS always comes first, then
-the request, and the link is made when it was accepted. `lost` is done when the transport is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
-import errno
 import random
 import re
 import socket
-import ssl
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.units import SECOND
 from natsctl.broker.leaf.handshake import RemoteCredentialsError, RemoteOptions, Signer
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.conf.syntax import read_file
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, peer_of
-from natsctl.server.options import LeafRemoteOptions, TlsOptions
-from natsctl.server.tls.contexts import SecureTransport, TlsLayer, client_context, error_text
+from natsctl.server.files import read_file
+from natsctl.server.leaf.connection import RemoteConnection, WebSocketRemoteConnection
+from natsctl.server.leaf.dialing import dial_text, open_tunnel
+from natsctl.server.options import LeafRemoteOptions
+from natsctl.server.tls.contexts import client_context
 from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.solicited import SolicitedLink
-    from natsctl.server.leaf.nodes import LeafShell
-
-
-HANDSHAKE_S: Final = 2.0
-"""Default time limit of the TLS handshake. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""
-
-LinkMaker = Callable[[str, int, str, bool], "SolicitedLink"]
-"""Called with host, port, kind of transport, and whether TLS is under it."""
-ContextMaker = Callable[[], ssl.SSLContext]
-
-
-class RemoteConnection(ClientConnection):
-    """The transport side of a link that we asked for."""
-
-    __slots__ = (
-        "_context",
-        "_first",
-        "_hostname",
-        "_layer",
-        "_leaf_shell",
-        "_make_link",
-        "_raw",
-        "_secure",
-        "_shaking",
-        "_timeout_s",
-        "_timer",
-        "_tls",
-        "link",
-        "lost",
-    )  # fmt: skip
-    mark: ClassVar = "lid"
-
-    def __init__(
-        self, leaf_shell: LeafShell, remote: LeafRemoteOptions, url: ServerUrl, context: ContextMaker,
-        make_link: LinkMaker,
-    ) -> None:  # fmt: skip
-        super().__init__(leaf_shell.as_shell)
-        self._leaf_shell = leaf_shell
-        self._context = context
-        self._hostname = url.host
-        self._make_link = make_link
-        self._timeout_s = remote.tls.timeout_s if remote.tls is not None else HANDSHAKE_S
-        self._first = remote.tls is not None and remote.tls.handshake_first
-        self._tls = remote.tls
-        self._raw: asyncio.Transport
-        self._layer: TlsLayer | None = None
-        self._shaking = False
-        self._secure = False
-        self._timer: asyncio.TimerHandle | None = None
-        self.link: SolicitedLink | None = None
-        self.lost: asyncio.Future[None] = leaf_shell.loop.create_future()
-
-    @property
-    def name(self) -> str:
-        """The name of this connection in log lines."""
-        return self.link.label if self.link is not None else f"{self._hostname} - lid:0"
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for INFO, or begin with TLS."""
-        self._raw = self.transport = cast(asyncio.Transport, transport)
-        self._raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
-        if self._first:
-            self._begin_handshake()
-        else:
-            self._ready()
-
-    def _ready(self) -> None:
-        """Pass the bytes that follow to the link."""
-        self._open_link("tls" if self._secure else "tcp")
-
-    def _open_link(self, kind: str) -> None:
-        host, port = peer_of(self._raw)
-        self.link = self._make_link(host, port, kind, self._secure)
-        self._leaf_shell.adopt(self, self.link)
-        self._leaf_shell.wake()
-
-    # --- TLS
-
-    def _begin_handshake(self) -> None:
-        """Begin the handshake."""
-        self.ready = False
-        try:
-            self._layer = TlsLayer(self._context(), self._hostname)
-        except (OSError, ValueError) as error:
-            self._broken(str(error))
-            return
-        self._shaking = True
-        self._timer = self._leaf_shell.loop.call_later(self._timeout_s, self._broken, "i/o timeout")
-        self._decrypt(b"")
-
-    def _decrypt(self, data: bytes) -> None:
-        layer = self._layer
-        assert layer is not None
-        try:
-            clear = layer.feed(data)
-        except ssl.SSLError as error:
-            self._raw.write(layer.take())
-            self._broken(reason_of(error))
-            return
-        if layer.done and self._shaking and self._tls is not None and self._tls.checks_peers:
-            self._check_peer(layer, self._tls, clear)
-            return
-        self._answer(layer, layer.take(), clear)
-
-    def _answer(self, layer: TlsLayer, answer: bytes, clear: bytes) -> None:
-        """Send what TLS has to send, and pass on what was received."""
-        if answer:
-            self._raw.write(answer)
-        if layer.done and self._shaking:
-            self._secured(layer)
-        if clear:
-            self._arrived(clear)
-        if layer.ended:
-            self._raw.close()
-
-    def _check_peer(self, layer: TlsLayer, options: TlsOptions, clear: bytes) -> None:
-        """Check the hub's certificates at their responders; the end of the handshake waits for it too."""
-        if self._timer is not None:
-            self._timer.cancel()
-        peers = self._leaf_shell.peers
-        assert peers is not None and options.ocsp_peer is not None
-        chain = [] if options.insecure else layer.verified_chain()  # of a hub that is not verified there is none
-        verdict = peers.verdict(chain, options.ocsp_peer, "Leafnode", of_server=True)
-        self._hold(verdict, partial(self._checked, layer, layer.take(), clear))
-
-    def _checked(self, layer: TlsLayer, answer: bytes, clear: bytes, fault: str, kept: bytes) -> None:
-        """Continue after the check, or end the connection."""
-        if fault:
-            self._broken(fault)
-            return
-        self._answer(layer, answer, clear)
-        if kept:
-            self.data_received(kept)
-
-    def _secured(self, layer: TlsLayer) -> None:
-        """Continue under TLS."""
-        self._shaking = False
-        self._secure = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self.transport = SecureTransport(self._raw, layer)
-        self.ready = True
-        if self.link is None:
-            self._ready()
-        else:
-            self.link.secured()
-        if self.link is not None:
-            self.link.tls = layer.facts(self._first)
-
-    def _broken(self, why: str) -> None:
-        """End a connection whose handshake failed."""
-        self._shaking = False
-        self._leaf_shell.log.error(f"{self.name} - TLS leafnode handshake error: {why}")
-        if self.link is not None:
-            self.link.close(CloseReason.TLS_HANDSHAKE_ERROR)
-        self._raw.close()
-
-    # --- bytes
-
-    def data_received(self, data: bytes) -> None:
-        """Take a chunk, through TLS where there is one."""
-        if self._held is not None:
-            self._held.keep(data)
-        elif self._layer is not None:
-            self._decrypt(data)
-        else:
-            self._arrived(data)
-
-    def _arrived(self, clear: bytes) -> None:
-        if self.link is None or self.closing:
-            return
-        super().data_received(clear)
-        if self.link.wants_tls and self._layer is None and self.link.close_reason is None:
-            self._begin_handshake()
-
-    def eof_received(self) -> bool:
-        """Close when the hub has closed its side."""
-        if self.link is not None:
-            self.flush()
-        return False
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the link."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._held is not None:
-            self._held.cancel()
-        if self.link is not None:
-            super().connection_lost(exc)
-        if not self.lost.done():
-            self.lost.set_result(None)
-
-
-def reason_of(error: ssl.SSLError) -> str:
-    """Return nats-server's text for a fault of a certificate."""
-    if isinstance(error, ssl.SSLCertVerificationError):
-        return f"tls: failed to verify certificate: {error.verify_message}"
-    return error_text(error)
+    from natsctl.server.leaf.listener import LeafShell
 
 
 _PARTS: Final = re.compile(rb"-{3,}[^\n]*-{3,}\r?\n([\w\-.=]+)\r?\n-{3,}[^\n]*-{3,}")
@@ -391,24 +188,18 @@ class LeafRemote:
     async def _dial(self, url: ServerUrl) -> RemoteConnection:
         factory = self._factory(url)
         if self.options.proxy is not None:
-            from natsctl.server.leaf.tunnel import open_tunnel
-
             return await open_tunnel(self.options.proxy, url.address, factory, self._dial_timeout_s)
         async with asyncio.timeout(self._dial_timeout_s):
             _, connection = await self._leaf_shell.loop.create_connection(factory, url.host, url.port)
         return connection
 
     def _factory(self, url: ServerUrl) -> Callable[[], RemoteConnection]:
-        kind: type[RemoteConnection] = RemoteConnection
-        if url.is_websocket:
-            from natsctl.server.leaf.nodes import WebSocketRemoteConnection
-
-            kind = WebSocketRemoteConnection
+        kind = WebSocketRemoteConnection if url.is_websocket else RemoteConnection
         name = self._tls_names[0] if self._tls_names and _is_ip(url.host) else url.host
         known = url._replace(host=name)
 
-        def make(host: str, port: int, kind: str, secured: bool) -> SolicitedLink:
-            return self._leaf_shell.leafs.solicit(self._link_options(url), host, port, kind, secured=secured)
+        def make(host: str, port: int, transport: str, secured: bool) -> SolicitedLink:
+            return self._leaf_shell.leafs.solicit(self._link_options(url), host, port, transport, secured=secured)
 
         return lambda: kind(self._leaf_shell, self.options, known, lambda: client_context(self.options.tls), make)
 
@@ -457,23 +248,3 @@ def _is_ip(host: str) -> bool:
         except OSError:
             continue
     return False
-
-
-class TunnelError(OSError):
-    """A proxy that makes no tunnel; the text is nats-server's."""
-
-    def __str__(self) -> str:
-        return str(self.args[0])
-
-
-def dial_text(host: str, address: str, error: OSError | UnicodeError) -> str:
-    """Return why a connection could not be made, in nats-server's words."""
-    if isinstance(error, TunnelError):
-        return str(error)
-    if isinstance(error, TimeoutError):
-        return f"dial tcp {address}: i/o timeout"
-    if isinstance(error, (socket.gaierror, UnicodeError)):
-        return f"lookup {host}: no such host"
-    refused = error.errno == errno.ECONNREFUSED or "refused" in str(error)
-    text = "connection refused" if refused else (error.strerror or str(error)).lower()
-    return f"dial tcp {address}: connect: {text}"

@@ -33,6 +33,7 @@ from natsctl.server.monitor.http import HttpServer, Page, Request
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, Query
 from natsctl.server.monitor.varz import expvarz, ipqueuesz, read_ipqueuesz, stacksz, varz
+from natsctl.server.options import joined
 from natsctl.server.tls.contexts import TlsFileError, server_context
 
 if TYPE_CHECKING:
@@ -271,15 +272,13 @@ def monitoring_endpoint(server: ServerView) -> HttpServer:
 
 async def _admit(server: ServerView, writer: asyncio.StreamWriter) -> bool:
     """Return whether a client's certificate is good."""
-    from natsctl.server.ocsp.peers import CLIENT
-    from natsctl.server.options import joined
     from natsctl.server.tls.certificates import verified_chain_of
 
     tls, ocsp = server.options.tls, server.ocsp
     if tls is None or tls.ocsp_peer is None or not tls.checks_peers or ocsp is None:  # switched off by a reload
         return True
     chain = verified_chain_of(writer.get_extra_info("ssl_object"))
-    fault = await ocsp.peers.verdict(chain, tls.ocsp_peer, CLIENT)
+    fault = await ocsp.peers.verdict(chain, tls.ocsp_peer, "Client")
     if fault:
         host, port = writer.get_extra_info("peername")[:2]
         server.log.error(f"monitoring: http: TLS handshake error from {joined(host, port)}: {fault}")

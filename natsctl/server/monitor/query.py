@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
     from natsctl.server.leaf.nodes import LeafNodes
+    from natsctl.server.log.lines import Log
     from natsctl.server.ocsp.service import OcspService
     from natsctl.server.options import ServerOptions
-    from natsctl.server.process.log import Log
 
 
 class BadRequestError(ValueError):

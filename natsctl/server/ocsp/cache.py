@@ -17,13 +17,13 @@ import msgspec
 
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
 from natsctl.api.units import SECOND
-from natsctl.server.file_replacement import replace_file
+from natsctl.server.files import read_file, replace_file
 from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES, Response
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
+    from natsctl.server.log.lines import Log
     from natsctl.server.options import OcspCacheOptions
-    from natsctl.server.process.log import Log
 
 FILE_NAME: Final = "cache.json"
 MAX_CACHED: Final = 50_000
@@ -125,8 +125,6 @@ class ResponseCache:
         """Read the file; one that cannot be used is logged, and replaced by the next save."""
         if not self.is_local:
             return
-        from natsctl.server.conf.syntax import read_file
-
         self._log.debug("Starting OCSP peer cache")
         self._log.debug(f"Loading OCSP peer cache [{self._path.absolute()}]")
         try:

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from cryptography import x509
 
     from natsctl.api.times import Clock
+    from natsctl.server.log.lines import Log
     from natsctl.server.ocsp.cache import ResponseCache
     from natsctl.server.options import OcspPeerOptions
-    from natsctl.server.process.log import Log
 
 CLIENT: Final = "Client"
 LEAF: Final = "Leafnode"
@@ -94,7 +94,7 @@ class PeerVerifier:
         self._responders = responders
 
     async def verdict(
-        self, chain: Sequence[bytes], options: OcspPeerOptions, kind: str, *, of_server: bool = False
+        self, chain: Sequence[bytes], options: OcspPeerOptions, kind: str, of_server: bool = False
     ) -> str:
         """Return the reason for which the other side is refused, "" where it is not.
 

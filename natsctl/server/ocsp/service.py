@@ -21,7 +21,7 @@ from natsctl.server.tls.contexts import TlsFileError
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
-    from natsctl.server.process.log import Log
+    from natsctl.server.log.lines import Log
     from natsctl.server.tls.contexts import ListenerTls
 
 STAPLED: Final = ("clients", "websocket")
@@ -150,7 +150,7 @@ class OcspService:
         if not staples or listener.options is None:
             listener.staple(None)
             return
-        from natsctl.server.tls.stapling import StapledContexts
+        from natsctl.server.ocsp.stapling import StapledContexts
 
         listener.staple(StapledContexts(listener.options, staples))
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.server.conf.values import format_seconds
-from natsctl.server.file_replacement import replace_file
+from natsctl.server.files import read_file, replace_file
 from natsctl.server.ocsp.responders import ResponderError, Responders
 from natsctl.server.ocsp.responses import (
     MAX_RESPONSE_BYTES,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization import Encoding
 
     from natsctl.api.times import Clock
+    from natsctl.server.log.lines import Log
     from natsctl.server.options import OcspOptions
-    from natsctl.server.process.log import Log
 
 FOLDER: Final = "ocsp"
 """The folder of staples in the store's."""
@@ -110,8 +110,6 @@ class Staple:
             return self._response
         if self._sources.folder is None:
             return None
-        from natsctl.server.conf.syntax import read_file
-
         try:
             self._response = self._parsed(read_file(self._path, MAX_RESPONSE_BYTES))
         except (OSError, InvalidResponseError):
@@ -273,8 +271,6 @@ def staple_of(
     sources: StapleSources, options: OcspOptions | None, kind: str, file: Path, authorities: Path | None
 ) -> Staple | None:
     """Return the staple of a certificate file, None where it gets none; raises StapleError."""
-    from natsctl.server.conf.syntax import read_file
-
     mode = options.mode if options is not None else ""
     try:
         content = read_file(file)
@@ -316,8 +312,6 @@ def issuer_of(bundle: list[x509.Certificate], authorities: Path | None) -> x509.
     Raises StapleError.
     """
     from cryptography import x509
-
-    from natsctl.server.conf.syntax import read_file
 
     if len(bundle) > 1:
         issuer = issuer_among(bundle[0], bundle[1:2])

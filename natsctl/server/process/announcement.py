@@ -15,10 +15,10 @@ from natsctl import __version__
 from natsctl.api.units import format_duration, format_size
 from natsctl.api.versions import API_LEVEL, SERVER_VERSION
 from natsctl.native import absent
-from natsctl.server.file_replacement import replace_file
+from natsctl.server.files import replace_file
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions, joined
-from natsctl.server.process.log import Log
 from natsctl.server.resources import default_max_memory
 
 if TYPE_CHECKING:

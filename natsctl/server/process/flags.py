@@ -351,7 +351,7 @@ def _log_format(given: Given, setting: str) -> str:
 
 
 def _syslog_url(given: Given, setting: str) -> str:
-    from natsctl.server.process.syslog import parse_syslog_url
+    from natsctl.server.log.syslog import parse_syslog_url
 
     url = given.text(setting)
     try:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
     from natsctl.broker.jwt.authenticator import JwtAuthenticator
     from natsctl.server.instance import ServerInstance
+    from natsctl.server.log.lines import Log
     from natsctl.server.options import ServerOptions
-    from natsctl.server.process.log import Log
     from natsctl.server.shell import Shell
 
 
@@ -48,7 +48,7 @@ async def provision(documents: Documents, carry: Apply, server: ServerInstance, 
     """Apply the documents to a server that does not listen yet; raises NotProvisionedError."""
     try:
         account = _account(server.options, server.broker, documents.account)
-        async with server.in_process_listener(account) as address:
+        async with InProcessListener(server.broker, server.shell, account) as address:
             await carry(address, log.info)
     except NatsctlError as failure:
         raise NotProvisionedError(failure) from failure

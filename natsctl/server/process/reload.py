@@ -29,7 +29,7 @@ from natsctl.broker.deferred_work import SUBS_STEP
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.broker_setup import broker_options, jetstream_accounts
 from natsctl.server.conf.values import format_seconds
-from natsctl.server.listener import load_connections
+from natsctl.server.instance import load_tls_connections
 from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.operator_mode import reload_operator_mode
@@ -42,7 +42,7 @@ from natsctl.server.options import (
     WebSocketOptions,
 )
 from natsctl.server.process.flags import FlagError
-from natsctl.server.tls.contexts import TlsContexts, tls_contexts
+from natsctl.server.tls.contexts import TlsContexts
 
 if TYPE_CHECKING:
     from natsctl.broker.broker_options import BrokerOptions
@@ -452,18 +452,13 @@ def _contexts(new: ServerOptions) -> dict[str, TlsContexts]:
 
     The files are read here once: others that are swapped in afterwards must not fail what has begun to change.
     """
-    blocks = {
-        "clients": new.tls,
-        "websocket": new.websocket.tls if new.websocket is not None else None,
-        "leafnodes": new.leafnodes.tls if new.leafnodes is not None else None,
-    }
-    return {kind: tls_contexts(tls) for kind, tls in blocks.items() if tls is not None}
+    return {kind: TlsContexts(tls) for kind, tls in new.tls_blocks.items()}
 
 
 def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, TlsContexts]) -> None:
     """Use the certificates, which were read without a fault, for new connections."""
     if "clients" in server.listener_tls:
-        load_connections(new.tls)
+        load_tls_connections(new.tls)
         server.listener_tls["clients"].replace(new.tls, new.allow_non_tls, contexts.get("clients"))
     if "websocket" in server.listener_tls and new.websocket is not None:
         server.listener_tls["websocket"].replace(new.websocket.tls, contexts=contexts.get("websocket"))

@@ -24,6 +24,7 @@ from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.broker.refusals import CloseReason
 from natsctl.native import lib
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
 from natsctl.server.options import ServerOptions
 from natsctl.server.process.announcement import (
@@ -35,7 +36,6 @@ from natsctl.server.process.announcement import (
     write_ports_file,
 )
 from natsctl.server.process.flags import NOT_STARTED, STARTED, NotProvisionedError, file_fault
-from natsctl.server.process.log import Log
 from natsctl.server.process.service_manager import ServiceManager
 from natsctl.server.resources import (
     default_max_storage,

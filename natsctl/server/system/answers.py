@@ -52,7 +52,7 @@ from natsctl.server.monitor.varz import (
     process_usage,
     varz,
 )
-from natsctl.server.system.account import ALL_SERVERS, Request, Responder
+from natsctl.server.system.requests import ALL_SERVERS, Request, Responder
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account

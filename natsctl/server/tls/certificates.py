@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from natsctl.broker.auth.credentials import Certificate, CertificateChain, DistinguishedName, PeerCertificate, TlsFacts
-from natsctl.server.conf.syntax import read_file
+from natsctl.server.files import read_file
 
 if TYPE_CHECKING:
     from cryptography import x509

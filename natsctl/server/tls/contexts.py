@@ -20,17 +20,16 @@ import ssl
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from natsctl.broker.auth.credentials import TlsFacts
+from natsctl.server.files import read_file
 from natsctl.server.options import TlsOptions
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from natsctl.server.ocsp.staples import Staple
-    from natsctl.server.process.log import Log
-    from natsctl.server.tls.stapling import StapledContexts
+    from natsctl.server.log.lines import Log
 
 
 SUITES: Final = {
@@ -347,20 +346,26 @@ def server_context(options: TlsOptions) -> ssl.SSLContext:
     return contexts[0]
 
 
-class TlsContexts(NamedTuple):
-    """The contexts of a listener; `spare`, from the same files, exists where clients' certificates are verified."""
+class TlsContexts:
+    """The contexts of a listener, made of its files; with a spare where clients' certificates are verified."""
 
-    first: ssl.SSLContext
-    spare: ssl.SSLContext | None
+    def __init__(self, options: TlsOptions) -> None:
+        """Load the files; raises TlsFileError."""
+        self._first = server_context(options)
+        self._spare = server_context(options) if options.verify else None
 
-    def layer(self) -> TlsLayer:
+    @property
+    def ready(self) -> bool:
+        """True if a handshake can begin; false if `prepare` has to be awaited first."""
+        return True
+
+    async def prepare(self) -> str:
+        """Fetch what a handshake needs; return the reason if it cannot be had."""
+        return ""
+
+    def layer(self) -> Layer:
         """Return the server's side of a new connection."""
-        return TlsLayer(self.first, spare=self.spare)
-
-
-def tls_contexts(options: TlsOptions) -> TlsContexts:
-    """Return the contexts of a listener; raises TlsFileError."""
-    return TlsContexts(server_context(options), server_context(options) if options.verify else None)
+        return TlsLayer(self._first, spare=self._spare)
 
 
 def _context(options: TlsOptions) -> ssl.SSLContext:
@@ -429,8 +434,6 @@ def _load_authorities(context: ssl.SSLContext, path: Path) -> None:
 
 def _check_readable(path: Path, fault: str) -> None:
     try:
-        from natsctl.server.conf.syntax import read_file
-
         read_file(path)
     except OSError as error:
         raise TlsFileError(f"{fault}open {path}: {(error.strerror or str(error)).lower()}") from error
@@ -474,7 +477,7 @@ class ListenerTls:
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
         """Load the files; raises TlsFileError."""
         self._contexts: TlsContexts
-        self._stapled: StapledContexts | None = None
+        self._stapled: TlsContexts | None = None
         self.options: TlsOptions | None = None
         self.allow_non_tls = False
         self.blocked = 0
@@ -491,31 +494,19 @@ class ListenerTls:
         With `contexts`, made from those options before, no file is read and nothing is raised.
         """
         if options is not None:
-            self._contexts = contexts or tls_contexts(options)
+            self._contexts = contexts or TlsContexts(options)
         self._stapled = None
         self.options = options
         self.allow_non_tls = allow_non_tls
 
-    def staple(self, contexts: StapledContexts | None) -> None:
+    def staple(self, contexts: TlsContexts | None) -> None:
         """Use contexts of the same options that staple, or none of them any more."""
         self._stapled = contexts
 
-    def unready(self) -> list[Staple]:
-        """Return the staples that must be fetched before a handshake."""
-        return [one for one in self._stapled.staples if one.in_force is None] if self._stapled is not None else []
-
-    async def made_ready(self) -> str:
-        """Fetch those; return the reason where one cannot be had."""
-        try:
-            for staple in self.unready():
-                await staple.found()
-        except OSError as why:  # StapleError
-            return str(why)
-        return ""
-
-    def layer(self) -> Layer:
-        """Return the server's side of a new connection."""
-        return (self._stapled or self._contexts).layer()
+    @property
+    def contexts(self) -> TlsContexts:
+        """The contexts of new connections."""
+        return self._stapled or self._contexts
 
     def admits(self) -> bool:
         """Count one handshake, and return whether the rate allows it."""

@@ -10,27 +10,18 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 
 from natsctl.broker.refusals import CloseReason
-from natsctl.server.listener import WRITE_BUFFER_BYTES, ClientConnection, is_gone, peer_of
+from natsctl.server.listener import WRITE_BUFFER_BYTES, is_gone, peer_of
 from natsctl.server.options import TLS_TIMEOUT_S, TlsOptions, joined
-from natsctl.server.tls.contexts import (
-    BAD_CERTIFICATE,
-    INTERNAL_ERROR,
-    RATE_WINDOW_S,
-    Layer,
-    SecureTransport,
-    error_text,
-    is_probe,
-)
+from natsctl.server.tls.connection import SecuredConnection
+from natsctl.server.tls.contexts import RATE_WINDOW_S, error_text, is_probe
 
 if TYPE_CHECKING:
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import ListenerTls
+    from natsctl.server.tls.contexts import Layer, ListenerTls
 
 
 HANDSHAKE_RECORD: Final = b"\x16"
@@ -48,14 +39,12 @@ class Stage(Enum):
     OPEN = 4
 
 
-class TlsConnection(ClientConnection):
+class TlsConnection(SecuredConnection):
     """The transport side of one session on a listener with TLS."""
 
-    __slots__ = ("_first", "_greeted", "_layer", "_listener_tls", "_options", "_stage", "_timer", "raw")
+    __slots__ = ("_first", "_greeted", "_listener_tls", "_options", "_stage")
 
     kind = "tls"
-    peer_kind: ClassVar = "Client"
-    """The kind of connection in events about certificates."""
     handshake_names: ClassVar = ("TLS", "TLS client connection handshake")
     """The beginning of log lines about failed handshakes, and the name of one that begins."""
 
@@ -64,11 +53,8 @@ class TlsConnection(ClientConnection):
         assert tls.options is not None
         self._listener_tls = tls
         self._options: TlsOptions = tls.options
-        self._layer: Layer | None = None
         self._stage = Stage.WAITING
         self._first = self._greeted = False
-        self._timer: asyncio.TimerHandle | None = None
-        self.raw: asyncio.Transport
         self.ready = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -93,11 +79,6 @@ class TlsConnection(ClientConnection):
         else:
             self.expect_handshake()
 
-    def _after(self, seconds: float, step: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._shell.loop.call_later(seconds, step)
-
     @property
     def _timeout_s(self) -> float:
         return self._options.timeout_s or TLS_TIMEOUT_S
@@ -110,8 +91,8 @@ class TlsConnection(ClientConnection):
 
     def handshake_comes_first(self) -> bool:
         """Return whether something arrived before INFO was sent, which then waits for the handshake."""
-        if not self._greeted and self._timer is not None:
-            self._timer.cancel()
+        if not self._greeted:
+            self._stop_timer()
         return not self._greeted
 
     def expect_handshake(self) -> None:
@@ -141,23 +122,10 @@ class TlsConnection(ClientConnection):
         self._shell.log.debug(f"{self.name} - Starting {self.handshake_names[1]}")
         self._stage = Stage.HANDSHAKE
         self._after(self._timeout_s, self._late)
-        if self._listener_tls.unready():
-            self._hold(self._listener_tls.made_ready(), self._stapled)
-        else:
-            self._layer = self._listener_tls.layer()
-
-    def _stapled(self, fault: str, kept: bytes) -> None:
-        """Continue the handshake with the responses that were fetched for it."""
-        if fault and self._listener_tls.unready():
-            self.raw.write(INTERNAL_ERROR)
-            self._fail(fault, loud=True)
-            return
-        self._layer = self._listener_tls.layer()
-        if kept:
-            self.data_received(kept)
+        self._accept_handshake(self._listener_tls)
 
     def data_received(self, data: bytes) -> None:
-        """Take records apart; before that, find out whether they are any."""
+        """Find out whether the client begins a handshake, then take records apart."""
         if self._stage is Stage.WAITING:
             self.expect_handshake()
         elif self._stage is Stage.SNIFFING:
@@ -165,75 +133,31 @@ class TlsConnection(ClientConnection):
                 self._begin_handshake()
             else:
                 self._open()
-        if self._held is not None:
-            self._held.keep(data)
-            return
-        layer = self._layer
-        if layer is None:
-            if not self.closing:
-                super().data_received(data)
-            return
-        try:
-            clear = layer.feed(data)
-        except ssl.SSLError as error:
-            self._broken(layer, error, len(data))
-            return
-        if layer.done and self._stage is Stage.HANDSHAKE and self._options.checks_peers:
-            self._check_peer(layer, clear)
-            return
-        self._answer(layer, layer.take(), clear)
+        super().data_received(data)
 
-    def _answer(self, layer: Layer, answer: bytes, clear: bytes) -> None:
-        """Send what TLS has to send, and pass on what was received."""
-        if answer:
-            self.raw.write(answer)
-        if layer.done and self._stage is Stage.HANDSHAKE and not self._secured(layer):
-            return
-        if clear:
-            super().data_received(clear)
-        if layer.ended and not self.closing:
+    @property
+    def _tls_options(self) -> TlsOptions:
+        return self._options
+
+    def _arrived(self, clear: bytes) -> None:
+        if self._layer is not None or not self.closing:
+            self._received(clear)
+
+    def _ended(self) -> None:
+        if not self.closing:
             self.eof_received()
             self.transport.close()
 
-    def _check_peer(self, layer: Layer, clear: bytes) -> None:
-        """Check the client's certificates at their responders before anything else happens.
-
-        The end of the handshake waits too: where TLS 1.2 sends it, a refused client gets an alert in its place.
-        """
-        if self._timer is not None:
-            self._timer.cancel()
-        peers, options = self._shell.peers, self._options.ocsp_peer
-        assert peers is not None and options is not None
-        verdict = peers.verdict(layer.verified_chain(), options, self.peer_kind)
-        self._hold(verdict, partial(self._checked, layer, layer.take(), clear))
-
-    def _checked(self, layer: Layer, answer: bytes, clear: bytes, fault: str, kept: bytes) -> None:
-        """Continue after the check, or end the connection."""
-        if fault:
-            if layer.facts(first=False).version == "1.2":
-                self.raw.write(BAD_CERTIFICATE)
-            self._fail(fault, loud=True)
-            return
-        self._answer(layer, answer, clear)
-        if kept:
-            self.data_received(kept)
+    def _refuse(self, fault: str) -> None:
+        self._fail(fault, loud=True)
 
     def _secured(self, layer: Layer) -> bool:
-        """Continue under TLS; False where the client's certificate is refused."""
-        from natsctl.server.tls.certificates import identity, shown_chain
-
         session = self.session
-        chain = layer.chain()
-        if session.broker.callouts is not None:
-            session.login.chain = shown_chain(layer.verified_chain() if chain else [], chain)
-        session.tls = layer.facts(self._first)
-        if chain or self._options.pinned_certs:
-            fault, session.tls, session.login.certificate = identity(chain, self._options.pinned_certs, session.tls)
-            if fault:
-                self._fail(fault, loud=True)
-                return False
-        self.transport = SecureTransport(self.raw, layer)
-        if self._shell.log.debugging:
+        if fault := self._identify(layer, layer.facts(self._first)):
+            self._refuse(fault)
+            return False
+        self._secure_transport(layer)
+        if self._shell.log.debugging and session.tls is not None:
             self._shell.log.debug(f"{self.name} - TLS handshake complete")
             facts = session.tls
             self._shell.log.debug(f"{self.name} - TLS version {facts.version}, cipher suite {facts.cipher}")
@@ -245,8 +169,7 @@ class TlsConnection(ClientConnection):
 
     def _open(self) -> None:
         """Open the session, and start its timers."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         self._stage = Stage.OPEN
         self.ready = True
         self.session.start_timers()
@@ -283,10 +206,7 @@ class TlsConnection(ClientConnection):
 
     def _cut(self) -> None:
         """Close without another word of the session."""
-        if self._held is not None:
-            self._held.cancel()
-        if self._timer is not None:
-            self._timer.cancel()
+        self._let_go()
         self.ready = False
         self.session.take_output()
         self.transport = self.raw
@@ -302,10 +222,7 @@ class TlsConnection(ClientConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the session."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._held is not None:
-            self._held.cancel()
+        self._let_go()
         if self._stage is Stage.HANDSHAKE and self.session.close_reason is None:
             why = f"{self._reading}: read: {text_of(exc)}" if exc is not None else "EOF"
             self._shell.log.error(f"{self.name} - {self.handshake_names[0]} handshake error: {why}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import ssl
 from email.utils import formatdate
-from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 import h11
@@ -22,12 +21,12 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.server.listener import (
     MUCH_READ_BYTES,
     WRITE_BUFFER_BYTES,
-    ClientConnection,
     is_gone,
     peer_of,
 )
 from natsctl.server.options import joined
-from natsctl.server.tls.contexts import BAD_CERTIFICATE, INTERNAL_ERROR, Layer, SecureTransport, error_text
+from natsctl.server.tls.connection import SecuredConnection
+from natsctl.server.tls.contexts import error_text
 from natsctl.server.websocket.protocol import (
     FINAL,
     MAX_CONTROL_BYTES,
@@ -50,7 +49,7 @@ if TYPE_CHECKING:
 
     from natsctl.server.options import TlsOptions
     from natsctl.server.shell import Shell
-    from natsctl.server.tls.contexts import ListenerTls
+    from natsctl.server.tls.contexts import Layer, ListenerTls
 
 
 MAX_REQUEST_BYTES: Final = 64 * 1024
@@ -60,29 +59,17 @@ MAX_WAITING: Final = 8192
 """Connections that may be without a session at the same time; the next one is closed at once."""
 
 
-class WebSocketConnection(ClientConnection):
+class WebSocketConnection(SecuredConnection):
     """The transport side of one session behind WebSocket frames."""
 
     __slots__ = (
-        "_address",
-        "_goodbye",
-        "_http",
-        "_layer",
-        "_listener_tls",
-        "_pong",
-        "_reader",
-        "_timer",
-        "_upgrade",
-        "_upgrader",
-        "_writer",
-        "raw",
+        "_address", "_goodbye", "_http", "_listener_tls", "_pong", "_reader", "_upgrade", "_upgrader", "_writer",
     )  # fmt: skip
 
     def __init__(self, shell: Shell, tls: ListenerTls, upgrader: Upgrader) -> None:
         super().__init__(shell)
         self._listener_tls = tls
         self._upgrader = upgrader
-        self._layer: Layer | None = None
         self._http: h11.Connection | None = None
         """Reads the request; None before its first byte and after its last."""
         self._upgrade: Upgrade | None = None
@@ -92,10 +79,8 @@ class WebSocketConnection(ClientConnection):
         """A close frame has left."""
         self._pong: bytes | None = None
         """The answer to the last ping, where the client does not take its output."""
-        self._timer: asyncio.TimerHandle | None = None
         self._address = ("", 0)
         """Host and port of the other side, which a socket that was reset does not know any more."""
-        self.raw: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Wait for the handshakes."""
@@ -109,35 +94,21 @@ class WebSocketConnection(ClientConnection):
             return
         self._upgrader.waiting.add(self.raw)
         self._start_timer()
-        if self._listener_tls.unready():
-            self._hold(self._listener_tls.made_ready(), self._stapled)
-        elif self._listener_tls.options is not None:
-            self._layer = self._listener_tls.layer()
+        if self._listener_tls.options is not None:
+            self._accept_handshake(self._listener_tls)
 
     def _start_timer(self) -> None:
-        self._timer = self._shell.loop.call_later(self._upgrader.options.handshake_timeout_s, self.raw.abort)
-
-    def _stapled(self, fault: str, kept: bytes) -> None:
-        """Continue the handshake with the responses that were fetched for it."""
-        if fault and self._listener_tls.unready():
-            self.raw.write(INTERNAL_ERROR)
-            self._refuse_handshake(fault)
-            return
-        self._layer = self._listener_tls.layer()
-        if kept:
-            self.data_received(kept)
+        self._after(self._upgrader.options.handshake_timeout_s, self.raw.abort)
 
     def _settled(self) -> None:
         """Stop the timer of the handshakes."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._stop_timer()
         self._upgrader.waiting.discard(self.raw)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Drop the session, if there is one."""
         self._settled()
-        if self._held is not None:
-            self._held.cancel()
+        self._let_go()
         if self._upgrade is not None:
             super().connection_lost(exc)
 
@@ -148,83 +119,49 @@ class WebSocketConnection(ClientConnection):
     # Bytes in
 
     def data_received(self, data: bytes) -> None:
-        """Take off TLS, then read the request or frames."""
-        layer = self._layer
+        """Take records apart, then read the request or frames."""
         if len(data) >= MUCH_READ_BYTES:
             self._give_way()
-        if self._held is not None:
-            self._held.keep(data)
-            return
-        if layer is None:
-            self._clear_received(data)
-            return
-        done = layer.done
-        try:
-            data = layer.feed(data)
-        except ssl.SSLError as error:
-            self._broken(layer, error)
-            return
-        options = self._listener_tls.options
-        if layer.done and not done and options is not None and options.checks_peers:
-            self._check_peer(layer, options, data)
-            return
-        self._answer(layer, layer.take(), data, now_secure=layer.done and not done)
+        super().data_received(data)
 
-    def _answer(self, layer: Layer, answer: bytes, clear: bytes, *, now_secure: bool) -> None:
-        """Send what TLS has to send, and pass on what was received."""
-        if answer:
-            self.raw.write(answer)
-        if now_secure:
-            self.transport = SecureTransport(self.raw, layer)
-        if clear:
-            self._clear_received(clear)
-        if layer.ended and not self.closing and (self._upgrade is None or self.session.deferred is None):
+    @property
+    def _tls_options(self) -> TlsOptions | None:
+        return self._listener_tls.options
+
+    def _secured(self, layer: Layer) -> bool:
+        self._secure_transport(layer)
+        return True
+
+    def _ended(self) -> None:
+        if not self.closing and (self._upgrade is None or self.session.deferred is None):
             self.transport.close()
 
-    def _check_peer(self, layer: Layer, options: TlsOptions, clear: bytes) -> None:
-        """Check the client's certificates at their responders before anything else happens."""
-        if self._timer is not None:
-            self._timer.cancel()
-        peers = self._shell.peers
-        assert peers is not None and options.ocsp_peer is not None
-        verdict = peers.verdict(layer.verified_chain(), options.ocsp_peer, "Client")
-        self._hold(verdict, partial(self._checked, layer, layer.take(), clear))
-
     def _checked(self, layer: Layer, answer: bytes, clear: bytes, fault: str, kept: bytes) -> None:
-        """Continue after the check, or end the connection."""
-        if fault:
-            if layer.facts(first=False).version == "1.2":
-                self.raw.write(BAD_CERTIFICATE)
-            self._refuse_handshake(fault)
-            return
-        self._start_timer()
-        self._answer(layer, answer, clear, now_secure=True)
-        if kept:
-            self.data_received(kept)
+        if not fault:
+            self._start_timer()
+        super()._checked(layer, answer, clear, fault, kept)
 
-    def _refuse_handshake(self, why: str) -> None:
-        self._complain(f"websocket: http: TLS handshake error from {self._peer}: {why}")
+    def _refuse(self, fault: str) -> None:
+        self._complain(f"websocket: http: TLS handshake error from {self._peer}: {fault}")
         self.raw.close()
 
-    def _broken(self, layer: Layer, error: ssl.SSLError) -> None:
-        """End a connection that sent other data than TLS."""
+    def _broken(self, layer: Layer, error: ssl.SSLError, size: int) -> None:
         if alert := layer.take():
             self.raw.write(alert)
-        if self._upgrade is not None:
-            self._end(CloseReason.READ_ERROR)
-        else:
-            self._refuse_handshake(error_text(error))
+        if self._upgrade is None:
+            self._refuse(error_text(error))
             return
+        self._end(CloseReason.READ_ERROR)
         self.raw.close()
 
-    def _clear_received(self, data: bytes) -> None:
+    def _arrived(self, clear: bytes) -> None:
         if self._upgrade is None:
             if self._http is None:
                 self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_REQUEST_BYTES)
-            self._http.receive_data(data)
+            self._http.receive_data(clear)
             self._read_request(self._http)
             return
-        self._shell.received_pieces(self, self._pieces(data), len(data))
+        self._shell.received_pieces(self, self._pieces(clear), len(clear))
 
     def _pieces(self, data: bytes) -> Iterator[bytes]:
         """Read the frames of a chunk, and yield the messages in them in pieces, empty ones for other frames."""
@@ -306,7 +243,7 @@ class WebSocketConnection(ClientConnection):
         try:
             upgrade = self._upgrader.upgrade(request, self._layer is not None)
         except UpgradeError as error:
-            self._refuse(request, rest, error)
+            self._refuse_request(request, rest, error)
             return
         if rest or any(
             name == b"transfer-encoding" for name, _ in request.headers
@@ -322,7 +259,7 @@ class WebSocketConnection(ClientConnection):
             return
         self._open(upgrade)
 
-    def _refuse(self, request: h11.Request, rest: bytes, error: UpgradeError) -> None:
+    def _refuse_request(self, request: h11.Request, rest: bytes, error: UpgradeError) -> None:
         self._complain(f"{self._peer} - websocket handshake error: {error}")
         old = request.http_version < b"1.1"
         closing = any(name == b"connection" and b"close" in value.lower() for name, value in request.headers)
@@ -333,7 +270,7 @@ class WebSocketConnection(ClientConnection):
             return
         self._http = None
         if rest:
-            self._clear_received(rest)
+            self._arrived(rest)
 
     def _open(self, upgrade: Upgrade) -> None:
         self._settled()
@@ -346,23 +283,10 @@ class WebSocketConnection(ClientConnection):
         session = self._shell.opened(self, *self._address, "websocket")
         if not upgrade.leaf:
             session.login.cookies = upgrade.cookies
-        if self._layer is not None:
-            self._identify(self._layer)
-        self._shell.wake()
-
-    def _identify(self, layer: Layer) -> None:
-        """Set the session's options that the handshake has settled."""
-        from natsctl.server.tls.certificates import identity, shown_chain
-
-        session, options = self.session, self._listener_tls.options
-        chain, facts = layer.chain(), layer.facts(first=False)
-        if session.broker.callouts is not None:
-            session.login.chain = shown_chain(layer.verified_chain() if chain else [], chain)
-        pinned = options.pinned_certs if options is not None else frozenset()
-        fault, session.tls, session.login.certificate = identity(chain, pinned, facts)
-        if fault:
+        if self._layer is not None and (fault := self._identify(self._layer, self._layer.facts(first=False))):
             self._complain(f"{self.name} - TLS handshake error: {fault}")
             session.close(CloseReason.TLS_HANDSHAKE_ERROR)
+        self._shell.wake()
 
     @property
     def name(self) -> str:

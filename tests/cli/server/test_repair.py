@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.monitor.document import whole
 from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.options import EncryptionOptions, ServerOptions
-from natsctl.server.process.log import Log
 from tests.support.raw_client import RawClient
 
 

@@ -17,11 +17,11 @@ from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
 from natsctl.client.settings import Settings
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.http import Request
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.store.disk import File, PosixDisk, PosixFile
 from tests.support import patient_client
 

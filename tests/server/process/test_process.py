@@ -316,7 +316,7 @@ NOT_AT_A_PLAIN_START = (
     "natsctl.jetstream", "natsctl.desired", "natsctl.server.operator_mode",
     "natsctl.server.committer", "natsctl.server.conf.syntax", "natsctl.server.monitor.http",
     "natsctl.server.leaf.nodes", "natsctl.server.leaf.remote",
-    "natsctl.server.monitor.pages", "natsctl.server.process.protocol_trace", "natsctl.server.process.reload",
+    "natsctl.server.monitor.pages", "natsctl.server.log.trace", "natsctl.server.process.reload",
     "natsctl.server.system.answers", "natsctl.server.tls.listener", "natsctl.server.websocket.connection",
     "natsctl.server.websocket.protocol", "natsctl.store",
 )  # fmt: skip

@@ -12,9 +12,9 @@ import pytest
 
 from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
+from natsctl.server.log.lines import Log
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
-from natsctl.server.process.log import Log
 from natsctl.server.process.reload import Reloader
 from natsctl.testing.certificates import Authority
 from tests.server.conf.faults import ISSUER

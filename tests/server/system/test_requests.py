@@ -19,17 +19,12 @@ from natsctl.server.monitor.jsz import JszOptions
 from natsctl.server.system.account import (
     ACCOUNT_NAMES,
     DEBUG_SUBJECTS,
-    MAX_RUN,
-    MAX_WAITING,
-    MAX_WAITING_BYTES,
     OPERATION_NAMES,
     OWN_SUBJECTS,
-    RUN_NS,
     SERVER_NAMES,
-    Request,
-    Requests,
 )
 from natsctl.server.system.answers import RequestFormat, ServerFilter
+from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, Request, Requests
 from natsctl.testing.clock import VirtualClock
 
 from .conftest import Net

@@ -18,6 +18,7 @@ from natsctl.broker.auth.static_auth import User
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.instance import ServerInstance
 from natsctl.server.listener import joined
+from natsctl.server.ocsp.stapling import StapledContexts
 from natsctl.server.options import LeafNodesOptions, ServerOptions, TlsOptions, WebSocketOptions
 from natsctl.server.process import reload as reload_module
 from natsctl.server.process.reload import Reloader
@@ -26,7 +27,6 @@ from natsctl.server.tls import contexts as tls_module
 from natsctl.server.tls.certificates import public_key_sha256
 from natsctl.server.tls.contexts import ListenerTls, TlsFileError
 from natsctl.server.tls.listener import THROTTLED
-from natsctl.server.tls.stapling import StapledContexts
 from natsctl.testing.certificates import Issued
 from tests.server.websocket.upgrades import request, said
 from tests.support.tls_clients import HELLO, PATIENCE_S, Files, ListLog, Visit, answered, serving, talking, until, visit
@@ -45,8 +45,8 @@ def library(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         def stapled(options: TlsOptions) -> StapledContexts:
             return StapledContexts(options, {})
 
-        monkeypatch.setattr(tls_module, "tls_contexts", stapled)
-        monkeypatch.setattr(reload_module, "tls_contexts", stapled)
+        monkeypatch.setattr(tls_module, "TlsContexts", stapled)
+        monkeypatch.setattr(reload_module, "TlsContexts", stapled)
     return request.param
 
 

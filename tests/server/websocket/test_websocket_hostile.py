@@ -100,7 +100,7 @@ async def test_a_flood_of_pings_that_nobody_reads_the_answers_of_takes_no_memory
     monkeypatch.setattr("natsctl.server.websocket.connection.WRITE_BUFFER_BYTES", most)
     async with serving(websocket=CLEAR) as server, upgraded(port(server)) as client:
         await introduced(client)
-        connection = next(iter(server._running.connections.values()))
+        connection = next(iter(server.shell.connections.values()))
         client.talk.writer.transport.pause_reading()
         client.talk.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from OpenSSL import SSL
 
 from natsctl.broker.auth.credentials import TlsFacts
+from natsctl.server.ocsp.staples import StapleError
 from natsctl.server.options import TlsOptions
 from natsctl.server.tls.contexts import (
     CURVES,
@@ -22,6 +23,7 @@ from natsctl.server.tls.contexts import (
     READ_BYTES,
     SUITES,
     TLS13_SUITES,
+    TlsContexts,
     TlsFileError,
     server_context,
     suite_name,
@@ -138,23 +140,37 @@ def _der(certificate: Any) -> bytes:
     return der
 
 
-class StapledContexts:
+class StapledContexts(TlsContexts):
     """The contexts of a listener that staples, one for each pair of files."""
 
     def __init__(self, options: TlsOptions, staples: dict[Path, Staple]) -> None:
         """Load the files, with the staples of some of them; raises TlsFileError."""
-        server_context(options)  # the faults of the files, in its words
-        self.staples = tuple(staples.values())
-        """The staples in use."""
+        server_context(options)  # reports faults of the files in nats-server's words
+        self._staples = tuple(staples.values())
         pairs = [(cert, key) for cert, key in options.pairs if cert is not None and key is not None]
         contexts = [_context(options, cert, key, staples.get(cert)) for cert, key in pairs]
         if len(contexts) > 1:
             _choose_by_name(contexts, [cert for cert, _ in pairs])
-        self._first = contexts[0]
+        self._chosen = contexts[0]
+
+    @property
+    def ready(self) -> bool:
+        """True if every staple is in force."""
+        return all(staple.in_force is not None for staple in self._staples)
+
+    async def prepare(self) -> str:
+        """Fetch the staples that are not in force; return the reason if one cannot be had."""
+        try:
+            for staple in self._staples:
+                if staple.in_force is None:
+                    await staple.found()
+        except StapleError as why:
+            return str(why)
+        return ""
 
     def layer(self) -> StapledLayer:
         """Return the server's side of a new connection."""
-        return StapledLayer(self._first)
+        return StapledLayer(self._chosen)
 
 
 def _context(options: TlsOptions, cert: Path, key: Path, staple: Staple | None) -> SSL.Context:

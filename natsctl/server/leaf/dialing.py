@@ -1,43 +1,71 @@
-"""Connections of leaf nodes through an HTTP proxy: a request CONNECT opens a tunnel, and the hub is at its other end.
+"""Texts of failed connections to hubs, and connections through an HTTP proxy.
 
-The proxy's answer is bounded in length and time. What follows it is the hub's already. Source: nats-server,
-leafnode.go establishHTTPProxyTunnel.
+A request CONNECT opens a tunnel, and the hub is at its other end. The proxy's answer is bounded in length and time;
+everything after it comes from the hub. Source: nats-server, leafnode.go establishHTTPProxyTunnel.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import errno
 import re
+import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
-from natsctl.server.leaf.remote import (
-    HANDSHAKE_S,
-    RemoteConnection,
-    TunnelError,
-    dial_text,
-    reason_of,
-)
 from natsctl.server.options import joined
-from natsctl.server.tls.contexts import client_context
+from natsctl.server.tls.contexts import client_context, error_text
 
 if TYPE_CHECKING:
     from natsctl.server.options import LeafProxyOptions
 
+
+HANDSHAKE_S: Final = 2.0
+"""Default time limit of the TLS handshake. Source: nats-server, DEFAULT_LEAF_TLS_TIMEOUT."""
 
 MAX_ANSWER_BYTES: Final = 16 << 10
 """Longest answer of a proxy, its headers included."""
 _STATUS: Final = re.compile(r"HTTP/1\.[01] (\d{3}(?: [^\r\n]*)?)\r\n")
 
 
-class Tunnel(asyncio.Protocol):
+class TunnelError(OSError):
+    """A proxy that makes no tunnel; the text is nats-server's."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def dial_text(host: str, address: str, error: OSError | UnicodeError) -> str:
+    """Return why a connection could not be made, in nats-server's words."""
+    if isinstance(error, TunnelError):
+        return str(error)
+    if isinstance(error, TimeoutError):
+        return f"dial tcp {address}: i/o timeout"
+    if isinstance(error, (socket.gaierror, UnicodeError)):
+        return f"lookup {host}: no such host"
+    refused = error.errno == errno.ECONNREFUSED or "refused" in str(error)
+    text = "connection refused" if refused else (error.strerror or str(error)).lower()
+    return f"dial tcp {address}: connect: {text}"
+
+
+def reason_of(error: ssl.SSLError) -> str:
+    """Return nats-server's text for a fault of a certificate."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"tls: failed to verify certificate: {error.verify_message}"
+    return error_text(error)
+
+
+Hub = TypeVar("Hub", bound=asyncio.Protocol)
+
+
+class Tunnel(asyncio.Protocol, Generic[Hub]):
     """The request to a proxy; `opened` is done when its answer is there, and has the connection to the hub."""
 
-    def __init__(self, request: bytes, factory: Callable[[], RemoteConnection]) -> None:
+    def __init__(self, request: bytes, factory: Callable[[], Hub]) -> None:
         """Prepare to send `request`; `factory` makes the protocol of the connection to the hub."""
-        self.opened: asyncio.Future[RemoteConnection] = asyncio.get_running_loop().create_future()
+        self.opened: asyncio.Future[Hub] = asyncio.get_running_loop().create_future()
         self._request = request
         self._factory = factory
         self._answer = b""
@@ -82,9 +110,7 @@ class Tunnel(asyncio.Protocol):
             self.transport.abort()
 
 
-async def open_tunnel(
-    proxy: LeafProxyOptions, address: str, factory: Callable[[], RemoteConnection], dial_timeout_s: float
-) -> RemoteConnection:
+async def open_tunnel(proxy: LeafProxyOptions, address: str, factory: Callable[[], Hub], dial_timeout_s: float) -> Hub:
     """Return the connection to the hub at `address` through a proxy; raises TunnelError."""
     timeout_s = proxy.timeout_s or dial_timeout_s
     tunnel = await _connect(proxy, _request(proxy, address), factory, timeout_s)
@@ -99,8 +125,8 @@ async def open_tunnel(
 
 
 async def _connect(
-    proxy: LeafProxyOptions, request: bytes, factory: Callable[[], RemoteConnection], timeout_s: float
-) -> Tunnel:
+    proxy: LeafProxyOptions, request: bytes, factory: Callable[[], Hub], timeout_s: float
+) -> Tunnel[Hub]:
     handshake_s = (proxy.tls.timeout_s if proxy.tls is not None else 0.0) or HANDSHAKE_S
     try:
         context = client_context(proxy.tls) if proxy.secure else None

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from natsctl.server.log.syslog import Syslog
     from natsctl.server.options import ServerOptions
-    from natsctl.server.process.syslog import Syslog
 
 _UNSAFE: Final = "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
 """Control characters but for tab and newline, what changes the direction of writing, and what has no UTF-8.
@@ -126,7 +126,7 @@ class Log:
             self._dumps = dumps
         syslog = None
         if options.log_file is None and (options.remote_syslog or options.syslog):
-            from natsctl.server.process.syslog import Syslog
+            from natsctl.server.log.syslog import Syslog
 
             syslog = Syslog(options.remote_syslog)
         if self._syslog is not None:

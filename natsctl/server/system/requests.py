@@ -1,0 +1,98 @@
+"""Requests to the system account, and the queue in which they wait for their answers.
+
+A handler copies a request into the queue and returns, so that it is answered after everything read with it has been
+counted, and a flood of expensive requests does not hold up a turn: `run` answers a bounded number, and begins none
+after a bounded time.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+import msgspec
+
+if TYPE_CHECKING:
+    from natsctl.api.times import Clock
+    from natsctl.broker.account import Account
+    from natsctl.broker.session import Session
+
+
+MAX_WAITING: Final = 4096
+"""Requests that may wait for their answers; more are dropped."""
+MAX_WAITING_BYTES: Final = 8 << 20
+"""Bytes of their bodies and headers; more are dropped."""
+MAX_RUN: Final = 32
+"""Requests that are answered in one turn."""
+RUN_NS: Final = 10_000_000
+"""Time of a turn for answers."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """One request; `account` is where it was asked, and where its answer goes."""
+
+    account: Account
+    subject: str
+    reply: bytes
+    header: bytes
+    body: bytes
+    origin: Session | None
+
+
+Responder: TypeAlias = Callable[[Request], Iterator[None] | None]
+"""Handles a request, and answers it or not; returns the rest of the work on a long answer."""
+
+
+class Requests:
+    """The requests that wait for their answers."""
+
+    __slots__ = ("_clock", "_rest", "_size", "_waiting", "_wake")
+
+    def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
+        """`wake` asks for a turn, in which `run` is called."""
+        self._wake = wake
+        self._clock = clock
+        self._size = 0
+        """Bytes of bodies and headers that wait."""
+        self._waiting: deque[tuple[Responder, Request]] = deque()
+        self._rest: Iterator[None] = iter(())
+        """The rest of the answer under way."""
+
+    def listen(self, account: Account, subject: str, responder: Responder) -> None:
+        """Queue requests on a subject of an account."""
+        account.subscribe(subject.encode(), partial(self._enqueue, account, responder))
+
+    def _enqueue(
+        self, account: Account, responder: Responder, subject: bytes, reply: bytes, header: bytes, payload: bytes,
+        origin: Session | None,
+    ) -> None:  # fmt: skip
+        size = len(header) + len(payload)
+        if len(self._waiting) < MAX_WAITING and self._size + size <= MAX_WAITING_BYTES:
+            self._size += size
+            text = subject.decode("utf-8", "replace")
+            self._waiting.append((responder, Request(account, text, reply, header, payload, origin)))
+            self._wake()
+
+    def run(self) -> None:
+        """Answer some of the queued requests, and ask for another turn where some are left."""
+        end = self._clock.monotonic_ns() + RUN_NS
+        for answered in range(MAX_RUN + 1):
+            for _ in self._rest:
+                if self._clock.monotonic_ns() > end:
+                    self._wake()
+                    return
+            self._rest = iter(())
+            if not self._waiting:
+                return
+            if answered == MAX_RUN or self._clock.monotonic_ns() > end:
+                self._wake()
+                return
+            responder, request = self._waiting.popleft()
+            self._size -= len(request.header) + len(request.body)
+            self._rest = responder(request) or iter(())
+
+
+ALL_SERVERS: Final = "PING"
+"""The token in place of a server's id, or of an account's name, in a request to all."""
