@@ -92,12 +92,10 @@ def advertised_address(options: ServerOptions, port: int) -> tuple[str, int]:
 
 
 def auth_timeout_ns(options: ServerOptions) -> int:
-    """Return how long a client has for its CONNECT."""
     return round(options.login_timeout_s * 1e9)
 
 
 def _websocket(options: ServerOptions, main: Authenticator | None) -> dict[str, Any]:
-    """Return the options that differ for clients over WebSocket."""
     websocket = options.websocket
     if websocket is None:
         return {}
@@ -138,7 +136,6 @@ def jetstream_accounts(options: ServerOptions) -> dict[str, AccountLimits] | Non
 
 
 def map_default_domains(options: ServerOptions, broker: Broker, engine: Engine | None, log: Log) -> None:
-    """Map accounts' requests to JetStream to the default domains of the options."""
     if not options.default_js_domain:
         return
     from natsctl.jetstream.domain import map_default_domain

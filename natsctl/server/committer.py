@@ -115,7 +115,6 @@ class Committer:
         """Average time of a small commit."""
 
     def start(self) -> None:
-        """Start the worker threads."""
         for number in range(WORKERS):
             inbox: _Inbox = SimpleQueue()
             thread = threading.Thread(target=self._work, args=(inbox,), name=f"natsctl-commit-{number}", daemon=True)
@@ -149,12 +148,10 @@ class Committer:
 
     @property
     def idle(self) -> bool:
-        """Return whether everything appended so far is durable (or refused)."""
         return not self.in_flight and not self._store.dirty
 
     @property
     def streams(self) -> Iterable[StreamStore]:
-        """The streams of which a commit is under way."""
         return (one for one in self.in_flight if isinstance(one, StreamStore))
 
     def start_commits(self) -> bool:
@@ -196,7 +193,6 @@ class Committer:
         return error, self._clock_s() - began
 
     def _note(self, commit: Commit, seconds: float) -> None:
-        """Count a commit that went to the disk."""
         self.syncs += 1
         if commit.is_small:
             self._small_s += (min(seconds, MAX_SAMPLE_S) - self._small_s) / WEIGHT

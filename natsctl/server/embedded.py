@@ -63,13 +63,11 @@ class SharedServer(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port of `url`; raises ValueError."""
         url = parse_server_url(self.url)
         return url.host, url.port
 
     @property
     def client_url(self) -> str:
-        """The URL with the token in it, as a client takes it."""
         return parse_server_url(self.url)._replace(user=self.token).full
 
 
@@ -87,7 +85,6 @@ def save_shared(data_dir: Path, shared: SharedServer) -> None:
 
 
 def remove_shared(data_dir: Path, shared: SharedServer) -> None:
-    """Remove the file if it still names this server."""
     if load_shared(data_dir) == shared:
         (data_dir / FILE_NAME).unlink(missing_ok=True)
 
@@ -111,7 +108,6 @@ class GuestConnection:
                     self._socket.sendall(b"PONG\r\n")
 
     def close(self) -> None:
-        """Hang up; a thread in `wait_until_gone` returns."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -134,7 +130,6 @@ def join(shared: SharedServer) -> GuestConnection | None:
 
 
 def _greet(sock: socket.socket, shared: SharedServer) -> bool:
-    """Return whether the server is the one named and accepts the token."""
     info = read_info(_read_line(sock))
     if info.get("server_id") != shared.server_id or starts_tls(info, wanted=False):
         return False
@@ -230,7 +225,6 @@ class EmbeddedServer:
 
     @property
     def owner(self) -> bool:
-        """Return whether the server runs in this process."""
         return self._server is not None
 
     @property

@@ -144,7 +144,6 @@ async def _connected(
 
 
 async def _answer(connection: h11.Connection, reader: asyncio.StreamReader, max_bytes: int) -> Answer:
-    """Return the answer that comes; raises HttpError where it is too long."""
     answer, body = Answer(0, "", "", b""), bytearray()
     while True:
         event = connection.next_event()

@@ -95,7 +95,6 @@ class ServerInstance:
 
     @property
     def engine(self) -> Engine | None:
-        """The running server's JetStream, None where it has none."""
         return self._shell.engine if self._shell is not None else None
 
     @property
@@ -105,11 +104,9 @@ class ServerInstance:
 
     @property
     def committer(self) -> Committer | None:
-        """The writer of the running server's streams, None without JetStream."""
         return self._shell.committer if self._shell is not None else None
 
     def port_of(self, kind: str) -> int:
-        """Return the port of an endpoint, 0 where there is none of that kind."""
         return self.endpoints[kind].port if kind in self.endpoints else 0
 
     @property
@@ -120,7 +117,6 @@ class ServerInstance:
         return f"{scheme}://[{host}]:{self.port}" if ":" in host else f"{scheme}://{host}:{self.port}"
 
     def urls(self) -> dict[str, list[str]]:
-        """Return the URLs of each listener for programs on this machine, by kind."""
         options = self.options
         secured = options.websocket is not None and options.websocket.tls is not None
         schemes = {
@@ -136,14 +132,12 @@ class ServerInstance:
 
     @property
     def shell(self) -> Shell:
-        """The running server's connections."""
         if self._shell is None:
             raise RuntimeError("the server is not running")
         return self._shell
 
     @property
     def broker(self) -> Broker:
-        """The running server's broker."""
         if self._broker is None:
             raise RuntimeError("the server is not running")
         return self._broker
@@ -179,7 +173,6 @@ class ServerInstance:
             raise
 
     def _ocsp_service(self) -> OcspService:
-        """Return the server's service, which is made at its first use."""
         if self.ocsp is None:
             from natsctl.server.ocsp.service import OcspService
 
@@ -191,11 +184,9 @@ class ServerInstance:
         return self.system.ocsp
 
     def _end_alone(self) -> None:
-        """Stop in a task of the loop."""
         self._ending = asyncio.get_running_loop().create_task(self.stop())
 
     def follow_ocsp(self, options: ServerOptions) -> None:
-        """Apply other options of OCSP."""
         if self.ocsp is None and not options.has_tls:
             return
         service = self._ocsp_service()
@@ -337,7 +328,6 @@ class ServerInstance:
             self._shell.turn()
 
     def set_write_deadline(self, seconds: float) -> None:
-        """Set the time limit for clients to take their output, from now on."""
         self.shell.write_deadline_s = seconds
 
     def wake(self) -> None:
@@ -386,7 +376,6 @@ def load_tls_connections(tls: TlsOptions | None) -> None:
 
 
 def _client_connection(shell: Shell, tls: ListenerTls, *, proxied: bool = False) -> ClientConnection:
-    """Return the protocol of a new connection, for the listener's present TLS."""
     if proxied:
         from natsctl.server.proxy_protocol import ProxiedConnection, ProxiedTlsConnection
 
@@ -405,7 +394,6 @@ def _server_key() -> SigningPair:
 
 
 def no_reload(done: ReloadDone) -> None:
-    """Refuse a reload: there is no configuration file."""
     done(BadRequestError("can only reload config when a file is provided using -c or --config"))
 
 
@@ -446,12 +434,10 @@ class ServerThread:
 
     @property
     def url(self) -> str:
-        """The server's URL."""
         return self.instance.url
 
     @property
     def port(self) -> int:
-        """The port that the server listens on."""
         return self.instance.port
 
     def start(self) -> ServerThread:
@@ -483,7 +469,6 @@ class ServerThread:
         await self.instance.stop()
 
     def _end(self) -> None:
-        """Begin the stop, from within."""
         if self._stopping is not None:
             self._stopping.set()
 

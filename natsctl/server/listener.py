@@ -78,8 +78,6 @@ class ClientConnection(asyncio.Protocol):
         """The session's output may leave."""
 
     def _hold(self, step: Coroutine[Any, Any, str], then: Callable[[str, bytes], None]) -> None:
-        """Read nothing until a step of the handshake is done."""
-
         def ended(fault: str, kept: bytes) -> None:
             self._held = None
             then(fault, kept)
@@ -87,7 +85,6 @@ class ClientConnection(asyncio.Protocol):
         self._held = HeldInput(self, self._shell.loop, self._shell.log, step, ended)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open the session and greet the client."""
         self.transport = cast(asyncio.Transport, transport)
         if is_gone(self.transport):
             return
@@ -98,11 +95,9 @@ class ClientConnection(asyncio.Protocol):
 
     @property
     def name(self) -> str:
-        """The name of this connection in log lines."""
         return f"{joined(self.session.host, self.session.port)} - {self.mark}:{self.session.cid}"
 
     def data_received(self, data: bytes) -> None:
-        """Pass a chunk to the session."""
         self._received(data)
 
     def _received(self, data: bytes) -> None:
@@ -113,7 +108,6 @@ class ClientConnection(asyncio.Protocol):
             self._give_way()
 
     def _give_way(self) -> None:
-        """Stop reading until the other connections had their turn."""
         if not self.paused and not self.transport.is_closing():
             self.transport.pause_reading()
             self._shell.loop.call_soon(self._read_on)
@@ -129,7 +123,6 @@ class ClientConnection(asyncio.Protocol):
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the session with its subscriptions."""
         self._shell.closed(self)
 
     def pause_writing(self) -> None:
@@ -139,7 +132,6 @@ class ClientConnection(asyncio.Protocol):
         self._shell.blocked(self)
 
     def resume_writing(self) -> None:
-        """Resume with the input that has gathered in the session."""
         if self.slow_since:
             took_s, self.slow_since = self._shell.loop.time() - self.slow_since, 0.0
             self._shell.log.info(f"{self.name} - Slow Consumer Recovered: Flush took {took_s:.3f}s")
@@ -163,7 +155,6 @@ class ClientConnection(asyncio.Protocol):
         self.transport.write(data)
 
     def _trace(self, data: bytes, *, sent: bool) -> None:
-        """Log the operations in a chunk."""
         log = self._shell.log
         if self._traces is None:
             from natsctl.server.log.trace import ProtocolTrace
@@ -191,7 +182,6 @@ class ClientConnection(asyncio.Protocol):
             self.transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again."""
         if self.paused:
             self.paused = False
             if not self.transport.is_closing():
@@ -217,11 +207,9 @@ class HeldInput:
         self._task.add_done_callback(self._done)
 
     def keep(self, data: bytes) -> None:
-        """Keep input that was already on its way."""
         self._kept += data
 
     def cancel(self) -> None:
-        """Give up the step; nothing follows it."""
         self._task.cancel()
 
     def _done(self, task: asyncio.Task[str]) -> None:
@@ -254,7 +242,6 @@ def reset_at_close(transport: asyncio.Transport) -> None:
 
 
 def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
-    """Return host and port of the other side."""
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple) and len(peer) >= 2:
         return str(peer[0]).removeprefix(MAPPED), int(peer[1])
@@ -302,7 +289,6 @@ class TransportEndpoint:
 
     @property
     def port(self) -> int:
-        """The port, 0 before the address was taken."""
         return int(self._socket.getsockname()[1]) if self._socket is not None else 0
 
     def bind(self) -> None:
@@ -311,7 +297,6 @@ class TransportEndpoint:
             self._socket = bind(self._host, self._port)
 
     async def start(self) -> None:
-        """Accept connections; raises OSError when the address cannot be used."""
         self.bind()
         assert self._socket is not None
         self._server = await asyncio.get_running_loop().create_server(
@@ -319,14 +304,12 @@ class TransportEndpoint:
         )
 
     def stop_accepting(self) -> None:
-        """Close the listener; existing connections stay."""
         if self._server is not None:
             self._server.close()
         elif self._socket is not None:
             self._socket.close()
 
     async def stop(self) -> None:
-        """Close the listener."""
         self.stop_accepting()
 
 

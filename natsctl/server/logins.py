@@ -58,7 +58,6 @@ class Logins:
         return True
 
     def _next(self) -> None:
-        """Start the next job of the thread, unless one is running."""
         while self._running is None and self._waiting:
             host = next(iter(self._waiting))
             sessions = self._waiting.pop(host)
@@ -92,7 +91,6 @@ class Logins:
         self._next()
 
     def forget(self, session: Session) -> None:
-        """Forget a session that has ended."""
         sessions = self._waiting.get(session.host)
         if sessions is not None and session in sessions:
             del sessions[session]
@@ -104,7 +102,6 @@ class Logins:
             self._next()
 
     def stop(self) -> None:
-        """Decide nothing any more."""
         self._waiting.clear()
         if self._running is not None:
             self.forget(self._running)
@@ -121,7 +118,6 @@ class LoginThreads:
     """The threads in which logins are worked out: one compares passwords, the others fetch accounts from elsewhere."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Bring each session its answer on the loop."""
         self._comparisons = Logins(loop)
         self._fetches = [Logins(loop, f"natsctl-fetch-{number}") for number in range(FETCHERS)]
 
@@ -133,12 +129,10 @@ class LoginThreads:
         return self._fetches[hash(session.host) % FETCHERS].begin(session)
 
     def forget(self, session: Session) -> None:
-        """Forget a session that has ended."""
         for logins in (self._comparisons, *self._fetches):
             logins.forget(session)
 
     def stop(self) -> None:
-        """Decide nothing any more."""
         for logins in (self._comparisons, *self._fetches):
             logins.stop()
 
@@ -180,7 +174,6 @@ def callout_faults(options: ServerOptions) -> Iterator[str]:
 
 
 def _configured(options: ServerOptions) -> StaticAuthenticator | None:
-    """Return the authenticator of the users in the configuration, None where there are none."""
     if not (options.users or options.user or options.token):
         return None
     from natsctl.broker.auth.static_auth import StaticAuthenticator, User
@@ -232,7 +225,6 @@ class _Mapping(TypedDict):
 
 
 def _mapping(options: ServerOptions, kind: str) -> _Mapping:
-    """Return how certificates name users on a listener."""
     blocks = {"STANDARD": options.tls, "WEBSOCKET": options.websocket.tls if options.websocket else None}
     mapped = frozenset(kind for kind, tls in blocks.items() if tls is not None and tls.verify_and_map)
     return {"map_certificates": kind in mapped, "mapped_types": mapped}

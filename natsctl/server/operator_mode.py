@@ -78,7 +78,6 @@ class JwtDirectory:
 
     @property
     def full(self) -> bool:
-        """True where every account is kept."""
         return self._options.full
 
     @property
@@ -87,7 +86,6 @@ class JwtDirectory:
         return not self.full or self._options.deleting != "no"
 
     def fetch(self, account: str) -> str | None:
-        """Return the JWT of an account, None where there is none."""
         if not is_public(account, "account") or (account in self._used and self._drop_if_old(account)):
             return None  # a file that was not announced is read all the same, as nats-server does
         try:
@@ -126,7 +124,6 @@ class JwtDirectory:
         self._used.pop(account, None)
 
     def accounts(self) -> list[str]:
-        """Return the accounts that are kept, in order of their names."""
         return sorted(account for account in tuple(self._used) if not self._drop_if_old(account))
 
     def digest(self) -> bytes:
@@ -161,7 +158,6 @@ class JwtDirectory:
             self._forget(next(iter(self._used)))
 
     def _write(self, path: Path, token: str) -> None:
-        """Write a JWT durably; raises AccountStoreError."""
         try:
             replace_file(path, token.encode(), mode=FILE_MODE)
         except OSError as fault:
@@ -179,7 +175,6 @@ def _read(path: Path) -> bytes:
 
 
 def trust(options: ServerOptions) -> Trust:
-    """Return the operators that the options trust."""
     operator = options.operator
     if operator is None:
         return Trust(system_account=options.system_account)
@@ -311,7 +306,6 @@ def _first_system_account(trusted: Trust) -> AccountClaims:
 
 
 def announce_operators(log: Log, options: ServerOptions, now_s: int) -> None:
-    """Log the trusted operators, and faults of preloaded accounts."""
     operator = options.operator
     if operator is None:
         return
@@ -331,7 +325,6 @@ def announce_operators(log: Log, options: ServerOptions, now_s: int) -> None:
 
 
 def announce_directory(log: Log, options: ServerOptions) -> None:
-    """Log the folder of account JWTs."""
     directory = options.operator.directory if options.operator is not None else None
     if directory is not None:
         kept = "all" if directory.full else "some"
@@ -346,5 +339,4 @@ def _announce(log: Log, claims: OperatorClaims) -> None:
 
 
 def _time(seconds: int) -> str:
-    """Return a time of this machine as Go shows it."""
     return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z %Z")

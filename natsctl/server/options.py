@@ -168,7 +168,6 @@ class EncryptionOptions(Confidential, frozen=True):
 
     @property
     def cipher_name(self) -> str:
-        """The cipher as nats-server logs it."""
         return "ChaCha20-Poly1305" if self.cipher == "chacha" else "AES-GCM"
 
 
@@ -184,7 +183,6 @@ class JetStreamLimits(msgspec.Struct, frozen=True):
 
 
 def joined(host: str, port: int) -> str:
-    """Return host and port as one text, an address of IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -358,7 +356,6 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     @property
     def tls_blocks(self) -> dict[str, TlsOptions]:
-        """The blocks `tls` of listeners, by kind."""
         websocket, leafnodes = self.websocket, self.leafnodes
         blocks = {
             "clients": self.tls,
@@ -381,7 +378,6 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     @property
     def monitoring_host(self) -> str:
-        """The address of monitoring."""
         return self.http_host or self.host
 
     @property
@@ -395,7 +391,6 @@ class ServerOptions(msgspec.Struct, frozen=True):
         return Path(gettempdir()) / "nats" / "jetstream"
 
     def at(self, host: str, port: int) -> ServerOptions:
-        """Return the same options for another listen address."""
         return replace(self, host=host, port=port)
 
 
@@ -455,7 +450,6 @@ class LeafRemoteOptions(Confidential, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its name in log lines."""
         urls = " ".join(f'"{url.label}"' for url in self.urls)
         secret = f', credentials="{self.creds}"' if self.creds is not None else ""
         secret += ', nkey="[REDACTED]"' if self.nkey else ""

@@ -71,7 +71,6 @@ class ProxyHeader:
 
     @property
     def rest(self) -> bytes:
-        """The bytes after the header, once it is complete."""
         return self._held
 
     def feed(self, data: bytes) -> bool:
@@ -162,7 +161,6 @@ def _address_part(command: int, family: int, length: int) -> tuple[str, int]:
 
 
 def _address_of(data: bytes) -> Address:
-    """Return the source of a binary address: both hosts, then both ports."""
     width = 4 if len(data) == 12 else 16
     host = IPv4Address(data[:4]) if width == 4 else IPv6Address(data[:16])
     return _shown(host), int.from_bytes(data[2 * width : 2 * width + 2], "big")
@@ -229,7 +227,6 @@ class HeaderReader:
         """The time for the first bytes is over, and that for the rest has begun."""
 
     def begin(self) -> None:
-        """Expect the header of a connection that is open now."""
         self.proxy = peer_of(self._connection.transport)
         self._arm()
 
@@ -250,7 +247,6 @@ class HeaderReader:
         return f"read tcp {joined(*local_of(self._connection.transport))}->{joined(*self.proxy)}"
 
     def cancel(self) -> None:
-        """Stop the clock."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -271,11 +267,9 @@ class HeaderReader:
         return complete
 
     def lost(self, error: Exception | None) -> None:
-        """Report that the connection has ended before its header was complete."""
         self.fail(self.header.broken_off(f"{self._reading}: read: {text_of(error)}" if error is not None else ""))
 
     def fail(self, why: str) -> None:
-        """Close a connection whose header cannot be read."""
         self.cancel()
         connection, session = self._connection, self._connection.session
         if session.close_reason is not None or connection.closing:
@@ -300,12 +294,10 @@ class ProxiedConnection(ClientConnection):
         self._reader: HeaderReader | None = HeaderReader(self, shell)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open the session, greet the client, and expect the header."""
         super().connection_made(transport)
         _begin(self, self._reader)
 
     def data_received(self, data: bytes) -> None:
-        """Read the header; everything after it is the client's."""
         if self._reader is None:
             super().data_received(data)
         elif self.session.close_reason is None and self._reader.feed(data):
@@ -315,13 +307,11 @@ class ProxiedConnection(ClientConnection):
                 super().data_received(data)
 
     def eof_received(self) -> bool:
-        """Close."""
         if self._reader is not None:
             self._reader.lost(None)
         return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the session."""
         _end(self, self._reader, exc)
         super().connection_lost(exc)
 
@@ -338,22 +328,18 @@ class ProxiedTlsConnection(TlsConnection):
         self._reader: HeaderReader | None = HeaderReader(self, shell)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open the session, and expect the header."""
         super().connection_made(transport)
         _begin(self, self._reader)
 
     def proceed(self) -> None:
-        """Continue after the header."""
         if self._reader is None:
             super().proceed()
 
     def expect_handshake(self) -> None:
-        """Begin with the handshake after the header."""
         if self._reader is None:
             super().expect_handshake()
 
     def data_received(self, data: bytes) -> None:
-        """Read the header; everything after it is the client's."""
         if self._reader is None:
             super().data_received(data)
             return
@@ -370,13 +356,11 @@ class ProxiedTlsConnection(TlsConnection):
                 super().data_received(data)
 
     def eof_received(self) -> bool:
-        """Close."""
         if self._reader is not None:
             self._reader.lost(None)
         return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the session."""
         _end(self, self._reader, exc)
         super().connection_lost(exc)
 

@@ -36,7 +36,6 @@ _MEMORY_FALLBACK_BYTES: Final = 256 << 20
 
 
 def default_max_memory() -> int:
-    """Return bytes that memory streams may use."""
     try:
         return int(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * _SHARE)
     except (ValueError, OSError):
@@ -59,7 +58,6 @@ def default_max_storage(folder: Path) -> int:
 
 
 def _used_bytes(folder: Path) -> int:
-    """Return the disk space that files below `folder` take; 0 where there is none."""
     used, folders = 0, [str(folder)]
     while folders:
         with suppress(OSError), os.scandir(folders.pop()) as entries:
@@ -116,7 +114,6 @@ The middle generation is scanned with 75,000 objects in it, which takes some 10 
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """Return a new loop of the fastest kind there is."""
     try:
         import uvloop
     except ImportError:
@@ -148,9 +145,7 @@ class SystemClock:
     __slots__ = ()
 
     def now_ns(self) -> int:
-        """Return wall-clock nanoseconds since the epoch."""
         return time.time_ns()
 
     def monotonic_ns(self) -> int:
-        """Return nanoseconds of a clock that never goes back."""
         return time.monotonic_ns()

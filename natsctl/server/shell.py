@@ -53,17 +53,14 @@ class OffenceLog:
         self._lines = 0
 
     def log(self, session: Session, text: str) -> None:
-        """Write one [ERR] line, unless there were too many."""
         if self._may_write():
             self._log.error(f"{session.log_name} - {text}")
 
     def warn(self, text: str) -> None:
-        """Write one [WRN] line about a login, unless there were too many."""
         if self._may_write():
             self._log.warn(text)
 
     def _may_write(self) -> bool:
-        """Count one more line; return False where there were too many."""
         now = self._clock.monotonic_ns()
         if now - self._began_ns >= SECOND:
             dropped = self._lines - MAX_LINES
@@ -161,7 +158,6 @@ class Shell:
         """The worst lateness of a tick, and when that was."""
 
     def start(self) -> None:
-        """Start the worker threads and the timers."""
         if self.committer is not None:
             self.committer.start()
         self._set_ticker()
@@ -176,7 +172,6 @@ class Shell:
     # Connections
 
     def opened(self, connection: ClientConnection, host: str, port: int, kind: str) -> Session:
-        """Return the session of a new connection."""
         session = self.broker.connect(host, port, kind)
         connection.session = session
         self.connections[session] = connection
@@ -221,7 +216,6 @@ class Shell:
             self.loop.call_soon(self.turn)
 
     def closed(self, connection: ClientConnection) -> None:
-        """Forget a connection whose transport is gone."""
         session = connection.session
         if self.connections.pop(session, None) is None:
             return
@@ -235,7 +229,6 @@ class Shell:
     # The turn
 
     def turn(self) -> None:
-        """Begin commits, deliver messages of consumers, write the output of sessions."""
         self._wanted = False
         self._read_bytes = 0
         try:
@@ -291,11 +284,9 @@ class Shell:
             self.wake()
 
     def _holds(self, connection: ClientConnection) -> bool:
-        """Return whether a connection waits until a stream has caught up."""
         return any(connection in held for held in self._overloaded.values())
 
     def _judge_responses(self, callouts: CalloutService) -> None:
-        """Judge responses of services for a bounded time; the others wait for the next turn."""
         until_ns = self.broker.clock.monotonic_ns() + SLICE_NS
         while (session := callouts.arrived) is not None:
             try:
@@ -382,7 +373,6 @@ class Shell:
         self.wake()
 
     def _note_lag(self) -> None:
-        """Remember how late this tick is."""
         assert self._ticker is not None
         now = self.loop.time()
         late = now - self._ticker.when()

@@ -84,7 +84,6 @@ def open_store(options: ServerOptions, log: Log, rng: random.Random, path: Path 
 
 
 def _disk_of(path: Path, encryption: EncryptionOptions, log: Log) -> Disk:
-    """Return the disk of a store's folder, which encrypts if there is a key."""
     from natsctl.store.disk import PosixDisk
 
     if not encryption.key:
@@ -96,7 +95,6 @@ def _disk_of(path: Path, encryption: EncryptionOptions, log: Log) -> Disk:
 
 
 def _log_recovery(log: Log, report: RecoveryReport) -> None:
-    """Log the parts of a recovery that the store has not logged by itself."""
     for key, reason in report.damaged.items():
         log.error(f"stream {key} is damaged and stays closed, nothing was touched: {reason}")
     if report.damaged:
@@ -160,7 +158,6 @@ def _store_at_rest(folder: Path, server_config: Path | None) -> Iterator[Store]:
 
 
 def _encryption_of(server_config: Path | None) -> EncryptionOptions:
-    """Return the keys that a nats.conf names. Raises UsageError."""
     if server_config is None:
         return EncryptionOptions()
     from natsctl.server.conf.config import apply
@@ -181,7 +178,6 @@ def _refused(store: Store) -> dict[str, RefusedStream]:
 
 
 def refused_streams(folder: Path, server_config: Path | None = None) -> list[RefusedStream]:
-    """Return the streams of a server's storage folder that would not be served. Raises StorageError, UsageError."""
     with _store_at_rest(folder, server_config) as store:
         return list(_refused(store).values())
 

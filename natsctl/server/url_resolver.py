@@ -38,7 +38,6 @@ class UrlResolver:
     """The account JWTs under one URL."""
 
     def __init__(self, url: str, context: ssl.SSLContext) -> None:
-        """Fetch from `url`, with TLS by `context`."""
         self._url = url if url.endswith("/") else f"{url}/"
         self.warn: Callable[[str], None] = lambda text: None
         """Logs what could not be fetched."""
@@ -78,7 +77,6 @@ class UrlResolver:
         return found, faults
 
     def get(self, name: str) -> str:
-        """Return the body at the URL of a name; raises FetchError."""
         url = self._url + name
         where = f"could not fetch <{go_quote(_redacted(url))}>"
         try:
@@ -93,7 +91,6 @@ class UrlResolver:
 
 
 def _redacted(url: str) -> str:
-    """Return a URL without its password."""
     scheme, _, rest = url.partition("://")
     login, at, host = rest.partition("@")
     if not at or "/" in login or ":" not in login:

@@ -78,28 +78,23 @@ class AppendedView:
 
     @property
     def messages(self) -> int:
-        """Return how many messages are live."""
         return self._index.messages
 
     @property
     def bytes(self) -> int:
-        """Return the live messages' accounted size."""
         return self._index.bytes
 
     @property
     def num_deleted(self) -> int:
-        """Return how many sequences are missing between the first and the last."""
         index = self._index
         return index.last_seq - index.first_seq + 1 - index.messages if index.messages else 0
 
     @property
     def num_subjects(self) -> int:
-        """Return how many subjects have a live message."""
         return self._index.table.live
 
     @property
     def first_ts_ns(self) -> int:
-        """Return the time of the oldest live message, 0 when empty."""
         place = self._index.locate(self._index.first_seq) if self._index.messages else None
         return self._ts_at(*place) if place else 0
 

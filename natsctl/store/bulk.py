@@ -49,7 +49,6 @@ def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
 
 
 def _mark(marks: bytearray, numbers: array[int]) -> None:
-    """Set the byte at each of the numbers to 1."""
     for number in numbers:
         marks[number] = 1
 
@@ -58,12 +57,10 @@ mark = _mark if lib is None else lib.mark
 
 
 def count_all(index: StreamIndex, view: View) -> int:
-    """Return the number of live messages on the subjects of a view."""
     return _above(index.table.count, view, 0)[1]
 
 
 def live_subjects(index: StreamIndex, view: View | None) -> array[int]:
-    """Return the numbers of the subjects of a view, or of all, that have messages."""
     return _above(index.table.count, view, 0)[0]
 
 
@@ -132,7 +129,6 @@ def positions_on(sids: array[int], view: View, index: StreamIndex, start: int) -
 
 
 def sequences(segment: Segment, positions: Positions) -> array[int]:
-    """Return the sequences at `positions`."""
     return _at(segment.seqs, positions, segment.base)
 
 

@@ -36,7 +36,6 @@ class Offsets:
         return len(self._lows)
 
     def __getitem__(self, position: int) -> int:
-        """Return the offset at a position from 0, or the last one for -1."""
         anchor = self._anchors[position >> _SHIFT]
         return anchor + (self._lows[position] - anchor & 0xFFFF)
 
@@ -46,7 +45,6 @@ class Offsets:
         return array("I", lib.join_offsets(self._anchors, self._lows, start, stop))
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the offsets in order."""
         return iter(self.between(0, len(self._lows)))
 
 

@@ -38,7 +38,6 @@ class Part(msgspec.Struct):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether every message is kept."""
         return len(self.positions) == len(self.sids)
 
     @property
@@ -257,7 +256,6 @@ class Compaction:
         return paths, bool(gone)
 
     def plan(self, index: StreamIndex, floor: int) -> Rewrite | None:
-        """Return the next rewrite, None when there is none to be done."""
         while self._candidates:
             file, segment = next(iter(self._candidates.items()))
             del self._candidates[file]
@@ -289,7 +287,6 @@ class Compaction:
         self._note_small(index, at)
 
     def old_segments(self) -> list[Segment]:
-        """Return the segments that are in no index and whose files may still be there."""
         return [*self._leaving, *self._retired]
 
     def postpone(self) -> None:

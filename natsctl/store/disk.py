@@ -110,7 +110,6 @@ class PosixFile:
         self._fd = fd
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to `size` bytes at `offset`; fewer only at the end of the file."""
         data = os.pread(self._fd, size, offset)
         if len(data) == size or not data:
             return data
@@ -126,7 +125,6 @@ class PosixFile:
         return os.pwrite(self._fd, data, offset)
 
     def truncate(self, size: int) -> None:
-        """Set the file's length."""
         os.ftruncate(self._fd, size)
 
     def sync(self) -> None:
@@ -142,11 +140,9 @@ class PosixFile:
             os.fdatasync(self._fd)
 
     def size(self) -> int:
-        """Return the file's length in bytes."""
         return os.fstat(self._fd).st_size
 
     def fileno(self) -> int:
-        """Return the descriptor."""
         return self._fd
 
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
@@ -154,7 +150,6 @@ class PosixFile:
         return self.fileno(), data, offset
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
@@ -175,44 +170,34 @@ class PosixDisk:
         return f"{self._root}/{path}" if path else str(self._root)
 
     def open(self, path: str, create: bool = False) -> PosixFile:
-        """Open for reading and writing; with `create` the file must not exist yet."""
         flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
         return PosixFile(os.open(self._at(path), flags, FILE_MODE))
 
     def open_read(self, path: str) -> PosixFile:
-        """Open for reading only."""
         return PosixFile(os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC))
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or folder; an existing file at `target` is replaced in one step."""
         os.replace(self._at(source), self._at(target))
 
     def unlink(self, path: str) -> None:
-        """Remove a file name."""
         os.unlink(self._at(path))
 
     def mkdir(self, path: str) -> None:
-        """Make one folder; it must not exist."""
         os.mkdir(self._at(path), FOLDER_MODE)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder."""
         os.rmdir(self._at(path))
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted."""
         return sorted(os.listdir(self._at(path)))
 
     def exists(self, path: str) -> bool:
-        """Return whether the name is there."""
         return os.path.lexists(self._at(path))
 
     def is_dir(self, path: str) -> bool:
-        """Return whether the name is a folder."""
         return os.path.isdir(self._at(path))
 
     def fsync_dir(self, path: str) -> None:
-        """Return once the folder's names are on stable storage."""
         fd = os.open(self._at(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
@@ -237,7 +222,6 @@ class PosixDisk:
         return {path: fault for path, fault in zip(paths, faults, strict=True) if fault is not None}
 
     def lock(self, path: str) -> PosixFile:
-        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLockedError."""
         fd = os.open(self._at(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -249,6 +233,5 @@ class PosixDisk:
         return PosixFile(fd)
 
     def free_bytes(self) -> int:
-        """Return the room left for ordinary users."""
         stat = os.statvfs(self._root)
         return stat.f_bavail * stat.f_frsize

@@ -88,13 +88,11 @@ class Log:
         """Whether a write failed for lack of room; from then on zeros take the room first."""
 
     def begin(self, nonce: bytes) -> None:
-        """Make the header of a new, empty log."""
         self.nonce = nonce
         self.ranges = (Range(0, nonce, Keystream(self.key.cipher, self.key.derived(b"log", nonce))),)
         self.end, self.is_renewed = 0, True
 
     def parse(self, header: bytes) -> None:
-        """Take the ranges from the header of a file."""
         self.begin(self.nonce)
         self.end, self.is_renewed = ANYWHERE, False
         found = []
@@ -105,7 +103,6 @@ class Log:
         self.ranges += tuple(sorted(found, key=lambda found: found.start))
 
     def header(self) -> bytes:
-        """Return the header of the file."""
         slots = b"".join(SLOT.pack(r.start, r.nonce, self._check(r.start, r.nonce)) for r in self.ranges[1:])
         return _head_of(self.key, self.nonce).ljust(SLOTS_START, b"\0") + slots.ljust(LOG_START - SLOTS_START, b"\0")
 
@@ -177,7 +174,6 @@ class LogFile:
         return len(self._log.ranges) > WORN_SLOTS
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to `size` bytes at `offset`; fewer only at the end of the file."""
         data = self._file.pread(size, LOG_START + offset)
         return self._log.over(data, offset) if self._log.ranges else data
 
@@ -243,11 +239,9 @@ class LogFile:
         self._file.truncate(LOG_START + size)
 
     def sync(self) -> None:
-        """Return once data and length are on stable storage."""
         self._file.sync()
 
     def size(self) -> int:
-        """Return the length of the log in bytes."""
         return max(self._file.size() - LOG_START, 0)
 
     def fileno(self) -> int:
@@ -255,7 +249,6 @@ class LogFile:
         return -1
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -297,7 +290,6 @@ class AuthenticatedFile:
         return len(data)
 
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
-        """Return -1: it is not appended to."""
         return -1, b"", 0
 
     def truncate(self, size: int) -> None:
@@ -305,11 +297,9 @@ class AuthenticatedFile:
         raise OSError(errno.EINVAL, "a file that is encrypted as one piece is not cut")
 
     def sync(self) -> None:
-        """Return once data and length are on stable storage."""
         self._file.sync()
 
     def size(self) -> int:
-        """Return the length of the plain content."""
         return len(self._plain())
 
     def fileno(self) -> int:
@@ -317,7 +307,6 @@ class AuthenticatedFile:
         return -1
 
     def close(self) -> None:
-        """Close the file."""
         self._file.close()
 
 
@@ -435,7 +424,6 @@ class EncryptedDisk:
     # -- files
 
     def open(self, path: str, create: bool = False) -> File:
-        """Open for reading and writing; with `create` the file must not exist yet."""
         file = self._disk.open(path, create)
         if not create or _is_plain(path):
             return self._opened(path, file)
@@ -456,7 +444,6 @@ class EncryptedDisk:
         return LogFile(file, log, self._draw)
 
     def open_read(self, path: str) -> File:
-        """Open for reading only."""
         return self._opened(path, self._disk.open_read(path))
 
     def _opened(self, path: str, file: File) -> File:
@@ -488,7 +475,6 @@ class EncryptedDisk:
     # -- names
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file or folder; an existing file at `target` is replaced in one step."""
         self._disk.rename(source, target)
         old_folder, _, old_name = source.rpartition("/")
         folder, _, name = target.rpartition("/")
@@ -499,34 +485,27 @@ class EncryptedDisk:
             self._logs[target] = logs
 
     def unlink(self, path: str) -> None:
-        """Remove a file name."""
         self._disk.unlink(path)
         folder, _, name = path.rpartition("/")
         self._logs.get(folder, {}).pop(name, None)
 
     def mkdir(self, path: str) -> None:
-        """Make one folder; it must not exist."""
         self._disk.mkdir(path)
 
     def rmdir(self, path: str) -> None:
-        """Remove an empty folder."""
         self._disk.rmdir(path)
         self._logs.pop(path, None)
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a folder, sorted."""
         return self._disk.listdir(path)
 
     def exists(self, path: str) -> bool:
-        """Return whether the name is there."""
         return self._disk.exists(path)
 
     def is_dir(self, path: str) -> bool:
-        """Return whether the name is a folder."""
         return self._disk.is_dir(path)
 
     def fsync_dir(self, path: str) -> None:
-        """Return once the folder's names are on stable storage."""
         self._disk.fsync_dir(path)
 
     def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
@@ -534,9 +513,7 @@ class EncryptedDisk:
         return self._disk.fsync_dirs(paths)
 
     def lock(self, path: str) -> File:
-        """Create if missing and hold the process-wide lock until the file is closed; raises StoreLockedError."""
         return self._disk.lock(path)
 
     def free_bytes(self) -> int:
-        """Return the room left for ordinary users."""
         return self._disk.free_bytes()

@@ -186,7 +186,6 @@ class Plan(msgspec.Struct):
 
 
 def no_room() -> OSError:
-    """Return the error of what is refused because the reserve is in use."""
     return OSError(errno.ENOSPC, "the space that is left is for acks, deletes and purges")
 
 
@@ -196,7 +195,6 @@ def sync_error(error: OSError) -> OSError:
 
 
 def write_all(file: File, data: bytes, offset: int) -> None:
-    """Write all of `data`, however many calls it takes."""
     done = file.pwrite(data, offset)
     if done == len(data):
         return
@@ -464,8 +462,6 @@ class FileCommit(Commit):
         return True
 
     def _write_journal(self, work: JournalWork) -> None:
-        """Write the journal, with the reserve if need be; leave it as it was if even that does not suffice."""
-
         def attempt() -> None:
             try:
                 self._put_journal(work)

@@ -49,7 +49,6 @@ class RemovalRecords(NamedTuple):
     synced_seq: int
 
     def tombs(self) -> array[int]:
-        """Return the sequence of every message that these records say was removed."""
         return self.deletes + array("Q", [spot[0] for spot in self.spots])
 
     def encode(self, salt: int, limit: int) -> list[bytes]:
@@ -82,7 +81,6 @@ class Removals:
         self.floor_moved = False
 
     def __bool__(self) -> bool:
-        """Return whether anything was noted."""
         return self.floor_moved or bool(self.deletes or self.erases)
 
     def add(self, seq: int, erase: bool) -> None:
@@ -301,13 +299,11 @@ class FileLog:
 
     @property
     def buffered_bytes(self) -> int:
-        """Return how much is buffered for the commit after the one in flight."""
         return self.file.size - self._taken_end if self._parts else 0
 
     # -- removing
 
     def removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
-        """Record that this message goes."""
         file = segment.body
         assert file is not None
         self._removals.add(seq, erase)
@@ -316,7 +312,6 @@ class FileLog:
             self._compaction.note(segment)
 
     def removing_many(self, segment: Segment, positions: array[int], seqs: array[int], size: int) -> None:
-        """Record that these messages of one segment go, of `size` bytes together."""
         file = segment.body
         assert file is not None
         self._removals.deletes.extend(seqs)
@@ -325,15 +320,12 @@ class FileLog:
             self._compaction.note(segment)
 
     def dropping_first(self, seq: int) -> None:
-        """Record that the oldest message goes."""
         self._removals.floor_moved = True
 
     def dropping_below(self, seq: int) -> None:
-        """Record that everything below `seq` goes."""
         self._removals.floor_moved = True
 
     def skipping(self) -> None:
-        """Record that the sequences up to a new last one hold nothing."""
         self._removals.floor_moved = True
 
     def emptied(self, next_seq: int) -> None:
@@ -363,7 +355,6 @@ class FileLog:
 
     @property
     def has_work(self) -> bool:
-        """Return whether segments wait to be unlinked or rewritten."""
         return self._compaction.waits(self._index)
 
     def take(self, plan: Plan, durable_seq: int, force: bool) -> None:
@@ -575,7 +566,6 @@ class FileLog:
                 file.indexed = write_index(disk, self.folder, image)
 
     def close_files(self) -> None:
-        """Close all files, also those that a failed commit was to unlink."""
         for segment in [*self._index.segments, *self._compaction.old_segments()]:
             if segment.body is not None:
                 segment.body.close()
@@ -584,7 +574,6 @@ class FileLog:
     # -- reading
 
     def message_at(self, segment: Segment, position: int) -> StoredMessage:
-        """Return one live message. Raises StoreDamagedError."""
         return self._reader.message_at(segment, position)
 
     def release_before(self, seq: int) -> None:
@@ -595,11 +584,9 @@ class FileLog:
             at -= 1
 
     def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError."""
         return self._reader.messages_at(segment, positions)
 
     def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
         return self._reader.remnants_at(segment, positions)
 
     def reading_frames(self, from_seq: int, to_seq: int, filters: Filters, max_bytes: int) -> Steps[FrameRun]:
@@ -641,7 +628,6 @@ class FileLog:
         return live_run(segment, view, start, stop, STEP), segment
 
     def remaining(self) -> Sequence[Segment]:
-        """Return the segments whose bytes are there, in order."""
         return [*self._below_floor, *self._index.segments] if self._below_floor else self._index.segments
 
     def ts_at(self, segment: Segment, position: int) -> int:

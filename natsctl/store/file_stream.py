@@ -64,7 +64,6 @@ class FileStream:
 
     @property
     def leaving(self) -> bool:
-        """Return whether the stream was deleted and its folder is still to go."""
         return bool(self._trash_folder) and not self.left
 
     def adopt(self, check: StreamCheck) -> bool:
@@ -83,49 +82,39 @@ class FileStream:
 
     @property
     def meta(self) -> bytes:
-        """Return the metadata that the newest commit has written or the next one will write."""
         return self._meta.content
 
     def set_meta(self, meta: bytes) -> None:
-        """Replace the metadata with the next commit."""
         self._meta.set(meta)
 
     def append_record(self, kind: int, body: bytes) -> None:
-        """Buffer one journal record."""
         self._journal.append(kind, body)
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return the journal as (kind, body) in order, buffered ones included."""
         return self._journal.records()
 
     def rewrite(self, records: Sequence[tuple[int, bytes]]) -> None:
-        """Replace the whole journal with the next commit."""
         self._journal.replace(records)
 
     @property
     def journal_bytes(self) -> int:
-        """Return the journal file's length."""
         return self._journal.size
 
     # -- commits
 
     @property
     def unsynced(self) -> bool:
-        """Return whether something written waits for a sync that a policy postponed."""
         return self.log.unsynced or self._journal.unsynced
 
     @property
     def has_work(self) -> bool:
-        """Return whether segments wait to be unlinked or rewritten."""
         return not self.left and self.log.has_work
 
     def request_sync(self, force: bool) -> None:
-        """Request a sync of everything by the next commit, with `force` whatever the policy says."""
         self._sync_wanted = True
         self._sync_forced |= force
 
     def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
-        """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
         plan = Plan(self.folder)
         if self._trash_folder:
             plan.trash_folder, plan.was_born = self._trash_folder, self.born
@@ -146,10 +135,6 @@ class FileStream:
         return FileCommit(last_seq, callbacks, self._disk, plan, self._host.reserve)
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
-        """Apply the outcome of a commit that ran; return the argument of the callbacks.
-
-        Where its messages found no room, they and all that were appended since are taken back.
-        """
         assert isinstance(commit, FileCommit)
         plan = commit.plan
         self.keep_files(commit)
@@ -211,6 +196,5 @@ class FileStream:
         self._journal.close()
 
     def close_files(self) -> None:
-        """Close all files, also those that a failed commit was to unlink."""
         self.log.close_files()
         self._journal.close()

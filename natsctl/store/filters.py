@@ -66,7 +66,6 @@ class Filters:
         return not self.subjects
 
     def has(self, subject: bytes) -> bool:
-        """Return whether `subject` is one of the set itself."""
         return subject in self._given
 
     def matches(self, subject: bytes) -> bool:
@@ -114,15 +113,12 @@ class Filters:
         return array("I", [number for number in range(start, end) if matches(names[number])])
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both hold the same patterns in the same order."""
         return isinstance(other, Filters) and other.subjects == self.subjects
 
     def __hash__(self) -> int:
-        """Return a hash that agrees with equality."""
         return hash(self.subjects)
 
     def __repr__(self) -> str:
-        """Return the patterns, for messages."""
         return f"Filters({self.subjects!r})"
 
 
@@ -153,7 +149,6 @@ class _Patterns:
         self._root: dict[bytes, Any] = {}
 
     def add(self, patterns: Iterable[bytes]) -> None:
-        """Add patterns."""
         for pattern in patterns:
             node, tokens = self._root, pattern.split(b".")
             for at, token in enumerate(tokens, 1):

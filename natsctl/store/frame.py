@@ -82,11 +82,9 @@ class FileHead(NamedTuple):
 
     @property
     def is_marked(self) -> bool:
-        """Return whether the file says whose it is beyond its store's own numbers."""
         return self.identity != NO_IDENTITY
 
     def encode(self) -> bytes:
-        """Return the 64 bytes a file begins with."""
         first = (FILE_MAGIC, MARKED if self.is_marked else UNMARKED, self.role, self.salt, self.stream_id, self.base)
         plain = FILE_HEAD.pack(*first, self.floor, self.generation, 0, self.identity)
         return FILE_HEAD.pack(*first, self.floor, self.generation, crc32(plain), self.identity)
@@ -98,7 +96,6 @@ def next_salt(salt: int, generation: int) -> int:
 
 
 def parse_file_head(data: bytes) -> FileHead | None:
-    """Return the file header, None when it is short or damaged."""
     if len(data) < FILE_HEAD_BYTES:
         return None
     magic, fmt, role, salt, stream_id, base, floor, generation, crc, identity = FILE_HEAD.unpack_from(data)
@@ -109,7 +106,6 @@ def parse_file_head(data: bytes) -> FileHead | None:
 
 
 def encode(kind: int, seq: int, ts_ns: int, durable_seq: int, salt: int, payload: bytes) -> bytes:
-    """Return one frame without subject and header."""
     body = BODY.pack(kind, 0, 0, seq, ts_ns, durable_seq) + payload
     length = len(body) + 12
     return PREFIX.pack(MAGIC, length, crc32(body, (salt + length) & MASK)) + body
@@ -242,7 +238,6 @@ class Scan(msgspec.Struct):
     tally: Tally | None = None
 
     def holds(self, seq: int) -> bool:
-        """Return whether message `seq` is there, removed or not."""
         at = bisect_right(self.seqs, seq) - 1
         return at >= 0 and self.seqs[at] == seq
 

@@ -65,7 +65,6 @@ class HighWaterEntry(NamedTuple):
 
     @property
     def is_marked(self) -> bool:
-        """Return whether the entry names the stream's files."""
         return self.identity != frame.NO_IDENTITY
 
     @property
@@ -125,7 +124,6 @@ class StreamCheck(msgspec.Struct):
 
     @property
     def stream_id(self) -> int:
-        """Return the number in the folder's name."""
         return int(self.folder.rpartition("/s")[2])
 
     @property

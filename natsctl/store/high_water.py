@@ -134,7 +134,6 @@ def _entry_of(payload: bytes) -> HighWaterEntry:
 
 
 def _encode(entry: HighWaterEntry, salt: int) -> bytes:
-    """Return the frame of an entry."""
     key = entry.key.encode()
     numbers = ENTRY.pack(*entry[: HighWaterEntry._fields.index("key")], len(key))
     marks = b"".join(SEGMENT.pack(*mark) for mark in entry.segments)
@@ -228,7 +227,6 @@ class HighWaterFile:
 
     @property
     def pending(self) -> bool:
-        """Return whether there is something to record."""
         return bool(self.changed or self.gone) and not self._failed
 
     def begin_commit(self) -> HighWaterCommit | None:
@@ -298,14 +296,12 @@ class HighWaterFile:
         self._finished(self._taken_gone)
 
     def close(self) -> None:
-        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
 
 def refusal(key: str, reason: str) -> str:
-    """Return the message about a stream that was refused."""
     return f"stream {key} is damaged and refused: {reason}"
 
 

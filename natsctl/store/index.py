@@ -275,7 +275,6 @@ class StreamIndex(SegmentList):
         return 0
 
     def count(self, filters: Filters, from_seq: int, to_seq: int) -> int:
-        """Return the number of live matches in [from_seq, to_seq], both included."""
         if not self.messages or to_seq < from_seq or to_seq < self.first_seq or from_seq > self.last_seq:
             return 0
         whole = from_seq <= self.first_seq
@@ -297,7 +296,6 @@ class StreamIndex(SegmentList):
         return total
 
     def count_all(self, filters: Filters) -> int:
-        """Return the number of live matches."""
         if filters.everything:
             return self.messages
         view = self.view(filters)
@@ -309,7 +307,6 @@ class StreamIndex(SegmentList):
         return sum(count[sid] for sid in view.sids)
 
     def live_subjects(self, filters: Filters) -> array[int]:
-        """Return the numbers of the matching subjects that have messages."""
         count, view = self.table.count, None if filters.everything else self.view(filters)
         sids = range(len(count)) if view is None else view.sids
         if len(sids) >= BULK:
@@ -465,7 +462,6 @@ class StreamIndex(SegmentList):
         self.advance(min(self.first_seq, to_seq + 1))
 
     def live_positions(self, segment: Segment) -> list[int]:
-        """Return the live positions of a segment, ascending."""
         if self.messages >= BULK_MESSAGES:
             return bulk.live_positions(segment, None, 0, len(segment.sids)).tolist()
         return [p for p in range(segment.head, len(segment.sids)) if segment.is_live(p)]

@@ -62,7 +62,6 @@ class IndexImage(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return the file's name."""
         return index_name(self.head.base, self.head.generation)
 
     def encode(self) -> bytes:
@@ -227,17 +226,14 @@ class _Columns:
         self._at = start
 
     def raw(self, size: int) -> bytearray:
-        """Return the next bytes."""
         self._at += size
         return bytearray(self._data[self._at - size : self._at])
 
     def take(self, typecode: str, count: int) -> array[int]:
-        """Return the next numbers."""
         column = array(typecode)
         column.frombytes(memoryview(self._data)[self._at : self._at + count * column.itemsize])
         self._at += count * column.itemsize
         return column
 
     def rest(self) -> bytes:
-        """Return the rest."""
         return self._data[self._at :]

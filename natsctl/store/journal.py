@@ -30,7 +30,6 @@ Entry = tuple[int, bytes]
 
 
 def journal_name(generation: int) -> str:
-    """Return the journal's file name."""
     return f"journal-{generation}.log"
 
 
@@ -81,21 +80,17 @@ class Journal:
 
     @property
     def path(self) -> str:
-        """Return the current file's path."""
         return f"{self.folder}/{journal_name(self.head.generation)}"
 
     @property
     def pending(self) -> bool:
-        """Return whether records wait to be written."""
         return bool(self._buffered) or self._replacement is not None
 
     @property
     def unsynced(self) -> bool:
-        """Return whether written bytes wait for a sync."""
         return self.synced_size < self.size
 
     def append(self, kind: int, body: bytes) -> None:
-        """Buffer one record."""
         self._buffered.append((kind, body))
 
     def replace(self, records: Sequence[Entry]) -> None:
@@ -164,7 +159,6 @@ class Journal:
             self.synced_size, self.synced_count = self.size, self.written
 
     def records(self) -> list[Entry]:
-        """Return every record in order, buffered ones included."""
         if self._replacement is not None:
             return self._replacement + self._buffered
         taken = self._taken or (None, [])
@@ -210,7 +204,6 @@ class MetaRecord(NamedTuple):
     """Highest base of a segment, and generation of the journal, whose header has no identity."""
 
     def encode(self) -> bytes:
-        """Return the file's bytes."""
         marked = self.identity != NO_IDENTITY
         fields: dict[str, object] = {"format": MARKED if marked else UNMARKED, "id": self.stream_id, "key": self.key}
         if self.replaces:
@@ -224,7 +217,6 @@ class MetaRecord(NamedTuple):
 
 
 def parse_meta_record(data: bytes) -> MetaRecord | None:
-    """Return the content of a meta file, None if it is damaged."""
     line, newline, meta = data.partition(b"\n")
     if not newline:
         return None
@@ -280,7 +272,6 @@ class MetaFile:
             self.record = self.record._replace(identity=identity, unmarked=newest)
 
     def set(self, meta: bytes) -> None:
-        """Replace the metadata with the next commit."""
         self.content, self._pending = meta, True
 
     def take(self, store: bytes) -> tuple[bytes | None, bool]:

@@ -58,7 +58,6 @@ class DataKey:
         return hmac.digest(self._secret, purpose + b"\0" + nonce, "sha256")
 
     def stored(self) -> list[str]:
-        """Return the fields that KEYS holds encrypted."""
         return [self.cipher, self._secret.hex()]
 
 
@@ -114,7 +113,6 @@ class Keyring:
 
     @property
     def newest(self) -> DataKey:
-        """Return the key of new files."""
         return self.keys[max(self.keys)]
 
     def add(self, cipher: Cipher, secret: bytes) -> None:
@@ -129,7 +127,6 @@ class Keyring:
         self.converting = self.plain = False
 
     def encode(self) -> bytes:
-        """Return what KEYS encrypts."""
         keys = {str(number): key.stored() for number, key in self.keys.items()}
         return json.dumps({"keys": keys, "converting": self.converting, "plain": self.plain}).encode()
 

@@ -26,7 +26,6 @@ UNMARKED_TEXT = b'{"format":1,"min_reader":1}\n'
 
 
 def format_text(identity: bytes, number: int = FORMAT) -> bytes:
-    """Return what FORMAT says of a store."""
     fields: dict[str, object] = {"format": number, "min_reader": number, "store": identity.hex()}
     fields["crc"] = crc32(json.dumps(fields).encode())
     return json.dumps(fields, separators=(",", ":")).encode() + b"\n"

@@ -65,22 +65,18 @@ class MemoryLog:
         """Do nothing: values are not compressed."""
 
     def message_at(self, segment: Segment, position: int) -> StoredMessage:
-        """Return one live message."""
         message = segment.messages[position]
         assert message is not None
         return message
 
     def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        """Return live messages of one segment; `positions` ascend and are not empty."""
         messages = segment.messages
         return [m for m in map(messages.__getitem__, positions) if m is not None]
 
     def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Yield those messages of one segment that are there; `positions` ascend and are not empty."""
         yield from self.messages_at(segment, positions)
 
     def remaining(self) -> Sequence[Segment]:
-        """Return the segments in order."""
         return self._index.segments
 
     def ts_at(self, segment: Segment, position: int) -> int:
@@ -136,7 +132,6 @@ class MemoryStream:
         self._journal: list[tuple[int, bytes]] = []
 
     def set_meta(self, meta: bytes) -> None:
-        """Replace the metadata."""
         self.meta = meta
 
     def append_record(self, kind: int, body: bytes) -> None:
@@ -145,11 +140,9 @@ class MemoryStream:
         self.journal_bytes += len(body)
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return the journal as (kind, body) in order."""
         return list(self._journal)
 
     def rewrite(self, records: Sequence[tuple[int, bytes]]) -> None:
-        """Replace the whole journal."""
         self._journal = list(records)
         self.journal_bytes = sum(len(body) for _, body in records)
 

@@ -60,11 +60,9 @@ class PackedFile:
         self.damaged = False
 
     def size(self) -> int:
-        """Return the length of the plain file."""
         return self._size
 
     def close(self) -> None:
-        """Close the descriptor and release the block."""
         self._block, self._block_number = b"", -1
         self._file.close()
 
@@ -124,7 +122,6 @@ def _packed(file: File) -> PackedFile | None:
 
 
 def pack(data: bytes, block_bytes: int) -> bytes:
-    """Return the packed file of `data`."""
     view = memoryview(data)
     blocks = [_pack_block(view[at : at + block_bytes]) for at in range(0, len(data), block_bytes)]
     return _joined(blocks, list(map(crc32, blocks)), len(data), block_bytes)

@@ -43,7 +43,6 @@ class Reserve:
         """Whether all of it is held back, so that messages may be written."""
 
     def _held_bytes(self) -> int:
-        """Return the length of the file."""
         if not self._disk.exists(PATH):
             return 0
         file = self._disk.open_read(PATH)
@@ -151,5 +150,4 @@ class RestoreCommit(Commit):
         self._reserve = reserve
 
     def run(self) -> None:
-        """Write the file if there is room."""
         self._reserve.restore()

@@ -103,7 +103,6 @@ class Segment:
             self.seqs = array("Q", range(self.base, self.base + len(self.sids)))
 
     def seq_at(self, position: int) -> int:
-        """Return the sequence at `position`."""
         return self.base + position if self.seqs is None else self.seqs[position]
 
     def position_from(self, seq: int) -> int:
@@ -121,7 +120,6 @@ class Segment:
         return -1
 
     def is_live(self, position: int) -> bool:
-        """Return whether the message at `position` is still there."""
         return position >= self.head and not (self.dead is not None and self.dead[position])
 
     def next_live(self, position: int) -> int:
@@ -138,7 +136,6 @@ class Segment:
         return position if self.dead is None else self.dead.rfind(0, self.head, position + 1)
 
     def live_seqs(self) -> Iterator[int]:
-        """Yield the sequences of the live messages."""
         position = self.next_live(0) if self.live else -1
         while position >= 0:
             yield self.seq_at(position)
@@ -156,12 +153,6 @@ class Segment:
             if self.position_of(seq) >= 0:
                 yield seq
 
-    def bytes_not_dead(self) -> int:
-        """Return the accounted size of the messages that are not marked dead, those before `head` included."""
-        if self.dead is None:
-            return sum(self.sizes)
-        return sum(size for size, gone in zip(self.sizes, self.dead, strict=True) if not gone)
-
     def live_between(self, start: int, stop: int) -> int:
         """Return how many live positions lie in [start, stop)."""
         start, stop = max(start, self.head), min(stop, len(self.sids))
@@ -170,7 +161,6 @@ class Segment:
         return stop - start if self.dead is None else self.dead.count(0, start, stop)
 
     def kill(self, position: int) -> None:
-        """Mark one live position dead."""
         if self.dead is None:
             self.dead = bytearray(len(self.sids))
         self.dead[position] = 1
@@ -390,7 +380,6 @@ class SegmentList:
 
     @property
     def active(self) -> Segment:
-        """Return the segment that takes appends."""
         return self.segments[-1]
 
     def open_segment(self, base: int) -> Segment:
@@ -484,7 +473,6 @@ class SegmentReader:
         return at, blob
 
     def message_at(self, segment: Segment, position: int) -> StoredMessage:
-        """Return one settled message. Raises StoreDamagedError."""
         at, blob = self._fetch(segment, position)
         return frame.parse_message(blob, at)
 

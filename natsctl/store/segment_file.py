@@ -22,12 +22,10 @@ NEAR_BYTES = 256 * 1024
 
 
 def segment_name(base: int, generation: int) -> str:
-    """Return the file name of a segment."""
     return f"{base:020d}-{generation}.seg"
 
 
 def index_name(base: int, generation: int) -> str:
-    """Return the name of the index file of a segment."""
     return f"{base:020d}-{generation}.idx"
 
 
@@ -78,7 +76,6 @@ class SegmentFile:
 
     @property
     def path(self) -> str:
-        """Return the file's path on the disk."""
         return f"{self.folder}/{segment_name(self.head.base, self.head.generation)}"
 
     @property
@@ -113,7 +110,6 @@ class SegmentFile:
         self.blobs.append(joined)
 
     def forget(self) -> None:
-        """Release the kept bytes."""
         self.starts, self.blobs, self.trusted, self.kept = [], [], [], 0
 
     def find(self, offset: int) -> tuple[int, bytes, bool] | None:
@@ -124,7 +120,6 @@ class SegmentFile:
         return self.starts[at], self.blobs[at], self.trusted[at]
 
     def close(self) -> None:
-        """Close the write descriptor."""
         if self.writer is not None:
             self.writer.close()
             self.writer = None
@@ -152,7 +147,6 @@ class SegmentCache:
             self.drop(oldest)
 
     def drop(self, file: SegmentFile) -> None:
-        """Release everything kept of `file`."""
         self.bytes -= self._files.pop(file, 0)
         file.forget()
         reader = self._readers.pop(file, None)
@@ -170,7 +164,6 @@ class SegmentCache:
         return found
 
     def load(self, file: SegmentFile) -> None:
-        """Keep all settled bytes of `file`."""
         blob = self.reader(file).pread(file.settled, 0)
         file.forget()
         file.misses = 0
@@ -192,7 +185,6 @@ class SegmentCache:
         return offset, self.reader(file).pread(length, offset), False
 
     def close(self) -> None:
-        """Release everything."""
         for file in list(self._files):
             self.drop(file)
         for reader in self._readers.values():

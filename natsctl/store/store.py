@@ -122,7 +122,6 @@ class Store:
         return self._rng_salt() & frame.MASK or 1
 
     def _draw_identity(self) -> bytes:
-        """Return a new identity."""
         return b"".join(self._salt().to_bytes(4, "little") for _ in range(frame.IDENTITY_BYTES // 4))
 
     # -- opening
@@ -187,7 +186,6 @@ class Store:
 
     @property
     def _encrypted(self) -> EncryptedDisk | None:
-        """The disk, where it encrypts."""
         if not self._disk.encrypted:
             return None
         from natsctl.store.encrypted_disk import EncryptedDisk  # brings a library that takes 30 ms
@@ -479,7 +477,6 @@ class Store:
     # -- callbacks of streams
 
     def committed(self, stream: Committable) -> None:
-        """Note that a commit of `stream` succeeded."""
         files = stream.backing if isinstance(stream, StreamStore) else None
         if not isinstance(stream, StreamStore) or not isinstance(files, FileStream):
             return
@@ -509,7 +506,6 @@ class Store:
         self._high_water_when_due()
 
     def creation_failed(self, key: str, stream: Committable) -> None:
-        """Forget a stream whose creation failed."""
         if self.streams.get(key) is stream:
             del self.streams[key]
 
@@ -522,7 +518,6 @@ class Store:
                 del self._open[stream]
 
     def report_fault(self, text: str) -> None:
-        """Make the store unhealthy for the reason given."""
         if text not in self.faults:
             self.faults.append(text)
             self._log(text)

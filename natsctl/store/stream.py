@@ -447,7 +447,6 @@ class StreamStore(AppendedView):
         return before - self._index.messages
 
     def _drop_below(self, seq: int) -> None:
-        """Take every message below `seq` out."""
         self._check_writable()
         self.log.dropping_below(seq)
         self._index.drop_below(seq)
@@ -536,11 +535,9 @@ class StreamStore(AppendedView):
 
     @property
     def meta(self) -> Blob:
-        """Return the metadata that the newest commit has written or the next one will write."""
         return self.backing.meta
 
     def set_meta(self, meta: Blob) -> None:
-        """Replace the metadata with the next commit. Raises StorePoisonedError."""
         self._check_writable()
         self.backing.set_meta(meta)
         self.mark_dirty()
@@ -555,11 +552,9 @@ class StreamStore(AppendedView):
         self.mark_dirty()
 
     def records(self) -> list[tuple[int, Blob]]:
-        """Return the journal as (kind, body) in order, buffered ones included."""
         return self.backing.records()
 
     def rewrite(self, records: Sequence[tuple[int, Blob]]) -> None:
-        """Replace the whole journal with `records`, in one step, with the next commit. Raises StorePoisonedError."""
         self._check_writable()
         self.backing.rewrite(records)
         self.mark_dirty()
@@ -595,7 +590,6 @@ class StreamStore(AppendedView):
         self.mark_dirty()
 
     def begin_commit(self) -> Commit | None:
-        """Take everything buffered; None when a commit is in flight or nothing is to do. Loop thread."""
         if self._in_flight is not None:
             return None
         self._host.dirty.pop(self, None)
@@ -616,7 +610,6 @@ class StreamStore(AppendedView):
         return callbacks
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
-        """Settle what `commit.run` did: durable_seq moves, then the listener, then callbacks in order. Loop thread."""
         self._in_flight = None
         try:
             outcome = self._poison(commit, error) if error is not None else self._settle(commit)
@@ -678,7 +671,6 @@ class StreamStore(AppendedView):
 
     @property
     def healthy(self) -> bool:
-        """Return whether the stream takes writes."""
         return self.fault is None
 
     @property

@@ -98,16 +98,7 @@ class SubjectTable:
         elif left == 1 and sid not in self.stale:
             self.first[sid] = self.last[sid]
 
-    def removed_many(self, sid: int, count: int) -> None:
-        """Count `count` of the oldest messages of `sid` less."""
-        self.count[sid] -= count
-        if not self.count[sid]:
-            self.live -= 1
-            self.last[sid] = 0
-            self.stale.discard(sid)
-
     def crowded(self) -> bool:
-        """Return whether forgotten subjects take most of the table."""
         total = len(self.names)
         return total > 4096 and total > 2 * self.live
 

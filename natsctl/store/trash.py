@@ -16,7 +16,6 @@ from natsctl.store.file_commit import Commit, Committable, Settled
 
 
 def remove_tree(disk: Disk, path: str) -> None:
-    """Remove a folder and the files in it."""
     for name in disk.listdir(path):
         disk.unlink(f"{path}/{name}")
     disk.rmdir(path)
@@ -35,7 +34,6 @@ class TrashCommit(Commit):
         self._names = names
 
     def run(self) -> None:
-        """Remove the folders; raises OSError, which only leaves them for the next start."""
         for name in self._names:
             if self._disk.exists(f"streams/{name}"):
                 remove_tree(self._disk, f"streams/{name}")
@@ -132,7 +130,6 @@ class Discard:
         return DiscardCommit(self._disk, self._folders, self._callbacks)
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
-        """Settle what `commit.run` did."""
         self._settled = True
         if error is None:
             self._gone()

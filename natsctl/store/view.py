@@ -66,7 +66,6 @@ class View:
 
     @property
     def unseen(self) -> int:
-        """Return the number of subjects added since the last update."""
         names = self._index.table.names
         return len(names) - (self._checked if self._names is names else 0)
 

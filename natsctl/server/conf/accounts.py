@@ -51,14 +51,12 @@ Found = list[tuple[Any, Item]]
 
 
 def exports_of(item: Item) -> list[tuple[StreamExport | ServiceExport, Item]]:
-    """Return the exports of a list, each with its place in the file; raises ConfError."""
     if not isinstance(item.value, list):
         raise item.fault(f"Exports should be an array, got {shown(item)}")
     return [(_export(entry), entry) for entry in item.value]
 
 
 def imports_of(item: Item) -> list[tuple[StreamImport | ServiceImport, Item]]:
-    """Return the imports of a list, each with its place in the file; raises ConfError."""
     if not isinstance(item.value, list):
         raise item.fault(f"Imports should be an array, got {shown(item)}")
     found = [(_import(entry), entry) for entry in item.value]
@@ -224,7 +222,6 @@ _READ: Final[dict[str, Callable[[Item], str]]] = {"account": text_of, "subject":
 
 
 def _of_account(item: Item, what: str) -> tuple[str, str]:
-    """Return which account is imported from, and which of its subjects."""
     if not isinstance(item.value, dict):
         raise item.fault(f"{what} entry should be an account map, got {shown(item)}")
     block: Block = block_of(item)
@@ -242,14 +239,12 @@ def _of_account(item: Item, what: str) -> tuple[str, str]:
 
 
 def mappings_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the mappings of the global account; raises ConfError."""
     before = next((one for one in options.accounts if one.name == GLOBAL_ACCOUNT), AccountConfig(GLOBAL_ACCOUNT))
     others = tuple(one for one in options.accounts if one.name != GLOBAL_ACCOUNT)
     return replace(options, accounts=(*others, replace(before, mappings=mappings_of(item))))
 
 
 def mappings_of(item: Item) -> tuple[SubjectMap, ...]:
-    """Return the mappings that a block describes; raises ConfError."""
     block = block_of(item)
     return tuple(_mapping(source, value) for source, value in block.items() if source not in block.variables)
 
@@ -272,7 +267,6 @@ def _mapping(source: str, item: Item) -> SubjectMap:
 
 
 def _destination(item: Item) -> tuple[Destination, str]:
-    """Return one destination, and the cluster that it is for."""
     if not isinstance(item.value, dict):
         raise item.fault("Expected an entry for the mapping destination")
     subject, cluster, weight = "", "", -1
@@ -328,7 +322,6 @@ class _Account(msgspec.Struct):
     trace_sampling: int = 100
 
     def config(self) -> AccountConfig:
-        """Return the broker's configuration of the account."""
         exports, imports = (tuple(one for one, _ in found) for found in (self.exports, self.imports))
         return AccountConfig(
             self.name,
@@ -343,7 +336,6 @@ class _Account(msgspec.Struct):
 
 
 def accounts_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the settings of the block; raises ConfError."""
     if isinstance(item.value, list):
         return replace(options, accounts=(*options.accounts, *(AccountConfig(name) for name in _names(item))))
     if not isinstance(item.value, dict):
@@ -396,7 +388,6 @@ def _account(name: str, item: Item) -> _Account:
 
 
 def _with_users(options: ServerOptions, account: _Account) -> ServerOptions:
-    """Return `options` with the users of an account."""
     if account.users is None:
         return options
     users = users_of(account.users, account.name)
@@ -429,7 +420,6 @@ def _nkey(account: _Account, item: Item) -> None:
 
 
 def _msg_trace(account: _Account, item: Item) -> None:
-    """Read the destination of reports about messages with a sampled `traceparent`, and how many are traced."""
     if isinstance(item.value, str):
         account.trace_dest = _trace_dest(item, "msg_trace")
         return

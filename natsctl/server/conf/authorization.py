@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 
 def permissions_of(item: Item) -> Permissions:
-    """Return the permissions that a block describes; raises ConfError."""
     if not isinstance(item.value, dict):
         raise item.fault("Expected permissions to be a map/struct")
     publish, subscribe = SubjectRules(), SubjectRules()
@@ -117,7 +116,6 @@ def _refuse_unknown(block: Block, key: str, value: Item, where: str) -> None:
 
 
 def proxies_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the proxies that are trusted; raises ConfError."""
     if not isinstance(item.value, dict):
         raise item.fault(f"expected proxies to be a map/struct, got {shown(item)}")
     for key, value in item.value.items():
@@ -156,7 +154,6 @@ def _proxy_key(entry: Item, block: Block) -> str:
 
 
 def users_of(item: Item, account: str) -> tuple[User, ...]:
-    """Return the users that a list names, all of one account; raises ConfError."""
     if not isinstance(item.value, list):
         raise item.fault("Expected users field to be an array")
     return tuple(_user(entry, account) for entry in item.value)
@@ -226,7 +223,6 @@ def _connection_types(item: Item) -> frozenset[str]:
 
 
 def callout_of(item: Item) -> CalloutSettings:
-    """Return the service that decides about logins; raises ConfError."""
     from natsctl.api.jwt_token import is_public
     from natsctl.broker.jwt.callout import CalloutSettings
 
@@ -266,7 +262,6 @@ def _callout_names(item: Item, name: str) -> tuple[str, ...]:
 
 
 def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the settings of the block; raises ConfError."""
     if not isinstance(item.value, dict):
         raise item.fault("expected a block in braces")
     users: tuple[User, ...] | None = None

@@ -134,7 +134,6 @@ def _no_auth_user_faults(options: ServerOptions, key: str, name: str) -> Iterato
 
 
 def domain_faults(options: ServerOptions) -> Iterator[tuple[str, str]]:
-    """Yield the faults of `default_js_domain`, with nats-server's texts."""
     accounts = {config.name: config for config in options.accounts}
     for name, domain in options.default_js_domain:
         config = accounts.get(name)

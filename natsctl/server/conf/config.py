@@ -51,7 +51,6 @@ _DIGEST_DEPTH: Final = 4
 
 
 def config_digest(block: Block) -> str:
-    """Return `sha256:` and the hash in hex."""
     digest = hashlib.sha256()
     for piece in _json_pieces(block, 0):
         digest.update(piece.translate(_ESCAPED).encode("utf-8", "replace"))
@@ -100,7 +99,6 @@ def _plain(value: Any) -> Any:
 
 
 def default_domains(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the domain of each account that is named; raises ConfError."""
     found = tuple((account, text_of(value)) for account, value in block_of(item).items())
     return replace(options, default_js_domain=found)
 
@@ -198,7 +196,6 @@ _DURATION_KEYS: Final = frozenset({
 
 
 def duration_warnings(block: Block) -> Iterator[str]:
-    """Yield nats-server's warning for each number in the place of a duration."""
     for key, item in block.items():
         if key.lower() in _DURATION_KEYS and isinstance(item.value, int | float):
             field = key.lower()
@@ -209,7 +206,6 @@ def duration_warnings(block: Block) -> Iterator[str]:
 
 
 def apply(block: Block, options: ServerOptions) -> ServerOptions:
-    """Return `options` with the settings of a block; raises ConfError."""
     for key, item in block.items():
         setter = TOP_KEYS.get(key.lower())
         if setter is None:

@@ -44,7 +44,6 @@ BATCH_KEYS: Final = {
 
 
 def read_limits(item: Item) -> JetStreamLimits:
-    """Return the settings of the block; raises ConfError."""
     limits = JetStreamLimits()
     for key, value in block_of(item).items():
         name = key.lower()
@@ -77,7 +76,6 @@ def _duration_ns(item: Item) -> int:
 
 
 def jetstream_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the settings of the server's block; raises ConfError."""
     if isinstance(item.value, bool):
         return replace(options, jetstream=item.value)
     if isinstance(item.value, str):
@@ -193,8 +191,6 @@ def _cipher(item: Item) -> str:
 
 
 def _encryption(name: str, read: Callable[[Item], str]) -> OptionSetter:
-    """Return the setter of one of the options of encryption."""
-
     def change(options: ServerOptions, item: Item) -> ServerOptions:
         value: dict[str, Any] = {name: read(item)}
         return replace(options, encryption=replace(options.encryption, **value))
@@ -255,7 +251,6 @@ ACCOUNT_LIMIT_KEYS: Final[dict[str, tuple[str, Callable[[Item], int | bool]]]] =
 
 
 def account_limits(item: Item) -> AccountLimits | None:
-    """Return the limits of an account's `jetstream`, None where it is off."""
     if not isinstance(item.value, dict):
         return msgspec.structs.replace(UNLIMITED) if _word(item) else None
     limits = msgspec.structs.replace(UNLIMITED)
@@ -284,8 +279,6 @@ _LAME_DUCK_MIN_S: Final = 30.0
 
 
 def _small(name: str) -> OptionSetter:
-    """Return the setter of a number of bytes that fits 31 bits."""
-
     def read(item: Item) -> int:
         number = number_of(item)
         if number > _INT32_MAX:

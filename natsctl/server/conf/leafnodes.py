@@ -68,7 +68,6 @@ SEED_LENGTH: Final = 58
 
 
 def remotes_of(item: Item) -> tuple[LeafRemoteOptions, ...]:
-    """Return the remotes; raises ConfError."""
     if not isinstance(item.value, list):
         raise item.fault("expected remotes field to be an array")
     remotes: list[LeafRemoteOptions] = []
@@ -265,7 +264,6 @@ LeafSetter: TypeAlias = Callable[[LeafNodesOptions, Item], LeafNodesOptions]
 
 
 def leafnodes_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the settings of the block; raises ConfError."""
     leafnodes = LeafNodesOptions()
     block = block_of(item)
     for key, value in block.items():

@@ -29,7 +29,6 @@ def _go_type(value: object) -> str:
 
 
 def ocsp_block(item: Item) -> OcspOptions:
-    """Return how this server's certificates are stapled; raises ConfError."""
     if isinstance(item.value, bool):
         return OcspOptions("auto" if item.value else "never")
     if not isinstance(item.value, dict):
@@ -57,7 +56,6 @@ def _urls(item: Item) -> tuple[str, ...]:
 
 
 def ocsp_peer(item: Item) -> OcspPeerOptions:
-    """Return how certificates of the other side are checked; raises ConfError."""
     if isinstance(item.value, bool):
         return OcspPeerOptions(verify=item.value)
     if not isinstance(item.value, dict):
@@ -119,7 +117,6 @@ PEER_KEYS: Final[dict[str, tuple[str, Reader]]] = {
 
 
 def ocsp_cache(item: Item) -> OcspCacheOptions:
-    """Return how responses about other sides are kept; raises ConfError."""
     if isinstance(item.value, bool):
         return OcspCacheOptions("local" if item.value else "none")
     if not isinstance(item.value, dict):

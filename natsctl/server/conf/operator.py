@@ -261,7 +261,6 @@ def _about_keys(operator: OperatorOptions) -> Iterator[tuple[str, str]]:
 
 
 def _version_faults(claims: OperatorClaims) -> Iterator[str]:
-    """Yield a fault where an operator requires a newer server."""
     wanted = claims.nats.assert_server_version
     if not wanted:
         return

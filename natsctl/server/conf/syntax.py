@@ -173,7 +173,6 @@ def quoted(text: str, at: int) -> tuple[str, int]:
 
 
 def escape(text: str, at: int) -> tuple[str, int]:
-    """Return the character of an escape sequence; raises ConfValueError."""
     char = text[at : at + 1]
     if char == "x":
         digits = text[at + 1 : at + 3]
@@ -213,11 +212,9 @@ class Item(NamedTuple):
 
     @property
     def place(self) -> str:
-        """File and line."""
         return f"{self.file}:{self.line}"
 
     def fault(self, text: str) -> ConfError:
-        """Return an error at the place of this value."""
         return ConfError(self.file, self.line, text)
 
 
@@ -276,7 +273,6 @@ class _Parser:
         self._scopes: list[Block] = []
 
     def document(self) -> Block:
-        """Return the whole file as one block."""
         try:
             if "\0" in self._text:
                 raise ConfValueError(self._text.index("\0"), "a zero byte is no text")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import block_of, flag_of
-from natsctl.server.options import ServerOptions, TlsOptions
+from natsctl.server.options import TlsOptions
 from natsctl.server.tls.contexts import CURVES, INSECURE_SUITES, SUITES, TlsFileError, server_context
 
 FALLBACK_S: Final = 0.05
@@ -25,11 +25,6 @@ _STORE: Final = frozenset({"cert_store", "cert_match_by", "cert_match", "ca_cert
 
 Role = Literal["listener", "remote"]
 Reader = Callable[[Item, str], Any]
-
-
-def tls_option(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the clients' listener under TLS; raises ConfError."""
-    return replace(options, tls=tls_block(item))
 
 
 def tls_block(item: Item, role: Role = "listener") -> TlsOptions:

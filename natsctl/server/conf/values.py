@@ -32,7 +32,6 @@ def text_of(item: Item) -> str:
 
 
 def number_of(item: Item) -> int:
-    """Return a whole number."""
     if isinstance(item.value, bool) or not isinstance(item.value, int):
         raise item.fault(f"expected a number, not {shown(item)}")
     return item.value
@@ -51,14 +50,12 @@ def size_of(item: Item) -> int:
 
 
 def flag_of(item: Item) -> bool:
-    """Return true or false."""
     if not isinstance(item.value, bool):
         raise item.fault(f"expected true or false, not {shown(item)}")
     return item.value
 
 
 def block_of(item: Item) -> Block:
-    """Return the block of a map in braces."""
     if not isinstance(item.value, dict):
         raise item.fault(f"expected a block in braces, not {shown(item)}")
     return item.value
@@ -70,7 +67,6 @@ def items_of(item: Item) -> list[Item]:
 
 
 def path_of(item: Item) -> Path:
-    """Return a path, relative to the working folder."""
     return Path(text_of(item))
 
 
@@ -130,7 +126,6 @@ def write_timeout_of(item: Item) -> str:
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration as Go writes it."""
     return format_duration(round(seconds * 1e9))
 
 
@@ -154,5 +149,4 @@ OptionSetter: TypeAlias = Callable[[ServerOptions, Item], ServerOptions]
 
 
 def set_option(name: str, read: Callable[[Item], Any]) -> OptionSetter:
-    """Return the setter of the option `name`, whose value `read` makes."""
     return lambda options, item: replace(options, **{name: read(item)})

@@ -23,7 +23,6 @@ from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S, ServerOptions, WebSoc
 
 
 def websocket_block(options: ServerOptions, item: Item) -> ServerOptions:
-    """Return `options` with the settings of the block; raises ConfError."""
     if not isinstance(item.value, dict):
         raise item.fault(f"Expected websocket to be a map, got {type(item.value).__name__}")
     websocket = WebSocketOptions(port=0)
@@ -116,7 +115,6 @@ WEBSOCKET_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
 
 
 def websocket_faults(options: ServerOptions) -> Iterator[str]:
-    """Yield faults of a listener as a whole, with nats-server's texts."""
     websocket = options.websocket
     if websocket is None:
         return

@@ -68,11 +68,9 @@ class RemoteConnection(SecuredConnection):
 
     @property
     def name(self) -> str:
-        """The name of this connection in log lines."""
         return self.link.label if self.link is not None else f"{self._hostname} - lid:0"
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for INFO, or begin with TLS."""
         self.raw = self.transport = cast(asyncio.Transport, transport)
         self.raw.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         if self._first:
@@ -81,7 +79,6 @@ class RemoteConnection(SecuredConnection):
             self._ready()
 
     def _ready(self) -> None:
-        """Pass the bytes that follow to the link."""
         self._open_link("tls" if self._secure else "tcp")
 
     def _open_link(self, kind: str) -> None:
@@ -141,13 +138,11 @@ class RemoteConnection(SecuredConnection):
             self._begin_handshake()
 
     def eof_received(self) -> bool:
-        """Close when the hub has closed its side."""
         if self.link is not None:
             self.flush()
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the link."""
         self._let_go()
         if self.link is not None:
             super().connection_lost(exc)
@@ -187,7 +182,6 @@ class WebSocketRemoteConnection(RemoteConnection):
         self._ws = WSConnection(ConnectionType.CLIENT)
 
     def _ready(self) -> None:
-        """Ask for the upgrade."""
         self._after(self._patience_s, self._refused, "no answer in time")
         self.transport.write(self._ws.send(self._request))
 
@@ -246,7 +240,6 @@ class WebSocketRemoteConnection(RemoteConnection):
             self.transport.write(self._ws.send(BytesMessage(data=data)))
 
     def close(self) -> None:
-        """Send a close frame, and close."""
         if self._ws.state is ConnectionState.OPEN and not self.transport.is_closing():
             self.transport.write(self._ws.send(CloseConnection(code=Status.NORMAL_CLOSURE)))
         super().close()

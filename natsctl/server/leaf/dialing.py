@@ -38,7 +38,6 @@ class TunnelError(OSError):
 
 
 def dial_text(host: str, address: str, error: OSError | UnicodeError) -> str:
-    """Return why a connection could not be made, in nats-server's words."""
     if isinstance(error, TunnelError):
         return str(error)
     if isinstance(error, TimeoutError):
@@ -51,7 +50,6 @@ def dial_text(host: str, address: str, error: OSError | UnicodeError) -> str:
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """Return nats-server's text for a fault of a certificate."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"tls: failed to verify certificate: {error.verify_message}"
     return error_text(error)
@@ -72,12 +70,10 @@ class Tunnel(asyncio.Protocol, Generic[Hub]):
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the tunnel."""
         self.transport = cast(asyncio.Transport, transport)
         self.transport.write(self._request)
 
     def data_received(self, data: bytes) -> None:
-        """Gather the answer, and hand the connection over once it is whole."""
         if self.opened.done():
             return
         self._answer += data

@@ -37,7 +37,6 @@ class LeafShell:
 
     @property
     def check_peer(self) -> PeerCheck | None:
-        """The check of other sides' certificates."""
         return self._shell.check_peer
 
     @property
@@ -46,18 +45,15 @@ class LeafShell:
         return cast(Shell, self)
 
     def opened(self, connection: ClientConnection, host: str, port: int, kind: str) -> Session:
-        """Return the link of a connection that was made to us."""
         link = self.leafs.accept(host, port, kind)
         self.adopt(connection, link)
         return link
 
     def adopt(self, connection: ClientConnection, session: Session) -> None:
-        """Register a connection with the shell."""
         connection.session = session
         self._shell.connections[session] = connection
 
     def closed(self, connection: ClientConnection) -> None:
-        """Forget a connection whose transport is gone."""
         session = connection.session
         self._shell.logins.forget(session)
         if self._shell.connections.pop(session, None) is not None:
@@ -85,20 +81,17 @@ class LeafEndpoint(TransportEndpoint):
     """The listener for leaf nodes."""
 
     def __init__(self, host: str, port: int, leaf_shell: LeafShell, tls: ListenerTls) -> None:
-        """Prepare to listen."""
         super().__init__(host, port, lambda: leaf_connection(leaf_shell, tls))
         self._name = host
         self._log = leaf_shell.log
 
     async def start(self) -> None:
-        """Listen; raises OSError when the address cannot be used."""
         await super().start()
         host = f"[{self._name}]" if ":" in self._name else self._name
         self._log.info(f"Listening for leafnode connections on {host}:{self.port}")
 
 
 def leaf_connection(leaf_shell: LeafShell, tls: ListenerTls) -> ClientConnection:
-    """Return the protocol of a new connection, for the current TLS of the listener."""
     return (
         LeafConnection(leaf_shell.as_shell) if tls.options is None else SecureLeafConnection(leaf_shell.as_shell, tls)
     )

@@ -66,13 +66,11 @@ class LeafNodes:
         return attempt == 1 or attempt % max(every, 1) == 0
 
     def stop_connecting(self) -> None:
-        """Make no new connections; those that are there stay."""
         for remote in self.remotes:
             if remote.link is None:
                 remote.stop()
 
     def stop(self) -> None:
-        """End all connections."""
         for remote in self.remotes:
             remote.stop()
         for link in tuple(self.leafs.links.values()):
@@ -130,7 +128,6 @@ class LeafNodes:
         return StaticAuthenticator(users=users, map_certificates=mapped, proxy_required=self.options.proxy_required)
 
     def _advertised(self) -> tuple[str, int]:
-        """Return the addresses that are advertised to leaf nodes."""
         options = self.options
         port = self.endpoint.port if self.endpoint is not None else 0
         if options.advertise:

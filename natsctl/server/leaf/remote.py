@@ -53,7 +53,6 @@ def signer_of(remote: LeafRemoteOptions, url: ServerUrl) -> Signer:
 
 
 def read_creds(path: Path) -> tuple[str, bytes]:
-    """Return JWT and seed of a creds file; raises RemoteCredentialsError."""
     try:
         content = read_file(path)
     except OSError as error:
@@ -122,16 +121,13 @@ class LeafRemote:
 
     @property
     def link(self) -> SolicitedLink | None:
-        """The link, where there is a connection."""
         return self._connection.link if self._connection is not None else None
 
     def start(self) -> None:
-        """Begin to connect."""
         if self._task is None and self.options.urls and not self.options.disabled:
             self._task = self._leaf_shell.loop.create_task(self._run())
 
     def stop(self, reason: CloseReason = CloseReason.SERVER_SHUTDOWN) -> None:
-        """Connect no more, and end the connection."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
@@ -159,7 +155,6 @@ class LeafRemote:
             self._connection = None
 
     def _pause_s(self, link: SolicitedLink | None) -> float:
-        """Return how long to wait before connecting again."""
         if link is not None and link.reconnect_delay_ns:
             return link.reconnect_delay_ns / SECOND
         if link is None or not link.was_registered:
@@ -218,7 +213,6 @@ class LeafRemote:
         )
 
     def _next_url(self) -> ServerUrl:
-        """Return the next url, of those that are configured and those that the hub has offered."""
         url = self._urls.pop(0)
         self._urls.append(url)
         return url

@@ -101,7 +101,6 @@ class Log:
 
     @classmethod
     def of(cls, options: ServerOptions) -> Log:
-        """Return the log of the options; raises OSError when its file cannot be opened."""
         log = cls(
             options.log_file,
             with_time=options.log_time,
@@ -149,15 +148,12 @@ class Log:
             self._path, self._file = options.log_file, file
 
     def info(self, text: str) -> None:
-        """Write an [INF] line."""
         self._write("INF", text)
 
     def warn(self, text: str) -> None:
-        """Write a [WRN] line."""
         self._write("WRN", text)
 
     def error(self, text: str) -> None:
-        """Write an [ERR] line."""
         self._write("ERR", text)
 
     def fatal(self, text: str) -> None:
@@ -165,12 +161,10 @@ class Log:
         self._write("FTL", text)
 
     def debug(self, text: str) -> None:
-        """Write a [DBG] line when debugging (-D)."""
         if self.debugging:
             self._write("DBG", text)
 
     def trace(self, text: str) -> None:
-        """Write a [TRC] line when tracing (-V)."""
         if self.tracing:
             self._write("TRC", text)
 
@@ -233,7 +227,6 @@ class Log:
             self._rotate(self._path)
 
     def _line(self, level: str, text: str, in_journal: bool) -> str:
-        """Return a line without its end."""
         if self._dumps is not None:
             line = self._document(level, text)
         elif in_journal:

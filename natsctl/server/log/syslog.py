@@ -25,7 +25,6 @@ class Syslog:
     """A connection to syslog: the one of this machine, or of `udp://HOST:PORT`, `tcp://…` or `unix:PATH`."""
 
     def __init__(self, url: str = "") -> None:
-        """Connect; raises OSError."""
         network, address = parse_syslog_url(url) if url else ("unix", _local())
         kinds = {"tcp": [socket.SOCK_STREAM], "udp": [socket.SOCK_DGRAM]}
         self._ways: list[tuple[socket.AddressFamily, socket.SocketKind, Any]]
@@ -57,7 +56,6 @@ class Syslog:
         raise ConnectionRefusedError(f"no syslog at {address}: {fault}") from fault
 
     def _connect(self) -> None:
-        """Begin to connect again, which does not wait."""
         self._connected_s, self._rest = time.monotonic(), b""
         self._socket.close()
         ((family, kind, place),) = self._ways
@@ -91,7 +89,6 @@ class Syslog:
         self._rest = line[self._socket.send(line) :]
 
     def close(self) -> None:
-        """End the connection."""
         self._socket.close()
 
 

@@ -63,7 +63,6 @@ def _destinations(mapping: SubjectMap) -> list[dict[str, Any]]:
 
 
 def exports(config: AccountConfig) -> list[dict[str, Any]]:
-    """Return services, then streams."""
     services = [_export(one) for one in config.exports if isinstance(one, ServiceExport)]
     return services + [_export(one) for one in config.exports if isinstance(one, StreamExport)]
 
@@ -122,12 +121,10 @@ class AccountzOptions(msgspec.Struct, kw_only=True):
 
 
 def read_accountz(query: Query) -> AccountzOptions:
-    """Return the options of a query. Raises BadRequestError."""
     return AccountzOptions(account=query.text("acc"))
 
 
 def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
-    """Return the names of the accounts, or one account. Raises BadRequestError."""
     broker = server.broker
     head = {
         "server_id": broker.server_id,
@@ -185,12 +182,10 @@ class AccstatzOptions(msgspec.Struct, kw_only=True):
 
 
 def read_accstatz(query: Query) -> AccstatzOptions:
-    """Return the options of a query. Raises Refused."""
     return AccstatzOptions(include_unused=query.flag("unused"))
 
 
 def accstatz(server: ServerView, options: AccstatzOptions) -> dict[str, Any]:
-    """Return the counters of accounts that have connections, or of all."""
     broker = server.broker
     named = [broker.accounts[name] for name in options.accounts if name in broker.accounts]
     shown = named if options.accounts else list(broker.accounts.values())
@@ -203,7 +198,6 @@ def accstatz(server: ServerView, options: AccstatzOptions) -> dict[str, Any]:
 
 
 def account_stat(server: ServerView, account: Account) -> dict[str, Any]:
-    """Return one account's counters, which events about its connections have too."""
     leafs = Traffic()
     count = 0
     for peer in server.broker.leafs.values():

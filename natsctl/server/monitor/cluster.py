@@ -29,7 +29,6 @@ class GatewayzOptions(msgspec.Struct, kw_only=True):
 
 
 def read_gatewayz(query: Query) -> GatewayzOptions:
-    """Return the options of a query. Raises Refused."""
     subscriptions, detail = query.subscriptions()
     accounts, name = query.flag("accs"), query.text("acc_name")
     return GatewayzOptions(
@@ -42,7 +41,6 @@ def read_gatewayz(query: Query) -> GatewayzOptions:
 
 
 def gatewayz(server: ServerView, options: GatewayzOptions) -> dict[str, Any]:
-    """Return the gateways."""
     broker = server.broker
     return {
         "server_id": broker.server_id,
@@ -60,13 +58,11 @@ class RoutezOptions(msgspec.Struct, kw_only=True):
 
 
 def read_routez(query: Query) -> RoutezOptions:
-    """Return the options of a query. Raises Refused."""
     subscriptions, detail = query.subscriptions()
     return RoutezOptions(subscriptions=subscriptions, subscriptions_detail=detail)
 
 
 def routez(server: ServerView, options: RoutezOptions) -> dict[str, Any]:
-    """Return the routes."""
     broker = server.broker
     return {
         "server_id": broker.server_id,
@@ -84,13 +80,7 @@ class RaftzOptions(msgspec.Struct, kw_only=True):
     group: str = ""
 
 
-def read_raftz(query: Query) -> RaftzOptions:
-    """Return the options of a query. Raises Refused."""
-    return RaftzOptions(account=query.text("acc"), group=query.text("group"))
-
-
 def raftz(server: ServerView, options: RaftzOptions) -> dict[str, Any]:
-    """Return the Raft groups."""
     return {}
 
 
@@ -102,12 +92,10 @@ class LeafzOptions(msgspec.Struct, kw_only=True):
 
 
 def read_leafz(query: Query) -> LeafzOptions:
-    """Return the options of a query. Raises Refused."""
     return LeafzOptions(subscriptions=query.flag("subs"), account=query.text("acc"))
 
 
 def leafz(server: ServerView, options: LeafzOptions) -> dict[str, Any]:
-    """Return the leaf node connections."""
     broker = server.broker
     peers = [peer for peer in broker.leafs.values() if options.account in ("", peer.account.name)]
     return {

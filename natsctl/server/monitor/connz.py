@@ -47,7 +47,6 @@ def subscription_detail(sub: Subscription, account: Account | None = None) -> di
 
 
 def name_tag(account: Account) -> str:
-    """Return the display name of an account."""
     return account.config.display_name or account.name
 
 
@@ -71,7 +70,6 @@ def payload(token: str) -> dict[str, Any]:
 
 
 def held_account(server: ServerView, name: str) -> ActiveAccount | None:
-    """Return an account of an operator with its JWT, None where accounts are not an operator's."""
     if server.options.operator is None:
         return None
     from natsctl.broker.jwt.authenticator import JwtAuthenticator
@@ -81,7 +79,6 @@ def held_account(server: ServerView, name: str) -> ActiveAccount | None:
 
 
 def account_claims(held: ActiveAccount) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the parts of the document before and after an account's tag."""
     claims = held.claims
     revoked = {who: format_time(when * SECOND) for who, when in sorted(claims.nats.revocations.items())}
     behind: dict[str, Any] = {"tags": list(claims.nats.tags)} if claims.nats.tags else {}
@@ -116,7 +113,6 @@ class Show(NamedTuple):
 
 
 def client(session: Session, show: Show) -> dict[str, Any]:
-    """Return a client's connection, open or closed."""
     reason = session.close_reason.value if session.stop_ns and session.close_reason is not None else ""
     kind = "websocket" if session.connection_type == "WEBSOCKET" else "nats"
     entry = {"cid": session.cid, "kind": "Client", "type": kind, **_address(session.host, session.port)}
@@ -138,7 +134,6 @@ def client(session: Session, show: Show) -> dict[str, Any]:
 
 
 def leaf(peer: LeafPeer, show: Show) -> dict[str, Any]:
-    """Return a leaf node's connection."""
     subjects = [text(subject) for subject in peer.subjects()]
     entry: dict[str, Any] = {"cid": peer.cid, "kind": "Leafnode", **_address(peer.host, peer.port)}
     entry |= _times(peer.start_ns, peer.last_data_ns, 0, "", peer.rtt_ns, show.clock)
@@ -160,7 +155,6 @@ def leaf(peer: LeafPeer, show: Show) -> dict[str, Any]:
 
 
 def proxy(one: Session | LeafPeer) -> dict[str, Any]:
-    """Return the trusted proxy of a connection, where it has one."""
     return {"proxy": {"key": one.proxy}} if one.proxy else {}
 
 
@@ -198,7 +192,6 @@ def _account(one: Session | LeafPeer) -> tuple[str, str]:
 
 
 def _user(session: Session) -> str:
-    """Return the user of the client; a token stays a secret."""
     grant, credentials = session.login.grant, session.login.credentials
     if grant.nkey or grant.user or credentials is None:
         return grant.nkey or grant.user
@@ -206,7 +199,6 @@ def _user(session: Session) -> str:
 
 
 def _claims(session: Session) -> dict[str, Any]:
-    """Return the claims of the user's JWT; a bearer token is left out."""
     grant = session.login.grant
     shown: dict[str, Any] = {}
     if grant.jwt and (token := presentable(grant.jwt)):
@@ -254,7 +246,6 @@ class ConnzOptions(msgspec.Struct, kw_only=True):
 
 
 def read_connz(query: Query) -> ConnzOptions:
-    """Return the options of a query. Raises BadRequestError."""
     auth = query.flag("auth")
     subscriptions, detail = query.subscriptions()
     offset, limit, cid = query.number("offset"), query.number("limit"), query.unsigned("cid")
@@ -277,7 +268,6 @@ def read_connz(query: Query) -> ConnzOptions:
 
 
 def connz(server: ServerView, options: ConnzOptions) -> dict[str, Any]:
-    """Return a page of connections. Raises BadRequestError."""
     found: dict[str, Any] = whole(connz_in_pieces(server, options))
     return found
 
@@ -400,7 +390,6 @@ class SubszOptions(msgspec.Struct, kw_only=True):
 
 
 def read_subsz(query: Query) -> SubszOptions:
-    """Return the options of a query. Raises BadRequestError."""
     return SubszOptions(
         subscriptions=query.flag("subs"),
         offset=query.number("offset"),
@@ -411,7 +400,6 @@ def read_subsz(query: Query) -> SubszOptions:
 
 
 def subsz(server: ServerView, options: SubszOptions) -> dict[str, Any]:
-    """Return counters of the subscriptions, and a page of them where asked for. Raises BadRequestError."""
     found: dict[str, Any] = whole(subsz_in_pieces(server, options))
     return found
 
@@ -450,7 +438,6 @@ def _found(accounts: list[Account], test: bytes) -> tuple[int, Iterator[tuple[Ac
 
 
 def subscription_stats(accounts: Iterable[Account]) -> dict[str, Any]:
-    """Return the counters of the subscription tables of accounts together."""
     count = cached = inserts = matched = walks = most = total = looked = 0
     for account in accounts:
         routes = account.routes

@@ -41,12 +41,10 @@ def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
 
 
 def _is_long(value: Any) -> bool:
-    """Return whether a value is a list of objects, or an iterator."""
     return isinstance(value, Iterator) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
 def whole(value: Any) -> Any:
-    """Return a copy of a value with lists in place of iterators."""
     making = make(value)
     while True:
         try:
@@ -93,7 +91,6 @@ def uptime(age_ns: int) -> str:
 
 
 def round_trip(rtt_ns: int) -> str:
-    """Return a round trip as nats-server spells it: from 1 µs to 1 ms in whole microseconds."""
     return format_duration(rtt_ns - rtt_ns % 1000 if 1000 < rtt_ns < 1_000_000 else rtt_ns)
 
 

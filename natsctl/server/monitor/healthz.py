@@ -48,13 +48,11 @@ class HealthProblem(NamedTuple):
     consumer: str = ""
 
     def detail(self) -> dict[str, str]:
-        """Return it as `details` lists it."""
         named = {"account": self.account, "stream": self.stream, "consumer": self.consumer}
         return {"type": self.kind, **{key: value for key, value in named.items() if value}, "error": self.text}
 
 
 def read(query: Query) -> HealthzOptions:
-    """Return the options of a query. Raises Refused."""
     return HealthzOptions(
         js_enabled=query.flag("js-enabled"),
         js_enabled_only=query.flag("js-enabled-only"),
@@ -104,7 +102,6 @@ def health_problems(server: ServerView, options: HealthzOptions) -> Iterator[Hea
 
 
 def _missing(engine: Engine, options: HealthzOptions) -> HealthProblem | None:
-    """Return the problem of a named asset that does not exist."""
     if not options.account:
         return None
     account, stream, consumer = (go_quote(text) for text in (options.account, options.stream, options.consumer))

@@ -109,11 +109,9 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port, 0 before `start`."""
         return int(self._server.sockets[0].getsockname()[1]) if self._server and self._server.sockets else 0
 
     async def start(self) -> None:
-        """Listen; raises OSError when the address cannot be used."""
         timeout = HEAD_S if self._context is not None else None
         self._server = await asyncio.start_server(
             self._serve,
@@ -124,12 +122,10 @@ class HttpServer:
         )
 
     def stop_accepting(self) -> None:
-        """Close the listener; existing connections stay."""
         if self._server is not None:
             self._server.close()
 
     async def stop(self) -> None:
-        """Close the listener and every connection."""
         self.stop_accepting()
         for task in tuple(self._tasks):
             task.cancel()
@@ -240,7 +236,6 @@ class _Conversation:
         return Request(event.method.decode("latin-1"), event.target.decode("latin-1"))
 
     async def refuse(self, status: int) -> None:
-        """Answer a malformed request, once."""
         if self._wire.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
         reason = _REASONS.get(status, "Bad Request")
@@ -309,12 +304,10 @@ class _Conversation:
         return True
 
     def close(self) -> None:
-        """Close once all output has left, or after a bounded wait."""
         self._writer.close()
         asyncio.get_running_loop().call_later(WRITE_S, self.abort)
 
     def abort(self) -> None:
-        """Close at once."""
         self._writer.transport.abort()
 
 

@@ -52,7 +52,6 @@ class ConsumerDetail(ConsumerInfo):
 
 
 def read(query: Query) -> JszOptions:
-    """Return the options of a query. Raises BadRequestError."""
     return JszOptions(
         accounts=query.flag("accounts"),
         streams=query.flag("streams"),
@@ -69,7 +68,6 @@ def read(query: Query) -> JszOptions:
 
 
 def jsz(server: ServerView, options: JszOptions) -> dict[str, Any]:
-    """Return JetStream's counters, and its accounts where asked for. Raises BadRequestError."""
     found: dict[str, Any] = whole(jsz_in_pieces(server, options))
     return found
 
@@ -149,7 +147,6 @@ def _with_implied(options: JszOptions) -> JszOptions:
 
 
 def _asked(every: list[JetStreamAccount], options: JszOptions) -> list[JetStreamAccount]:
-    """Return the accounts with requested details; a named one goes before all others."""
     named = [js for js in every if js.name == options.account]
     if named:
         return named
@@ -221,7 +218,6 @@ def _consumers(stream: Stream, consumers: list[Consumer], with_config: bool) -> 
 
 
 def consumer_detail(consumer: Consumer, with_config: bool) -> ConsumerDetail:
-    """Return a consumer's state, with its configuration on request."""
     detail = recast(consumer.info(), ConsumerDetail)
     if not with_config:
         detail.config = None

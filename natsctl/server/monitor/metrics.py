@@ -46,7 +46,6 @@ def family(name: str, kind: Kind, about: str, samples: Iterable[tuple[str, float
 
 
 def _escaped(value: str) -> str:
-    """Return a label's value as it stands between quotes; a lone surrogate is replaced."""
     value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
@@ -63,7 +62,6 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 def process_families(server: ServerView) -> Iterator[bytes]:
-    """Yield the families of the process."""
     yield _one("process_cpu_seconds_total", "counter", "CPU time used, seconds", time.process_time())
     yield _one("process_resident_memory_bytes", "gauge", "Resident memory, bytes", resident_bytes())
     started = server.broker.start_ns / SECOND
@@ -143,7 +141,6 @@ class Row(NamedTuple):
 
 
 def metrics_page(server: ServerView) -> Page:
-    """Return the page; it is made while it is sent."""
     return Page(200, _metrics(server), CONTENT_TYPE)
 
 

@@ -47,7 +47,6 @@ _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
 def index_page(server: ServerView) -> Page:
-    """Return the page; it requests its data from the other endpoints, below the same path."""
     body, policy = _document()
     base = "/" + server.options.http_base_path.strip("/")
     body = body.replace(b"{{BASE}}", escape(base.rstrip("/")).encode())
@@ -101,7 +100,6 @@ class Monitor:
     """The pages of one server."""
 
     def __init__(self, server: ServerView) -> None:
-        """Answer for `server`, which is running."""
         self._server = server
         base = server.options.http_base_path
         options, machine = server.options, socket.gethostname()
@@ -111,7 +109,6 @@ class Monitor:
         self._paths = {_joined(base, path): endpoint for path, endpoint in ENDPOINTS.items()}
 
     def answer(self, request: Request) -> Page:
-        """Return the page of a request, whatever its method."""
         if not request.loopback:
             return self._page(request)
         if request.host and not self._is_local(f"//{request.host}", any_address=True):
@@ -174,7 +171,6 @@ def _short(target: str) -> str:
 
 
 def _elsewhere(place: str, method: str) -> Page:
-    """Redirect a path that is not in its shortest form."""
     if method not in ("GET", "HEAD"):
         return Page(307, b"", "", (("Location", place),))
     body = f'<a href="{escape(place)}">Temporary Redirect</a>.\n\n'.encode()
@@ -193,7 +189,6 @@ def _endpoint(
 
 
 def _listing(path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any], Iterator[bytes]]) -> Endpoint:
-    """Return an endpoint whose JSON is found and written in slices."""
     return Endpoint(lambda server, query: Page(200, answer(server, read(query)), headers=ANY_ORIGIN), path)
 
 
@@ -271,7 +266,6 @@ def monitoring_endpoint(server: ServerView) -> HttpServer:
 
 
 async def _admit(server: ServerView, writer: asyncio.StreamWriter) -> bool:
-    """Return whether a client's certificate is good."""
     from natsctl.server.tls.certificates import verified_chain_of
 
     tls, ocsp = server.options.tls, server.ocsp

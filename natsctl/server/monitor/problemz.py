@@ -92,7 +92,6 @@ class ProblemzOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read(query: Query) -> ProblemzOptions:
-    """Return the options of a query. Raises BadRequestError."""
     kind = query.text("kind")
     if kind and kind not in KINDS:
         raise BadRequestError(f"invalid kind: {kind}")
@@ -283,14 +282,12 @@ def _stalled(consumer: Consumer, pending: int, unacked: int) -> tuple[str, str, 
 
 
 def _client_state(consumer: Consumer) -> str:
-    """Return whether a consumer has a client."""
     if consumer.delivery.active():
         return "a client is there"
     return "no client subscribes to its delivery subject" if consumer.config.deliver_subject else "no client pulls"
 
 
 def _unacked(consumer: Consumer, unacked: int) -> tuple[str, str, int] | None:
-    """Return the problem of a consumer whose clients have long acknowledged nothing."""
     state, now_ns = consumer.state, consumer.now_ns()
     if not unacked:
         return None
@@ -303,7 +300,6 @@ def _unacked(consumer: Consumer, unacked: int) -> tuple[str, str, int] | None:
 
 
 def _repeated(consumer: Consumer, unacked: int) -> tuple[str, str, int] | None:
-    """Return the problem of a consumer that mostly delivers what it delivered before."""
     again = redelivered(consumer)
     if unacked <= REDELIVERED_MIN or again <= REDELIVERED_SHARE * unacked:
         return None

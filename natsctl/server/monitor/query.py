@@ -63,11 +63,9 @@ class Query:
                 self._values.setdefault(name, value)
 
     def text(self, name: str) -> str:
-        """Return a text, empty where it is absent."""
         return self._values.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """Return a flag. Raises BadRequestError."""
         value = self.text(name)
         if value and value not in _FLAGS:
             raise _refused("boolean", name, "ParseBool", value, "invalid syntax")

@@ -132,13 +132,11 @@ class AssetOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_streamz(query: Query) -> AssetOptions:
-    """Return the options of a list of streams. Raises BadRequestError."""
     page = read_paging(query, _STREAM_ORDERS, "name")
     return AssetOptions(page=page, search=query.text("search").casefold(), account=query.text("acc"))
 
 
 def read_consumerz(query: Query) -> AssetOptions:
-    """Return the options of a list of consumers. Raises BadRequestError."""
     return AssetOptions(
         page=read_paging(query, _CONSUMER_ORDERS, "pending"),
         search=query.text("search").casefold(),
@@ -148,21 +146,18 @@ def read_consumerz(query: Query) -> AssetOptions:
 
 
 def streamz(server: ServerView, options: AssetOptions) -> Iterator[bytes]:
-    """Yield a page of streams, whose names, subjects or descriptions contain what is looked for."""
     chosen = yield from choosing(_stream_entries(server, options), options.page)
     rows = (_stream_row(stream) for stream in chosen.rows if _is_served(stream))
     yield from pieces(page_head(server, options.page, chosen.total) | {"streams": rows})
 
 
 def consumerz(server: ServerView, options: AssetOptions) -> Iterator[bytes]:
-    """Yield a page of consumers, whose names or streams' names contain what is looked for."""
     chosen = yield from choosing(_consumer_entries(server, options), options.page)
     rows = (_consumer_row(one) for one in chosen.rows if one.stream.consumers.get(one.name) is one)
     yield from pieces(page_head(server, options.page, chosen.total) | {"consumers": rows})
 
 
 def page_head(server: ServerView, page: Paging, total: int) -> dict[str, Any]:
-    """Return the keys before the rows of a page."""
     now = format_time(server.broker.clock.now_ns())
     return {
         "server_id": server.broker.server_id, "now": now, "total": total, "offset": page.offset, "limit": page.limit,
@@ -185,7 +180,6 @@ def _stream_entries(server: ServerView, options: AssetOptions) -> Iterator[Entry
 
 
 def _mentions(stream: Stream, search: str) -> bool:
-    """Return whether a stream's name, a subject or its description contains a text; case does not count."""
     config = stream.config
     if search in stream.name.casefold() or any(search in subject.casefold() for subject in config.subjects):
         return True
@@ -211,7 +205,6 @@ def _is_served(stream: Stream) -> bool:
 
 
 def stream_lag(stream: Stream) -> int:
-    """Return how many messages the consumer that is furthest behind has not delivered yet."""
     return max((each.undelivered.count for each in stream.consumers.values() if not each.config.direct), default=0)
 
 
@@ -221,7 +214,6 @@ def last_activity_ns(consumer: Consumer) -> int:
 
 
 def redelivered(consumer: Consumer) -> int:
-    """Return how many messages were delivered more than once and await their ack."""
     return 0 if consumer.config.max_deliver == 1 else len(consumer.state.redelivered)
 
 

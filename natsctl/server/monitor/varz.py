@@ -43,7 +43,6 @@ class IpqueueszOptions(msgspec.Struct, kw_only=True):
 
 
 def read_ipqueuesz(query: Query) -> IpqueueszOptions:
-    """Return the options of a query. Raises Refused."""
     return IpqueueszOptions(all=query.flag("all"), filter=query.text("queues"))
 
 
@@ -65,7 +64,6 @@ def ipqueuesz(server: ServerView, options: IpqueueszOptions) -> dict[str, Any]:
 
 
 def stacksz() -> bytes:
-    """Return the stack of each thread, as text."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     stacks = []
     for ident, frame in sys._current_frames().items():
@@ -111,7 +109,6 @@ _METER: Final = _Meter()
 
 
 def process_usage() -> ProcessUsage:
-    """Return the use of the process now: the CPU since the last request, a second ago or more."""
     return ProcessUsage(resident_bytes(), _METER.percent())
 
 
@@ -150,7 +147,6 @@ SYNC_INTERVAL_NS: Final = 120_000_000_000
 
 
 def jetstream_stats(server: ServerView) -> dict[str, Any]:
-    """Return the usage of JetStream on this server; empty without JetStream."""
     engine = server.engine
     if engine is None:
         return {}
@@ -171,7 +167,6 @@ def jetstream_stats(server: ServerView) -> dict[str, Any]:
 
 
 def jetstream_config(server: ServerView) -> dict[str, Any]:
-    """Return JetStream's configuration; empty without JetStream."""
     engine, options = server.engine, server.options
     if engine is None:
         return {}
@@ -217,7 +212,6 @@ MAX_CERTIFICATES: Final = 16
 
 
 def websocket_block(server: ServerView) -> dict[str, Any]:
-    """Return the WebSocket listener; empty where there is none."""
     options = server.options.websocket
     if options is None:
         return {}
@@ -242,7 +236,6 @@ def websocket_block(server: ServerView) -> dict[str, Any]:
 
 
 def certificate_end(server: ServerView, tls: TlsOptions | None) -> dict[str, str]:
-    """Return until when the certificate of a listener is good, as one key; empty without TLS."""
     if tls is None or tls.cert_file is None:
         return {}
     return _end_of(tls.cert_file, server.config_load_ns)
@@ -260,7 +253,6 @@ def _end_of(path: Path, load_ns: int) -> dict[str, str]:
 
 
 def leafnodes_block(server: ServerView) -> dict[str, Any]:
-    """Return the listener and the remotes of leaf nodes; empty where there are none."""
     options = server.options.leafnodes
     if options is None:
         return {}
@@ -282,7 +274,6 @@ def leafnodes_block(server: ServerView) -> dict[str, Any]:
 
 
 def _remote(remote: LeafRemoteOptions) -> dict[str, Any]:
-    """Return a hub without the credentials of its urls."""
     shown: dict[str, Any] = {"local_account": remote.account}
     if remote.tls is not None:
         shown["tls_timeout"] = go_number(remote.tls.timeout_s)
@@ -438,7 +429,6 @@ def _details(server: ServerView) -> dict[str, Any]:
 
 
 def _ocsp_cache(server: ServerView) -> dict[str, Any]:
-    """Return the state of the cache of OCSP responses; empty where none is kept."""
     ocsp = server.ocsp
     if ocsp is None or not ocsp.checks_peers or not ocsp.cache.is_local:
         return {}
@@ -455,11 +445,9 @@ def _ocsp_cache(server: ServerView) -> dict[str, Any]:
 
 
 def leaf_faults(server: ServerView) -> tuple[int, int]:
-    """Return how many leaf node connections did not read, and how many were silent."""
     leafs = server.leafs.leafs if server.leafs is not None else None
     return (leafs.slow_consumers, leafs.stale_connections) if leafs is not None else (0, 0)
 
 
 def by_kind(count: int, leafs: int) -> dict[str, int]:
-    """Return a count of connections by the kind of their peers."""
     return {"clients": count - leafs, "routes": 0, "gateways": 0, "leafs": leafs}

@@ -55,7 +55,6 @@ class ResponseCache:
     """Responses by fingerprint; of the type `none` it keeps nothing."""
 
     def __init__(self, options: OcspCacheOptions, log: Log, clock: Clock) -> None:
-        """Prepare an empty cache; `load` reads its file."""
         self.options = options
         self.stats = CacheStats()
         self._log = log
@@ -66,18 +65,15 @@ class ResponseCache:
 
     @property
     def is_local(self) -> bool:
-        """True where responses are kept."""
         return self.options.kind == "local"
 
     def counts(self) -> dict[str, int]:
-        """Return how many responses there are of each status."""
         found = dict.fromkeys(("good", "revoked", "unknown"), 0)
         for item in self._items.values():
             found[item.resp_status] = found.get(item.resp_status, 0) + 1
         return found
 
     def get(self, key: str) -> bytes | None:
-        """Return the response about a certificate."""
         if not self.is_local:
             return None
         item = self._items.get(key)
@@ -94,7 +90,6 @@ class ResponseCache:
         return key in self._items and self._items[key].resp_status == "revoked"
 
     def put(self, key: str, response: Response, subject: str) -> None:
-        """Keep a response."""
         if not self.is_local:
             return
         self._log.debug(f"Caching OCSP response for [{subject}], key [{key}]")
@@ -160,7 +155,6 @@ class ResponseCache:
             self._log.debug(f"Saved OCSP peer cache successfully ({size} bytes)")
 
     def save(self) -> None:
-        """Write the file now where something has changed."""
         write = self.unsaved()
         if write is None:
             return
@@ -190,7 +184,6 @@ def _items(content: bytes) -> dict[str, Cached]:
 
 
 def _decompressed(data: bytes) -> bytes:
-    """Return the content of an S2 stream; raises ValueError where it is too long."""
     from natsctl.api.archive.s2 import FrameReader
 
     content = bytearray()

@@ -36,22 +36,18 @@ class DerReader:
     """The elements of a piece of DER, in order; everything raises ValueError."""
 
     def __init__(self, data: bytes) -> None:
-        """Read from the start of `data`."""
         self._data = data
         self._at = 0
 
     @property
     def is_at_end(self) -> bool:
-        """True after the last element."""
         return self._at == len(self._data)
 
     @property
     def identifier(self) -> int:
-        """The identifier of the next element, -1 at the end."""
         return -1 if self.is_at_end else self._data[self._at]
 
     def has(self, identifier: int) -> bool:
-        """Return whether the next element has this identifier."""
         return self.identifier == identifier
 
     def content(self, *identifiers: int) -> bytes:
@@ -66,13 +62,11 @@ class DerReader:
         return content
 
     def whole(self) -> bytes:
-        """Return the next element with its header."""
         start = self._at
         self.content()
         return self._data[start : self._at]
 
     def nested(self, *identifiers: int) -> DerReader:
-        """Return a reader of the content of the next element."""
         return DerReader(self.content(*identifiers))
 
     def enter(self, explicit: int, *identifiers: int) -> bool:
@@ -88,7 +82,6 @@ class DerReader:
         return False
 
     def integer(self, identifier: int = INTEGER) -> int:
-        """Return an integer or an enumerated value."""
         return int.from_bytes(self.content(identifier), "big", signed=True)
 
     def time_ns(self) -> int:
@@ -97,7 +90,6 @@ class DerReader:
         return time_ns(self.content(*TIMES), is_utc=is_utc)
 
     def _header(self) -> int:
-        """Read an identifier and a length, and return the length."""
         data, at = self._data, self._at
         if len(data) < at + 2 or data[at] & 0x1F == 0x1F:
             raise ValueError("asn1: syntax error: truncated tag or length")

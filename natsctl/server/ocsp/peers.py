@@ -62,14 +62,12 @@ class Link(NamedTuple):
 
     @property
     def subject(self) -> str:
-        """The subject in log lines."""
         from natsctl.server.tls.certificates import subject_text
 
         return subject_text(self.certificate.subject)
 
     @property
     def key(self) -> str:
-        """The name in the cache."""
         from cryptography.hazmat.primitives.serialization import Encoding
 
         return fingerprint(self.certificate.public_bytes(Encoding.DER))
@@ -166,7 +164,6 @@ class PeerVerifier:
         return options.warn_only
 
     def _unreachable(self, subject: str, options: OcspPeerOptions, revoked_once: bool) -> str:
-        """Return the fault of a certificate about which no responder has answered."""
         if self._passes(subject, options):
             return ""
         if options.allow_when_unreachable:
@@ -257,7 +254,6 @@ def _only_200(status: int) -> str:
 
 
 def certificate_facts(certificate: x509.Certificate) -> dict[str, Any]:
-    """Return a certificate as events show it."""
     from cryptography.hazmat.primitives.serialization import Encoding
 
     from natsctl.server.tls.certificates import subject_text

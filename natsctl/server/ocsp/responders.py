@@ -33,7 +33,6 @@ class Responders:
         return await self._ask("GET", url, b"", timeout_s, accepted)
 
     async def post(self, url: str, body: bytes, timeout_s: float, accepted: Callable[[int], str]) -> bytes:
-        """Return the body of the answer to a request in the body; raises ResponderError as `get` does."""
         return await self._ask("POST", url, body, timeout_s, accepted)
 
     async def _ask(self, method: str, url: str, body: bytes, timeout_s: float, accepted: Callable[[int], str]) -> bytes:

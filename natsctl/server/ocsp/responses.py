@@ -96,7 +96,6 @@ class Response(NamedTuple):
 
     @property
     def next_update(self) -> str:
-        """The end of validity, as log lines show it."""
         return ZERO_TIME if self.next_update_ns is None else format_time(self.next_update_ns)
 
 
@@ -106,7 +105,6 @@ def fingerprint(der: bytes) -> str:
 
 
 def demands_staple(der: bytes) -> bool:
-    """Return whether a certificate has the extension "must staple"."""
     if STATUS_REQUEST_OID not in der:
         return False
     from cryptography import x509
@@ -269,7 +267,6 @@ def _entry_status(entry: DerReader) -> tuple[Status, int, int | None, bool]:
 def _verify(
     signed: bytes, algorithm: bytes, signature: bytes, issuer: x509.Certificate, signer: x509.Certificate | None
 ) -> None:
-    """Check the signatures; raises InvalidResponseError."""
     from cryptography.exceptions import InvalidSignature
 
     try:
@@ -309,7 +306,6 @@ def _may_sign(signer: x509.Certificate) -> bool:
 
 
 def issuer_among(certificate: x509.Certificate, candidates: Iterable[x509.Certificate]) -> x509.Certificate | None:
-    """Return the first certificate that has issued another."""
     from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 
     for candidate in candidates:

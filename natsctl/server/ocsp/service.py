@@ -48,7 +48,6 @@ class OcspService:
 
     @property
     def checks_peers(self) -> bool:
-        """True where any other side is checked."""
         return self.options.checks_peers
 
     # Start and end
@@ -63,17 +62,14 @@ class OcspService:
             raise TlsFileError(str(why)) from why
 
     def attach(self, kind: str, listener: ListenerTls) -> None:
-        """Staple the certificates of a listener; raises TlsFileError."""
         self._listeners[kind] = listener
         self._use(kind)
 
     def start(self) -> None:
-        """Begin to renew staples, and open the cache."""
         self._begin_renewals()
         self._open_cache()
 
     def stop(self) -> None:
-        """End all work, and save the cache."""
         self._cancel()
         if self.checks_peers:
             self._log.debug("Stopping OCSP peer cache")
@@ -109,7 +105,6 @@ class OcspService:
         self._begin_renewals()
 
     def _give_up(self, why: str) -> None:
-        """Serve without staples."""
         self._log.warn(f"Can't restart OCSP features: {why}")
         self._staples = {}
         for kind in STAPLED:
@@ -143,7 +138,6 @@ class OcspService:
         return wanted
 
     def _use(self, kind: str) -> None:
-        """Make a listener staple, or not; raises TlsFileError."""
         listener, staples = self._listeners.get(kind), self._staples.get(kind)
         if listener is None:
             return

@@ -105,7 +105,6 @@ class Staple:
         return response.der if response is not None else None
 
     def _known(self) -> Response | None:
-        """Return the response in memory or in the file, None where neither is in force."""
         if self._response is not None and not self._fault(self._response):
             return self._response
         if self._sources.folder is None:
@@ -208,14 +207,12 @@ class Staple:
             raise StapleError(f"found existing OCSP status for certificate at '{self._file}': {response.status}")
 
     def inherit(self, before: Staple | None) -> None:
-        """Take over the response about the same certificate."""
         if before is not None:
             self._response = before._response
 
     # The schedule
 
     def next_run_s(self) -> float:
-        """Return how long to wait before the response is renewed."""
         response = self._response
         if response is None:
             return MIN_INTERVAL_S
@@ -255,7 +252,6 @@ class Staple:
 
 
 def prepare_folder(folder: Path | None) -> None:
-    """Make the folder of staples; raises StapleError."""
     if folder is None:
         return
     place = folder / FOLDER

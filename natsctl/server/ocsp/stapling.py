@@ -57,7 +57,6 @@ class StapledLayer:
         """The other side has sent its closing alert."""
 
     def feed(self, data: bytes) -> bytes:
-        """Decrypt bytes from the transport; raises ssl.SSLError. Afterwards, `take` returns what TLS has to send."""
         parts: list[bytes] = []
         try:
             if data:
@@ -90,7 +89,6 @@ class StapledLayer:
         return found
 
     def take(self) -> bytes:
-        """Return and clear the bytes to be written to the transport."""
         parts: list[bytes] = []
         with suppress(SSL.WantReadError):
             while not parts or len(parts[-1]) == OUTPUT_BYTES:
@@ -98,7 +96,6 @@ class StapledLayer:
         return b"".join(parts)
 
     def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return plaintext as TLS records; raises ssl.SSLError."""
         view = memoryview(data)
         try:
             while view:
@@ -108,19 +105,16 @@ class StapledLayer:
         return self.take()
 
     def closing_alert(self) -> bytes:
-        """Return the record that ends the connection (close_notify)."""
         if self.done:
             with suppress(SSL.Error):
                 self._connection.shutdown()
         return self.take()
 
     def facts(self, first: bool) -> TlsFacts:
-        """Return the results of the handshake; certificates are read by the caller."""
         version = self._connection.get_protocol_version_name().removeprefix("TLSv")
         return TlsFacts(version, suite_name(self._connection.get_cipher_name() or ""), first)
 
     def chain(self) -> list[bytes]:
-        """Return the certificates that the client sent in DER, its own first."""
         own = self._connection.get_peer_certificate(as_cryptography=True)
         if own is None:
             return []
@@ -129,7 +123,6 @@ class StapledLayer:
         return chain[1:] if chain[1:2] == chain[:1] else chain
 
     def verified_chain(self) -> list[bytes]:
-        """Return the chain that was verified in DER, the client's own certificate first, the root last."""
         return [_der(one) for one in self._connection.get_verified_chain(as_cryptography=True) or []]
 
 
@@ -155,11 +148,9 @@ class StapledContexts(TlsContexts):
 
     @property
     def ready(self) -> bool:
-        """True if every staple is in force."""
         return all(staple.in_force is not None for staple in self._staples)
 
     async def prepare(self) -> str:
-        """Fetch the staples that are not in force; return the reason if one cannot be had."""
         try:
             for staple in self._staples:
                 if staple.in_force is None:
@@ -169,7 +160,6 @@ class StapledContexts(TlsContexts):
         return ""
 
     def layer(self) -> StapledLayer:
-        """Return the server's side of a new connection."""
         return StapledLayer(self._chosen)
 
 

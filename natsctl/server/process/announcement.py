@@ -29,7 +29,6 @@ _RULE: Final = "-------------------------------------------"
 
 
 def announce(log: Log, server: ServerInstance) -> None:
-    """Log the lines about a server that is about to start."""
     options = server.options
     log.info("Starting nats-server")
     log.info(f"  Version:  {SERVER_VERSION}")
@@ -75,7 +74,6 @@ def _announce_jetstream(log: Log, options: ServerOptions) -> None:
 
 
 def announce_listeners(log: Log, server: ServerInstance) -> None:
-    """Log the addresses of a server that has started."""
     options = server.options
     if options.operator is not None:
         from natsctl.server.operator_mode import announce_directory
@@ -107,7 +105,6 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
 
 
 def _is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -125,7 +122,6 @@ def _sync_text(options: ServerOptions) -> str:
 
 
 def ports_path(folder: Path, pid: int) -> Path:
-    """Return the path of the ports file of process `pid`."""
     return folder / f"nats-server_{pid}.ports"
 
 
@@ -143,7 +139,6 @@ def write_ports_file(folder: Path, ports: Mapping[str, Sequence[str]]) -> Path:
 
 
 def write_pid_file(path: Path) -> None:
-    """Write the process id to `path`; raises OSError."""
     replace_file(path, str(os.getpid()).encode(), durable=False)
 
 

@@ -58,11 +58,9 @@ class Given(msgspec.Struct, frozen=True):
     rest: list[str]
 
     def text(self, setting: str, default: str = "") -> str:
-        """Return a text setting."""
         return str(self.values.get(setting, default))
 
     def number(self, setting: str, default: int) -> int:
-        """Return an int setting."""
         found = self.values.get(setting, default)
         return found if isinstance(found, int) else default
 
@@ -72,12 +70,10 @@ class Given(msgspec.Struct, frozen=True):
         return found if isinstance(found, tuple) else ()
 
     def flag(self, setting: str, default: bool = False) -> bool:
-        """Return a boolean setting."""
         return bool(self.values.get(setting, default))
 
 
 def parse_flags(argv: Sequence[str], specs: Mapping[str, FlagSpec]) -> Given:
-    """Return the settings given by `argv`; raises FlagError."""
     given = Given({}, {}, [])
     arguments = list(argv)
     while arguments:

@@ -152,7 +152,6 @@ def _preparation(command_line: CommandLine, provisioner: Provisioner | None) -> 
 
 
 def _answer(command_line: CommandLine) -> int:
-    """Carry out an action that needs no server."""
     options = command_line.options
     if command_line.action == "signal":
         send_signal(command_line.signal)

@@ -109,14 +109,12 @@ class _TokenAuthenticator:
         self._grant = Grant("", account)
 
     def authenticate(self, credentials: Credentials) -> Grant | Refusal:
-        """Return the account for the token."""
         from secrets import compare_digest  # slow to import
 
         shown = credentials.options.auth_token
         return self._grant if compare_digest(shown.encode(), self._token.encode()) else Refusal()
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
-        """Return whether this authenticator let the client in."""
         return grant == self._grant
 
 
@@ -126,7 +124,6 @@ class _InProcessConnection(ClientConnection):
     __slots__ = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open the session as one of this process."""
         self.transport = cast(asyncio.Transport, transport)
         host, port = peer_of(self.transport)
         self.session = self._shell.opened(self, host, port, KIND)
@@ -137,7 +134,6 @@ class InProcessListener:
     """An async context manager that listens while its context lasts; entering returns the address."""
 
     def __init__(self, broker: Broker, shell: Shell, account: str) -> None:
-        """Prepare a listener for an account that exists."""
         from secrets import token_urlsafe  # slow to import
 
         self._broker = broker

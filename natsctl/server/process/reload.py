@@ -121,7 +121,6 @@ def _plain_proxy(remote: LeafRemoteOptions) -> LeafProxyOptions | None:
 
 
 def changed_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> Iterator[str]:
-    """Yield a line for each remote that goes, or is switched on or off."""
     fresh = {remote.key: remote for remote in (new.remotes if new is not None else ())}
     for remote in old.remotes if old is not None else ():
         now = fresh.get(remote.key)
@@ -246,7 +245,6 @@ def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
 
 
 def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
-    """Yield a line for each option that a reload changes."""
     for name, line in LOG_LINES.items():
         value = getattr(new, name)
         if value != getattr(old, name) or name in _ALWAYS or (name == "tls" and value is not None):
@@ -258,12 +256,10 @@ def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
 
 
 def _left(one: ServerOptions, other: ServerOptions) -> list[str]:
-    """Return the keys of proxies that only `one` trusts."""
     return [key for key in one.trusted_proxies if key not in other.trusted_proxies]
 
 
 def _close_proxied(server: ServerInstance, keys: list[str]) -> None:
-    """Close the connections that came through proxies which are not trusted any more."""
     links = server.leafs.leafs.accepted() if server.leafs is not None else []
     for session in (*server.broker.sessions.values(), *links):
         if session.proxy in keys and session.close_reason is None:
@@ -279,7 +275,6 @@ def _without_tls(options: WebSocketOptions | None) -> WebSocketOptions | None:
 
 
 def _callout(options: ServerOptions) -> str:
-    """Return the settings of a callout as Go shows them."""
     callout = options.auth_callout
     if callout is None:
         return "<nil>"
@@ -465,7 +460,6 @@ def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[st
 
 
 def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptions) -> None:
-    """Close connections with a certificate that is no longer pinned, where the list of those has changed."""
     lists = {kind: pins for kind, pins in _pins(new).items() if pins and pins != _pins(old)[kind]}
     if not lists:
         return
@@ -478,7 +472,6 @@ def _close_unpinned(server: ServerInstance, old: ServerOptions, new: ServerOptio
 
 
 def _pins(options: ServerOptions) -> dict[str, frozenset[str]]:
-    """Return the pinned certificates of each kind of listener, as digests."""
     websocket = options.websocket.tls if options.websocket is not None else None
     leafnodes = options.leafnodes.tls if options.leafnodes is not None else None
     blocks = {"STANDARD": options.tls, "WEBSOCKET": websocket, "LEAFNODE": leafnodes, "LEAFNODE_WS": websocket}

@@ -35,15 +35,12 @@ class ServiceManager:
             self._turn(asyncio.get_running_loop())
 
     def reloading(self) -> None:
-        """Report that a reload begins; `ready` ends it."""
         self._send("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
 
     def stopping(self, status: str) -> None:
-        """Report that the server stops."""
         self._send("STOPPING=1", f"STATUS={status}")
 
     def close(self) -> None:
-        """End the notices of the watchdog."""
         if self._alive is not None:
             self._alive.cancel()
             self._alive = None

@@ -156,7 +156,6 @@ class ServerProcess:
         self._manager = ServiceManager()
 
     async def serve(self) -> int:
-        """Serve until a signal and return the exit status."""
         self._stopping = asyncio.Event()
         self._catch_signals()
         let_garbage_wait()
@@ -266,8 +265,6 @@ class ServerProcess:
             self._stop()
 
     def _lame_duck_signal(self) -> None:
-        """Enter lame duck mode, and stop when the last client has left."""
-
         if self._lame_duck is None:
             self._manager.stopping("Lame duck mode: sending clients elsewhere")
             going = lame_duck(self._server, self._log, random.Random())
@@ -275,7 +272,6 @@ class ServerProcess:
             self._lame_duck.add_done_callback(lambda task: self._stop())
 
     def _stop(self) -> None:
-        """Begin the stop, once."""
         assert self._stopping is not None
         if not self._stopping.is_set():
             self._stopping.set()
@@ -309,7 +305,6 @@ class ServerProcess:
         reloader.begin(done)
 
     def _reloaded(self, old: ServerOptions, new: ServerOptions) -> None:
-        """Apply the new options to the log and the written files."""
         self._log.configure(new)
         if (old.pid_file, old.ports_file_dir) != (new.pid_file, new.ports_file_dir):
             self._remove_files()

@@ -72,7 +72,6 @@ class System:
         self.heartbeat = Heartbeat(self._broker, self._statsz)
 
     def start(self) -> None:
-        """Answer requests and publish events from now on."""
         for name in SERVER_NAMES:
             self._listen(f"$SYS.REQ.SERVER.{ALL_SERVERS}.{name}", partial(self._of_server, name))
         self._listen(f"$SYS.REQ.SERVER.{ALL_SERVERS}", partial(self._of_server, "STATSZ"))
@@ -94,7 +93,6 @@ class System:
         self.requests.listen(self._broker.system_account, subject, responder)
 
     def _listen_in(self, account: Account) -> None:
-        """Answer an account's requests about itself."""
         if account is not self._broker.system_account:
             for subject, name in OWN_SUBJECTS.items():
                 self.requests.listen(account, subject, partial(self._of_account, name))
@@ -127,28 +125,23 @@ class System:
     # Events
 
     def connected(self, session: Session) -> None:
-        """Publish that a client was accepted."""
         self.accounts.changed(session.account)
         self.connections.connected(session)
 
     def refused(self, session: Session, refusal: Refusal) -> None:
-        """Publish that a client was refused."""
         self.connections.refused(session, refusal)
 
     def disconnected(self, session: Session) -> None:
-        """Publish that a connection has ended."""
         if is_known(session):
             self.accounts.changed(session.account)
         self.connections.disconnected(session)
 
     def tick(self) -> None:
-        """Publish the events that are due."""
         if not self._stopped:
             self.accounts.tick()
             self.heartbeat.tick()
 
     def lame_duck(self) -> None:
-        """Publish that the server is about to stop."""
         self._announce("LAMEDUCK")
 
     def shut_down(self) -> None:

@@ -232,7 +232,6 @@ ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
 
 
 def statsz(server: ServerView) -> dict[str, Any]:
-    """Return the message, keys in nats-server's order."""
     broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
     stats: dict[str, Any] = {
         "start": format_time(broker.start_ns),
@@ -250,7 +249,6 @@ def statsz(server: ServerView) -> dict[str, Any]:
 
 
 def _traffic(server: ServerView) -> dict[str, Any]:
-    """Return the connections, and their traffic."""
     broker = server.broker
     sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
     received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}
@@ -325,11 +323,9 @@ class ResponseWriter:
         self.send(request, self._body(made), request.header)
 
     def send_success(self, request: Request) -> None:
-        """Answer that an operation has succeeded."""
         self.send(request, self._body({}), request.header)
 
     def refuse(self, request: Request, code: int, text: str, data: dict[str, Any] | None = None) -> None:
-        """Answer with an error."""
         self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
 
     def _body(self, rest: dict[str, Any]) -> dict[str, Any]:
@@ -356,7 +352,6 @@ def client_asked(body: bytes) -> int | None:
 
 
 def kick(broker: Broker, cid: int) -> None:
-    """Disconnect a client or a leaf node. Raises BadRequestError."""
     peer = broker.sessions.get(cid) or broker.leafs.get(cid)
     if not isinstance(peer, Session):
         raise BadRequestError("no such client or leafnode id")
@@ -519,7 +514,6 @@ class Answers:
 
 
 def _read(body: bytes, model: type[Any]) -> Any:
-    """Return the model of a body, None where it is malformed."""
     try:
         return msgspec.convert(read_plain(body, model), model)
     except DecodeError:

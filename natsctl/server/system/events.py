@@ -33,7 +33,6 @@ _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 
 
 def event_id(rng: Rng) -> str:
-    """Return a random id of base62 digits."""
     number, digits = rng.getrandbits(136), []
     for _ in range(ID_LENGTH):
         number, digit = divmod(number, len(_DIGITS))
@@ -42,7 +41,6 @@ def event_id(rng: Rng) -> str:
 
 
 def event_head(broker: Broker, kind: str) -> dict[str, Any]:
-    """Return the first keys of a new event of one type, in their order."""
     return {
         "type": TYPE_PREFIX + kind,
         "id": event_id(broker.rng),
@@ -61,7 +59,6 @@ class AccountEvents:
     __slots__ = ("_broker", "_due", "_stat")
 
     def __init__(self, broker: Broker, stat: Callable[[Account], dict[str, Any]]) -> None:
-        """`stat` returns an account's counters."""
         self._broker = broker
         self._stat = stat
         self._due: dict[str, int] = {}
@@ -88,7 +85,6 @@ class AccountEvents:
             system.publish(subject, b"", b"", encode(event))
 
     def tick(self) -> None:
-        """Publish again the numbers that are due."""
         now_ns = self._broker.clock.monotonic_ns()
         while self._due:
             name, due_ns = next(iter(self._due.items()))
@@ -115,7 +111,6 @@ class ConnectionEvents:
         self._auth_error = f"$SYS.SERVER.{broker.server_id}.CLIENT.AUTH.ERR".encode()
 
     def connected(self, session: Session) -> None:
-        """Publish that a client was accepted."""
         subject = f"$SYS.ACCOUNT.{session.account.name}.CONNECT".encode()
         system = self._broker.system_account
         if system.has_interest(subject):
@@ -123,7 +118,6 @@ class ConnectionEvents:
             system.publish(subject, b"", b"", encode(event))
 
     def disconnected(self, session: Session) -> None:
-        """Publish that a connection has ended, its traffic, and the reason."""
         subject = f"$SYS.ACCOUNT.{account_of(session).name}.DISCONNECT".encode()
         reason = session.close_reason.value if session.close_reason is not None else ""
         self._publish(self._broker.system_account, subject, session, reason)
@@ -163,11 +157,9 @@ class OcspEvents:
         self._wake = wake
 
     def peer_rejected(self, kind: str, peer: x509.Certificate, reason: str) -> None:
-        """Publish that a connection was refused."""
         self._publish("CONN.REJECT", "ocsp_peer_reject", {"kind": kind}, {"peer": peer}, reason)
 
     def link_invalid(self, peer: x509.Certificate, link: x509.Certificate, reason: str) -> None:
-        """Publish which certificate of a chain was not good."""
         self._publish("LINK.INVALID", "ocsp_peer_link_invalid", {}, {"link": link, "peer": peer}, reason)
 
     def _publish(
@@ -197,7 +189,6 @@ def is_known(session: Session) -> bool:
 
 
 def is_leaf(session: Session) -> bool:
-    """Return whether the other side is a server."""
     return session.connection_type.startswith("LEAFNODE")
 
 
@@ -234,7 +225,6 @@ def client_of(
 
 
 def shown_user(session: Session) -> str:
-    """Return the user of a client; a token is hidden."""
     if session.login.credentials is None or is_leaf(session):
         return session.user if is_known(session) else ""
     options = session.login.options
@@ -258,7 +248,6 @@ class Heartbeat:
     __slots__ = ("_body", "_broker", "_due_ns", "_interval_ns", "_last_ns", "_subject")
 
     def __init__(self, broker: Broker, body: Callable[[], dict[str, Any]]) -> None:
-        """`body` returns the message."""
         self._broker = broker
         self._body = body
         self._subject = f"$SYS.SERVER.{broker.server_id}.STATSZ".encode()
@@ -268,11 +257,9 @@ class Heartbeat:
 
     @property
     def due_ns(self) -> int:
-        """The time of the next event, monotonic clock."""
         return self._due_ns
 
     def tick(self) -> None:
-        """Publish STATSZ where it is due."""
         now_ns = self._broker.clock.monotonic_ns()
         if now_ns < self._due_ns:
             return

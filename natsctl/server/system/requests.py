@@ -61,7 +61,6 @@ class Requests:
         """The rest of the answer under way."""
 
     def listen(self, account: Account, subject: str, responder: Responder) -> None:
-        """Queue requests on a subject of an account."""
         account.subscribe(subject.encode(), partial(self._enqueue, account, responder))
 
     def _enqueue(

@@ -49,7 +49,6 @@ _NAMES: Final = {**_ATTRIBUTES, _DOMAIN_COMPONENT: "DC"}
 
 
 def certificate_of(der: bytes) -> Certificate:
-    """Return the names in a client's certificate."""
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
@@ -67,7 +66,6 @@ def certificate_of(der: bytes) -> Certificate:
 
 
 def peer_certificate(der: bytes) -> PeerCertificate:
-    """Return the members of connz for a certificate."""
     from cryptography import x509
 
     certificate = x509.load_der_x509_certificate(der)
@@ -96,7 +94,6 @@ def subject_name(name: x509.Name) -> DistinguishedName | None:
 
 
 def subject_text(name: x509.Name) -> str:
-    """Return a subject as nats-server writes it."""
     found: dict[str, list[str]] = {}
     for attribute in name:
         values = found.setdefault(attribute.oid.dotted_string, [])
@@ -123,7 +120,6 @@ def _der_text(text: str) -> bytes:
 
 
 def _escaped(value: str) -> str:
-    """Return a value as RFC 2253 writes it."""
     text = "".join("\\" + c if c in ',+"\\<>;' else c for c in value)
     if text[:1] in ("#", " "):
         text = "\\" + text
@@ -145,7 +141,6 @@ def _alternative_names(certificate: x509.Certificate) -> tuple[tuple[str, ...], 
 
 
 def dns_names(path: Path) -> list[str]:
-    """Return the host names that a certificate file is for, in lower case."""
     from cryptography import x509
 
     certificate = x509.load_pem_x509_certificate(read_file(path))
@@ -153,7 +148,6 @@ def dns_names(path: Path) -> list[str]:
 
 
 def not_after(path: Path) -> datetime:
-    """Return when a certificate file expires; raises OSError or ValueError."""
     from cryptography import x509
 
     return x509.load_pem_x509_certificate(read_file(path)).not_valid_after_utc

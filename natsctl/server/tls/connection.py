@@ -43,7 +43,6 @@ class SecuredConnection(ClientConnection):
 
     @property
     def _tls_options(self) -> TlsOptions | None:
-        """The options of the connection's TLS."""
         raise NotImplementedError
 
     def _secured(self, layer: Layer) -> bool:
@@ -51,7 +50,6 @@ class SecuredConnection(ClientConnection):
         raise NotImplementedError
 
     def _arrived(self, clear: bytes) -> None:
-        """Handle plaintext."""
         raise NotImplementedError
 
     def _broken(self, layer: Layer, error: ssl.SSLError, size: int) -> None:
@@ -77,7 +75,6 @@ class SecuredConnection(ClientConnection):
             self._timer.cancel()
 
     def _let_go(self) -> None:
-        """Cancel what is under way on a connection that is lost."""
         self._stop_timer()
         if self._held is not None:
             self._held.cancel()

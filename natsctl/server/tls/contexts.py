@@ -189,10 +189,6 @@ class TlsLayer:
         self.connection = context.wrap_bio(self._incoming, self._outgoing, hostname is None, hostname)
 
     def feed(self, data: bytes) -> bytes:
-        """Decrypt bytes from the transport; raises ssl.SSLError.
-
-        Afterwards, also after an error, `take` returns the bytes that TLS has to send.
-        """
         self._incoming.write(data)
         parts: list[bytes] = []
         try:
@@ -229,37 +225,31 @@ class TlsLayer:
         self.done = True
 
     def take(self) -> bytes:
-        """Return and clear the bytes to be written to the transport."""
         return self._outgoing.read()
 
     def wrap(self, data: bytes | bytearray | memoryview) -> bytes:
-        """Return plaintext as TLS records."""
         view = memoryview(data)
         while view:
             view = view[self.connection.write(view) :]
         return self._outgoing.read()
 
     def closing_alert(self) -> bytes:
-        """Return the record that ends the connection (close_notify)."""
         if self.done:
             with suppress(ssl.SSLError, OSError):  # the other side has not answered, or an alert has cut it off
                 self.connection.unwrap()
         return self._outgoing.read()
 
     def facts(self, first: bool) -> TlsFacts:
-        """Return the results of the handshake; certificates are read by the caller."""
         cipher = self.connection.cipher()
         version = (self.connection.version() or "").removeprefix("TLSv")
         return TlsFacts(version, suite_name(cipher[0]) if cipher else "", first)
 
     def chain(self) -> list[bytes]:
-        """Return the certificates that the other side sent in DER, its own first."""
         from natsctl.server.tls.certificates import chain_of
 
         return chain_of(self.connection)
 
     def verified_chain(self) -> list[bytes]:
-        """Return the chain that was verified in DER, from the other side's certificate to its root."""
         from natsctl.server.tls.certificates import verified_chain_of
 
         return verified_chain_of(self.connection)
@@ -276,42 +266,33 @@ class SecureTransport(asyncio.Transport):
         self._layer = layer
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write as TLS records; ignored once the transport is closing."""
         if not self._raw.is_closing():
             self._raw.write(self._layer.wrap(data))
 
     def close(self) -> None:
-        """Send the closing alert and close after all output was written."""
         if not self._raw.is_closing():
             self._raw.write(self._layer.closing_alert())
         self._raw.close()
 
     def abort(self) -> None:
-        """Cut the connection."""
         self._raw.abort()
 
     def is_closing(self) -> bool:
-        """Return whether it is being closed."""
         return self._raw.is_closing()
 
     def pause_reading(self) -> None:
-        """Stop reading."""
         self._raw.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
         self._raw.resume_reading()
 
     def get_write_buffer_size(self) -> int:
-        """Return how many bytes wait to be written."""
         return self._raw.get_write_buffer_size()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits of the write buffer."""
         self._raw.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return extra information of the transport."""
         return self._raw.get_extra_info(name, default)
 
 
@@ -330,7 +311,6 @@ class TlsFileError(OSError):
 
 
 def server_context(options: TlsOptions) -> ssl.SSLContext:
-    """Return the listener's context; raises TlsFileError."""
     pairs = list(options.certs)
     if options.cert_file is not None or options.key_file is not None:
         if options.key_file is None:
@@ -350,7 +330,6 @@ class TlsContexts:
     """The contexts of a listener, made of its files; with a spare where clients' certificates are verified."""
 
     def __init__(self, options: TlsOptions) -> None:
-        """Load the files; raises TlsFileError."""
         self._first = server_context(options)
         self._spare = server_context(options) if options.verify else None
 
@@ -475,7 +454,6 @@ class ListenerTls:
     """The TLS of a listener's new connections; `options` is None without TLS."""
 
     def __init__(self, options: TlsOptions | None, allow_non_tls: bool = False) -> None:
-        """Load the files; raises TlsFileError."""
         self._contexts: TlsContexts
         self._stapled: TlsContexts | None = None
         self.options: TlsOptions | None = None
@@ -505,7 +483,6 @@ class ListenerTls:
 
     @property
     def contexts(self) -> TlsContexts:
-        """The contexts of new connections."""
         return self._stapled or self._contexts
 
     def admits(self) -> bool:

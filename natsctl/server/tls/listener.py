@@ -58,7 +58,6 @@ class TlsConnection(SecuredConnection):
         self.ready = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Open the session, and greet the client where the handshake does not come first."""
         self.raw = self.transport = cast(asyncio.Transport, transport)
         if is_gone(self.raw):
             return
@@ -84,7 +83,6 @@ class TlsConnection(SecuredConnection):
         return self._options.timeout_s or TLS_TIMEOUT_S
 
     def _greet(self) -> None:
-        """Send INFO in clear, and continue."""
         self._greeted = True
         self.raw.write(b"".join(self.session.take_output()))
         self.proceed()
@@ -96,7 +94,6 @@ class TlsConnection(SecuredConnection):
         return not self._greeted
 
     def expect_handshake(self) -> None:
-        """Begin with the handshake, before INFO."""
         self._first = True
         self._begin_handshake()
 
@@ -109,7 +106,6 @@ class TlsConnection(SecuredConnection):
             self._begin_handshake()
 
     def _begin_handshake(self) -> None:
-        """Begin the handshake, unless there are too many."""
         if not self._listener_tls.admits():
             if self._listener_tls.blocked == 1:
                 self._shell.loop.call_later(RATE_WINDOW_S, self._listener_tls.log_blocked, self._shell.log)
@@ -125,7 +121,6 @@ class TlsConnection(SecuredConnection):
         self._accept_handshake(self._listener_tls)
 
     def data_received(self, data: bytes) -> None:
-        """Find out whether the client begins a handshake, then take records apart."""
         if self._stage is Stage.WAITING:
             self.expect_handshake()
         elif self._stage is Stage.SNIFFING:
@@ -168,7 +163,6 @@ class TlsConnection(SecuredConnection):
         return True
 
     def _open(self) -> None:
-        """Open the session, and start its timers."""
         self._stop_timer()
         self._stage = Stage.OPEN
         self.ready = True
@@ -198,7 +192,6 @@ class TlsConnection(SecuredConnection):
         return f"read tcp {joined(*local_of(self.raw))}->{joined(self.session.host, self.session.port)}"
 
     def _fail(self, why: str, *, loud: bool) -> None:
-        """End a connection whose handshake failed."""
         log_line = self._shell.log.error if loud else self._shell.log.debug
         log_line(f"{self.name} - {self.handshake_names[0]} handshake error: {why}")
         self.session.close(CloseReason.TLS_HANDSHAKE_ERROR)
@@ -221,7 +214,6 @@ class TlsConnection(SecuredConnection):
         return super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the session."""
         self._let_go()
         if self._stage is Stage.HANDSHAKE and self.session.close_reason is None:
             why = f"{self._reading}: read: {text_of(exc)}" if exc is not None else "EOF"
@@ -231,11 +223,9 @@ class TlsConnection(SecuredConnection):
 
 
 def text_of(error: Exception) -> str:
-    """Return the system's text for an error of a socket."""
     return (getattr(error, "strerror", None) or str(error)).lower()
 
 
 def local_of(transport: asyncio.Transport) -> tuple[str, int]:
-    """Return host and port of this side."""
     name = transport.get_extra_info("sockname")
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) and len(name) >= 2 else ("", 0)

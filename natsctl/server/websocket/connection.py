@@ -83,7 +83,6 @@ class WebSocketConnection(SecuredConnection):
         """Host and port of the other side, which a socket that was reset does not know any more."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the handshakes."""
         self.raw = self.transport = cast(asyncio.Transport, transport)
         if is_gone(self.raw):
             return
@@ -101,25 +100,21 @@ class WebSocketConnection(SecuredConnection):
         self._after(self._upgrader.options.handshake_timeout_s, self.raw.abort)
 
     def _settled(self) -> None:
-        """Stop the timer of the handshakes."""
         self._stop_timer()
         self._upgrader.waiting.discard(self.raw)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop the session, if there is one."""
         self._settled()
         self._let_go()
         if self._upgrade is not None:
             super().connection_lost(exc)
 
     def eof_received(self) -> bool:
-        """Close when the client has closed its side."""
         return super().eof_received() if self._upgrade is not None else False
 
     # Bytes in
 
     def data_received(self, data: bytes) -> None:
-        """Take records apart, then read the request or frames."""
         if len(data) >= MUCH_READ_BYTES:
             self._give_way()
         super().data_received(data)
@@ -300,7 +295,6 @@ class WebSocketConnection(SecuredConnection):
     # Bytes out
 
     def resume_writing(self) -> None:
-        """Answer the last ping, and resume with the input that has gathered in the session."""
         if self._pong is not None:
             pong, self._pong = self._pong, None
             self.transport.write(frame(FINAL | Opcode.PONG, pong))
@@ -319,7 +313,6 @@ class WebSocketConnection(SecuredConnection):
             self.transport.write(data)
 
     def close(self) -> None:
-        """Send the reason in a close frame, and close."""
         reason = self.session.close_reason or CloseReason.SERVER_SHUTDOWN
         self._say_goodbye(close_frame(STATUSES.get(reason, Status.INTERNAL_ERROR), reason.value))
         super().close()

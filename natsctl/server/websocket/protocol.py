@@ -158,7 +158,6 @@ class FrameReader:
     __slots__ = ("_decoder",)
 
     def __init__(self, *, compressed: bool, masked: bool, limit: int) -> None:
-        """Read frames; `limit` bounds a decompressed message."""
         self._decoder = FrameDecoder(client=not masked, extensions=[Messages(compressed, limit)])
 
     def feed(self, data: bytes) -> Iterator[Event]:
@@ -196,13 +195,11 @@ class FrameWriter:
     __slots__ = ("_deflater", "_largest", "_whole")
 
     def __init__(self, deflater: Deflater | None, *, browser: bool = False, whole: bool = False) -> None:
-        """Write frames, with `deflater` compressed where that is worth it."""
         self._deflater = deflater
         self._whole = whole
         self._largest = BROWSER_FRAME_BYTES if browser else 0
 
     def messages(self, data: bytes) -> bytes:
-        """Return output as binary messages."""
         if self._deflater is not None and len(data) > COMPRESS_ABOVE:
             return self._compressed(self._deflater.pack(data))
         largest = self._largest
@@ -223,7 +220,6 @@ class FrameWriter:
 
 
 def frame(head: int, payload: bytes) -> bytes:
-    """Return one frame without a mask; `head` is its first byte."""
     size = len(payload)
     if size <= 125:
         return bytes((head, size)) + payload
@@ -349,7 +345,6 @@ class Upgrader:
             transport.abort()
 
     def upgrade(self, request: h11.Request, secure: bool) -> Upgrade:
-        """Return the upgrade of a request; raises UpgradeError."""
         headers = _Headers(request.headers)
         path = request.target.decode("latin-1").partition("?")[0]
         if path.endswith("/mqtt"):
@@ -438,7 +433,6 @@ class _Headers:
         return any(part.strip(" \t").lower() == token for value in values for part in value.split(","))
 
     def offers(self, extension: str) -> bool:
-        """Return whether the client offers an extension, with any parameters."""
         text = ",".join(self._values.get("sec-websocket-extensions", []))
         return any(part.strip(" \t").lower() == extension for part in text.replace(";", ",").split(","))
 
@@ -493,7 +487,6 @@ def _address(text: str) -> str:
 
 
 def origin_of(text: str) -> Origin:
-    """Return an origin's parts; raises ValueError."""
     invalid = f'parse "{text}": invalid URI for request'
     try:
         parts = urlsplit(text)
@@ -554,7 +547,6 @@ def refusal(status: HTTPStatus, date: str, *, old: bool, head: bool, closing: bo
 
 
 def nonsense(status: int, text: str) -> bytes:
-    """Return the answer to malformed HTTP."""
     phrase = HTTPStatus(status).phrase
     line = f"{status} {phrase}{text}"
     body = "Unsupported transfer encoding" if status == HTTPStatus.NOT_IMPLEMENTED else line

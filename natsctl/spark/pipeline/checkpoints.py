@@ -90,14 +90,6 @@ def read_progress(folder: Path, flow: str = "", target: str = "") -> Progress | 
     )
 
 
-def query_id(folder: Path) -> str:
-    """Return the id of the query that a checkpoint is of, "" where it has not begun."""
-    try:
-        return str(json.loads((folder / "metadata").read_text(encoding="utf-8")).get("id", ""))
-    except (OSError, ValueError):
-        return ""
-
-
 def _batches(folder: Path) -> dict[int, Path]:
     if not folder.is_dir():
         return {}
