@@ -131,7 +131,7 @@ class Shown:
 
 
 def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: int, json: bool) -> None:
-    from natsctl.cli.framework.live import paced, watch
+    from natsctl.cli.framework.live import next_view, paced, watch
 
     if not json and not shown.delimiter:
         watch(
@@ -146,8 +146,9 @@ def _show(session: Session, looker: Top, shown: Shown, every_s: float, rounds: i
             hint=KEYS,
         )
         return
-    for _ in paced(every_s, rounds):
-        view = _look(session, looker)
+    for number in paced(every_s, rounds):
+        if (view := next_view(lambda: _look(session, looker), number)) is None:
+            continue
         if json:
             _emit(view)
         else:

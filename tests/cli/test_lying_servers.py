@@ -190,6 +190,19 @@ def test_an_error_line_with_escape_codes_is_shown_and_not_obeyed(lied: Callable[
         assert fault(done, False) == ""
 
 
+@pytest.mark.parametrize("words", ["top -j --max-refresh 3 -d 100ms", "server graph --count 3 --watch 100ms"])
+def test_live_views_outlive_an_unreadable_answer(lied: Callable[..., Done], words: str) -> None:
+    """The second answer with the server's figures is cut short."""
+    figures = iter(range(100))
+
+    def cut(body: bytes) -> bytes:
+        return body[:-9] if b'"in_msgs"' in body and b'"max_payload"' in body and next(figures) == 1 else body
+
+    done = lied(words.split(), body=cut)
+    assert (done.code, "VARZ" in done.err, next(figures)) == (0, True, 3)
+    assert len(done.out.splitlines()) == 2 or "Server" in done.out
+
+
 INFO: Final = {"server_id": "X", "version": "2.15.2", "max_payload": 1 << 20, "headers": True, "proto": 1}
 INFOS: Final = [
     b"[]", b"{}", b"null", b"7", b"", DEEP, b'{"server_id":"\xff"}', b'{"max_payload":1e400}',

@@ -15,9 +15,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, Self, TypeVar
 
-from natsctl.api.errors import UsageError
+from natsctl.api.errors import ProtocolError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.output import console
 from natsctl.cli.framework.parameters import Option
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.progress import Progress, TaskID
 
+
+View = TypeVar("View")
 
 SHORTEST_S = 0.1
 """Minimum seconds between two views: with less, a terminal flickers and a server is kept busy."""
@@ -60,6 +62,7 @@ def watch(
 
     At a terminal it takes the whole screen, as an editor does, and restores it; the last view stays below.
     There `hint` is shown above the view, and `press` is called with each key; it returns whether the view changes.
+    After the first view, an unreadable answer is reported and does not end the rounds.
     """
     if not sys.stdout.isatty():
         _print_each(view, every_s, rounds)
@@ -80,10 +83,22 @@ def watch(
             for number in itertools.count():
                 if (rounds and number >= rounds) or (number and not keyboard.wait(every_s, press, draw)):
                     break
-                seen = view()
+                if (latest := next_view(view, number)) is not None:
+                    seen = latest
                 draw()
     finally:
         screen.print(seen)
+
+
+def next_view(view: Callable[[], View], number: int) -> View | None:
+    """Return the view of a round, or None if an answer was unreadable, which is reported; the first round raises it."""
+    try:
+        return view()
+    except ProtocolError as failure:
+        if not number:
+            raise
+        output.log(f"warning: {output.text_of(failure)}")
+        return None
 
 
 def keyboard_of(screen: Console) -> Keyboard | WindowsKeyboard:
@@ -246,16 +261,18 @@ def drawing() -> Iterator[Callable[[RenderableType], None]]:
 
 def _print_each(view: Callable[[], RenderableType], every_s: float, rounds: int) -> None:
     for number in paced(every_s, rounds):
-        if number:
-            output.emit("")
-        console().print(view())
-        sys.stdout.flush()
+        if (latest := next_view(view, number)) is not None:
+            if number:
+                output.emit("")
+            console().print(latest)
+            sys.stdout.flush()
 
 
 def emit_each(document: Callable[[], Any], every_s: float, rounds: int = 0) -> None:
     """Print a JSON document per round on a line of stdout: the live view of a program."""
-    for _ in paced(every_s, rounds):
-        output.emit_json_line(document())
+    for number in paced(every_s, rounds):
+        if (latest := next_view(document, number)) is not None:
+            output.emit_json_line(latest)
 
 
 LINE_EVERY_S = 2.0

@@ -91,11 +91,8 @@ class Top:
         if self._before is None:
             # By its id from here on: a name is looked for among all servers.
             self._server = (await self._system.find(self._server)).id
-        server = [await self._system.find(self._server)]
-        varz, connz = [
-            (await self._system.ask_each(server, what, body))[0].data
-            for what, body in (("VARZ", None), ("CONNZ", self._wanted))
-        ]
+        varz = (await self._system.ask_one(self._server, "VARZ")).data
+        connz = (await self._system.ask_one(self._server, "CONNZ", self._wanted)).data
         connections = list(connz.get("connections") or ())
         if self._lookup:
             await self._name(connections)
