@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -42,10 +42,11 @@ from natsctl.native import lib
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from natsctl.broker.broker_context import BrokerContext
-    from natsctl.broker.imports.import_plan import ServiceLink
+    from natsctl.broker.broker import Broker
+    from natsctl.broker.imports.account_imports import AccountImports
+    from natsctl.broker.leaf.leaf_interest import LocalInterest
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import InterestListener, InterestSource
+    from natsctl.broker.subscription import InterestSource
     from natsctl.native._native import PublishRun
     from natsctl.wire.ops import Op
 
@@ -109,35 +110,6 @@ class Watches:
             watch.callback()
 
 
-class Imports(Protocol):
-    """Imports of an account and its pending responses, as the account uses them."""
-
-    @property
-    def streams(self) -> object | None:
-        """The imports of streams, None without any."""
-
-    @property
-    def awaited(self) -> object:
-        """The replies that are awaited from other accounts; true where there are any."""
-
-    @property
-    def services(self) -> Sequence[ServiceLink]:
-        """The imports of services that are in effect."""
-
-    @property
-    def owed(self) -> int:
-        """Number of requests that wait for a response of this account."""
-
-    def listens(self, reply: bytes) -> bool | None:
-        """Return whether the reply that stands behind `reply` has a subscriber, None where it is no such reply."""
-
-    def on_subscribe(self, sub: Subscription) -> None:
-        """Route matching imports to the subscription."""
-
-    def on_unsubscribe(self, sub: Subscription) -> None:
-        """Remove what takes messages of other accounts for a subscription that has ended."""
-
-
 class Account:
     """One account of the broker."""
 
@@ -160,7 +132,7 @@ class Account:
         "sources",
     )  # fmt: skip
 
-    def __init__(self, broker: BrokerContext, name: str, imports: Callable[[Account], Imports]) -> None:
+    def __init__(self, broker: Broker, name: str, imports: Callable[[Account], AccountImports]) -> None:
         self.name = name
         self.config = AccountConfig(name)
         self.routes = Routes()
@@ -172,7 +144,7 @@ class Account:
         self._rng = broker.rng
         self._exact = self.routes.exact
         self._watches = Watches()
-        self.listeners: list[InterestListener] = []
+        self.listeners: list[LocalInterest] = []
         self.sources: list[InterestSource] = []
         self._mappings: Mappings | None = None
         self.imports = imports(self)

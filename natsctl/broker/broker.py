@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from natsctl.api.times import Clock
 from natsctl.broker.account import Account
 from natsctl.broker.auth.credentials import Delegation, Grant, Refusal
 from natsctl.broker.auth.login import ACCOUNT_FULL
-from natsctl.broker.broker_context import CalloutService, EventListener, LeafPeer, NullListener
 from natsctl.broker.broker_options import BrokerOptions, Rng
 from natsctl.broker.deferred_work import SLICE_NS
+from natsctl.broker.event_listener import EventListener, NullListener
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED, AccountConfig
 from natsctl.broker.imports.account_imports import AccountImports, ImportChain
 from natsctl.broker.imports.import_plan import ImportPlan, Problem
@@ -28,6 +28,10 @@ from natsctl.broker.message_trace import publish_traced, report_refusal
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.timers import NEVER_NS
+
+if TYPE_CHECKING:
+    from natsctl.broker.jwt.callout_requests import Callouts
+    from natsctl.broker.leaf.link import LeafLink
 
 USER_INFO_SUBJECT: Final = b"$SYS.REQ.USER.INFO"
 
@@ -161,7 +165,7 @@ class Broker:
         self.start_ns = clock.now_ns()
         self.dirty: list[Session] = []
         self.sessions: dict[int, Session] = {}
-        self.leafs: dict[int, LeafPeer] = {}
+        self.leafs: dict[int, LeafLink] = {}
         """Leaf node connections, both those that were dialled and those that were accepted."""
         self.closed = ClosedSessions(self.options.max_closed_clients)
         self.slow_consumers = 0
@@ -214,7 +218,7 @@ class Broker:
 
         One that comes again while it waits, or waits for a service, sends much: it should not be read from.
         """
-        self.callouts: CalloutService | None = None
+        self.callouts: Callouts | None = None
         """The services that decide about logins, where there may be any."""
         self.login_decided: Callable[[Session], None] = _let_wait
         """Called with each session that had to wait for the answer to its login, when that has come."""

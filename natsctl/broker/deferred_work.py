@@ -27,7 +27,7 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
-    from natsctl.broker.session_context import SessionContext
+    from natsctl.broker.session import Session
 
 
 SLICE_NS: Final = 2_000_000
@@ -68,12 +68,12 @@ class DeferredWork:
         """Bytes that have arrived since, as they came from the transport."""
 
 
-def slice_end_ns(session: SessionContext) -> int:
+def slice_end_ns(session: Session) -> int:
     """Return the monotonic time at which the slice of a session ends."""
     return session.last_active_ns + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
 
 
-def defer(session: SessionContext, rest: Iterator[Op]) -> bool:
+def defer(session: Session, rest: Iterator[Op]) -> bool:
     """Keep the rest of a list of operations for a later turn; return False where there is no rest."""
     if not length_hint(rest):
         return False
@@ -88,7 +88,7 @@ def cut(chunk: bytes) -> Iterator[bytes]:
         yield chunk[at : at + PIECE_BYTES]
 
 
-def receive_pieces(session: SessionContext, pieces: Iterator[bytes], size: int) -> None:
+def receive_pieces(session: Session, pieces: Iterator[bytes], size: int) -> None:
     """Carry out input, `size` bytes of the transport, piece by piece; what is left after a slice waits for its turn."""
     later = session.deferred
     if later is None:
@@ -101,7 +101,7 @@ def receive_pieces(session: SessionContext, pieces: Iterator[bytes], size: int) 
         session.close(CloseReason.PROTOCOL_VIOLATION)
 
 
-def _receive(session: SessionContext, inputs: deque[Iterator[bytes]]) -> None:
+def _receive(session: Session, inputs: deque[Iterator[bytes]]) -> None:
     """Carry out input until a slice is over, or until a login has to be decided before the rest."""
     clock = session.broker.clock
     until = clock.monotonic_ns() + (CROWD_SLICE_NS if session.broker.unfinished else SLICE_NS)
@@ -128,7 +128,7 @@ def _receive(session: SessionContext, inputs: deque[Iterator[bytes]]) -> None:
         return
 
 
-def wait_again(session: SessionContext, later: DeferredWork) -> None:
+def wait_again(session: Session, later: DeferredWork) -> None:
     """Put input that waited for a login after what has been deferred meanwhile."""
     again = session.deferred
     if again is not None:
@@ -140,7 +140,7 @@ def wait_again(session: SessionContext, later: DeferredWork) -> None:
         session.wait_for_turn()
 
 
-def resume_work(session: SessionContext) -> None:
+def resume_work(session: Session) -> None:
     """Carry out one slice of deferred work; the rest queues behind the other sessions."""
     later, session.deferred = session.deferred, None
     if later is None or session.close_reason is not None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from enum import Enum
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.codec import go_quote
 from natsctl.wire.ops import FaultKind
+
+if TYPE_CHECKING:
+    from natsctl.broker.session import Session
 
 _BYTE: Final = r"\\udc([0-9a-f]{2})"
 
@@ -17,17 +20,7 @@ def quoted(data: bytes) -> str:
     return re.sub(_BYTE, r"\\x\1", go_quote(data.decode("utf-8", "surrogateescape")))
 
 
-class Refusing(Protocol):
-    """A session that may refuse operations of its client."""
-
-    def err(self, text: str) -> None:
-        """Send an error to the client."""
-
-    def notice(self, text: str) -> None:
-        """Report a line to the operator."""
-
-
-def refuse_publish(session: Refusing, subject: bytes) -> str:
+def refuse_publish(session: Session, subject: bytes) -> str:
     """Report that publishing to `subject` is not allowed, and return the error that the client gets."""
     text = quoted(subject)
     error = f"Permissions Violation for Publish to {text}"
@@ -36,7 +29,7 @@ def refuse_publish(session: Refusing, subject: bytes) -> str:
     return error
 
 
-def refuse_reply(session: Refusing, reply: bytes) -> str:
+def refuse_reply(session: Session, reply: bytes) -> str:
     """Report that `reply` is not allowed as a reply subject, and return the error that the client gets."""
     text = quoted(reply)
     error = f"Permissions Violation for Publish with Reply of {text}"
@@ -45,7 +38,7 @@ def refuse_reply(session: Refusing, reply: bytes) -> str:
     return error
 
 
-def refuse_subscription(session: Refusing, subject: bytes, queue: bytes, sid: bytes) -> None:
+def refuse_subscription(session: Session, subject: bytes, queue: bytes, sid: bytes) -> None:
     """Report that subscribing to `subject` is not allowed."""
     text, number = quoted(subject), sid.decode("utf-8", "replace")
     if queue:
@@ -57,7 +50,7 @@ def refuse_subscription(session: Refusing, subject: bytes, queue: bytes, sid: by
         session.notice(f"Subscription Violation - Subject {text}, SID {number}")
 
 
-def refuse_depth(session: Refusing, subject: bytes, sid: bytes) -> None:
+def refuse_depth(session: Session, subject: bytes, sid: bytes) -> None:
     """Report that `subject` has more tokens than a subscription may have."""
     text = quoted(subject)
     session.err(f"Permissions Violation for Subscription to {text}, too many tokens")

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from natsctl.broker.auth.credentials import Delegation, TlsFacts
-    from natsctl.broker.broker_context import BrokerContext
+    from natsctl.broker.broker import Broker
 
 
 DOLLAR: Final = ord("$")
@@ -173,7 +173,7 @@ class Session:
     event_kind: ClassVar[int] = 0
     """Kind of connection in events of traces."""
 
-    def __init__(self, broker: BrokerContext, cid: int, host: str, port: int, kind: str) -> None:
+    def __init__(self, broker: Broker, cid: int, host: str, port: int, kind: str) -> None:
         self.broker = broker
         self.cid = cid
         self.host = host

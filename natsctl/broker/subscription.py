@@ -17,6 +17,7 @@ from natsctl.wire.ops import Op
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.auth.permissions import SessionPermissions
+    from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
     from natsctl.native._native import PublishRun
 
@@ -34,25 +35,6 @@ DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 """Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""
 
 
-class InterestListener(Protocol):
-    """Listener to an account's subscriptions: leaf nodes."""
-
-    def subscribed(self, sub: Subscription) -> None:
-        """Handle one more subscription."""
-
-    def unsubscribed(self, sub: Subscription) -> None:
-        """Handle the end of a subscription."""
-
-    def offered(self, subject: bytes) -> None:
-        """Handle interest behind a wider handler, which is not announced itself."""
-
-    def withdrawn(self, subject: bytes) -> None:
-        """Handle the end of such an interest."""
-
-    def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
-        """Handle several changes, of which some may be ends and others may be new."""
-
-
 class InterestSource(Protocol):
     """Owner of one wide handler whose interest is announced subject by subject."""
 
@@ -63,27 +45,6 @@ class InterestSource(Protocol):
 def not_mine(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
     """Refuse a message: the handler of a subscription that has ended."""
     return False
-
-
-class Tracing(Protocol):
-    """The trace of a message that is being delivered."""
-
-    origin: Session
-    only: bool
-    """Whether nothing is delivered."""
-
-    def through_stream_import(
-        self, proxy: Subscription, sub: Subscription, allowed: bool, message: tuple[bytes, bytes, bytes, bytes]
-    ) -> bool:
-        """Deliver to a subscription of another account, for which `proxy` stands here; traced if that is allowed."""
-
-    def through_service_import(
-        self, exporter: Account, allowed: bool, come: bytes, message: tuple[bytes, bytes, bytes, bytes]
-    ) -> int:
-        """Deliver a request in the exporting account, traced if the export allows that."""
-
-    def through_leaf(self, link: Session, traces: bool, header: bytes) -> bytes | None:
-        """Return the header with which the message goes on to a leaf node; None where it must not."""
 
 
 class Subscription:
@@ -158,7 +119,7 @@ class Subscription:
     leaves: ClassVar[bool] = False
     """Whether it passes messages on to another server."""
 
-    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+    def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Deliver a traced message (subject, reply, header, payload) to the handler; return whether it was taken."""
         return trace.only or self.handler(*message, trace.origin) is not False
 

@@ -8,7 +8,7 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.wire.ops import PING_LINE
 
 if TYPE_CHECKING:
-    from natsctl.broker.session_context import SessionContext
+    from natsctl.broker.session import Session
 
 NEVER_NS: Final = 1 << 62
 """A time of the monotonic clock that does not come."""
@@ -24,7 +24,7 @@ class Timers:
         "_answered_ns", "_expires_ns", "_measured", "_next_ns", "_ping_sent_ns", "_session", "alarm_ns", "pings_out",
     )  # fmt: skip
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         self._expires_ns = self._next_ns = NEVER_NS
         self._measured = False
@@ -93,7 +93,7 @@ class Timers:
         else:
             self._ping(session, now)
 
-    def _ping(self, session: SessionContext, now: int) -> None:
+    def _ping(self, session: Session, now: int) -> None:
         options = session.broker.options
         interval = options.ping_interval_of(session.connection_type)
         late_ns = interval // LATE_PARTS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from natsctl.api.account import AccountLimits, ApiStats, Tier
 from natsctl.api.advisories import ActionType, Advised
@@ -37,7 +37,9 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.jetstream.engine_context import DurableChange, EngineContext
+    from natsctl.jetstream.endpoints.dispatcher import Dispatcher
+    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_options import DurableChange
 
 
 class OfflineStreams:
@@ -45,7 +47,7 @@ class OfflineStreams:
 
     __slots__ = ("_account", "_engine")
 
-    def __init__(self, engine: EngineContext, account: str) -> None:
+    def __init__(self, engine: Engine, account: str) -> None:
         self._engine = engine
         self._account = account
 
@@ -76,16 +78,6 @@ class OfflineStreams:
             if (account if slash else GLOBAL_ACCOUNT) == self._account:
                 found[name or key] = key
         return found
-
-
-class ApiServer(Protocol):
-    """The API in front of an account; `total` and `errors` count its answers."""
-
-    total: int
-    errors: int
-
-    def stop(self) -> None:
-        """Stop taking requests."""
 
 
 class SubjectClaim(Claim):
@@ -194,10 +186,10 @@ class JetStreamAccount:
 
     def __init__(
         self,
-        engine: EngineContext,
+        engine: Engine,
         account: Account,
         limits: AccountLimits,
-        serve: Callable[[JetStreamAccount], ApiServer],
+        serve: Callable[[JetStreamAccount], Dispatcher],
     ) -> None:
         """Start serving the account's API with `serve`; an account has JetStream by having one of these."""
         self.engine = engine

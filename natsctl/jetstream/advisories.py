@@ -28,8 +28,9 @@ from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.api.units import MINUTE
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
-    from natsctl.jetstream.engine_context import EngineContext, Rng
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_options import Rng
 
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -48,7 +49,7 @@ class ConsumerAdvisories:
 
     __slots__ = ("_consumer",)
 
-    def __init__(self, consumer: ConsumerContext) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
     def _at(self, prefix: str) -> bytes:
@@ -133,7 +134,7 @@ class DiskFullAdvisories:
 
     __slots__ = ("_engine", "_quiet_until_ns")
 
-    def __init__(self, engine: EngineContext) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._quiet_until_ns = 0
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -30,15 +30,7 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.domain import map_domain
 from natsctl.jetstream.endpoints.dispatcher import Dispatcher, RefusedApi, SystemApi
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
-from natsctl.jetstream.engine_context import (
-    ClockWatch,
-    EngineContext,
-    JetStreamOptions,
-    OpenBatches,
-    RequestFaults,
-    Rng,
-    Runnable,
-)
+from natsctl.jetstream.engine_options import ClockWatch, JetStreamOptions, OpenBatches, RequestFaults, Rng, Runnable
 from natsctl.jetstream.quota import ServerUsage
 from natsctl.jetstream.streams.stream import StreamMeta
 from natsctl.jetstream.timers import Timers
@@ -48,19 +40,10 @@ from natsctl.store.stream import StreamStore
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.jetstream.engine_context import DurableChange
+    from natsctl.jetstream.engine_options import DurableChange
 
 
 _INFO: Final = f"{API_PREFIX}.INFO"
-
-
-class AccountHost(EngineContext, Protocol):
-    """An engine, as it holds the accounts that have JetStream."""
-
-    accounts: dict[str, JetStreamAccount]
-
-    def adopt(self, account: str) -> None:
-        """Recover the streams of an account that JetStream was switched on for."""
 
 
 class AccountLifecycle:
@@ -68,7 +51,7 @@ class AccountLifecycle:
 
     __slots__ = ("_engine", "_refusals")
 
-    def __init__(self, engine: AccountHost) -> None:
+    def __init__(self, engine: Engine) -> None:
         """Follow the accounts of the broker."""
         self._engine = engine
         self._refusals: dict[str, RefusedApi] = {}

@@ -12,8 +12,8 @@ that would go beyond its limit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.errors import ErrCode
@@ -21,30 +21,8 @@ from natsctl.api.stream import StorageType, StreamConfig
 
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
-    from natsctl.jetstream.engine_context import EngineContext
-
-
-class QuotaStream(Protocol):
-    """A stream, as far as the limits of its account need it."""
-
-    config: StreamConfig
-
-    @property
-    def consumer_count(self) -> int:
-        """Return how many consumers it has."""
-
-
-class QuotaAccount(Protocol):
-    """An account, as far as its limits need it."""
-
-    engine: EngineContext
-
-    @property
-    def streams(self) -> Mapping[str, QuotaStream]:
-        """Return the streams by name."""
-
-    def reserved(self, storage: StorageType) -> int:
-        """Return the sum of the max_bytes of streams of one storage type."""
+    from natsctl.jetstream.account import JetStreamAccount
+    from natsctl.jetstream.streams.stream import Stream
 
 
 class Quota:
@@ -52,7 +30,7 @@ class Quota:
 
     __slots__ = ("_js", "limits")
 
-    def __init__(self, js: QuotaAccount, limits: AccountLimits) -> None:
+    def __init__(self, js: JetStreamAccount, limits: AccountLimits) -> None:
         self._js = js
         self.limits = limits
 
@@ -94,7 +72,7 @@ class Quota:
                 return error(ErrCode.MEMORY_RESOURCES_EXCEEDED if memory else ErrCode.STORAGE_RESOURCES_EXCEEDED)
         return None
 
-    def refuse_consumer(self, stream: QuotaStream) -> ApiError | None:
+    def refuse_consumer(self, stream: Stream) -> ApiError | None:
         """Return why a stream cannot have one more consumer, or None."""
         most, of_account = stream.config.max_consumers, self.limits.max_consumers
         if most <= 0 or 0 < of_account < most:

@@ -16,16 +16,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
-    from natsctl.jetstream.engine_context import EngineContext, Runnable
+    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_options import Runnable
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.native._native import PublishRun
-    from natsctl.store.stream import StreamStore
     from natsctl.wire.ops import Op
 
 FIRST_SLICE: Final = 256
@@ -53,26 +54,6 @@ class _Held(NamedTuple):
     reads: bool
 
 
-class Publisher(Protocol):
-    """The publish path of a stream."""
-
-    def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Handle one published message."""
-
-
-class WorkedStream(Protocol):
-    """A stream, as its long jobs use it."""
-
-    store: StreamStore
-
-    @property
-    def pipeline(self) -> Publisher:
-        """Return the publish path."""
-
-    def hold_back(self, closed: bool) -> None:
-        """Hold messages, acks and pull requests while a job changes the stream."""
-
-
 class Work:
     """The jobs of one stream, and the calls that wait for them."""
 
@@ -89,7 +70,7 @@ class Work:
         "closed",
     )
 
-    def __init__(self, engine: EngineContext, stream: WorkedStream | None = None) -> None:
+    def __init__(self, engine: Engine, stream: Stream | None = None) -> None:
         """Prepare the jobs of a stream, or of an account, which is never shut."""
         self._stream = stream
         self._engine = engine

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.static_auth import User
     from natsctl.broker.imports.account_config import AccountConfig
     from natsctl.broker.jwt.callout import CalloutSettings
-    from natsctl.jetstream.engine_context import BatchLimits
+    from natsctl.jetstream.engine_options import BatchLimits
 
 
 SyncPolicy = Literal["always", "never"] | int

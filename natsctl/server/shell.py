@@ -30,7 +30,7 @@ from natsctl.server.logins import LoginThreads
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.broker.broker import Broker
-    from natsctl.broker.broker_context import CalloutService
+    from natsctl.broker.jwt.callout_requests import Callouts
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
@@ -286,7 +286,7 @@ class Shell:
     def _holds(self, connection: ClientConnection) -> bool:
         return any(connection in held for held in self._overloaded.values())
 
-    def _judge_responses(self, callouts: CalloutService) -> None:
+    def _judge_responses(self, callouts: Callouts) -> None:
         until_ns = self.broker.clock.monotonic_ns() + SLICE_NS
         while (session := callouts.arrived) is not None:
             try:

@@ -22,7 +22,7 @@ from natsctl.server.resources import default_max_memory, default_max_storage, de
 
 if TYPE_CHECKING:
     from natsctl.api.account import AccountLimits
-    from natsctl.jetstream.engine_context import JetStreamOptions
+    from natsctl.jetstream.engine_options import JetStreamOptions
     from natsctl.store.disk import Disk
     from natsctl.store.store import RecoveryReport, Store
 
@@ -33,7 +33,7 @@ class StoreInUseError(StorageError):
 
 def engine_options(options: ServerOptions, operated: dict[str, AccountLimits] | None) -> JetStreamOptions:
     """Return the engine's options; `operated` are the accounts that have JetStream by their JWTs."""
-    from natsctl.jetstream.engine_context import JetStreamOptions
+    from natsctl.jetstream.engine_options import JetStreamOptions
 
     limits = options.jetstream_limits
     found = JetStreamOptions(

@@ -18,7 +18,7 @@ from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.session import Session
 from natsctl.jetstream.engine import Engine
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.jetstream.streams.stream import Stream
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Commit, Committable

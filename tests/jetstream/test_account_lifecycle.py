@@ -10,7 +10,7 @@ from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.imports.account_config import AccountConfig, ServiceExport, ServiceImport
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.machine import Machine, Wire
 
 NONE = AccountConfig("A"), AccountConfig("B")

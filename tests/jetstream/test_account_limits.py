@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from natsctl.api.account import UNLIMITED
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import SimDisk

@@ -15,7 +15,7 @@ import pytest
 from nats.aio.client import Client
 from nats.errors import NoRespondersError
 
-from natsctl.jetstream.engine_context import (
+from natsctl.jetstream.engine_options import (
     MAX_FAULT_LENGTH,
     MAX_REQUEST_FAULTS,
     REQUEST_FAULT_NS,

@@ -22,7 +22,7 @@ from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.leaf.handshake import LeafOptions, RemoteOptions
 from natsctl.broker.leaf.leaf_nodes import LeafLinks
 from natsctl.broker.leaf.link import LeafLink
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.store.options import StoreOptions
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.machine import Machine

@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.machine import Machine
 from natsctl.wire import ops
 from natsctl.wire.ops import encode_pub

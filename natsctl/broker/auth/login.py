@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from natsctl.broker.auth.credentials import Authenticator
-    from natsctl.broker.session_context import SessionContext
+    from natsctl.broker.session import Session
 
 
 NONCE_BITS: Final = 88
@@ -61,7 +61,7 @@ class Login:
         "credentials", "grant", "nonce", "options", "pending", "proxy",
     )  # fmt: skip
 
-    def __init__(self, session: SessionContext) -> None:
+    def __init__(self, session: Session) -> None:
         self._session = session
         auth = session.broker.options.auth_of(session.connection_type)
         self._asked = auth

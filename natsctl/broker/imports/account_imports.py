@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.imports.import_plan import ServiceLink, StreamLink
     from natsctl.broker.imports.service_imports import Responses, ServiceProxy, Waiting
+    from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import Tracing
 
 
 _OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
@@ -50,7 +50,7 @@ class ImportProxy(Subscription):
         """Return the subscription here that it stands for."""
         return self._for.behind()
 
-    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+    def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Deliver a traced message to the subscription."""
         sub, session, line = self._for, self._for.session, self._line
         if line.hops.of(message[0]) is not None or (session is not None and session.close_reason is not None):

@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.account_config import ServiceExport
     from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.imports.import_plan import ServiceLink
+    from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import Tracing
 
 
 _ACKS: Final = b"$JS.ACK."
@@ -73,7 +73,7 @@ class ServiceProxy(Subscription):
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
         return self._request(subject, reply, header, payload, origin, None)
 
-    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+    def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Pass a traced request on."""
         return self._request(*message, trace.origin, trace)
 
@@ -84,7 +84,7 @@ class ServiceProxy(Subscription):
         header: bytes,
         payload: bytes,
         origin: Session | None,
-        trace: Tracing | None,
+        trace: MessageTrace | None,
     ) -> bool:
         imports, exporter, hops = self._exporter, self._exporter.account, self._exporter.hops
         at = self.account.destination(subject)

@@ -2,24 +2,26 @@
 
 Theory of operation. An account is activated when a user of it connects or when an active account imports from it; its
 JWT is requested from the resolver, checked against the trusted operators, and kept. The broker is configured
-(`AccountSink.configure`) with its claims and those of its imports that the exporters' claims and the activation tokens
-allow, so a change of one account may change the configuration of others: `_refresh` looks at those that import from
-it. Accounts that are activated together are configured together, because imports may go round. Nothing here reads a
-clock: the caller passes the time, and calls `tick` for what expires.
+(`BrokerAccountSink.configure`) with its claims and those of its imports that the exporters' claims and the activation
+tokens allow, so a change of one account may change the configuration of others: `_refresh` looks at those that import
+from it. Accounts that are activated together are configured together, because imports may go round. Nothing here
+reads a clock: the caller passes the time, and calls `tick` for what expires.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserScope, decode
 from natsctl.api.jwt_token import JwtError, is_public
 from natsctl.api.jwt_validation import account_faults, time_faults
 from natsctl.api.model import Confidential
 from natsctl.api.units import SECOND
-from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
+
+if TYPE_CHECKING:
+    from natsctl.broker.jwt.authenticator import BrokerAccountSink
 
 
 class Resolver(Protocol):
@@ -162,29 +164,13 @@ class ActiveAccount:
         return min((end for end in ends if end > 0), default=NEVER_S)
 
 
-class AccountSink(Protocol):
-    """Receiver of the configuration of accounts: the broker."""
-
-    def configure(self, configs: Sequence[AccountConfig]) -> None:
-        """Configure accounts, all at once."""
-
-    def account_changed(self, held: ActiveAccount, before: ActiveAccount) -> None:
-        """Hold the clients of an account to its new claims."""
-
-    def account_expired(self, held: ActiveAccount) -> None:
-        """Close the clients of an account whose JWT has expired."""
-
-    def account_gone(self, held: ActiveAccount, expired: bool) -> None:
-        """Close the clients of an account that is known no longer, and take everything from it."""
-
-
 class AccountRegistry:
     """The accounts that are alive, by their public keys."""
 
     def __init__(self, trust: Trust, resolver: Resolver) -> None:
         self.trust = trust
         self.resolver = resolver
-        self.keeper: AccountSink | None = None
+        self.keeper: BrokerAccountSink | None = None
         self._held: dict[str, ActiveAccount] = {}
         self._importers: dict[str, set[str]] = {}
         """Importers of an account, active or not."""

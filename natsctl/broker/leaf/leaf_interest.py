@@ -26,8 +26,8 @@ from natsctl.wire.leaf import encode_leaf_sub, encode_leaf_unsub
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.leaf.link import LeafLink
+    from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
-    from natsctl.broker.subscription import Tracing
 
 
 MAX_CHOSEN: Final = 1024
@@ -51,7 +51,7 @@ class Carrier(Subscription):
     ) -> bool | None:
         return self.link.remote_interest.carry(self, subject, reply, header, payload, origin)
 
-    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+    def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Pass a traced message on: the other side traces it further, and does not deliver what is only traced."""
         return self.link.remote_interest.carry(self, *message, trace.origin, trace) is not False
 
@@ -79,7 +79,7 @@ class Member(Subscription):
         others[0].pick(others).link.remote_interest.choose(to, self.queue)
         return None
 
-    def take_traced(self, trace: Tracing, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
+    def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Choose the connection that a traced message goes over."""
         return self._offer(*message, trace.origin) is not False
 
@@ -184,7 +184,7 @@ class RemoteInterest:
         header: bytes,
         payload: bytes,
         origin: Session | None,
-        trace: Tracing | None = None,
+        trace: MessageTrace | None = None,
     ) -> bool | None:
         """Send a message unless another carrier of this connection does, or the other side has no interest."""
         link = self._link

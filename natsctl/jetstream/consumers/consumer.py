@@ -42,9 +42,9 @@ from natsctl.store.steps import Steps, finish, pieces
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext, Journal
-    from natsctl.jetstream.engine_context import EngineContext
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.consumers.consumer_set import ConsumerSet
+    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.errors import StoreError
 
 
@@ -58,7 +58,7 @@ class Lifetime:
 
     __slots__ = ("_consumer", "_inactivity", "_pause", "_threshold_ns", "paused")
 
-    def __init__(self, consumer: ConsumerContext) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._inactivity = Alarm(consumer.engine.timers, self._on_inactivity)
         self._pause = Alarm(consumer.engine.timers, self._on_pause_end)
@@ -188,24 +188,24 @@ class Consumer:
 
     def __init__(
         self,
-        stream: StreamContext,
+        stream: Stream,
         name: str,
         config: ConsumerConfig,
         created_ns: int,
-        journal: Journal,
+        journal: ConsumerSet,
         state: ConsumerState | None = None,
         number: int = 0,
         filters: Filters | None = None,
     ) -> None:
         """Create a consumer that does nothing before `start`; without a state it begins at its deliver policy."""
         self.stream = stream
-        self.engine: EngineContext = stream.engine
+        self.engine: Engine = stream.engine
         self.account: Account = stream.account
         self.name: str = name
         self.config: ConsumerConfig = config
         self.created_ns: int = created_ns
         self.number: int = number
-        self.journal: Journal = journal
+        self.journal = journal
         clock = self.engine.clock
         self._offset_ns = clock.now_ns() - clock.monotonic_ns()
         self.filters: Filters = filters or _filters_of(config)

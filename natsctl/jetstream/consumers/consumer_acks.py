@@ -23,7 +23,7 @@ from natsctl.store.steps import STEP, Steps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.consumer import Consumer
 
 PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
 """Payloads of an ack that asks for nothing else."""
@@ -40,7 +40,7 @@ class Acks:
 
     __slots__ = ("_consumer", "_percent", "_policy", "_simple", "_through")
 
-    def __init__(self, consumer: ConsumerContext) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self.configure()
 

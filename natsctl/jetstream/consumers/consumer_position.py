@@ -19,8 +19,8 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import STEP, Steps, finish, pieces
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.stream import StreamStore
 
 
@@ -32,7 +32,7 @@ def preparing(store: StreamStore, config: ConsumerConfig, filters: Filters) -> S
             yield from store.preparing(Filters((subject,)))
 
 
-def finding_first_state(stream: StreamContext, config: ConsumerConfig, filters: Filters) -> Steps[ConsumerState | None]:
+def finding_first_state(stream: Stream, config: ConsumerConfig, filters: Filters) -> Steps[ConsumerState | None]:
     """Return the state of a consumer for which much has to be searched, None if `first_state` finds it at once.
 
     That is one with the last message of each subject, or with many filters and a start time. The stream takes no
@@ -108,7 +108,7 @@ class Scope(NamedTuple):
     """Whether the consumer also takes subjects that were not purged: each pending message is then looked up."""
 
 
-def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None]:
+def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
     """Drop pending entries of purged messages and move positions."""
     state, store = consumer.state, consumer.stream.store
     scope = scope_of(consumer, purged)
@@ -143,7 +143,7 @@ def after_purge(consumer: ConsumerContext, purged: Filters | None) -> Steps[None
             consumer.log.placed(position, floor_cseq, floor_sseq)
 
 
-def scope_of(consumer: ConsumerContext, purged: Filters | None) -> Scope | None:
+def scope_of(consumer: Consumer, purged: Filters | None) -> Scope | None:
     """Return the effect of a purge on a consumer, None when it keeps its position."""
     store, stream_first = consumer.stream.store, consumer.stream.store.first_seq
     if purged is None or purged.everything:

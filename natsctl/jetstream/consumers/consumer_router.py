@@ -7,8 +7,8 @@ unknown name is declined, so that the requester gets the "no responders" status.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subjects import API_PREFIX, LEGACY_NEXT_PREFIX
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Handler
+    from natsctl.jetstream.consumers.consumer_acks import Acks
     from natsctl.native._native import PublishRun
     from natsctl.wire.ops import Op
 
@@ -27,16 +28,6 @@ _LATER_TOKENS: Final = 2
 """An ack subject has seven tokens as in 2020, then eight, nine since: as many may follow the consumer sequence."""
 
 
-class AckHandler(Protocol):
-    """Interface of a consumer's acks."""
-
-    def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
-        """Handle one ack message, whose stream sequence is `token`, as it is written."""
-
-    def handle_plain(self, seqs: Sequence[int]) -> bool:
-        """Handle plain acks without an answer; False where each has to be looked at by itself."""
-
-
 class ConsumerRouter:
     """Pull requests and acks of one account."""
 
@@ -45,7 +36,7 @@ class ConsumerRouter:
     def __init__(self, account: Account) -> None:
         """Subscribe once for all future consumers."""
         self._requests: dict[bytes, Handler] = {}
-        self._acks: dict[tuple[bytes, bytes], AckHandler] = {}
+        self._acks: dict[tuple[bytes, bytes], Acks] = {}
         self._held: dict[bytes, Callable[..., object]] = {}
         self._account = account
         account.sources.append(self)
@@ -61,7 +52,7 @@ class ConsumerRouter:
             self._account.unsubscribe(sub)
         self._account.sources.remove(self)
 
-    def register(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: AckHandler | None) -> None:
+    def register(self, stream: bytes, consumer: bytes, on_request: Handler, on_ack: Acks | None) -> None:
         """Route requests and acks that name a consumer from now on; without `on_ack` its acks are declined."""
         self._requests[stream + b"." + consumer] = on_request
         if on_ack is not None:

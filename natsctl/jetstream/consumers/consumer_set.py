@@ -19,7 +19,7 @@ The journal of the stream is shared with its duplicate window, whose records hav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -38,14 +38,13 @@ from natsctl.jetstream.consumers.consumer_state import (
     decode_record,
     encode_record,
 )
-from natsctl.jetstream.streams.stream_context import StreamContext
 from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps
 from natsctl.store.stream import RecordsCallback
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.retention import FilterClaim
+    from natsctl.jetstream.streams.stream import Stream
 
 RECORD_COST: Final = 1
 RECOVERED_COST: Final = 16
@@ -68,18 +67,12 @@ Settled = Callable[[StoreError | None], None]
 _decode_config: Final = msgspec.json.Decoder(ConsumerConfig)
 
 
-class ConsumerHost(StreamContext, Protocol):
-    """A stream that holds consumers."""
-
-    consumers: dict[str, Consumer]
-
-
 class ConsumerSet:
     """The consumers of one stream and their journal."""
 
     __slots__ = ("_hidden", "_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
 
-    def __init__(self, stream: ConsumerHost) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._hidden: set[str] = set()
         self._last_number = 0
@@ -178,7 +171,7 @@ class ConsumerSet:
 
     # Called by consumers (see consumer.Journal)
 
-    def changed(self, consumer: ConsumerContext) -> None:
+    def changed(self, consumer: Consumer) -> None:
         """Write one record for the changes that the consumer's log gathered."""
         record = consumer.log.take(consumer.number, consumer.state.last_ack_ns)
         if record is None or not consumer.number:
@@ -189,14 +182,14 @@ class ConsumerSet:
         except StoreError as fault:
             self.fault = fault
 
-    def durable(self, consumer: ConsumerContext, callback: Settled) -> None:
+    def durable(self, consumer: Consumer, callback: Settled) -> None:
         """Call back when everything the consumer wrote survives a crash, or with the error that prevents it."""
         if consumer.number and self.fault is None:
             self._stream.store.on_durable(RecordsCallback(callback))
         else:
             callback(self.fault if consumer.number else None)
 
-    def expired(self, consumer: ConsumerContext) -> None:
+    def expired(self, consumer: Consumer) -> None:
         """Delete a consumer that was not used for its inactive threshold."""
         known = self._stream.consumers.get(consumer.name)
         if known is None or known is not consumer:

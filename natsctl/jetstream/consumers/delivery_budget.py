@@ -20,7 +20,7 @@ from natsctl.native import lib
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Delivery
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.store.message import StoredMessage
 
 
@@ -166,7 +166,7 @@ class DeliveryBudget:
 
     __slots__ = ("_consumer", "_fit", "_pace", "_replay")
 
-    def __init__(self, consumer: ConsumerContext) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._fit = FIRST_READ
         self._pace = Alarm(consumer.engine.timers, consumer.schedule)

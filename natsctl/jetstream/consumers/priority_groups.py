@@ -25,7 +25,7 @@ from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.consumers.pull import OpenRequest
 
 
@@ -38,7 +38,7 @@ class Pin:
 
     __slots__ = ("_alarm", "_consumer", "_group", "id", "since_ns")
 
-    def __init__(self, consumer: ConsumerContext) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._on_timeout)
         self._group = ""
@@ -96,7 +96,7 @@ class Priority:
 
     __slots__ = ("_consumer", "pin", "policy")
 
-    def __init__(self, consumer: ConsumerContext, policy: PriorityPolicy) -> None:
+    def __init__(self, consumer: Consumer, policy: PriorityPolicy) -> None:
         self._consumer = consumer
         self.policy = policy
         self.pin: Pin | None = Pin(consumer) if policy is PriorityPolicy.PINNED_CLIENT else None
@@ -143,7 +143,7 @@ def is_group_name(name: str) -> bool:
     return _GROUP_NAME.fullmatch(name) is not None
 
 
-def priority_of(consumer: ConsumerContext) -> Priority | None:
+def priority_of(consumer: Consumer) -> Priority | None:
     """Return the priority policy of a consumer, None where requests are served in turn."""
     policy = consumer.config.priority_policy
     return None if policy is None or policy is PriorityPolicy.NONE else Priority(consumer, policy)

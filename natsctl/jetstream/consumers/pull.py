@@ -30,7 +30,7 @@ from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Delivery
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.consumer import Consumer
 
 
 API_LEVEL_TOO_LOW: Final = b"NATS/1.0 412 Required Api Level\r\n\r\n"
@@ -187,7 +187,7 @@ class PullDelivery:
 
     __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
 
-    def __init__(self, consumer: ConsumerContext) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._look)
         self.waiting: list[OpenRequest] = []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.account import Watch
     from natsctl.broker.subscription import Delivery
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.consumer import Consumer
 
 FLOW_REQUEST: Final = b"NATS/1.0 100 FlowControl Request\r\n\r\n"
 _HEARTBEAT: Final = b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n%b\r\n"
@@ -54,7 +54,7 @@ class PushDelivery:
         "last_ns",
     )
 
-    def __init__(self, consumer: ConsumerContext) -> None:
+    def __init__(self, consumer: Consumer) -> None:
         config, timers = consumer.config, consumer.engine.timers
         self._consumer = consumer
         self._subject = config.deliver_subject.encode()

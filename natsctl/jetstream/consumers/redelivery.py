@@ -14,9 +14,9 @@ is the truth about membership; the queue may hold stale entries, which `next` pa
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.consumer import AckPolicy
 from natsctl.jetstream.consumers.consumer_state import ConsumerState
@@ -25,9 +25,12 @@ from natsctl.jetstream.timers import Alarm
 from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext, Send
+    from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.store.message import StoredMessage
 
+
+Send: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, int], bool]"
+"""Sends subject, ack subject, header and payload at a monotonic time; False when the message cannot be sent now."""
 
 EXPIRED_PER_CALL = 2048
 """Sequences examined per timer call, so that a mass expiry does not hold up the loop."""
@@ -180,7 +183,7 @@ class Retry:
 
     __slots__ = ("_alarm", "_consumer", "_offset_ns", "_watching", "redelivery")
 
-    def __init__(self, consumer: ConsumerContext, offset_ns: int) -> None:
+    def __init__(self, consumer: Consumer, offset_ns: int) -> None:
         """Work for `consumer`, whose stored times are monotonic time plus `offset_ns`."""
         self._consumer = consumer
         self._offset_ns = offset_ns

@@ -33,8 +33,8 @@ from natsctl.store.steps import STEP, Steps, pieces
 
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.streams.stream import Stream
 
 
 MAX_KNOWN: Final = 16_384
@@ -43,7 +43,7 @@ MAX_KNOWN: Final = 16_384
 FEW: Final = 16
 """Number of consumers up to which each is passed every message: to find the matching ones would cost more."""
 
-Consumers = tuple["ConsumerContext", ...]
+Consumers = tuple["Consumer", ...]
 Stored = tuple[int, bytes]
 """(sequence, subject)"""
 
@@ -56,7 +56,7 @@ class FilterClaim(Claim):
     def __init__(self, filters: Filters) -> None:
         super().__init__()
         self.filters = filters
-        self.consumer: ConsumerContext | None = None
+        self.consumer: Consumer | None = None
 
 
 class Interest:
@@ -66,9 +66,9 @@ class Interest:
 
     def __init__(self, long_work: deque[Iterator[None]]) -> None:
         """Keep an empty index; many filters are removed from it by `long_work`."""
-        self._unfiltered: dict[ConsumerContext, None] = {}
+        self._unfiltered: dict[Consumer, None] = {}
         self._unfiltered_listed: Consumers | None = None
-        self._claims: dict[ConsumerContext, FilterClaim] = {}
+        self._claims: dict[Consumer, FilterClaim] = {}
         self._patterns: SubjectIndex[FilterClaim] = SubjectIndex()
         self._known: dict[bytes, Consumers] = {}
         self._known_size = 0
@@ -96,7 +96,7 @@ class Interest:
         if claim.consumer is None:
             claim.end(self._patterns, self._long_work)
 
-    def add(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> bool:
+    def add(self, consumer: Consumer, claim: FilterClaim | None = None) -> bool:
         """Add a consumer, or update its filters, which `claim` holds already; return whether they have changed."""
         filters, before = consumer.filters, self._claims.get(consumer)
         if before is not None and before.filters == filters:
@@ -113,7 +113,7 @@ class Interest:
             self._unfiltered[consumer] = None
         return True
 
-    def remove(self, consumer: ConsumerContext) -> None:
+    def remove(self, consumer: Consumer) -> None:
         """Remove a consumer."""
         self._known.clear()
         self._known_size, self._unfiltered_listed = 0, None
@@ -132,7 +132,7 @@ class Interest:
             self._unfiltered_listed = tuple(self._unfiltered)
         return (*self._unfiltered_listed, *filtering) if filtering else self._unfiltered_listed
 
-    def overlapping(self, patterns: Sequence[bytes]) -> Steps[dict[ConsumerContext, None]]:
+    def overlapping(self, patterns: Sequence[bytes]) -> Steps[dict[Consumer, None]]:
         """Return the consumers whose filters overlap some patterns."""
         found = dict(self._unfiltered)
         cost, before = 0, self._patterns.visited
@@ -168,7 +168,7 @@ class Interest:
             return
         for consumer in tuple(self._unfiltered):
             consumer.on_messages(stored)
-        numbers: dict[ConsumerContext, int] = {}
+        numbers: dict[Consumer, int] = {}
         for subject, number in Counter([subject for _, subject in stored]).items():
             for consumer in self._filtering(subject):
                 numbers[consumer] = numbers.get(consumer, 0) + number
@@ -191,7 +191,7 @@ class Retention:
 
     __slots__ = ("_checked", "_stream", "_sweep_end", "_sweep_seq", "by_interest", "interest", "removes")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._checked: dict[int, int] = {}
         self._sweep_seq = 0
@@ -221,17 +221,17 @@ class Retention:
 
     # Changes of consumers
 
-    def consumer_added(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> None:
+    def consumer_added(self, consumer: Consumer, claim: FilterClaim | None = None) -> None:
         """Record a new consumer; no message is removed because of it."""
         self.interest.add(consumer, claim)
         self._checked.clear()
 
-    def consumer_updated(self, consumer: ConsumerContext, claim: FilterClaim | None = None) -> None:
+    def consumer_updated(self, consumer: Consumer, claim: FilterClaim | None = None) -> None:
         """Record a consumer's new configuration, which may have other filters."""
         if self.interest.add(consumer, claim):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
-    def consumer_deleted(self, consumer: ConsumerContext) -> None:
+    def consumer_deleted(self, consumer: Consumer) -> None:
         """Remove a deleted consumer, and the messages that it alone waited for."""
         self.interest.remove(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
@@ -371,7 +371,7 @@ class Retention:
         return not self._is_wanted(seq, consumers)
 
 
-def _wants(consumer: ConsumerContext, seq: int) -> bool:
+def _wants(consumer: Consumer, seq: int) -> bool:
     """Return whether a consumer has yet to acknowledge a message of a subject that it takes.
 
     One that reached `max_deliver` counts as not acknowledged: it is no longer pending, but still in `redelivered`.

@@ -51,7 +51,6 @@ from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
     from natsctl.jetstream.consumers.consumer_state import ConsumerState
     from natsctl.jetstream.consumers.retention import FilterClaim
     from natsctl.jetstream.streams.stream import Stream
@@ -262,7 +261,7 @@ def _finding_unique(stream: Stream, filters: Filters, name: str) -> Steps[bool]:
     return all(other.name == name or _is_internal(other) for other in others)
 
 
-def _is_internal(consumer: ConsumerContext) -> bool:
+def _is_internal(consumer: Consumer) -> bool:
     return consumer.config.direct or consumer.config.sourcing
 
 

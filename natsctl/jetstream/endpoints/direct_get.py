@@ -27,7 +27,7 @@ from natsctl.store.steps import Steps
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Delivery, Handler, Subscription
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import StoredMessage
 
 
@@ -79,7 +79,7 @@ class _Batch:
         "_last_seq", "_max_bytes", "_pending", "_ready", "_reply", "_request", "_sent", "_sent_bytes", "_stream",
     )  # fmt: skip
 
-    def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
+    def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
         self._stream = stream
         self._reply = reply
         self._request = request
@@ -126,7 +126,7 @@ class RangeBatch(_Batch):
 
     __slots__ = ("_at", "_filters", "_seen_up_to")
 
-    def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
+    def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
         super().__init__(stream, reply, request)
         self._filters = search.filters_of(request)
         self._at = search.start_of(stream.store, request)
@@ -167,7 +167,7 @@ class LastBatch(_Batch):
 
     __slots__ = ("_seqs", "_up_to")
 
-    def __init__(self, stream: StreamContext, reply: bytes, request: DirectGetRequest) -> None:
+    def __init__(self, stream: Stream, reply: bytes, request: DirectGetRequest) -> None:
         super().__init__(stream, reply, request)
         self._seqs: list[int] = []
         self._up_to = search.last_searched(stream.store, request)
@@ -222,7 +222,7 @@ class DirectGet:
 
     __slots__ = ("_for_origin", "_own", "_stream")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._own: list[Subscription] = []
         self._for_origin: list[Subscription] = []

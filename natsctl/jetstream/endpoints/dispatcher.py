@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.engine_context import EngineContext
+    from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.streams.stream import Stream
 
 
@@ -76,7 +76,7 @@ class ApiQueue:
 
     __slots__ = ("_engine", "_serve", "_waiting")
 
-    def __init__(self, engine: EngineContext, serve: Callable[[ApiRequest], None]) -> None:
+    def __init__(self, engine: Engine, serve: Callable[[ApiRequest], None]) -> None:
         """Prepare to hand requests to `serve`, from the engine's ready queue."""
         self._engine = engine
         self._serve = serve
@@ -155,7 +155,7 @@ _PURGE: Final = endpoints.ACCOUNT_PURGE
 class RefusedApi:
     """The API of an account that has no JetStream: an error for every request."""
 
-    def __init__(self, engine: EngineContext, account: Account) -> None:
+    def __init__(self, engine: Engine, account: Account) -> None:
         """Subscribe to the account's API subjects."""
         self._engine = engine
         self._account = account
@@ -195,7 +195,7 @@ class RefusedApi:
 class SystemApi:
     """The API requests of the system account."""
 
-    def __init__(self, engine: EngineContext, account: Account) -> None:
+    def __init__(self, engine: Engine, account: Account) -> None:
         """Subscribe to the API subjects."""
         self._engine = engine
         self._account = account

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.account_imports import ImportHop
     from natsctl.broker.session import Session
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.engine_context import DurableChange, EngineContext
+    from natsctl.jetstream.consumers.consumer import Consumer
+    from natsctl.jetstream.engine import Engine
+    from natsctl.jetstream.engine_options import DurableChange
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.steps import Steps
 
 
@@ -213,19 +216,12 @@ def reading_request(js: JetStreamAccount, request: ApiRequest, body: bytes, want
         return error(ErrCode.INVALID_JSON, err=fault.text)
 
 
-class Described(Protocol):
-    """A stream or consumer of a list."""
-
-    def info(self) -> Any:
-        """Return the entry of the list."""
-
-
 INFO_COST: Final = 4
 COST_BYTES: Final = 2048
 """Bytes of JSON that cost as much to encode as one message to examine."""
 
 
-def encoding_infos(page: Sequence[Described]) -> Steps[list[Any]]:
+def encoding_infos(page: Sequence[Stream | Consumer]) -> Steps[list[Any]]:
     """Return the infos of a page, encoded one by one: each may have a megabyte."""
     found: list[Any] = []
     for each in page:
@@ -260,7 +256,7 @@ def client_info(broker: Broker, account: Account, request: ApiRequest) -> Client
 _SUBJECT: Final = API_AUDIT.encode()
 
 
-def audit(engine: EngineContext, account: Account, request: ApiRequest, response: bytes) -> None:
+def audit(engine: Engine, account: Account, request: ApiRequest, response: bytes) -> None:
     """Publish the audit advisory of one request in its account, if it has a subscriber."""
     if not account.has_interest(_SUBJECT):
         return

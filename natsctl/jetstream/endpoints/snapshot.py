@@ -45,12 +45,12 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
+    from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import StoredMessage
 
 
-def archived(consumer: ConsumerContext) -> ArchivedConsumer:
+def archived(consumer: Consumer) -> ArchivedConsumer:
     """Return a consumer as it is now."""
     return ArchivedConsumer(consumer.name, consumer.config, progress_of(consumer.state), consumer.created_ns)
 

@@ -15,9 +15,8 @@ subject, it stands for that head.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -41,13 +40,10 @@ from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, O
 from natsctl.store.errors import StoreError
 
 if TYPE_CHECKING:
-    from natsctl.api.stream_rules import Draft
-    from natsctl.broker.account import Account
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.engine_context import DurableChange, EngineContext
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.engine_options import DurableChange
     from natsctl.store.stream import StreamStore
 
 
@@ -78,46 +74,12 @@ MAX_TEMPLATES: Final = 1000
 _decode: Final = msgspec.json.Decoder(StreamTemplateConfig).decode
 
 
-class OwnedStreams(Protocol):
-    """The streams that templates have made."""
-
-    made: dict[str, dict[str, None]]
-
-
-class TemplateAccount(Protocol):
-    """An account, as its templates use it."""
-
-    name: str
-    account: Account
-    engine: EngineContext
-
-    @property
-    def streams(self) -> Mapping[str, StreamContext]:
-        """Return the streams by name."""
-
-    @property
-    def templates(self) -> OwnedStreams:
-        """Return the streams that templates have made."""
-
-    def draft(self, config: StreamConfig) -> Draft:
-        """Return a draft of a configuration for the checks of this account."""
-
-    def refuse_stream(self, config: StreamConfig) -> ApiError | None:
-        """Return the reason why the account cannot have one more stream, or None."""
-
-    def create_from_template(self, config: StreamConfig) -> object:
-        """Create a stream. Raises StoreError."""
-
-    def remove_and_advise(self, name: str) -> DurableChange:
-        """Delete a stream and publish the advisory."""
-
-
 class Template:
     """One template at work."""
 
     __slots__ = ("_js", "_reported", "_subscriptions", "config", "store")
 
-    def __init__(self, js: TemplateAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
+    def __init__(self, js: JetStreamAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
         """Listen on the template's subjects."""
         self._js = js
         self._reported = ""
@@ -197,7 +159,7 @@ class Templates:
 
     __slots__ = ("_js", "_templates", "made")
 
-    def __init__(self, js: TemplateAccount) -> None:
+    def __init__(self, js: JetStreamAccount) -> None:
         self._js = js
         self._templates: dict[str, Template] = {}
         self.made: dict[str, dict[str, None]] = {}

@@ -34,7 +34,7 @@ from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 Outcome = ApiError | int
@@ -69,7 +69,7 @@ class Ahead:
         """Last sequences that were looked up, by subject."""
 
 
-def check(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> Outcome:
+def check(stream: Stream, ahead: Ahead, message: PendingMessage) -> Outcome:
     """Check the next message of a batch; if it passes, `ahead` counts it."""
     for first in FIRST:
         refusal = first(stream, message)
@@ -94,7 +94,7 @@ def check(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> Outco
     return _check_room(stream, ahead, message) or 0
 
 
-def _count(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
+def _count(stream: Stream, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     """Add to a counter, going on from where the batch's earlier messages left it."""
     if not stream.config.allow_msg_counter:
         return None
@@ -109,7 +109,7 @@ def _count(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiE
     return refusal
 
 
-def _check_seq(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
+def _check_seq(stream: Stream, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     expected = message.fields.get(headers.EXPECTED_LAST_SEQ)
     if expected is None:
         return None
@@ -119,7 +119,7 @@ def _check_seq(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> 
     return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE_CONSTANT) if ahead.count else None
 
 
-def _check_subject_seq(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
+def _check_subject_seq(stream: Stream, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     fields = message.fields
     expected, of = fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ), fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
@@ -136,7 +136,7 @@ def _check_subject_seq(stream: StreamContext, ahead: Ahead, message: PendingMess
     return None
 
 
-def _check_scheduler(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
+def _check_scheduler(stream: Stream, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     """Refuse the end of a schedule that is none; the batch itself may have stored one, or something in its place."""
     scheduler, step = message.fields.get(headers.SCHEDULER, b""), message.fields.get(headers.SCHEDULE_NEXT)
     if step is None or scheduler not in ahead.schedules:
@@ -159,7 +159,7 @@ def _check_rollup_place(ahead: Ahead, message: PendingMessage) -> ApiError | Non
     )
 
 
-def _check_room(stream: StreamContext, ahead: Ahead, message: PendingMessage) -> ApiError | None:
+def _check_room(stream: Stream, ahead: Ahead, message: PendingMessage) -> ApiError | None:
     """Refuse a message that discard new would refuse, and count it where it fits."""
     config, store, subject = stream.config, stream.store, message.subject
     measure = file_size if store.storage == "file" else memory_size
@@ -208,7 +208,7 @@ class AtomicBatches:
 
     __slots__ = ("_alarm", "_bytes", "_open", "_stream", "_total")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._open: dict[bytes, Batch] = {}
         self._alarm = Alarm(stream.engine.timers, self._look)

@@ -19,7 +19,7 @@ from natsctl.api.errors import ErrCode
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.stream import StreamStore
 
 
@@ -64,7 +64,7 @@ class Total:
         return Total(self.value, {stream: dict(subjects) for stream, subjects in self.sources.items()})
 
 
-def check_increment(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_increment(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse an increment that is no number, is disabled here, or has incompatible headers."""
     increment = message.fields.get(headers.INCR)
     if increment is None:
@@ -80,7 +80,7 @@ def check_increment(stream: StreamContext, message: PendingMessage) -> ApiError 
     return error(ErrCode.MESSAGE_INCR_INVALID) if any(header in message.fields for header in _INCOMPATIBLE) else None
 
 
-def count(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def count(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Turn an increment into the new total, or return the error."""
     if not stream.config.allow_msg_counter:
         return None
@@ -115,7 +115,7 @@ class FreshTotals:
         return (stored.header, stored.payload) if stored is not None else None
 
 
-def last_total(stream: StreamContext, subject: bytes) -> Total | None:
+def last_total(stream: Stream, subject: bytes) -> Total | None:
     """Return the stored total of a counter, zero without a message, None for an invalid one."""
     last = stream.pipeline.totals.last(subject)
     if last is None:
@@ -130,7 +130,7 @@ def last_total(stream: StreamContext, subject: bytes) -> Total | None:
     return Total(_number_in(value), sources)
 
 
-def add(stream: StreamContext, message: PendingMessage, total: Total) -> ApiError | None:
+def add(stream: Stream, message: PendingMessage, total: Total) -> ApiError | None:
     """Add a message to `total`, and make the new total its body; on an error `total` is as it was."""
     increment = read_number(message.fields[headers.INCR])
     header, sources = message.header, total.sources

@@ -27,7 +27,7 @@ from natsctl.jetstream.timers import Alarm
 from natsctl.store.steps import STEP, Steps
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 IN_USE: Final = 0x10
@@ -60,7 +60,7 @@ class Dedupe:
         "_alarm", "_clock", "_entries", "_head", "_in_use", "_journaled", "_last", "_seqs", "_stream", "_window_ns",
     )  # fmt: skip
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._clock = stream.engine.clock
         self._alarm = Alarm(stream.engine.timers, self._look)

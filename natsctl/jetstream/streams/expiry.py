@@ -32,7 +32,7 @@ from natsctl.store.filters import ALL
 from natsctl.store.steps import Steps
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 ONE_BY_ONE: Final = 1000
@@ -48,7 +48,7 @@ class Expiry:
 
     __slots__ = ("_alarm", "_cursor", "_max_age_ns", "_over", "_seen", "_stream")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._max_age_ns = 0
         self._cursor = 0
@@ -193,7 +193,7 @@ class DeleteMarkers:
 
     __slots__ = ("_header", "_stream", "ttl_ns")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._header = b""
         self.ttl_ns = 0

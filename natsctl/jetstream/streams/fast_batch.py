@@ -30,7 +30,7 @@ from natsctl.jetstream.timers import Alarm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.errors import StoreError
     from natsctl.wire.ops import Op
 
@@ -160,7 +160,7 @@ class FastBatches:
 
     __slots__ = ("_account", "_alarm", "_now_ns", "_open", "_plain", "_stream", "_total", "waiting")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._account = stream.account
         self._open: dict[bytes, Batch] = {}

@@ -16,7 +16,7 @@ from natsctl.store.steps import STEP, Steps, finish
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 class Limits:
@@ -24,7 +24,7 @@ class Limits:
 
     __slots__ = ("_size", "_stream", "any")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._size = file_size if stream.store.storage == "file" else memory_size
         self.any = False

@@ -31,7 +31,7 @@ from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 TICK_BITS: Final = 30
@@ -182,7 +182,7 @@ SWEEP_STEPS: Final = 4
 """Steps of a sweep that one turn makes."""
 
 
-def check_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_ttl(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a TTL if the stream allows none; flag a message that has one."""
     text = message.fields.get(headers.TTL)
     if text is None:
@@ -195,7 +195,7 @@ def check_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None
     return None
 
 
-def read_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def read_ttl(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse an invalid TTL; raise one to that of delete markers. The last check, for a message that is stored."""
     text = message.fields.get(headers.TTL)
     if text is None or stream.retention.refuses(message.subject):
@@ -206,7 +206,7 @@ def read_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
     return None
 
 
-def check_batch_ttl(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_batch_ttl(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a disabled or invalid TTL in a batch; a valid one is handled by `check_ttl` and `read_ttl`."""
     text = message.fields.get(headers.TTL)
     if text is not None and not message.own and parse_ttl(text) != 0:
@@ -217,7 +217,7 @@ def check_batch_ttl(stream: StreamContext, message: PendingMessage) -> ApiError 
     return check_ttl(stream, message) or read_ttl(stream, message)
 
 
-def raise_to_marker(stream: StreamContext, message: PendingMessage) -> None:
+def raise_to_marker(stream: Stream, message: PendingMessage) -> None:
     """Raise a message's TTL to that of delete markers: one that expired earlier could hide behind an older marker.
 
     Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.
@@ -234,7 +234,7 @@ class MessageTtl:
 
     __slots__ = ("_ahead", "_alarm", "_deadlines", "_never", "_stream", "active")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._alarm = Alarm(stream.engine.timers, self._look)
         self._deadlines = Deadlines()

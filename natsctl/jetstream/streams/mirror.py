@@ -39,7 +39,7 @@ from natsctl.store.steps import STEP, Steps, finish
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 _RANDOM: Final = 8
@@ -55,7 +55,7 @@ class _Seen(Model):
 class Mirror:
     """The copy that one stream keeps of another."""
 
-    def __init__(self, stream: StreamContext, source: StreamSource) -> None:
+    def __init__(self, stream: Stream, source: StreamSource) -> None:
         """Prepare to mirror the stream that `source` names."""
         self._stream = stream
         self.letter = "M"

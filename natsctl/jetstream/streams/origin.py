@@ -28,7 +28,7 @@ from natsctl.api.units import SECOND
 from natsctl.jetstream.advisories import nuid
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 SEPARATOR: Final = "\f"
@@ -44,7 +44,7 @@ def short_hash(text: str) -> str:
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
 
 
-def identity(stream: StreamContext) -> str:
+def identity(stream: Stream) -> str:
     """Return the identity of a stream, which differs from that of another stream of the same name."""
     return short_hash(format_time(stream.created_ns))
 
@@ -67,7 +67,7 @@ def source_index(source: StreamSource) -> str:
     return " ".join(source_fields(source))
 
 
-def stable_name(stream: StreamContext) -> str:
+def stable_name(stream: Stream) -> str:
     """Return the part of a consumer's name that identifies a mirror or sourcing stream."""
     parts = [stream.name, stream.account.name]
     if stream.engine.options.domain:
@@ -75,12 +75,12 @@ def stable_name(stream: StreamContext) -> str:
     return " ".join(parts)
 
 
-def mirror_consumer(stream: StreamContext) -> str:
+def mirror_consumer(stream: Stream) -> str:
     """Return the name of the consumer that a mirror requests."""
     return "JS_MIRROR_" + short_hash(stable_name(stream))
 
 
-def source_consumer(stream: StreamContext, source: StreamSource, repeated: bool) -> str:
+def source_consumer(stream: Stream, source: StreamSource, repeated: bool) -> str:
     """Return the name of the consumer that a source requests; a distinct one if its stream is sourced twice."""
     text = short_hash(stable_name(stream))
     if repeated:
@@ -144,7 +144,7 @@ def reset_request(source: StreamSource, consumer: str) -> tuple[bytes, bytes]:
 
 
 def create_request(
-    stream: StreamContext, source: StreamSource, letter: str, config: ConsumerConfig, level: int
+    stream: Stream, source: StreamSource, letter: str, config: ConsumerConfig, level: int
 ) -> tuple[bytes, bytes]:
     """Return subject and body that make a consumer; `config` has start and filters, and gets the rest."""
     rng = stream.engine.rng

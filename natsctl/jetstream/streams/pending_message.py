@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from natsctl.broker.session import Session
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.native._native import PublishRun
 
 
@@ -111,7 +111,7 @@ class PublishAcks:
 
     __slots__ = ("_account", "_extras", "_late", "_no_ack", "_stream", "opening")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._account = stream.account
         self._late: list[tuple[int, bytes, bytes]] = []

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.session import Session
     from natsctl.jetstream.streams.limits import Limits
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.native._native import PublishRun
     from natsctl.store.message import Copy
     from natsctl.wire.ops import Op
@@ -61,7 +61,7 @@ class Republish:
 
     __slots__ = ("_headers_only", "_mapping", "_stream", "_waiting", "active")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._mapping: SubjectMapping | None = None
         self._headers_only = False
@@ -132,7 +132,7 @@ class PublishPipeline:
         "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
-    def __init__(self, stream: StreamContext, limits: Limits) -> None:
+    def __init__(self, stream: Stream, limits: Limits) -> None:
         self._stream = stream
         self._append = stream.store.append
         self._append_run = stream.store.append_run

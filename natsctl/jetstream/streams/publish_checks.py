@@ -21,10 +21,10 @@ from natsctl.store.filters import Filters
 from natsctl.store.message import file_size, memory_size
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
-Check: TypeAlias = "Callable[[StreamContext, PendingMessage], ApiError | None]"
+Check: TypeAlias = "Callable[[Stream, PendingMessage], ApiError | None]"
 """Returns the reason why a message is refused, or None; may rewrite the message."""
 
 MAX_HEADER_BYTES: Final = 65535
@@ -37,7 +37,7 @@ MAX_RECORD_BYTES: Final = 32 * 1024 * 1024
 """Largest message of a stream on disk, with the overhead of its record. Source: nats-server, filestore.go."""
 
 
-def check_bounds(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_bounds(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse records that no file can hold, any message of a sealed stream, and too large ones, in this order."""
     size = len(message.header) + len(message.payload)
     if size > MAX_RECORD_BYTES // 2 and (refusal := check_record(stream, message)) is not None:
@@ -50,7 +50,7 @@ def check_bounds(stream: StreamContext, message: PendingMessage) -> ApiError | N
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
-def check_record(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_record(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message that no file of a stream can hold."""
     size = file_size(len(message.subject), len(message.header), len(message.payload))
     return (
@@ -60,18 +60,18 @@ def check_record(stream: StreamContext, message: PendingMessage) -> ApiError | N
     )
 
 
-def check_sealed(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_sealed(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse everything once the stream is sealed."""
     return error(ErrCode.STREAM_SEALED) if stream.config.sealed else None
 
 
-def check_expected_stream(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_expected_stream(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message for another stream."""
     expected = message.fields.get(headers.EXPECTED_STREAM)
     return error(ErrCode.STREAM_NOT_MATCH) if expected is not None and expected != stream.name.encode() else None
 
 
-def check_expected_subject_seq(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_expected_subject_seq(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message whose subject is not where its publisher believes."""
     expected = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
     of = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
@@ -82,7 +82,7 @@ def check_expected_subject_seq(stream: StreamContext, message: PendingMessage) -
     return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=last) if read_seq(expected) != last else None
 
 
-def check_expected_seq(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_expected_seq(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message when the stream is not where its publisher believes."""
     expected = message.fields.get(headers.EXPECTED_LAST_SEQ)
     if expected is not None and read_seq(expected) != stream.store.last_seq:
@@ -90,7 +90,7 @@ def check_expected_seq(stream: StreamContext, message: PendingMessage) -> ApiErr
     return None
 
 
-def check_foreign_source(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_foreign_source(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a client's message that claims to come from a source."""
     return (
         error(ErrCode.MESSAGE_SOURCE_HDR_NOT_ALLOWED)
@@ -99,14 +99,14 @@ def check_foreign_source(stream: StreamContext, message: PendingMessage) -> ApiE
     )
 
 
-def read_message_id(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def read_message_id(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Set the id for the duplicate window; refuses nothing."""
     fields = message.fields
     message.msg_id = fields.get(headers.MSG_ID) or fields.get(headers.LEGACY_MSG_ID, b"")
     return None
 
 
-def check_expected_id(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_expected_id(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message when the last one has another id than its publisher believes."""
     expected = message.fields.get(headers.EXPECTED_LAST_MSG_ID)
     if expected is not None and expected != stream.dedupe.last_id:
@@ -114,7 +114,7 @@ def check_expected_id(stream: StreamContext, message: PendingMessage) -> ApiErro
     return None
 
 
-def check_rollup(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_rollup(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a rollup that is not permitted; set the requested kind."""
     rollup = message.fields.get(headers.ROLLUP)
     if rollup is None:
@@ -131,12 +131,12 @@ def check_rollup(stream: StreamContext, message: PendingMessage) -> ApiError | N
     return None
 
 
-def check_size(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_size(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message that is too large."""
     return check_max_size(stream, message) or check_header(stream, message)
 
 
-def check_max_size(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_max_size(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message that is larger than the stream allows."""
     return (
         error(ErrCode.STREAM_MESSAGE_EXCEEDS_MAXIMUM)
@@ -145,17 +145,17 @@ def check_max_size(stream: StreamContext, message: PendingMessage) -> ApiError |
     )
 
 
-def check_header(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_header(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a header that is too long for a record."""
     return error(ErrCode.STREAM_HEADER_EXCEEDS_MAXIMUM) if len(message.header) > MAX_HEADER_BYTES else None
 
 
-def check_resources(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_resources(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message for which the server has no room."""
     return error(ErrCode.INSUFFICIENT_RESOURCES) if stream.usage.full else None
 
 
-def check_account(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_account(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message for which the account has no room."""
     if not stream.usage.limited:
         return None
@@ -210,7 +210,7 @@ _BEFORE_OF_PLAIN: Final[tuple[Check, ...]] = (check_bounds,)
 _AFTER_OF_COMMON: Final[tuple[Check, ...]] = (counters.count, check_resources)
 
 
-def check_message(stream: StreamContext, message: PendingMessage) -> ApiError | int:
+def check_message(stream: Stream, message: PendingMessage) -> ApiError | int:
     """Return the error of a message, the sequence that it is a duplicate of, or 0: it may be stored."""
     before, after, fields = _BEFORE_OF_PLAIN, _AFTER_OF_COMMON, message.fields
     if fields:

@@ -23,7 +23,7 @@ from natsctl.api.units import SECOND, parse_go_duration, parse_ttl
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.pending_message import PendingMessage
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -271,7 +271,7 @@ PURGE: Final = b"purge"
 SUBJECT_ROLLUP: Final = b"sub"
 
 
-def check_schedule(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_schedule(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a schedule that cannot be kept; flag a valid one, and make it replace the earlier one."""
     if message.own or not message.fields:
         return None
@@ -302,7 +302,7 @@ def check_schedule(stream: StreamContext, message: PendingMessage) -> ApiError |
     return None
 
 
-def _check_fields(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def _check_fields(stream: Stream, message: PendingMessage) -> ApiError | None:
     ttl = message.fields.get(headers.SCHEDULE_TTL, b"")
     if parse_ttl(ttl) is None:
         return error(ErrCode.MESSAGE_SCHEDULES_TTL_INVALID)
@@ -311,7 +311,7 @@ def _check_fields(stream: StreamContext, message: PendingMessage) -> ApiError | 
     return error(ErrCode.MESSAGE_TTL_DISABLED) if ttl and not stream.config.allow_msg_ttl else None
 
 
-def _check_subjects(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def _check_subjects(stream: Stream, message: PendingMessage) -> ApiError | None:
     target = message.fields.get(headers.SCHEDULE_TARGET, b"")
     source = message.fields.get(headers.SCHEDULE_SOURCE, b"")
     if not _can_be_published_to(target) or target == message.subject:
@@ -323,7 +323,7 @@ def _check_subjects(stream: StreamContext, message: PendingMessage) -> ApiError 
     return error(ErrCode.MESSAGE_SCHEDULES_SOURCE_INVALID) if source and not _is_captured(stream, source) else None
 
 
-def check_scheduler(stream: StreamContext, message: PendingMessage) -> ApiError | None:
+def check_scheduler(stream: Stream, message: PendingMessage) -> ApiError | None:
     """Refuse a message that ends a schedule which is none, or claims to come from one."""
     if message.own:
         return None
@@ -347,5 +347,5 @@ def _can_be_published_to(subject: bytes) -> bool:
     return bool(subject) and is_valid_subject(subject) and is_literal(subject)
 
 
-def _is_captured(stream: StreamContext, subject: bytes) -> bool:
+def _is_captured(stream: Stream, subject: bytes) -> bool:
     return any(matches(pattern.encode(), subject) for pattern in stream.config.subjects)

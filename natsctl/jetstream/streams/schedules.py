@@ -45,7 +45,7 @@ from natsctl.store.filters import Filters
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import StoredMessage
 
 
@@ -81,7 +81,7 @@ class Schedules:
 
     __slots__ = ("_alarm", "_deadlines", "_fired", "_moved", "_remnants", "_stream", "active", "produces")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._alarm = Alarm(stream.engine.timers, self._look)
         self._deadlines = Deadlines()
@@ -360,7 +360,7 @@ class TimedMessages:
 
     __slots__ = ("_loaded_for", "_loading", "_place", "_stream", "schedules", "ttl")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._loading = array("Q")
         self._place = 0

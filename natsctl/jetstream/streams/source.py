@@ -37,7 +37,7 @@ from natsctl.jetstream.streams.upstream import StoreLaterError, Taken, Upstream
 from natsctl.store.steps import STEP, Steps, finish, pieces
 
 if TYPE_CHECKING:
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.errors import StoreError
 
 
@@ -83,7 +83,7 @@ def read_origin(header: bytes) -> Origin | None:
 class Source:
     """One source of one stream."""
 
-    def __init__(self, stream: StreamContext, sources: SourceSet, source: StreamSource) -> None:
+    def __init__(self, stream: Stream, sources: SourceSet, source: StreamSource) -> None:
         """Prepare to source from the stream that `source` names."""
         self._stream = stream
         self.letter = "S"
@@ -221,7 +221,7 @@ class SourceSet:
 
     __slots__ = ("_known", "_ready", "_search_end", "_search_seq", "_searching", "_stream", "sources", "times")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self.sources: dict[str, Source] = {}
         self.times: Counter[str] = Counter()

@@ -52,8 +52,6 @@ from natsctl.store.stream import RecordsCallback, StreamStore
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
-    from natsctl.jetstream.consumers.consumer_context import ConsumerContext
-    from natsctl.jetstream.streams.stream_context import StreamContext
     from natsctl.store.message import StoredMessage
 
 
@@ -92,7 +90,7 @@ COMMIT_NS: Final = 60 * 1_000_000_000
 """Largest difference in time between the first and the last message of a commit."""
 
 
-def finish_rollups(stream: StreamContext) -> None:
+def finish_rollups(stream: Stream) -> None:
     """Remove the messages that the rollups of an interrupted commit replace."""
     config, store = stream.config, stream.store
     foreign = config.mirror is not None or config.sources  # there the header may come from another stream
@@ -104,7 +102,7 @@ def finish_rollups(stream: StreamContext) -> None:
             _finish_rollup(stream, message)
 
 
-def _finish_rollup(stream: StreamContext, message: StoredMessage) -> None:
+def _finish_rollup(stream: Stream, message: StoredMessage) -> None:
     store, seq = stream.store, message.seq
     if not store.holds(seq):
         return
@@ -120,7 +118,7 @@ class Upstreams:
 
     __slots__ = ("_mirror", "_started", "_stream", "sources")
 
-    def __init__(self, stream: StreamContext) -> None:
+    def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._mirror: Mirror | None = None
         self._started = False
@@ -410,12 +408,12 @@ class Stream:
             return self.store.first_seq_of(filters.literals[0])
         return self.store.first_match(filters or ALL, self.store.first_seq)
 
-    def _advises_on(self, consumer: ConsumerContext, filters: Filters | None) -> bool:
+    def _advises_on(self, consumer: Consumer, filters: Filters | None) -> bool:
         """Return whether a consumer publishes an advisory for the only message that a purge removed."""
         subject = filters.subjects[0] if filters and filters.subjects else b">"
         return self.store.storage == "memory" or consumer.filters.matches(subject)
 
-    def _consumers_of(self, filters: Filters | None) -> tuple[ConsumerContext, ...]:
+    def _consumers_of(self, filters: Filters | None) -> tuple[Consumer, ...]:
         """Return the consumers whose filters may overlap `filters`; None matches everything."""
         if filters is None or filters.everything:
             return tuple(self.consumers.values())

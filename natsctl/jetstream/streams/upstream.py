@@ -43,7 +43,7 @@ from natsctl.store.errors import StoreError
 if TYPE_CHECKING:
     from natsctl.broker.account import Watch
     from natsctl.broker.subscription import Delivery, Subscription
-    from natsctl.jetstream.streams.stream_context import StreamContext
+    from natsctl.jetstream.streams.stream import Stream
 
 
 ANSWER_NS: Final = 30 * SECOND
@@ -134,7 +134,7 @@ class Upstream:
         "stopped",
     )  # fmt: skip
 
-    def __init__(self, stream: StreamContext, sink: MessageSink) -> None:
+    def __init__(self, stream: Stream, sink: MessageSink) -> None:
         """Prepare; nothing is requested before `start`."""
         timers = stream.engine.timers
         self._stream = stream

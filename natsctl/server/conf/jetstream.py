@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.subjects import is_valid_subject
-from natsctl.jetstream.engine_context import BatchLimits
+from natsctl.jetstream.engine_options import BatchLimits
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import (
     OptionSetter,

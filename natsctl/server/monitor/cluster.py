@@ -14,7 +14,7 @@ from natsctl.server.monitor.document import round_trip, text
 from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker_context import LeafPeer
+    from natsctl.broker.leaf.link import LeafLink
     from natsctl.server.monitor.query import ServerView
 
 
@@ -106,7 +106,7 @@ def leafz(server: ServerView, options: LeafzOptions) -> dict[str, Any]:
     }
 
 
-def _leaf(peer: LeafPeer, with_subjects: bool) -> dict[str, Any]:
+def _leaf(peer: LeafLink, with_subjects: bool) -> dict[str, Any]:
     subjects = [text(subject) for subject in peer.subjects()]
     shown: dict[str, Any] = {"id": peer.cid, "name": peer.name, "is_spoke": peer.is_spoke}
     if peer.is_isolated:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.auth.credentials import TlsFacts
     from natsctl.broker.broker import Broker
-    from natsctl.broker.broker_context import LeafPeer
     from natsctl.broker.jwt.account_registry import ActiveAccount
+    from natsctl.broker.leaf.link import LeafLink
     from natsctl.broker.subscription import Subscription
     from natsctl.server.monitor.query import ServerView
 
@@ -133,7 +133,7 @@ def client(session: Session, show: Show) -> dict[str, Any]:
     return entry | proxy(session)
 
 
-def leaf(peer: LeafPeer, show: Show) -> dict[str, Any]:
+def leaf(peer: LeafLink, show: Show) -> dict[str, Any]:
     subjects = [text(subject) for subject in peer.subjects()]
     entry: dict[str, Any] = {"cid": peer.cid, "kind": "Leafnode", **_address(peer.host, peer.port)}
     entry |= _times(peer.start_ns, peer.last_data_ns, 0, "", peer.rtt_ns, show.clock)
@@ -154,7 +154,7 @@ def leaf(peer: LeafPeer, show: Show) -> dict[str, Any]:
     return entry | proxy(peer)
 
 
-def proxy(one: Session | LeafPeer) -> dict[str, Any]:
+def proxy(one: Session | LeafLink) -> dict[str, Any]:
     return {"proxy": {"key": one.proxy}} if one.proxy else {}
 
 
@@ -170,7 +170,7 @@ def _times(start_ns: int, last_data_ns: int, stop_ns: int, reason: str, rtt_ns: 
     return {**times, "rtt": round_trip(rtt_ns), "uptime": uptime(end_ns - start_ns), "idle": uptime(end_ns - last_ns)}
 
 
-def _traffic(one: Session | LeafPeer) -> dict[str, int]:
+def _traffic(one: Session | LeafLink) -> dict[str, int]:
     names = ("pending_bytes", "in_msgs", "out_msgs", "in_bytes", "out_bytes")
     return {name: getattr(one, name) for name in names}
 
@@ -187,7 +187,7 @@ def _tls(facts: TlsFacts | None, auth: bool) -> dict[str, Any]:
     return {**shown, "tls_first": True} if facts.first else shown
 
 
-def _account(one: Session | LeafPeer) -> tuple[str, str]:
+def _account(one: Session | LeafLink) -> tuple[str, str]:
     return "account", one.account.name if one.account.name != GLOBAL_ACCOUNT else ""
 
 
@@ -293,7 +293,7 @@ def connz_in_pieces(server: ServerView, options: ConnzOptions) -> dict[str, Any]
     }
 
 
-def _entries(page: Sequence[Session | LeafPeer], show: Show) -> Iterator[dict[str, Any]]:
+def _entries(page: Sequence[Session | LeafLink], show: Show) -> Iterator[dict[str, Any]]:
     return (client(one, show) if isinstance(one, Session) else leaf(one, show) for one in page)
 
 
@@ -306,10 +306,10 @@ def _check(options: ConnzOptions) -> None:
         raise BadRequestError("filter by subject only valid with account filtering")
 
 
-def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | LeafPeer]]:
+def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | LeafLink]]:
     """Return how many connections there are of the state and the account, and those that are asked for."""
-    opened: list[Session | LeafPeer] = []
-    ended: list[Session | LeafPeer] = []
+    opened: list[Session | LeafLink] = []
+    ended: list[Session | LeafLink] = []
     account = options.acc
     if options.state in (ConnState.OPEN, ConnState.ALL):
         opened = [one for one in _open(broker) if not account or one.account.name == account]
@@ -327,33 +327,33 @@ def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | 
     return total, [one for one in chain(opened, ended) if not options.user or one.user == options.user]
 
 
-def _open(broker: Broker) -> Iterator[Session | LeafPeer]:
+def _open(broker: Broker) -> Iterator[Session | LeafLink]:
     yield from broker.sessions.values()
     yield from broker.leafs.values()
 
 
-def _subjects(one: Session | LeafPeer) -> Iterator[bytes]:
+def _subjects(one: Session | LeafLink) -> Iterator[bytes]:
     return (sub.subject for sub in one.subs.values()) if isinstance(one, Session) else iter(one.subjects())
 
 
-def _sorted(broker: Broker, found: list[Session | LeafPeer], order: str) -> list[Session | LeafPeer]:
+def _sorted(broker: Broker, found: list[Session | LeafLink], order: str) -> list[Session | LeafLink]:
     key, descending = _ORDERS[order]
     return sorted(found, key=lambda one: key(broker, one), reverse=descending)
 
 
-def _stop_ns(one: Session | LeafPeer) -> int:
+def _stop_ns(one: Session | LeafLink) -> int:
     return one.stop_ns if isinstance(one, Session) else 0
 
 
-def _count_subs(one: Session | LeafPeer) -> int:
+def _count_subs(one: Session | LeafLink) -> int:
     return (len(one.subs) or one.left_count) if isinstance(one, Session) else sum(1 for _ in one.subjects())
 
 
-def _reason(one: Session | LeafPeer) -> str:
+def _reason(one: Session | LeafLink) -> str:
     return one.close_reason.value if isinstance(one, Session) and one.close_reason is not None else ""
 
 
-_Key = Callable[["Broker", "Session | LeafPeer"], Any]
+_Key = Callable[["Broker", "Session | LeafLink"], Any]
 _CID: Final[tuple[_Key, bool]] = (lambda broker, one: one.cid, False)
 _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "": _CID,

@@ -23,7 +23,7 @@ from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.api.versions import API_LEVEL
 from natsctl.broker.info import FEATURE_FLAGS
-from natsctl.jetstream.engine_context import BatchLimits
+from natsctl.jetstream.engine_options import BatchLimits
 from natsctl.server.monitor.connz import operator_claims
 from natsctl.server.monitor.document import go_number, uptime
 from natsctl.server.monitor.query import Query

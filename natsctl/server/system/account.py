@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.codec import encode
-from natsctl.broker.broker_context import NullListener
+from natsctl.broker.event_listener import NullListener
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
 from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, OcspEvents, is_known

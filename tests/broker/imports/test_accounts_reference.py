@@ -22,7 +22,7 @@ import pytest
 
 from natsctl.broker.broker import Broker
 from natsctl.broker.session import Session
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.server.broker_setup import broker_options
 from natsctl.server.conf.config import apply
 from natsctl.server.conf.syntax import load_text

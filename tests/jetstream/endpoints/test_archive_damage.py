@@ -18,7 +18,7 @@ from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import MAGIC
 from natsctl.api.archive.s2 import FrameWriter, crc32c, mask
 from natsctl.api.stream import StreamConfig
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from tests.support import tiers

@@ -14,7 +14,7 @@ from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.consumer import ConsumerConfig
 from natsctl.api.stream import StorageType, StreamState
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.jetstream.streams import dedupe
 from natsctl.store.errors import StoreFullError
 from natsctl.store.message import StoredMessage

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from tests.support import tiers

@@ -9,7 +9,7 @@ import pytest
 
 from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage
 from natsctl.api.archive.archive_reader import ArchiveReader
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine, Message
 

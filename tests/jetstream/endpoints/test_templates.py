@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.jetstream.endpoints.templates import stream_name
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import SimDisk

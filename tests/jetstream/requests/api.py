@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from natsctl.api.account import UNLIMITED, AccountLimits
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from tests.support.request_differential import Exchange, RawRequest
 
 LEVEL: Final = b"NATS/1.0\r\nNats-Required-Api-Level: %b\r\n\r\n"

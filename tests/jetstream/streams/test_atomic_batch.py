@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.jetstream.engine_context import BatchLimits, JetStreamOptions
+from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions
 from natsctl.store.options import StoreOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine

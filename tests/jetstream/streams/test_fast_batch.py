@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from natsctl.jetstream.engine_context import BatchLimits, JetStreamOptions
+from natsctl.jetstream.engine_options import BatchLimits, JetStreamOptions
 from natsctl.testing.jet import Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Fault

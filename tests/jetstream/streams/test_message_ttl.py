@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from natsctl.api import headers
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.jetstream.streams import message_ttl
 from natsctl.jetstream.streams.message_ttl import Deadlines
 from natsctl.store.file_log import FileLog

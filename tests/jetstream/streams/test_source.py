@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.headers import get as header_of
-from natsctl.jetstream.engine_context import JetStreamOptions
+from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine
 from natsctl.testing.simdisk import Fault, no_faults

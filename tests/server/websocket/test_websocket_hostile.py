@@ -11,7 +11,7 @@ from wsproto.frame_protocol import Opcode
 
 from natsctl.broker import deferred_work
 from natsctl.broker.refusals import CloseReason
-from natsctl.broker.session_context import SessionContext
+from natsctl.broker.session import Session
 from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
@@ -200,7 +200,7 @@ async def test_no_frame_is_unpacked_before_those_before_it_were_carried_out(monk
         steps.append("inflate")
         return inflate(messages, data)
 
-    def resuming(session: SessionContext) -> None:
+    def resuming(session: Session) -> None:
         steps.append("slice")
         resume(session)
 

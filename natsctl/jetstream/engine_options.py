@@ -1,6 +1,4 @@
-"""The services that one server's JetStream offers to its accounts, streams and consumers, and its options.
-
-`Engine` provides them. Code below it names this protocol, so that each part can be read and tested without the engine.
+"""The options of one server's JetStream, and what the engine watches: the clock, request faults and open batches.
 
 `ClockWatch` suspends expiry by age for `HOLD_NS` after a jump of the wall clock, so that an operator can react. Each
 check compares the wall clock with the monotonic one. A machine that was suspended looks like a jump too; its messages
@@ -15,17 +13,11 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from natsctl.api.account import AccountLimits
-from natsctl.api.stream import StorageType
 from natsctl.api.times import Clock
 from natsctl.broker import broker_options
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker import Broker
-    from natsctl.jetstream.quota import ServerUsage
-    from natsctl.jetstream.timers import Timers
     from natsctl.store.errors import StoreError
-    from natsctl.store.store import Store
-    from natsctl.store.stream import StreamStore
 
 
 JUMP_NS: Final = 5 * 60 * 1_000_000_000
@@ -165,50 +157,3 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
     """Requests with unknown fields are refused."""
     archive_version: int = 2
     """Format of snapshots: 2, which servers from 2.15 on write and read, or 1, which every server reads."""
-
-
-class DiskFullReporter(Protocol):
-    """Advisories about a full disk."""
-
-    def report(self, stream: str) -> None:
-        """Report that a stream could not be written for lack of room."""
-
-
-class EngineContext(Protocol):
-    """The store, clocks, timers and ready queue of one server's JetStream."""
-
-    store: Store
-    broker: Broker
-    clock: Clock
-    rng: Rng
-    options: JetStreamOptions
-    timers: Timers
-    notice: Callable[[str], None]
-    clock_watch: ClockWatch
-    request_faults: RequestFaults
-    open_batches: OpenBatches
-    closed: dict[StreamStore, None]
-    usage: dict[StorageType, ServerUsage]
-
-    @property
-    def disk_full(self) -> DiskFullReporter:
-        """Return the advisories about a full disk."""
-
-    @property
-    def offline(self) -> dict[str, str]:
-        """Return the reasons why stored streams are not served, by key."""
-
-    def ready(self, runnable: Runnable) -> None:
-        """Run `runnable` in the next turn, once, however often it is called."""
-
-    def settle_acks(self) -> None:
-        """Apply the acks that were gathered in this turn."""
-
-    def reserved(self, storage: StorageType) -> int:
-        """Return the sum of max_bytes over all accounts."""
-
-    def forget_unreadable(self, key: str) -> None:
-        """Stop listing a stream as offline, because it is about to be deleted."""
-
-    def remove_streams(self, account: str) -> Sequence[DurableChange]:
-        """Remove every stream of an account and return the removals under way."""
