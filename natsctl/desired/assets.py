@@ -75,7 +75,7 @@ class DesiredAsset:
     protect: bool = False
     """Neither removed nor replaced until a document lifts the protection."""
     create_only: bool = False
-    """Created where it is absent, and left unchanged where it exists: no difference counts."""
+    """Create it if absent; if it exists leave it unchanged, whatever differs."""
     nulls: frozenset[str] = frozenset()
     """Fields that the document sets to null, `metadata.KEY` included: they get their default."""
     at_creation: frozenset[str] = frozenset()
@@ -91,8 +91,8 @@ class DesiredAsset:
 class DocumentSet:
     """A set of documents: each asset once, in the order of the documents.
 
-    `owner` labels the assets that are created from it, so that a later set of the same owner knows what it may remove.
-    `notes` report what was skipped.
+    `owner` labels the assets created from it, so that a later set of the same owner can remove them.
+    `notes` report skipped entries.
     """
 
     wanted: dict[AssetKey, DesiredAsset]
@@ -127,12 +127,12 @@ SERVER_MADE: Final = "_nats."
 
 
 def owner_of(config: Mapping[str, Any]) -> str:
-    """Return the owner of an asset by its configuration, "" where none is recorded."""
+    """Return the owner of an asset from its configuration, or ""."""
     return str(_metadata(config).get(OWNER, ""))
 
 
 def creator_of(config: Mapping[str, Any]) -> str:
-    """Return the owner whose documents created an asset, "" where natsctl did not create it."""
+    """Return the owner that created an asset, or "" if natsctl did not create it."""
     return str(_metadata(config).get(CREATOR, ""))
 
 
@@ -147,7 +147,7 @@ def is_protected(config: Mapping[str, Any]) -> bool:
 
 
 def with_labels(config: Mapping[str, Any], owner: str, protect: bool, creator: str = "") -> dict[str, Any]:
-    """Return the configuration with the labels of its owner in place of any others."""
+    """Return the configuration with its owner's labels replacing any others."""
     labels = {OWNER: owner, **({PROTECT: "true"} if protect else {}), **({CREATOR: creator} if creator else {})}
     return {**config, "metadata": {**_metadata(without_labels(config)), **labels}}
 

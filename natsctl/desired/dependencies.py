@@ -23,7 +23,7 @@ def ordered(
     """Return the dependencies of each node, in an order that satisfies them, and the nodes that no order satisfies.
 
     Without constraints the given order stays. `must` always holds; of `may`, edges that would close a circle are
-    dropped. The nodes of a circle of `must`, and those behind it, come last.
+    dropped. Nodes in a cycle of `must` edges, and nodes that depend on them, come last.
     """
     known = set(nodes)
     hard = {node: set(must.get(node, ())) & known - {node} for node in nodes}
@@ -158,7 +158,7 @@ def _is_queue(stream: AssetKey, changes: Mapping[AssetKey, Change], live_state: 
 
 
 def _handed_over(changes: Mapping[AssetKey, Change]) -> Iterator[tuple[AssetKey, AssetKey]]:
-    """Return pairs of assets of which the second takes subjects that the first gives up."""
+    """Return pairs of assets: the second takes over subjects that the first gives up."""
     given: SubjectIndex[AssetKey] = SubjectIndex()
     for key, change in changes.items():
         for subject in given_up(change):
@@ -200,7 +200,7 @@ def subjects_taken(changes: Mapping[AssetKey, Change]) -> set[str]:
 
 
 def refuse_clashes(changes: Mapping[AssetKey, Change], live_state: LiveState) -> None:
-    """Refuse changes by which a stream would take subjects that another one keeps."""
+    """Refuse changes that give a stream subjects of another stream."""
     if not subjects_taken(changes):
         return
     kept: SubjectIndex[str] = SubjectIndex()
@@ -218,6 +218,6 @@ def refuse_clashes(changes: Mapping[AssetKey, Change], live_state: LiveState) ->
         for subject in sorted(taken(change)):
             others = sorted({name for name in kept.overlapping(pattern_of(subject)) if name != key.stream})
             if others:
-                change.refused = f"subjects overlap with an existing stream: {subject} is taken by {', '.join(others)}"
+                change.refused = f"subjects overlap with an existing stream: {subject} belongs to {', '.join(others)}"
                 change.hint = "leave it out, or describe both streams so that only one has it"
                 break

@@ -91,7 +91,7 @@ EXCLUDES: Final[dict[str, tuple[str, ...]]] = {
     "mirror": ("subjects", "sources"),
     "deliver_policy": ("opt_start_seq", "opt_start_time"),
 }
-"""Fields, each with those that a server refuses together with it."""
+"""Fields, each with the fields that a server refuses together with it."""
 _NAMES: Final = frozenset(("name", "durable_name"))
 _FOLLOWING: Final = frozenset(("duplicate_window", *LIMITED))
 """Fields that have to be lowered when the limit that another field sets is."""
@@ -101,14 +101,14 @@ SEALING: Final = ("sealed", "max_age", "discard", "deny_delete", "deny_purge", "
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """A desired configuration without labels, and the fields in which it is compared with the live asset."""
+    """A desired configuration without labels, and the fields to compare with the live asset."""
 
     config: Config
     compared: frozenset[str]
 
 
 def created(one: DesiredAsset) -> Merged:
-    """Return the configuration with which a missing asset is created."""
+    """Return the configuration to create a missing asset with."""
     config = without_server_made(one.config)
     if one.kind is Kind.STREAM:
         config = new_stream(config)
@@ -122,7 +122,7 @@ def as_created(documents: DocumentSet) -> DocumentSet:
 
 
 def merged(one: DesiredAsset, has: Mapping[str, Any]) -> Merged:
-    """Return the desired configuration of an asset whose live one is `has`."""
+    """Return the desired configuration of an asset; `has` is the live one."""
     config = without_labels(without_server_made(has))
     compared = set(one.mentioned)
     for name in one.nulls - one.at_creation:
@@ -158,7 +158,7 @@ def attempted(one: DesiredAsset, has: Mapping[str, Any], around: ServerContext) 
 
     A server refuses some of its own defaults together with new values: a duplicate window above the new `max_age`, or
     `max_waiting` of a consumer that becomes a push consumer. So the second one lacks the server's defaults, and the
-    third also the values that follow other limits, except those that a document mentions.
+    third also the values that follow other limits, unless a document mentions them.
     """
     found = merged(one, has)
     yield found
@@ -170,7 +170,7 @@ def attempted(one: DesiredAsset, has: Mapping[str, Any], around: ServerContext) 
 
 
 def _filled(one: DesiredAsset, bare: Config, around: ServerContext) -> Config:
-    """Return the configuration as a server would normalise it, or, if it would refuse it, that of the name alone."""
+    """Return the configuration as a server would normalise it, or only the name if it would refuse it."""
     for part in (bare, {name: bare[name] for name in _NAMES & bare.keys()}):
         try:
             return normalised(one.key, part, around)
@@ -285,7 +285,7 @@ class Differ:
         return self._comparison(change, one, live, new, wanted)
 
     def _is_unchanged(self, live: LiveAsset, one: DesiredAsset) -> bool:
-        """Return True if no change is needed, as far as that is known without normalising anything."""
+        """Return True if it is known without normalising that no change is needed."""
         if self.adopt or not self.able.keeps_metadata:
             return False
         if one.key.consumer and (self.future(one.key.origin) or {}).get("consumer_limits"):
@@ -348,10 +348,10 @@ class Differ:
         return self._refused(change, live, lacking, "leave it out, or use a newer server") if lacking else change
 
     def _recreation(self, change: Change, one: DesiredAsset, live: LiveAsset, new: Config, wanted: Merged) -> Change:
-        """Return the creation of a consumer that is lost with its stream, which is replaced."""
+        """Return the creation of a consumer that is lost with its replaced stream."""
         self._is_foreign(change, self._differ(change, one, live, new, wanted))
         change.before = without_server_made(live.config)
-        how = "comes back" if self.keep_messages else "is made anew"
+        how = "comes back" if self.keep_messages else "is recreated"
         change.notes.append(f"it goes with {live.key.stream}, and {how}")
         return change
 
@@ -401,7 +401,7 @@ class Differ:
         return stream_losses(live.config, new, live.info.get("state") or {}, self.live_state.now_ns)
 
     def _unmatched(self, change: Change, new: Config) -> list[str]:
-        """Return a note of the consumers whose filters no longer overlap the subjects of their stream, if any."""
+        """Return a note about consumers with filters that no longer overlap their stream's subjects, if any."""
         if change.consumer or not any(one.path == "subjects" for one in change.differences):
             return []
         subjects = new.get("subjects") or ()
@@ -432,7 +432,7 @@ class Differ:
         return differences({"metadata": live}, {"metadata": wanted})
 
     def _is_foreign(self, change: Change, old: Config) -> bool:
-        """Record whose asset a change takes over, and refuse it without `adopt`; return whether it is refused."""
+        """Record the owner whose asset a change takes over, and refuse it without `adopt`; return True if refused."""
         owner = owner_of(old)
         if owner != self.wanted.owner and self.able.keeps_metadata:
             change.takes_over = owner
@@ -449,7 +449,7 @@ class Differ:
         elif reason and not self.allow_replace:
             change.refused = reason
             kept_too = "; --keep-messages carries its messages over" if change.messages else ""
-            change.hint = f"--allow-replace removes it and makes it anew{kept_too}"
+            change.hint = f"--allow-replace removes and recreates it{kept_too}"
         elif reason:
             change.notes.append(reason)
         return change

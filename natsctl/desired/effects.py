@@ -35,7 +35,7 @@ def _of_consumer(key: AssetKey, config: Mapping[str, Any]) -> Iterator[tuple[tup
     push = bool(config.get("deliver_subject"))
     if config.get("ack_policy") == "none":
         # A server refuses max_ack_pending of a push consumer without acks.
-        yield tuple(name for name in _NEED_ACKS if name != "max_ack_pending" or not push), "ack_policy is none"
+        yield tuple(name for name in _NEED_ACKS if name != "max_ack_pending" or not push), "ack_policy: none"
     elif config.get("backoff") and config.get("ack_wait") not in (None, 0, config["backoff"][0]):
         yield ("ack_wait",), "the first interval of backoff replaces it"
     if push:

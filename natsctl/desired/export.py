@@ -44,7 +44,7 @@ _SIZES: Final = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def worded(value: Any, shape: Shape | None) -> Any:
-    """Return a value with its durations and sizes as words, and its texts escaped for interpolation."""
+    """Return a value with readable durations and sizes, and text escaped for interpolation."""
     if isinstance(value, Mapping):
         return {key: worded(item, _inner(shape, key)) for key, item in value.items()}
     if isinstance(value, list):
@@ -59,7 +59,7 @@ def worded(value: Any, shape: Shape | None) -> Any:
 
 
 def duration_words(ns: int) -> str:
-    """Return a duration in words: "1y", "30d", "1h30m", "1.5s"; "" where the number is clearer."""
+    """Return a duration as text: "1y", "30d", "1h30m", "1.5s"; "" if the number is clearer."""
     if ns <= 0:
         return ""
     for unit, name in ((YEAR, "y"), (DAY, "d")):
@@ -152,7 +152,7 @@ def _ordered_value(value: Any, shape: Shape, name: str) -> Any:
 
 
 def _without_empty(config: Mapping[str, Any], shape: Shape) -> Config:
-    """Return the configuration without fields at the zero of their type, which mean nothing on the wire."""
+    """Return the configuration without fields at their type's zero value, which has no meaning on the wire."""
     kept = {name: _bare_value(value, shape, name) for name, value in config.items()}
     return {name: value for name, value in kept.items() if value or name not in shape.fields}
 
@@ -161,7 +161,7 @@ def _bare_value(value: Any, shape: Shape, name: str) -> Any:
     known = shape.fields.get(name)
     if known is not None and known.shape.kind == "struct" and isinstance(value, Mapping):
         bare = _without_empty(value, known.shape)
-        # An empty origin elsewhere is one, an empty object is none.
+        # Elsewhere an empty origin counts; an empty object does not.
         return bare or (dict(value) if value and name != "consumer_limits" else {})
     if known is not None and known.shape.kind == "list" and known.shape.elements().kind == "struct":
         return [_without_empty(item, known.shape.elements()) for item in value]
@@ -169,7 +169,7 @@ def _bare_value(value: Any, shape: Shape, name: str) -> Any:
 
 
 def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> Config | None:
-    """Return the fields that must be written, adding those that come out otherwise; None if that does not converge."""
+    """Return the fields to write, adding fields until the result matches; None if that does not converge."""
     names = set(start)
     while True:
         part = {name: value for name, value in whole.items() if name in names}
@@ -177,7 +177,7 @@ def _grown(whole: Config, start: Sequence[str], aim: Config, settle: Settle) -> 
         if made == aim:
             return part
         if made is None and (less := _thinned(part, start, aim, settle)) != part:
-            return less  # one field was filled in because of others, and cannot be given beside them
+            return less  # one field was derived from others and cannot be given with them
         wrong = {name for name in whole if name not in names and (made is None or made.get(name) != aim.get(name))}
         if not wrong:
             return None
@@ -222,7 +222,7 @@ class PlainDocument(Model, kw_only=True):
 
 
 class TypedDocument(Model, kw_only=True):
-    """A document of one asset, with the keys of its configuration beside its kind."""
+    """A document of one asset, with its configuration's keys next to its kind."""
 
     kind: Kind
 
@@ -319,7 +319,7 @@ class Exporter:
         return self._full(one.key, named) if self.full else shortened(one.key, named, self.around, ("name",))
 
     def _consumer(self, one: DesiredAsset) -> Config:
-        """Return the configuration of a consumer; a name alone means a durable one, unless it ends when unused."""
+        """Return the configuration of a consumer; with only a name it is durable, unless it ends when unused."""
         durable = bool(one.config.get("durable_name"))
         named = {**one.config, "durable_name" if durable else "name": one.key.consumer}
         if self.full:
@@ -383,7 +383,7 @@ def remarks(documents: DocumentSet) -> list[str]:
         if one.config.get("sealed")
     ]
     templated = [
-        f"{one.key} was made by template {one.config['template_owner']}: leave `template_owner` out for a stream alone"
+        f"{one.key} was made by template {one.config['template_owner']}: omit `template_owner` for a plain stream"
         for one in streams
         if one.config.get("template_owner")
     ]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REQUESTS_AT_ONCE: Final = 64
 """Lists of consumers that are requested concurrently."""
 FEW_STREAMS: Final = 16
-"""The number of streams up to which each is requested by name; beyond it the list of all is read."""
+"""Maximum number of streams to request by name; for more, the whole list is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class LiveAsset:
 
     @property
     def config(self) -> dict[str, Any]:
-        """Its configuration, with what the server adds to the metadata."""
+        """Its configuration, including metadata added by the server."""
         return dict(self.info.get("config") or {})
 
 
@@ -79,7 +79,7 @@ async def _account(manager: Manager) -> dict[str, Any]:
 async def _streams(
     manager: Manager, wanted: Collection[str] | None
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Return the info of streams by name, and the reasons for those that exist and are not shown."""
+    """Return the info of streams by name, and the reasons why existing streams are not shown."""
     if wanted is not None and len(wanted) <= FEW_STREAMS:
         return await _each_stream(manager, wanted)
     pages = await manager.requests.pages(endpoints.STREAM_LIST, "streams")
@@ -108,7 +108,7 @@ async def _each_stream(manager: Manager, names: Collection[str]) -> tuple[dict[s
 
 
 async def _consumers(manager: Manager, stream: str, room: asyncio.Semaphore) -> list[LiveAsset]:
-    """Return the consumers of a stream; none if it is gone by now."""
+    """Return the consumers of a stream, or an empty list if it no longer exists."""
     async with room:
         try:
             pages = await manager.requests.pages(endpoints.CONSUMER_LIST, "consumers", stream)

@@ -50,7 +50,7 @@ class Change(Model, kw_only=True, omit_defaults=False):
     before: dict[str, Any] | None = None
     """The configuration that the plan was made for, without server-written metadata; null if there is no asset."""
     needs: list[str] = field(default_factory=list)
-    """Assets whose changes must be done first: `STREAM`, or `STREAM > CONSUMER`."""
+    """Assets that must be changed first: `STREAM`, or `STREAM > CONSUMER`."""
     refused: str = ""
     """The reason why the change is not allowed; a plan with such a change is not applied."""
     hint: str = ""
@@ -73,7 +73,7 @@ class Change(Model, kw_only=True, omit_defaults=False):
 
 
 class Plan(Model, kw_only=True, omit_defaults=False):
-    """All changes, in an order in which they can be done one by one; `unchanged` counts the other assets."""
+    """All changes, in an order that works when done one by one; `unchanged` counts the other assets."""
 
     format: int = 1
     owner: str
@@ -84,7 +84,7 @@ class Plan(Model, kw_only=True, omit_defaults=False):
     keep_messages: bool = False
     """Whether replaced streams get their messages and consumers back."""
     max_removals: int | None = None
-    """The most removals with which the plan may be applied; null sets no limit."""
+    """Maximum number of removals that may be applied; null means no limit."""
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -101,11 +101,11 @@ class Plan(Model, kw_only=True, omit_defaults=False):
 
 
 SETS: Final = frozenset(("subjects", "filter_subjects", "tags"))
-"""Lists whose order means nothing."""
+"""Lists without a significant order."""
 TIMES: Final = frozenset(("opt_start_time", "pause_until"))
 SAMPLED: Final = "sample_freq"
 OPEN: Final = frozenset(("", "metadata", "consumer_limits"))
-"""Objects that are compared field by field even if one side has none: an empty one means the same."""
+"""Objects that are compared field by field even if one side lacks it: missing and empty mean the same."""
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
@@ -149,7 +149,7 @@ def same(key: str, old: Any, new: Any) -> bool:
 
 
 def sampled(text: Any) -> Any:
-    """Return the percentage of acks that are sampled: `100` and `100%` are the same, and so are none and `0%`."""
+    """Return the percentage of sampled acks: `100` equals `100%`, and an empty value equals `0%`."""
     number = text.removesuffix("%") if isinstance(text, str) else text
     return int(number) if isinstance(number, str) and number.isdecimal() else number or 0
 
@@ -173,7 +173,7 @@ def without_passed_pause(config: dict[str, Any], now_ns: int) -> dict[str, Any]:
 
 
 def _objects_by_name(path: str, old: list[Any], new: list[Any]) -> Iterator[Difference]:
-    """Return the differences of lists of sources, which are matched by the stream they name."""
+    """Return the differences between lists of sources, matched by stream name."""
     before = _by_name([source for source in old if source not in new])
     after = _by_name([source for source in new if source not in old])
     for name in [*before, *(name for name in after if name not in before)]:
@@ -214,7 +214,7 @@ class PlanChangedError(NatsctlError):
     """The account has changed since the plan was saved; `faults` lists the changes."""
 
     exit_code = ExitCode.CONFLICT
-    headline = "nothing was changed: the account is not what the plan was made for"
+    headline = "nothing was changed: the account differs from the plan's state"
 
     def __init__(self, changed: Sequence[str]) -> None:
         self.faults = list(changed)
@@ -248,7 +248,7 @@ def is_saved_plan(text: bytes) -> bool:
 def decode_plan(text: bytes, origin: str) -> Plan:
     """Return the plan in a file's content.
 
-    Raises UsageError where it is none, of a later format, or not as it was written.
+    Raises UsageError if it is not a plan, has a later format, or was edited.
     """
     try:
         document = json.loads(text)
@@ -270,7 +270,7 @@ def decode_plan(text: bytes, origin: str) -> Plan:
         raise UsageError(f"{origin}: {failure}", hint=_MAKE_ANEW) from failure
 
 
-_MAKE_ANEW = "make it anew with natsctl plan --out; a plan is not meant to be edited"
+_MAKE_ANEW = "make a new one with natsctl plan --out; a plan is not meant to be edited"
 
 
 def _hash_of(document: dict[str, Any]) -> str:

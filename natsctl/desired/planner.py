@@ -69,7 +69,7 @@ def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions =
         _refuse_to_remove_below_what_stays(changes, wanted)
     elif extra:
         names = ", ".join(str(key) for key in extra)
-        notes.append(f"no document describes {names}, which {wanted.owner} owns: --prune removes what is not described")
+        notes.append(f"no document describes {names} (owner {wanted.owner}): --prune removes them")
     _note_what_goes_along(changes, wanted, live_state, options)
     _note_who_waits(changes, live_state, options)
     _note_who_is_fed(changes, live_state)
@@ -82,7 +82,7 @@ def make_plan(wanted: DocumentSet, live_state: LiveState, options: PlanOptions =
 
 
 def _without_effect(wanted: DocumentSet, judge: Differ) -> Iterator[str]:
-    """Yield a warning for mentioned settings that have no effect beside those of the existing asset."""
+    """Yield a warning for mentioned settings without effect given those of the existing asset."""
     for key, one in wanted.wanted.items():
         if key in judge.live_state.assets and not one.create_only and FIELDS & one.mentioned:
             known = {reason for _, reason in without_effect(one, one.config)}
@@ -212,7 +212,7 @@ def _note_who_waits(changes: dict[AssetKey, Change], live_state: LiveState, opti
         last = int((live_state.assets[AssetKey(stream)].info.get("state") or {}).get("last_seq") or 0)
         if names and last:
             emptied[stream].notes.append(
-                f"it begins again at its first message, and {', '.join(names)} may copy nothing of it before message "
+                f"it begins again at its first message, and {', '.join(names)} may skip its messages before message "
                 f"{last + 1:,}: --keep-messages goes on where it was"
             )
 
@@ -232,7 +232,7 @@ def _note_who_is_fed(changes: dict[AssetKey, Change], live_state: LiveState) -> 
             fed[origin].append(key.stream)
     for stream, names in fed.items():
         if names:
-            removed[stream].notes.append(f"warning: it feeds {', '.join(names)}, which will get nothing more")
+            removed[stream].notes.append(f"warning: it feeds {', '.join(names)}; they will get no more messages")
 
 
 def _refuse_to_remove_below_what_stays(changes: dict[AssetKey, Change], wanted: DocumentSet) -> None:
@@ -273,7 +273,7 @@ def _is_lost(change: Change, options: PlanOptions) -> bool:
 
 
 def _keep_messages(changes: dict[AssetKey, Change], live_state: LiveState) -> None:
-    """Note whose messages are kept, and refuse a first sequence above that of existing messages."""
+    """Note streams that keep their messages, and refuse a first sequence above existing messages."""
     for key, change in changes.items():
         if change.action is not Action.REPLACE or change.consumer or not change.messages:
             continue

@@ -33,7 +33,7 @@ M = TypeVar("M", bound=Model)
 MAX_DUPLICATE_WINDOW: Final = "max_duplicate_window"
 MAX_REQUEST_BATCH: Final = "max_request_batch"
 SERVER_MAX_ACK_PENDING: Final = "server_max_ack_pending"
-"""Limits in a server's own configuration, which no request returns; `read_caps` finds those that matter."""
+"""Limits in a server's configuration, which no request returns; `read_caps` finds the relevant ones."""
 
 
 class ConfigRefusedError(NatsctlError):
@@ -46,10 +46,10 @@ class ConfigRefusedError(NatsctlError):
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """The streams of an account and the limits of its server, by which configurations are normalised and checked."""
+    """The streams of an account and its server's limits, used to normalise and check configurations."""
 
     stream: Callable[[str], StreamConfig | None] = no_origin
-    """Return the normalised configuration of a stream of the account, None where there is none."""
+    """Return the normalised configuration of a stream of the account, or None if it does not exist."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     """As in `LiveState.limits`, with the caps that are known under the names above."""
     windows_for_sources: bool = False
@@ -80,7 +80,7 @@ def normalised(key: AssetKey, config: Mapping[str, Any], around: ServerContext =
 def normalised_leniently(
     key: AssetKey, config: Mapping[str, Any], around: ServerContext = ALONE
 ) -> tuple[Config, ApiError | None]:
-    """Return the configuration as a server would keep it, and the error with which a current one refuses it, if any.
+    """Return the configuration as a server would keep it, and the error of a current server that refuses it, if any.
 
     Raises ConfigRefusedError for a field of the wrong type.
     """
@@ -133,7 +133,7 @@ def _consumer_leniently(key: AssetKey, raw: Config, around: ServerContext) -> tu
 
 
 def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
-    """Return the duplicate window of a stream whose configuration has none."""
+    """Return the default duplicate window of a stream."""
     return min(ns for ns in (stream_rules.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
 
 
@@ -143,7 +143,7 @@ def kept(key: AssetKey, config: Mapping[str, Any]) -> Config:
     try:
         if key.consumer:
             consumer = _model({"name": key.consumer} | raw, ConsumerConfig)
-            consumer_config.raise_to_minimum(consumer, pedantic=False)  # servers before 2.12 keep what is below zero
+            consumer_config.raise_to_minimum(consumer, pedantic=False)  # servers before 2.12 keep negative values
             return _written(consumer, raw, ConsumerConfig)
         stream = _model(raw, StreamConfig)
     except ConfigRefusedError:
@@ -173,7 +173,7 @@ def _model(raw: Config, kind: type[M]) -> M:
 
 
 def _written(model: Model, raw: Config, kind: type[Model]) -> Config:
-    """Return the fields of a model, and those of `raw` that it does not know."""
+    """Return the fields of a model and the unknown fields of `raw`."""
     written: Config = msgspec.to_builtins(model)
     _keep_unknown(written, raw, shape_of(kind))
     return written
@@ -245,7 +245,7 @@ CAPPED: Final = {
     "max_batch": MAX_REQUEST_BATCH,
     "max_ack_pending": SERVER_MAX_ACK_PENDING,
 }
-"""Fields that a server fills in with a cap where a request has none, each with the name of the cap."""
+"""Fields that a server sets to a cap if a request omits them, each with the name of the cap."""
 ABOVE_ANY_CAP: Final = INT64_MAX // 4
 """A value that every cap refuses, also as nanoseconds."""
 _WINDOW: Final = re.compile(r"larger then server limit of (\S+)")
@@ -254,7 +254,7 @@ _PENDING: Final = re.compile(r"max ack pending exceeds system limit of (\d+)")
 
 
 def capped_differences(wanted: DocumentSet, plan: Plan) -> dict[str, AssetKey]:
-    """Return the fields whose difference a cap may explain, since no document gives a value; each with one asset."""
+    """Return fields without a value in documents that may differ because of a cap; each with one asset."""
     found: dict[str, AssetKey] = {}
     for change in plan.changes:
         one = wanted.wanted.get(change.key)
@@ -310,7 +310,7 @@ def _unused(prefix: str) -> str:
 
 
 async def _refusal(manager: Manager, endpoint: endpoints.Endpoint, tokens: tuple[str, ...], body: Any) -> str:
-    """Return the text with which the server refuses a request, "" where permissions forbid the request."""
+    """Return the server's error text for a request, or "" if permissions forbid the request."""
     subject = endpoint.subject(*tokens, prefix=manager.connection.target.api_prefix)
     try:
         await manager.requests.exchange(subject, codec.encode(body))

@@ -211,6 +211,6 @@ def test_a_stream_that_no_document_names_is_seen_where_its_subjects_are_wanted(s
 
     plan = on_server(server.url, work)
     assert {str(change.key): change.refused for change in plan.changes} == {
-        "Stream A": "subjects overlap with an existing stream: a.x is taken by OTHER",
+        "Stream A": "subjects overlap with an existing stream: a.x belongs to OTHER",
         "Stream B": "",
     }

@@ -46,7 +46,7 @@ def check_unchanged(change: Change, live: Mapping[str, Any]) -> bool:
     if _said(found) == _said(change.differences):
         return False
     raise PlanConflictError(
-        f"{change.key} is not what the plan was made for: {_fields(found)} changed meanwhile", hint=PLAN_AGAIN
+        f"{change.key} differs from the plan's state: {_fields(found)} changed meanwhile", hint=PLAN_AGAIN
     )
 
 
@@ -55,7 +55,7 @@ def check_not_replaced(change: Change, live: Mapping[str, Any]) -> None:
     if not change.consumer and is_being_replaced(live):
         raise PlanConflictError(
             f"{change.key} is being replaced, or that was interrupted",
-            hint="apply again when that has ended: apply finishes what was interrupted",
+            hint="apply again when that has ended: apply finishes an interrupted run",
         )
 
 
@@ -135,7 +135,7 @@ class Replacer(Protocol):
 
 
 class Steps:
-    """Requests for changes on a connection, which may differ from step to step; without `keeper` messages are lost."""
+    """Send requests for changes on the connection of the moment. Without `keeper` a replacement loses messages."""
 
     def __init__(self, manager: Callable[[], Manager], keeper: Replacer | None = None) -> None:
         self._manager, self._keeper = manager, keeper
@@ -182,7 +182,7 @@ class Steps:
             await self._send(change, merged_config(change, live.get("config") or {}), "update")
         except ApiResponseError:
             await self._remake(change)
-            return Done("made anew", (f"{change.key} starts from its beginning: it could not be changed in place",))
+            return Done("recreated", (f"{change.key} starts from its beginning: it could not be changed in place",))
         return Done("changed as it came back with its stream")
 
     async def _update(self, change: Change) -> Done:
@@ -241,7 +241,7 @@ class Steps:
     async def _delete(self, change: Change) -> Done:
         live = await self._live(change)
         if live is None:
-            return Done("was gone already", by_others=True)
+            return Done("was already deleted", by_others=True)
         check_not_replaced(change, live.get("config") or {})
         check_unchanged(change, live.get("config") or {})
         try:
@@ -249,11 +249,11 @@ class Steps:
         except ApiResponseError as failure:
             if failure.err_code not in _ABSENT:
                 raise
-            return Done("was gone already", by_others=True)
+            return Done("was already deleted", by_others=True)
         return Done()
 
     async def _live(self, change: Change) -> dict[str, Any] | None:
-        """Return the information about the asset, None if there is none."""
+        """Return the information about the asset, or None if it does not exist."""
         manager = self._manager()
         asked: Awaitable[Answer[Any]] = (
             manager.consumer_info(change.stream, change.consumer)
@@ -296,8 +296,8 @@ def _was_there(answer: dict[str, Any], took_s: float) -> bool:
 async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
     """Create a stream; retried while the server cannot store it yet.
 
-    nats-server removes an account's folder after it has answered that its last stream is gone, and with it the folder
-    of one that is being created.
+    nats-server removes an account's folder after answering that its last stream is deleted, and with it the folder of
+    a stream that is being created.
     """
     for pause_s in PAUSES_S:
         try:
@@ -310,7 +310,7 @@ async def _created(manager: Manager, config: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _in_turn(*requests: Coroutine[Any, Any, Any]) -> None:
-    """Send the requests one after the other; in a dry run raise DryRunError with all of them."""
+    """Send the requests in order; in a dry run raise DryRunError with all of them."""
     left, planned = list(requests), list[Planned]()
     try:
         while left:

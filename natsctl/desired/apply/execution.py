@@ -105,7 +105,7 @@ def ignore_result(result: Result) -> None:
 
 
 class Execution:
-    """One run over the changes of a plan; `is_lost` returns after a failure whether the connection is gone."""
+    """One run over the changes of a plan; `is_lost` reports after a failure whether the connection was lost."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "natsctl-replaced-"
 """The prefix of the name of a holding stream."""
 SUBJECTS: Final = "natsctl.replaced."
-"""The prefix of the subjects of holding streams, and of the one on which a stream listens while it is replaced."""
+"""Prefix of the subjects of holding streams, and of a stream's temporary subject while it is replaced."""
 MARKER: Final = "natsctl.replacement"
 """The key of the metadata with the marker, and of the label of a stream that is restored and not yet released."""
 FORMAT: Final = "natsctl.replacement/2"
@@ -59,7 +59,7 @@ ANSWER_WAIT_S: Final = 2.0
 UNANSWERED: Final = 2
 """Unanswered requests after which a process counts as alive, though silent."""
 SILENT_FOR_S: Final = 600.0
-"""The age at which a replacement counts as interrupted if its process cannot be asked."""
+"""Age after which a replacement counts as interrupted if its process cannot be asked."""
 _NO_ROOM: Final = frozenset(
     (ErrCode.MEMORY_RESOURCES_EXCEEDED, ErrCode.STORAGE_RESOURCES_EXCEEDED, ErrCode.INSUFFICIENT_RESOURCES)
 )
@@ -99,7 +99,7 @@ class Marker(Model, kw_only=True, omit_defaults=False):
 
     @property
     def quiet(self) -> str:
-        """The subject on which the stream listens while it is replaced; its name is secret."""
+        """The stream's temporary subject while it is replaced; it is secret."""
         return f"{SUBJECTS}{self.token}.quiet"
 
 
@@ -154,7 +154,7 @@ class Holding:
     async def create(self) -> None:
         """Create the stream, in the storage type of the replaced one, else in the other.
 
-        Raises UsageError for a stream whose description is too big, ApiResponseError if the server refuses it.
+        Raises UsageError if the stream's description is too big, ApiResponseError if the server refuses it.
         """
         if len(msgspec.json.encode(self.marker)) > MAX_MARKER_BYTES:
             raise UsageError(
@@ -214,10 +214,10 @@ class Holding:
         finally:
             await _end(under_way)
         if digest.hexdigest() != self.marker.sha256:
-            raise StorageError(f"stream {self.name} does not hold what was saved of {self.marker.stream}")
+            raise StorageError(f"stream {self.name} does not hold the saved state of {self.marker.stream}")
 
     async def remove(self) -> None:
-        """Remove the stream; it may be gone."""
+        """Remove the stream if it still exists."""
         with contextlib.suppress(ApiResponseError):
             await self._manager.stream_delete(self.name)
 

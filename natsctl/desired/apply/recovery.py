@@ -7,7 +7,7 @@ The phase of the holding stream (holding_stream.py) and the stream together dete
 * `saved`, and the stream is missing, or partly restored: it is restored with the desired configuration, or with its old
   one if the server refuses that or messages would be missing.
 * `saved`, and there is a stream that has everything: it was never removed.
-* `saved`, and there is another stream of that name, which another client created. The holding stream stays, and the
+* `saved`, and another client has created a stream of that name. The holding stream stays, and the
   command fails until one of the two is removed.
 * `done`: the stream is whole, with its replicas. It gets its subjects and its consumers' replicas.
 
@@ -39,11 +39,11 @@ from natsctl.desired.apply.holding_stream import MARKER, Holding, Marker, Phase,
 WANTED: Final = "wanted"
 BEFORE: Final = "before"
 RELEASED_WITHIN_S: Final = 30.0
-"""The time for which a server may hold the name of a stream whose restore was cut off."""
+"""How long a server may reserve the name of a stream after an interrupted restore."""
 CONSUMERS_WITHIN_S: Final = 10.0
-"""The time in which the consumers of a restored stream must appear on a cluster."""
+"""Time limit for the consumers of a restored stream must appear on a cluster."""
 CURRENT_WITHIN_S: Final = 60.0
-"""The time in which the replicas of a restored stream must copy it."""
+"""Time limit for the replicas of a restored stream must copy it."""
 RESTORES: Final = 3
 """The number of restores of a stream if its servers die."""
 AGAIN_AFTER_S: Final = 0.5
@@ -76,7 +76,7 @@ async def recover(retrying: RetryingManager, concerned: Collection[str] | None =
     """Finish the interrupted replacements of the account; return a sentence for each.
 
     Raises PlanConflictError where another process is replacing one of the streams `concerned`, NameTakenError and other
-    errors where a replacement cannot be finished: its holding stream stays then.
+    errors if a replacement cannot be finished: its holding stream stays then.
     """
     missing: list[str] = []
     for holding in await found_in(retrying):
@@ -173,7 +173,7 @@ async def _restored_and_released(retrying: RetryingManager, holding: Holding, ho
 
 
 async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: Path) -> None:
-    """Restore the stream, not yet with its subjects, and compare it with what was saved.
+    """Restore the stream, not yet with its subjects, and compare it with the saved state.
 
     It has one replica at first: otherwise an empty replica might become leader, and the stream lose its messages.
     Raises IncompleteRestoreError, with nothing left, if messages or consumers are missing.
@@ -215,7 +215,7 @@ async def _lacking_in_the_end(
 
 
 async def _clear(retrying: RetryingManager, marker: Marker) -> None:
-    """Remove the rest of a failed restore: nats-server may leave an empty stream behind."""
+    """Remove the rest of a failed restore: nats-server may leave an empty stream."""
     if restored_as(marker, await info_of(retrying, marker.stream)):
         await retrying.manager.stream_delete(marker.stream)
 
@@ -270,7 +270,7 @@ async def _give_replicas(retrying: RetryingManager, marker: Marker, most: int) -
 
 
 async def _is_copied(retrying: RetryingManager, config: Mapping[str, Any]) -> bool:
-    """Wait until every replica on a live server has the stream, and return whether most of them have it."""
+    """Wait until every replica on a live server has the stream, and return whether a majority has it."""
     until_s, most, current = time.monotonic() + CURRENT_WITHIN_S, int(config["num_replicas"]), 0
     while time.monotonic() < until_s:
         cluster = (await info_of(retrying, str(config["name"])) or {}).get("cluster") or {}
@@ -362,7 +362,7 @@ def floors_of(infos: Sequence[Mapping[str, Any]]) -> dict[str, int]:
 
 
 async def info_of(retrying: RetryingManager, name: str) -> dict[str, Any] | None:
-    """Return the information of a stream, None if there is none."""
+    """Return the information about a stream, or None if it does not exist."""
     try:
         answer: Answer[Any] = await retrying.manager.stream_info(name)
         return answer.raw

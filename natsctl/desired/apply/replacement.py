@@ -2,7 +2,7 @@
 
 Publishers must not get acks for messages that come after the backup, so the stream first moves from its subjects to a
 secret one: from then on nothing listens there until the new stream does. The backup goes into a holding stream of the
-account (holding_stream.py), from which any later run can finish an interrupted replacement (recovery.py).
+account (holding_stream.py). Any later run can finish an interrupted replacement from there (recovery.py).
 """
 
 from __future__ import annotations

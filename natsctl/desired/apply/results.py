@@ -35,7 +35,7 @@ class Failure(Model, kw_only=True, omit_defaults=False):
 class Result(Model, kw_only=True, omit_defaults=False):
     """The result of one change.
 
-    `detail` describes a completed one, `because` names the asset for which one was skipped, or the reason why nothing
+    `detail` describes a completed one, `because` names the asset that caused a skipped one, or the reason why nothing
     more was started. `elapsed` in ns.
     """
 
@@ -83,7 +83,7 @@ class Outcome(Model, kw_only=True, omit_defaults=False):
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code of the command: the code that all failures share, else that of a failed operation."""
+        """The exit code of the command: the code common to all failures, else FAILED."""
         if self.ended == INTERRUPTED:
             return ExitCode.INTERRUPTED
         if self.ended == LOST:
@@ -141,7 +141,7 @@ def result_of(
     )
 
 
-_AGAIN = "whether it was done is not known; apply again: what is done is found done"
+_AGAIN = "it is not known whether it was done; apply again: completed changes are recognized"
 
 
 def failure_of(failure: NatsctlError) -> Failure:

@@ -42,7 +42,7 @@ def read_documents(
     variables: Mapping[str, str] | None = None,
     outside: bool = False,
 ) -> tuple[DocumentSet, list[Fault]]:
-    """Return the documents as far as they could be read, and all faults. Raises UsageError as `load_documents` does."""
+    """Return the readable documents and all faults. Raises UsageError as `load_documents` does."""
     from natsctl.desired.documents.loader import Loader
 
     loader = Loader(ChainMap(dict(variables or {}), dict(environ)), outside=outside)

@@ -30,7 +30,7 @@ _SEVERAL: Final[dict[str, tuple[str, ...]]] = {
     "sources": ("sources",),
     "compression": ("compression",),
 }
-"""Bucket fields that stand for more than one field of the stream, or for one of the same name."""
+"""Bucket fields that map to several stream fields, or to one of the same name."""
 _FIELDS_OF: Final = {word: (field,) for field, word in WORD_OF.items()} | _SEVERAL
 _MAKES: Final[dict[Kind, frozenset[str]]] = {
     Kind.KEY_VALUE: frozenset(("name", "discard", "allow_rollup_hdrs", "deny_delete")),
@@ -42,7 +42,7 @@ _FOR_GOOD: Final = frozenset(("allow_msg_ttl",))
 
 
 class Described(NamedTuple):
-    """A configuration as a document gives it; the other members are those of `DesiredAsset`."""
+    """A configuration as written in a document; the other members are as in `DesiredAsset`."""
 
     config: dict[str, Any]
     nulls: frozenset[str] = frozenset()
@@ -111,14 +111,14 @@ def _known(key: AssetKey, kind: Kind) -> frozenset[str]:
 
 
 def _fields_of(name: str, kind: Kind) -> tuple[str, ...]:
-    """Return the fields that a name stands for."""
+    """Return the fields that a name represents."""
     if kind not in WORDS:
         return (CONFIG_ALIASES.get(name, name),)
     return _FIELDS_OF.get(ALIASES.get(name, name), (name,))
 
 
 EXTRA: Final = "extra"
-"""The key of a document whose content is sent beside the configuration, objects merged with those there."""
+"""Key of a document with fields to send in addition to the configuration; objects are merged."""
 
 
 def unknown_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
@@ -211,7 +211,7 @@ ACKS: Final = "ack_policy"
 
 
 def default_acks(config: Mapping[str, Any]) -> str:
-    """Return the ack policy of a new consumer for which none is given: that of `consumer add`."""
+    """Return the default ack policy of a new consumer, as in `consumer add`."""
     return "none" if config.get("deliver_subject") else "explicit"
 
 
@@ -219,7 +219,7 @@ def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str 
     """Add a consumer; `stream` is the stream above it in the document.
 
     In natsctl's own forms (`plain`) a pull consumer without `ack_policy` is created with explicit acks. In the server's
-    and nats' JSON an absent ack policy is none.
+    and nats' JSON a missing ack policy means ack none.
     """
     if not _is_object(node, found):
         return
@@ -227,14 +227,14 @@ def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str 
     where = _own_names(config_node(node, _CONSUMER_KEYS), found)
     config, good = _config(node, where, ConsumerConfig, found)
     said = is_info(node.value)
-    # Servers before 2.9 give the name of a consumer that is not durable beside its configuration only.
+    # Servers before 2.9 give the name of an ephemeral consumer only next to its configuration.
     name = config.get("durable_name") or config.get("name") or (said and _text(node.value.get("name")))
     if not name:
         _unnamed(node, "a consumer needs a name or durable_name", found)
     if not name or not stream:
         return
     if config.get("name", name) != name:
-        found.fault(where.at("name"), f"expected {name}, which is its durable_name, got {config['name']}")
+        found.fault(where.at("name"), f"expected {name} as in durable_name, got {config['name']}")
     if not said and not config.get("inactive_threshold"):
         config.setdefault("durable_name", name)
     if said:
@@ -363,7 +363,7 @@ def read_bucket(node: DocumentNode, kind: Kind, found: Collector) -> None:
 
 
 def is_bucket_info(value: LocatedDict) -> bool:
-    """Return whether a value is the information about a bucket, with that of its stream."""
+    """Return whether a value is the information about a bucket and its stream."""
     stream = value.get("stream_info")
     return isinstance(stream, LocatedDict) and isinstance(stream.get("config"), LocatedDict)
 
@@ -388,7 +388,7 @@ def keep_bucket(node: DocumentNode, kind: Kind, words: DocumentNode, found: Coll
 
 
 def in_own_words(node: DocumentNode, found: Collector) -> DocumentNode:
-    """Return the fields of a bucket by their first names, and origins that are given by a name alone as objects."""
+    """Return the fields of a bucket by their first names, with origins given only by name as objects."""
     return _renamed(node, ALIASES, found, _value)
 
 
@@ -408,7 +408,7 @@ def _renamed(
         word = names.get(key, key)
         if word in words:
             other = next(name for name in node.value if names.get(name) == word) if key == word else key
-            found.fault(node.at(key), f"{other} is another word for {word}, which stands here too")
+            found.fault(node.at(key), f"{other} is another name for {word}, which is present too")
         else:
             shown = (key,) if key != word else None
             words.put(word, convert(word, value, node.at(key)), node.value.lines[key], shown)

@@ -76,7 +76,7 @@ _FIELDS: Final = {
     "ttl": "max_age",
     "limit_marker_ttl": "subject_delete_marker_ttl",
 }
-"""Bucket fields, each with the stream field that has its value or, after a conversion, stands for it."""
+"""Bucket fields, each with the stream field that has its value, possibly converted."""
 WORD_OF: Final = {field: word for word, field in _FIELDS.items()}
 """Bucket fields by their stream fields."""
 _STEPS: Final[dict[Kind, dict[str, Callable[[Config, Any], None]]]] = {
@@ -104,7 +104,7 @@ class BucketFieldError(ValueError):
 
 
 def stream_fields(kind: Kind, words: Mapping[str, Any]) -> Config:
-    """Return the configuration of a bucket's stream; `words` have the wire's values. Raises BucketFieldError."""
+    """Return the configuration of a bucket's stream; `words` have the values of the wire. Raises BucketFieldError."""
     new_bucket = asset_config.new_kv_bucket if kind is Kind.KEY_VALUE else asset_config.new_object_bucket
 
     word = "bucket"
@@ -128,7 +128,7 @@ def stream_fields(kind: Kind, words: Mapping[str, Any]) -> Config:
 
 
 def bucket_words(config: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the bucket document, with its `kind`, that makes exactly this stream; None if there is none.
+    """Return the bucket document, with its `kind`, that makes exactly this stream, or None.
 
     Labels and the metadata that servers write are ignored.
     """
@@ -146,7 +146,7 @@ def bucket_words(config: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _fields_of(kind: Kind, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the bucket fields of a stream whose values are not the defaults of a new bucket."""
+    """Return the bucket fields of a stream that differ from the defaults of a new bucket."""
     bucket = (KV if kind is Kind.KEY_VALUE else OBJECTS).bucket_of(str(config["name"]))
     plain = msgspec.to_builtins(WORDS[kind]())
     words: dict[str, Any] = {"bucket": bucket}
@@ -178,7 +178,7 @@ def _source_of(source: Mapping[str, Any], bucket: str) -> dict[str, Any]:
 
 
 def _settled(config: Mapping[str, Any]) -> StreamConfig:
-    """Return the configuration with the server's defaults, as far as these are known without a server."""
+    """Return the configuration with the server's defaults that are known without a server."""
     typed = msgspec.convert(dict(config), StreamConfig)
     settle(Draft(config=typed))
     return typed

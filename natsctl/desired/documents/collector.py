@@ -61,7 +61,7 @@ class Collector:
                 self.fault(node, one.reason)
 
     def finished(self, owner: str) -> tuple[DocumentSet, list[Fault]]:
-        """Return the set as far as it could be read, and all faults in order; `owner` wins over those in documents."""
+        """Return the readable part of the set and all faults in order; `owner` overrides owners in documents."""
         self._check_assets()
         if not owner:
             self._check_owner()
@@ -90,7 +90,7 @@ def _folded(notes: Sequence[tuple[Location, str]]) -> Iterator[str]:
 
 
 def items(node: DocumentNode, name: str, found: Collector) -> Iterator[DocumentNode]:
-    """Yield each item of a list, or of a mapping whose keys are the names."""
+    """Yield each item of a list, or of a mapping keyed by name."""
     if isinstance(node.value, LocatedList):
         yield from (node.at(index) for index in range(len(node.value)))
     elif isinstance(node.value, LocatedDict):
@@ -110,7 +110,7 @@ def items(node: DocumentNode, name: str, found: Collector) -> Iterator[DocumentN
 
 
 def named(node: DocumentNode, name: str, key: str, found: Collector) -> DocumentNode:
-    """Return the node of an asset that stands in a mapping below `key`, with `key` as its field `name`."""
+    """Return the node of an asset in a mapping, with its `key` as the field `name`."""
     given = node.value.get(name)
     if given is not None and given != key:
         found.fault(node.at(name), f"expected {key}, as it stands below that name, got {given}")

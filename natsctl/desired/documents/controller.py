@@ -139,7 +139,7 @@ KEY_VALUE: Final = {
 }
 
 CONNECTION: Final = ("account", "creds", "nkey", "servers", "tls", "tlsFirst", "jsDomain")
-"""The connection and login of the controller, for which natsctl has flags and contexts."""
+"""Fields for the controller's connection and login; natsctl has flags and contexts for them."""
 LIFE: Final = ("preventDelete", "preventUpdate")
 """The changes that the controller may make to an existing asset."""
 DELIVER_POLICIES: Final = {
@@ -175,7 +175,7 @@ def read_manifest(
         for index in range(len(items.value)):
             yield from read(_item(items.at(index), version, of))
     elif not version.startswith(GROUP):
-        found.note(node, f"{version} {kind} is passed over: it is none of {GROUP}*")
+        found.note(node, f"{version} {kind} is skipped: it does not belong to {GROUP}*")
     elif kind in PASSED_OVER:
         found.note(node, f"{kind} is passed over: {PASSED_OVER[kind]}")
     elif kind not in KINDS:
@@ -186,7 +186,7 @@ def read_manifest(
 
 
 def _item(node: DocumentNode, version: str, kind: str) -> DocumentNode:
-    """Return the item of a list; the items of a `StreamList` may lack the kind, which that of the list implies."""
+    """Return the item of a list; items of a `StreamList` may omit the kind, which the list implies."""
     if not kind or not isinstance(node.value, LocatedDict) or "kind" in node.value:
         return node
     value = node.value.without("apiVersion")

@@ -48,7 +48,7 @@ def is_inside(path: str, root: str) -> bool:
 
 
 def files_at(path: str, root: str = "/") -> list[str]:
-    """Return the files of a path: itself, those of a folder and of its folders, or the matches of a glob; sorted.
+    """Return the files of a path, sorted: the file itself, all files below a folder, or the matches of a glob.
 
     Raises UsageError for a path that does not exist, and for a link in a folder that leads out of `root`.
     """
@@ -64,12 +64,12 @@ def files_at(path: str, root: str = "/") -> list[str]:
         raise UsageError(f"{path}: no file matches")
     if Path(path).exists():
         return [path]
-    reason = "a link to what is not there" if Path(path).is_symlink() else "no such file or folder"
+    reason = "a broken link" if Path(path).is_symlink() else "no such file or folder"
     raise UsageError(f"{path}: {reason}")
 
 
 def _files_below(folder: str, root: str) -> Iterator[str]:
-    """Yield the documents of a folder, sorted, then those of its folders; each folder once, despite links."""
+    """Yield the documents of a folder, sorted, then of its folders; each folder once, despite links."""
     seen: set[tuple[int, int]] = set()
     count = 0
 
@@ -121,7 +121,7 @@ _HANDED_OVER: Final = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
 def _open_without_waiting(path: str, flags: int) -> int:
-    """Open a file; a named pipe, which would wait for a writer, is refused."""
+    """Open a file. A named pipe is refused because opening it would wait for a writer."""
     handle = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
     if stat.S_ISFIFO(os.fstat(handle).st_mode):
         if not path.startswith(_HANDED_OVER):
@@ -151,7 +151,7 @@ _RESERVED: Final = frozenset(
 
 
 class FilesWritten(Model, kw_only=True, omit_defaults=False):
-    """The result of writing files: the paths that were written, those that were up to date, and old ones."""
+    """The result of writing files: written paths, paths already up to date, and obsolete ones."""
 
     written: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
@@ -197,15 +197,15 @@ def stream_of(file: Path) -> str:
 
 
 def write_files(texts: Mapping[Path, str], *, force: bool) -> FilesWritten:
-    """Write files, all of which are checked before the first one is written.
+    """Write files after checking all of them.
 
-    An existing file with other content is replaced with `force` alone. Raises UsageError, StorageError.
+    An existing file with other content is replaced only with `force`. Raises UsageError, StorageError.
     """
     same = {path for path, text in texts.items() if not is_special(path) and _says(path, text)}
     taken = [path for path in texts if path not in same and path.exists() and not is_special(path)]
     if taken and not force:
         names = ", ".join(str(path) for path in taken[:5]) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
-        raise UsageError(f"{names}: there already, and not the same", hint="give --force to replace what is there")
+        raise UsageError(f"{names}: already exists with other content", hint="give --force to replace it")
     for path, text in texts.items():
         if path not in same:
             _write(path, text)
@@ -272,7 +272,7 @@ def json_text(documents: Config | Sequence[Config]) -> str:
 
 
 _INVISIBLE: Final = re.compile("[\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]")
-"""Characters that reorder or hide what a reviewer sees: direction marks, separators, blanks of no width, tags."""
+"""Characters that reorder or hide text from a reviewer: direction marks, separators, blanks of no width, tags."""
 
 
 def _escaped(text: str) -> str:
@@ -318,7 +318,7 @@ def _dumper() -> Any:
 
 
 def _represent_text(dumper: Any, text: str) -> Any:
-    # Empty lines at the end of a block would end the document as well (libyaml writes `...` behind them).
+    # Empty lines at the end of a block would end the document as well (libyaml writes `...` after them).
     lines = "\n" in text.rstrip("\n") and not text.endswith("\n\n")
     style = '"' if _INVISIBLE.search(text) else "|" if lines else "'" if _MISREAD.fullmatch(text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)

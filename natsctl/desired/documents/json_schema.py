@@ -36,24 +36,24 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "name": "The stream's name",
         "subjects": "Subjects that the stream stores; * and > are wildcards. Default: the stream's name",
         "retention": "When messages may go: by limits, when all consumers have them, or when one has",
-        "max_consumers": "Most consumers; -1 for no limit",
-        "max_msgs": "Most messages that are kept; -1 for no limit",
-        "max_bytes": "Most bytes that are kept; -1 for no limit",
-        "max_age": "Longest time that messages are kept; 0 for ever",
-        "max_msgs_per_subject": "Most messages kept of one subject; -1 for no limit",
+        "max_consumers": "Maximum number of consumers; -1 for no limit",
+        "max_msgs": "Maximum number of messages; -1 for no limit",
+        "max_bytes": "Maximum size in bytes; -1 for no limit",
+        "max_age": "Maximum age of messages; 0 for no limit",
+        "max_msgs_per_subject": "Maximum number of messages per subject; -1 for no limit",
         "max_msg_size": "Largest message that is taken; -1 for no limit",
         "discard": "The message to drop at a limit: the oldest, or the new one",
         "discard_new_per_subject": "Refuse new messages at the limit of their subject; needs discard: new",
         "storage": "Storage of messages; cannot be changed later",
         "no_ack": "Do not acknowledge published messages",
-        "duplicate_window": "Time that message ids are remembered. Default: 2m, or max_age where that is less",
+        "duplicate_window": "Time that message ids are remembered. Default: 2m, or max_age if that is less",
         "template_owner": "The template that made it, on servers of 2020",
         "mirror": "Copy this stream, and nothing else",
         "sources": "Copy messages of these streams too",
-        "compression": "Compression of what is stored",
+        "compression": "Compression of stored messages",
         "first_seq": "Sequence of the first message",
         "subject_transform": "Store messages under other subjects",
-        "republish": "Publish what was stored on other subjects again",
+        "republish": "Publish stored messages again on other subjects",
         "allow_direct": "Answer direct gets of single messages on every replica",
         "mirror_direct": "Answer direct gets of the origin on the mirror too",
         "sealed": "Accept no more messages, and remove none",
@@ -62,7 +62,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "allow_rollup_hdrs": "Allow messages that replace the ones before them",
         "consumer_limits": "Defaults and limits of its consumers",
         "allow_msg_ttl": "Allow a time to live on each message; cannot be taken back",
-        "subject_delete_marker_ttl": "Keep markers of subjects whose last message aged out, for so long",
+        "subject_delete_marker_ttl": "How long to keep a marker after the last message of a subject has expired",
         "allow_msg_counter": "Use each subject as a counter",
         "allow_atomic": "Allow atomic batches of publishes",
         "allow_msg_schedules": "Allow scheduled messages",
@@ -79,19 +79,19 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "ack_policy": "The acknowledgements that are needed",
         "ack_wait": "Time to wait for an ack before delivering again. Default: 30s",
         "max_deliver": "Most deliveries of one message; -1 for no limit",
-        "backoff": "Waits before each further delivery, in place of ack_wait",
+        "backoff": "Waits before each redelivery, instead of ack_wait",
         "filter_subject": "Only messages of this subject",
         "filter_subjects": "Only messages of these subjects",
-        "replay_policy": "As fast as possible, or at the pace at which they were stored",
+        "replay_policy": "As fast as possible, or at the pace of the original messages",
         "rate_limit_bps": "Most bits a second that are pushed",
         "sample_freq": "Percentage of acks that are sampled",
         "max_waiting": "Most pull requests that wait. Default: 512",
-        "max_ack_pending": "Most messages that wait for their ack. Default: 1000",
+        "max_ack_pending": "Maximum number of unacknowledged messages. Default: 1000",
         "flow_control": "Push with flow control; needs idle_heartbeat",
         "headers_only": "Deliver without bodies",
-        "max_batch": "Most messages that one pull may ask for",
-        "max_expires": "Longest time that one pull may wait",
-        "max_bytes": "Most bytes that one pull may ask for",
+        "max_batch": "Maximum number of messages per pull request",
+        "max_expires": "Maximum wait of a pull request",
+        "max_bytes": "Maximum bytes per pull request",
         "deliver_subject": "Push messages to this subject; without it clients pull",
         "deliver_group": "Queue group that pushed messages are shared in",
         "idle_heartbeat": "Push a heartbeat when idle this long",
@@ -102,23 +102,23 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "sourcing": "For mirrors and sources of servers",
         "pause_until": "Deliver nothing until then",
         "priority_groups": "Groups of clients that compete for messages",
-        "priority_policy": "The rule by which clients of a priority group compete",
+        "priority_policy": "How clients of a priority group share messages",
         "priority_timeout": "Time after which a silent client is no longer pinned",
     },
     "KeyValueWords": {
         **_NAMED,
         "bucket": "The bucket's name",
         "history": "Values kept of each key, 1 to 64",
-        "ttl": "Time that values are kept; 0 for ever",
+        "ttl": "Maximum age of values; 0 for no limit",
         "limit_marker_ttl": "Allow a time to live on each key, and keep markers of expired keys for so long",
         "max_value_size": "Largest value that is taken; -1 for no limit",
-        "max_bucket_size": "Most bytes that the bucket takes; -1 for no limit",
+        "max_bucket_size": "Maximum size of the bucket in bytes; -1 for no limit",
         "storage": "Storage of values; cannot be changed later",
         "replicas": "Copies in a cluster, 1 to 5",
         "placement": _PLACED["placement"],
-        "compression": "Compress what is stored",
-        "republish": "Publish what was stored on other subjects again",
-        "mirror": "Copy this bucket, which also takes the writes",
+        "compression": "Compress stored data",
+        "republish": "Publish stored messages again on other subjects",
+        "mirror": "Copy this bucket; writes go to it too",
         "sources": "Take in the keys of these buckets too",
     },
     "Placement": {
@@ -144,7 +144,7 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
         "filter_subject": "Only messages of this subject",
         "subject_transforms": "Only messages of these subjects, under other ones",
         "external": "Place of a stream in another account or domain",
-        "consumer": "A durable consumer to use in place of a new one",
+        "consumer": "An existing durable consumer to use instead of a new one",
     },
     "StreamConsumerLimits": {
         "inactive_threshold": "Default and upper limit of inactive_threshold",
@@ -154,14 +154,14 @@ TEXTS: Final[dict[str, dict[str, str]]] = {
 TEXTS["ObjectStoreWords"] = {**TEXTS["KeyValueWords"], "storage": "Storage of objects; cannot be changed later"}
 DOCUMENT_KEYS: Final = {
     "protect": "Never remove or replace it",
-    "create_only": "Create it where it is absent, and leave it as it is where it exists",
+    "create_only": "Create it if it is missing; never change an existing one",
     "ignore": "Fields that are set when it is created, and left as they are afterwards",
     "extra": "Fields of newer servers, as the wire has them",
     "consumers": "The stream's consumers: a list, or a mapping by name",
     "stream": "The consumer's stream",
     "stream_name": "The consumer's stream",
     "kind": "The kind of asset that the document describes",
-    "owner": "Owner of the assets: prune and destroy remove those of one owner",
+    "owner": "Owner of the assets: prune and destroy only remove assets of this owner",
     "include": "Files, folders and globs to read too, as seen from this file",
     "spec": "The configuration",
     "streams": "Streams: a list, or a mapping by name",
@@ -170,13 +170,13 @@ DOCUMENT_KEYS: Final = {
     "object_stores": "Object stores: a list, or a mapping by name",
     "objects": "Object stores: a list, or a mapping by name",
 }
-"""The keys of a document beside configurations."""
+"""Keys of a document other than configurations."""
 
 
 Schema = dict[str, Any]
 
 REFERENCE: Final = r"\$\{"
-"""The pattern of a text that stands for another value."""
+"""Pattern of a placeholder for another value."""
 _UNITS: Final = "(ns|us|µs|μs|ms|[smhdwMyY])"
 DURATION: Final = rf"^\s*[-+]?(0|([0-9]{{1,20}}(\.[0-9]{{0,30}})?{_UNITS}|\.[0-9]{{1,30}}{_UNITS})+)\s*$|^-?[0-9]+$"
 SIZE: Final = r"^\s*[0-9]{1,20}(\.[0-9]{1,18})?\s*([KMGTPEkmgtpe]([iI]?[bB])?|[bB])?\s*$|^-?[0-9]+$"
@@ -222,7 +222,7 @@ def _number(shape: Shape) -> Schema:
 
 
 def of_choice(choices: Iterable[str]) -> Schema:
-    """Return the schema of a choice of words; editors offer them as given, and accept capitals too."""
+    """Return the schema of a choice; editors offer the names as given and accept capitals too."""
     words = list(choices)
     spelled = "|".join(_any_case(word) for word in words)
     return {"anyOf": [{"enum": [*words, None]}, {"type": "string", "pattern": f"^({spelled})$|{REFERENCE}"}]}
@@ -285,7 +285,7 @@ _LIFE_TEXTS: Final = dict(zip(LIFE, (DOCUMENT_KEYS["protect"], DOCUMENT_KEYS["cr
 
 
 def manifest(document: str) -> Schema:
-    """Return the schema of a resource of the controller, a List of resources, or another resource, which is skipped."""
+    """Return the schema of a resource of the controller, a List of resources, or another (skipped) resource."""
     is_list = {"properties": {"kind": {"const": "List"}, "items": {"type": "array"}}, "required": ["kind", "items"]}
     ours = {"properties": {"apiVersion": {"pattern": f"^{GROUP.replace('.', '[.]')}"}}}
     known = {"type": "object", "required": ["kind"], "properties": {"kind": {"enum": [*KINDS, *PASSED_OVER]}}}
@@ -315,7 +315,7 @@ def manifest(document: str) -> Schema:
 
 
 def _item_of(kind: str, document: str) -> Schema:
-    """Return the schema of an item of a list of one kind, which may lack its own."""
+    """Return the schema of an item of a list of one kind; its own kind is optional."""
     bare = {"required": ["spec"], "properties": {"spec": {"$ref": _manifest_ref(kind)}}} if kind in KINDS else {}
     return choose((has("kind"), {"$ref": document}), otherwise={"type": "object", **bare})
 
@@ -446,7 +446,7 @@ def _collection(kind: Kind) -> Schema:
 
 
 def _typed() -> Schema:
-    """Return the schema of the typed form: `kind:` with the configuration beside it, or below `spec`."""
+    """Return the schema of the typed form: `kind:` with the configuration next to it or below `spec`."""
     kinds = {"type": "string", "pattern": f"^({'|'.join(_kind_in_any_case(kind) for kind in Kind)})$"}
     own = {
         "kind": described({"anyOf": [{"enum": list(Kind)}, kinds]}, DOCUMENT_KEYS["kind"]),
@@ -529,7 +529,7 @@ def _config_fields(model: type[Model]) -> dict[str, Schema]:
 
 
 def _origin(schema: Schema) -> Schema:
-    """Return the schema of a bucket to copy: an object with its name, or the name alone."""
+    """Return the schema of a bucket to copy: an object with its name, or just the name."""
     named = {**schema["properties"]["name"], **_NAME}
     return {"anyOf": [{**schema, "properties": {**schema["properties"], "name": named}, "required": ["name"]}, _NAME]}
 
@@ -546,7 +546,7 @@ def _shared(name: str) -> dict[str, Schema]:
 
 
 def _or_info(kind: Kind, own: Schema) -> Schema:
-    """Return the schema of a configuration, or of a server's answer about one, which may have unknown keys."""
+    """Return the schema of a configuration, or of a server's answer about it, with unknown keys allowed."""
     if kind in WORDS:
         info = {"type": "object", "properties": {"stream_info": _info(StreamConfig, ("name",))}}
         return choose((_IS_BUCKET_INFO, info), (_IS_INFO, _info(StreamConfig, ("name",))), otherwise=own)

@@ -69,7 +69,7 @@ SETTINGS: Final = ("owner", "include", IGNORE)
 NAMES: Final = {Kind.STREAM: "name", Kind.CONSUMER: "name", Kind.KEY_VALUE: "bucket", Kind.OBJECT_STORE: "bucket"}
 """The name of each kind in a mapping by name."""
 _LISTING: Final = ("type", "total", "offset", "limit", "missing", "offline")
-"""Keys of an API answer beside its streams or consumers."""
+"""Keys of an API answer other than its streams or consumers."""
 _SAVED_PLAN: Final = frozenset(("format", "changes", "hash"))
 KEY_VALUE_ONLY: Final = frozenset(KeyValueWords.__struct_encode_fields__) - frozenset(
     ObjectStoreWords.__struct_encode_fields__
@@ -87,7 +87,7 @@ def read_form(node: DocumentNode, found: Collector) -> Iterator[DocumentNode]:
         return
     if not isinstance(node.value, LocatedDict):
         if node.value not in (None, REPORTED):
-            what = " (a name alone says nothing: print it with info -j)" if isinstance(node.value, str) else ""
+            what = " (only a name: print the configuration with info -j)" if isinstance(node.value, str) else ""
             found.fault(node, _NO_DOCUMENT + what)
         return
     value = node.value
@@ -117,7 +117,7 @@ _NO_DOCUMENT: Final = "expected a document: streams:, consumers: …, kind:, or 
 
 
 def _naming() -> frozenset[str]:
-    """Return the keys by which a mapping is known as a configuration."""
+    """Return the keys that identify a mapping as a configuration."""
     return known_anywhere() | {"name", "bucket", "stream", "stream_name", "durable_name"}
 
 
@@ -132,7 +132,7 @@ def _is_bare(value: LocatedDict) -> bool:
 
 
 def _typed(node: DocumentNode, found: Collector) -> None:
-    """Read `kind: Stream` with its configuration beside it, or below `spec`."""
+    """Read `kind: Stream` with its configuration next to it or below `spec`."""
     kind = next((kind for kind in Kind if kind.lower() == node.value["kind"].lower()), None)
     if kind is None:
         known = did_you_mean(node.value["kind"], [kind.lower() for kind in Kind])
@@ -143,7 +143,7 @@ def _typed(node: DocumentNode, found: Collector) -> None:
     if isinstance(inner.value.get("spec"), LocatedDict):
         for key in inner.value:
             if key != "spec":
-                found.fault(inner.at(key), "stands beside spec: put it below")
+                found.fault(inner.at(key), "must be inside spec")
         inner = inner.at("spec")
     READERS[kind](inner, kind, found)
 
@@ -200,7 +200,7 @@ def _bare(node: DocumentNode, found: Collector) -> None:
     """Read a configuration, or the output of `info -j`, by its keys."""
     kind = _bare_kind(node.value)
     if kind is None:
-        found.fault(node, "a bucket of which kind? Add kind: KeyValue or kind: ObjectStore")
+        found.fault(node, "the kind of bucket is missing: add kind: KeyValue or kind: ObjectStore")
     elif kind is Kind.CONSUMER:
         read_consumer(node, kind, found, plain=False)
     else:
@@ -223,7 +223,7 @@ _JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:[{\]]|$))')
 
 
 class Loader:
-    """Loader that reads each file once, in the order in which it is named or included.
+    """Loader that reads each file once, in the order of arguments and includes.
 
     Includes, and links in a folder, lead to files below the folder of the path that the user named, unless
     `outside` allows more: documents come from pull requests, the paths on the command line do not.
@@ -290,7 +290,7 @@ class Loader:
         base = Path() if file == STDIN else Path(file).parent
         wanted = str(node.value)
         plain = str(base / wanted)
-        # Only the included path may be a pattern, not the folder to which it is relative.
+        # Only the included path may be a pattern, not its base folder.
         pattern = str(Path(glob.escape(str(base))) / wanted)
         try:
             named = Path(plain).is_file()

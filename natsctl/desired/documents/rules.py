@@ -1,4 +1,4 @@
-"""Validation of a set of documents by the rules of servers, as far as these can be checked without one.
+"""Validation of a set of documents by the servers' rules that can be checked offline.
 
 Every configuration is normalised by the rules of natsctl's own server (`api`). Only the assets of the set are known as
 neighbours: streams and consumers on the server are not.
@@ -79,7 +79,7 @@ _ABOUT: Final = (
 def check_rules(
     assets: Mapping[AssetKey, DesiredAsset], incomplete: Collection[AssetKey] = ()
 ) -> Iterator[RuleFinding]:
-    """Return all faults and warnings of a set; assets that could be read in part only have warnings alone."""
+    """Return all faults and warnings of a set; assets that are only partly readable get warnings only."""
     wanted = {key: asset for key, asset in assets.items() if key not in incomplete}
     streams: dict[str, StreamConfig] = {}
     for key, asset in wanted.items():
@@ -115,7 +115,7 @@ def _texts(asset: DesiredAsset, field: str) -> list[str]:
 
 
 def _check_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
-    """Check a stream alone; a valid one is added to `streams`."""
+    """Check a stream by itself; add it to `streams` if valid."""
     if "\0" in key.stream:
         yield RuleFinding(key, "a name cannot hold a zero character", ("name",))
         return
@@ -126,7 +126,7 @@ def _check_stream(key: AssetKey, asset: DesiredAsset, streams: dict[str, StreamC
 
 
 def _check_origins(wanted: Mapping[AssetKey, DesiredAsset], streams: dict[str, StreamConfig]) -> Iterator[RuleFinding]:
-    """Check streams beside those that they mirror and source from, and normalise them."""
+    """Check streams together with their mirrors and sources, and normalise them."""
     around = ServerContext(streams.get)
     for name, config in list(streams.items()):
         if config.mirror is None and not config.sources:
@@ -166,7 +166,7 @@ def _check_subjects(
 def _check_consumer(
     key: AssetKey, asset: DesiredAsset, around: ServerContext, normalised: list[tuple[AssetKey, ConsumerConfig]]
 ) -> Iterator[RuleFinding]:
-    """Check a consumer beside its stream; a valid one is added to `normalised`."""
+    """Check a consumer against its stream; add it to `normalised` if valid."""
     if is_too_long(key.consumer) or "\0" in key.consumer:
         yield RuleFinding(
             key, f"a name has at most {MAX_NAME_BYTES} bytes, none of them zero", ("durable_name", "name")
@@ -201,7 +201,7 @@ def _check_filters(
 
 
 def _check_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
-    """Check the consumers of a stream beside each other."""
+    """Check the consumers of a stream against each other."""
     most = stream.max_consumers
     for key, _ in consumers[most:] if most > 0 else ():
         yield RuleFinding(key, f"stream {stream.name} takes {most} consumers (max_consumers), and has them already")
@@ -218,7 +218,9 @@ def _check_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[R
         filters = filters_of(config) or [">"]
         other = next((other for one in filters for other in index.overlapping(pattern_of(one))), None)
         if other is not None:
-            reason = f"on a workqueue each message has one consumer: its filter overlaps with that of {other.consumer}"
+            reason = (
+                f"on a workqueue each message has one consumer: its filter overlaps that of {other.consumer}"
+            )
             yield RuleFinding(key, reason, ("filter_subject", "filter_subjects"))
         for one in filters:
             index.add(pattern_of(one), key)

@@ -1,4 +1,4 @@
-"""Resources of Terraform's JetStream provider, read as assets: those that `terraform apply` would have created.
+"""Resources of Terraform's JetStream provider, read as assets, as `terraform apply` would have created.
 
 HCL becomes blocks and expressions (hcl.py), these become values (expressions.py) in the scope of a folder with its
 variables (configuration.py); a state has its values already. provider.py has the provider's attributes;

@@ -44,7 +44,7 @@ MAX_LIMIT: Final = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One resource, or one of those that `count` or `for_each` make; `address` is `TYPE.NAME["KEY"]`."""
+    """One resource, or one instance made by `count` or `for_each`; `address` is `TYPE.NAME["KEY"]`."""
 
     type: str
     address: str
@@ -115,7 +115,7 @@ class Module:
         if block is None:
             raise ExpressionError(f"there is no resource {kind}.{name}")
         if kind not in SCHEMAS:
-            raise ExpressionError(f"{kind}.{name} is no resource of JetStream: what it comes to is not known here")
+            raise ExpressionError(f"{kind}.{name} is not a JetStream resource: its value is not known here")
         declared = {one.name for one in block.attributes}
         found = {key: _Resource(self, block, evaluator) for key, evaluator in self._rounds(block)}
         if "count" in declared:
@@ -176,7 +176,7 @@ class Module:
         return body
 
     def _add_blocks(self, body: Body, block: Block, evaluator: Evaluator) -> None:
-        """Add a block, or those of a dynamic one."""
+        """Add a block, or the blocks of a dynamic one."""
         name = block.labels[0] if block.type == "dynamic" and block.labels else block.type
         body.places.setdefault(name, block.place)
         if block.type != "dynamic":
@@ -217,7 +217,7 @@ class _Words(Named):
 
 
 class _Resource(Named):
-    """One resource, whose attributes are known as far as the files give or imply them."""
+    """One resource, with the attributes that the files give or imply."""
 
     def __init__(self, module: Module, block: Block, evaluator: Evaluator) -> None:
         self._module = module
@@ -284,7 +284,7 @@ def _index(key: Any) -> str:
 
 _ENVIRONMENT: Final = "TF_VAR_"
 _TEXTUAL: Final = frozenset(("", "string", "number", "bool", "any"))
-"""Types of variables whose values on a command line are taken literally."""
+"""Types of variables with literal values on the command line."""
 
 
 def given_variables(
@@ -351,13 +351,13 @@ def _worded(declared: Block, text: str) -> Any:
 
 _ADVICE: Final = {
     "provider": "the server and the login are given by --server, --creds or a context (natsctl context add)",
-    "terraform": "documents need no backend: what an account has is read from the server",
-    "output": "natsctl stream info and consumer info show what there is, with -j for programs",
+    "terraform": "documents need no backend: the state is read from the server",
+    "output": "natsctl stream info and consumer info show the values, with -j for programs",
     "module": "convert the folder of the module by itself, with its variables as --var",
-    "data": "what it would ask for is not known here",
+    "data": "its result is not known here",
     "import": "what exists is adopted by natsctl apply",
     "moved": "what exists is known by its name",
-    "removed": "natsctl apply --prune removes what is no longer in the documents",
+    "removed": "natsctl apply --prune removes assets that are no longer in the documents",
     "check": "natsctl plan and diff show the differences",
 }
 _READ: Final = frozenset(("resource", "variable", "locals"))

@@ -37,13 +37,13 @@ Made = tuple[AssetKey, Config]
 
 
 def wanted_of(instance: Instance, faults: list[Fault], notes: list[str]) -> DesiredAsset | None:
-    """Return the asset of a resource; None if it has faults, which are added."""
+    """Return the asset of a resource; if it has faults, add them and return None."""
     before = len(faults)
     config = filled(instance.body, SCHEMAS[instance.type], faults)
     if config.get("placement", {}).get("tags") and not config["placement"].get("cluster"):
         del config["placement"]["tags"]
         where = f"{instance.body.place.file}:{instance.body.place.line}: {instance.address}"
-        notes.append(f"{where}: placement_tags are left out, as the provider heeds them beside placement_cluster only")
+        notes.append(f"{where}: placement_tags are left out: the provider ignores them without placement_cluster")
     if not config.get("placement", True):
         del config["placement"]
     kind, make = _MAKERS[instance.type]
@@ -214,7 +214,7 @@ def _body(values: Resource, schema: Schema, place: Location) -> Body:
 
 
 def _in_seconds(body: Body, name: str) -> None:
-    """Convert nanoseconds, which the provider keeps in a state for some fields, to seconds."""
+    """Convert nanoseconds, which the provider stores for some fields, to seconds."""
     value = body.get(name, 0)
     if isinstance(value, int) and value >= SECOND:
         body.values[name] = value // SECOND
@@ -255,7 +255,7 @@ def read_terraform(
 
 
 def _groups(paths: Sequence[str]) -> list[list[Path]]:
-    """Return the files of each module: a folder's together, those named one by one together, each state alone."""
+    """Return the files of each module: a folder's together, single named files together, each state by itself."""
     groups: list[list[Path]] = []
     named: list[Path] = []
     for path in map(Path, paths):

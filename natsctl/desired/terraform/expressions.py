@@ -25,7 +25,7 @@ class ExpressionError(Exception):
 
 @runtime_checkable
 class Named(Protocol):
-    """A value whose attributes are evaluated on demand: `var`, `local`, a resource."""
+    """A value with attributes evaluated on demand: `var`, `local`, a resource."""
 
     def attribute(self, name: str) -> Any:
         """Return one of them. Raises ExpressionError."""
@@ -58,7 +58,7 @@ def number_of(value: Any) -> int | float:
 
 
 def whole(value: int | float) -> int | float:
-    """Return the same number as an integer where it is one."""
+    """Return the number, as an int if it is whole."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -132,12 +132,12 @@ def pieces(node: Node) -> list[Part]:
 
 
 def _raw(node: Node, start: int, end: int) -> list[Part]:
-    """Return raw texts and expressions, cut by the positions of these, as the parser drops spaces beside them."""
+    """Return raw texts and expressions, cut by position, because the parser drops the spaces around expressions."""
     source, at = node.text or b"", start
     parts: list[Part] = []
     for child in node.named_children:
         if child.type == "template_directive":
-            raise ExpressionError("directives such as %{ if } cannot be worked out here: write the text instead")
+            raise ExpressionError("directives such as %{ if } cannot be evaluated here: write the text instead")
         if child.type == "template_interpolation":
             parts.append(source[at - node.start_byte : child.start_byte - node.start_byte].decode())
             parts.append(_inner(child))
@@ -154,7 +154,7 @@ def _inner(interpolation: Any) -> Any:
 
 
 def _heredoc(node: Node) -> list[Part]:
-    """Return the lines between the two words; after `<<-` without the indentation that all of them share."""
+    """Return the lines between the two markers; after `<<-` without the indentation that all of them share."""
     opening, closing = (child for child in node.children if child.type == "heredoc_identifier")
     source = node.text or b""
     start = source.index(b"\n", opening.end_byte - node.start_byte) + 1 + node.start_byte
@@ -191,7 +191,7 @@ def call(name: str, arguments: list[Any]) -> Any:
     """Return the result of a function. Raises ExpressionError for an unknown one, or for wrong arguments."""
     function = _FUNCTIONS.get(name)
     if function is None:
-        raise ExpressionError(f"the function {name} cannot be worked out here: write its value instead")
+        raise ExpressionError(f"the function {name} cannot be evaluated here: write its value instead")
     try:
         return function(*arguments)
     except (TypeError, ValueError, IndexError, KeyError, OverflowError) as error:
@@ -234,7 +234,7 @@ def _looked_up(where: dict[str, Any], key: str, *default: Any) -> Any:
 
 
 def _formatted(pattern: str, *values: Any) -> str:
-    """Return `format` with %s, %d, %v, %q and widths: those that Python's own formatting has as well."""
+    """Return `format` with %s, %d, %v, %q and widths: the subset that Python's formatting has as well."""
     wanted = pattern.replace("%v", "%s").replace("%q", '"%s"')
     words = [text_value(value) if isinstance(value, bool) or value is None else value for value in values]
     return wanted % tuple(words)
@@ -331,7 +331,7 @@ class Evaluator:
         try:
             if method is None:
                 raise ExpressionError(
-                    f"{node.type.replace('_', ' ')} cannot be worked out here: write its value instead"
+                    f"{node.type.replace('_', ' ')} cannot be evaluated here: write its value instead"
                 )
             return method(self, node)
         except ExpressionError as error:
@@ -348,7 +348,7 @@ class Evaluator:
         return self._term(terms[0])
 
     def _terms(self, node: Node) -> tuple[list[list[Node]], list[str]]:
-        """Return the operands among the children, each with the steps behind it, and the operators between them."""
+        """Return the operands among the children, each with its access steps, and the operators between them."""
         terms: list[list[Node]] = []
         operators: list[str] = []
         for child in node.children:
@@ -441,7 +441,7 @@ class Evaluator:
     def _call(self, node: Node) -> Any:
         name = text_of(node.named_children[0])
         if name in ("try", "can"):
-            raise ExpressionError(f"the function {name} cannot be worked out here: write its value instead")
+            raise ExpressionError(f"the function {name} cannot be evaluated here: write its value instead")
         arguments: list[Any] = []
         for child in _arguments(node):
             if child.type == "ellipsis":

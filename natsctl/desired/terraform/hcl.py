@@ -56,7 +56,7 @@ def text_of(node: Node) -> str:
 
 
 def line_of(node: Node) -> int:
-    """Return the line in which a node starts, from 1."""
+    """Return the line number of a node, from 1."""
     return int(node.start_point[0]) + 1
 
 

@@ -99,7 +99,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Nested:
-    """A block that may stand in a resource, `most` times at most (0: any)."""
+    """A block allowed in a resource, at most `most` times (0: any number)."""
 
     path: str
     schema: Schema
@@ -177,7 +177,7 @@ DELIVERIES: Final = {
     "stream_sequence": "by_start_sequence",
     "start_time": "by_start_time",
 }
-"""The attributes of which a consumer has exactly one, and the policy of each."""
+"""Attributes that exclude each other in a consumer, and the policy that each implies."""
 
 CONSUMER: Final[Schema] = {
     "stream_id": Field("", required=True),
@@ -238,7 +238,7 @@ OBJ_BUCKET: Final[Schema] = {**_BUCKET, "compression": Field("compression", flag
 
 @dataclass(slots=True)
 class Body:
-    """The evaluated content of the braces; `unread` are attributes whose faults are reported already."""
+    """The evaluated content of the braces; `unread` are attributes with faults that were already reported."""
 
     place: Location
     values: dict[str, Any] = field(default_factory=dict)

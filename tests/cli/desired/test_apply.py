@@ -130,7 +130,7 @@ def test_subjects_that_another_stream_has_are_refused_before_anything_is_sent(na
     natsctl("str", "add", "TAKEN", "--subjects", "A.>", "--defaults")
     done = natsctl("apply", "-f", document(A, {"name": "B", "subjects": ["B"]}))
     assert done.code == 4
-    assert "Stream A: subjects overlap with an existing stream: A.> is taken by TAKEN" in done.err
+    assert "Stream A: subjects overlap with an existing stream: A.> belongs to TAKEN" in done.err
     assert natsctl("str", "ls", "-n").out.split() == ["TAKEN"]
 
 
@@ -260,7 +260,7 @@ def test_an_interrupted_replacement_is_named_by_plan_and_finished_by_apply(
     unfinished = "the replacement of A is not finished: apply does that first"
     assert unfinished in natsctl("plan", "-f", path).out
     dry = natsctl("apply", "-f", path, "--dry-run")
-    assert (dry.code, "apply finishes what was interrupted" in dry.err) == (4, True)
+    assert (dry.code, "apply finishes an interrupted run" in dry.err) == (4, True)
     assert natsctl("str", "ls", "-n").out.split() == ["A", "natsctl-replaced-A"]
     done = natsctl("apply", "-f", path, "-j")
     assert (done.code, done.err) == (0, "")

@@ -109,7 +109,7 @@ def test_files_that_say_something_else_are_kept_unless_forced(natsctl: Run, shop
     natsctl("str", "edit", "SHOP", "--max-msgs", "7", "-f")
     refused = natsctl("export", "-o", str(tmp_path / "out"))
     assert refused.code == 2
-    assert "SHOP.yaml: there already" in refused.err
+    assert "SHOP.yaml: already exists" in refused.err
     assert "--force" in refused.err
     assert (tmp_path / "out" / "SHOP.yaml").read_text() == before
     assert natsctl("export", "-o", str(tmp_path / "out"), "--force").code == 0

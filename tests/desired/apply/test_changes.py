@@ -125,7 +125,7 @@ async def test_a_consumer_is_updated_so_that_none_is_made(fake: Fake) -> None:
 
 async def test_a_removal_is_done_where_it_is_gone_and_refused_where_it_has_changed(fake: Fake) -> None:
     change = stream(Action.DELETE, before=LIVE)
-    assert (await steps(fake()).take(change)).detail == "was gone already"
+    assert (await steps(fake()).take(change)).detail == "was already deleted"
     changed = fake({**LIVE, "max_age": 1})
     with pytest.raises(PlanConflictError, match="max_age"):
         await steps(changed).take(change)

@@ -68,7 +68,7 @@ def test_a_pipe_is_read_like_a_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "reason"),
-    [("none.yaml", "no such file"), ("*.yaml", "no file matches"), ("dangling", "a link to what is not there")],
+    [("none.yaml", "no such file"), ("*.yaml", "no file matches"), ("dangling", "a broken link")],
 )
 def test_a_path_that_is_not_there_is_a_usage_error(tmp_path: Path, path: str, reason: str) -> None:
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
