@@ -28,7 +28,6 @@ from natsctl.store.packed import PackedFile, altered, open_segment, overwritten,
 from natsctl.store.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from natsctl.store.options import StoreOptions
     from natsctl.store.reserve import Reserve
 
 
@@ -89,29 +88,6 @@ class Committable(Protocol):
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
         """Settle what `commit.run` did. Loop thread."""
-
-
-class Host(Protocol):
-    """Interface of the store for a stream."""
-
-    dirty: dict[Committable, None]
-    options: StoreOptions
-    identity: bytes
-    """The store's, as in FORMAT."""
-
-    reserve: Reserve
-
-    def lacks_room(self, stream: Committable) -> None:
-        """Note that `stream` has something to write for which there was no room."""
-
-    def committed(self, stream: Committable) -> None:
-        """Note that a commit of `stream` succeeded."""
-
-    def creation_failed(self, key: str, stream: Committable) -> None:
-        """Forget a stream whose creation failed."""
-
-    def report_fault(self, text: str) -> None:
-        """Make the store unhealthy for the reason given."""
 
 
 SMALL_BYTES = 16 * 1024

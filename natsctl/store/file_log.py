@@ -18,7 +18,7 @@ from natsctl.store import frame
 from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError
-from natsctl.store.file_commit import Erasure, FileCommit, Host, Plan
+from natsctl.store.file_commit import Erasure, FileCommit, Plan
 from natsctl.store.filters import Filters
 from natsctl.store.fsck import SegmentMark, StreamCheck
 from natsctl.store.index import StreamIndex
@@ -32,6 +32,7 @@ from natsctl.store.view import live_run, live_span
 
 if TYPE_CHECKING:
     from natsctl.native._native import PublishRun
+    from natsctl.store.store import Store
 
 DELETES_PER_RECORD = 65536
 
@@ -133,7 +134,7 @@ class FileLog:
 
     def __init__(
         self,
-        host: Host,
+        host: Store,
         cache: SegmentCache,
         stream_id: int,
         index: StreamIndex,

@@ -7,16 +7,19 @@ mostly dead is rewritten under the next generation, and the old file goes with t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from natsctl.store.disk import Disk
 from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError
-from natsctl.store.file_commit import Commit, FileCommit, Host, Plan, Settled
+from natsctl.store.file_commit import Commit, FileCommit, Plan, Settled
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Journal, MetaFile, MetaRecord, entry_of
 from natsctl.store.segment_file import SegmentCache
+
+if TYPE_CHECKING:
+    from natsctl.store.store import Store
 
 NO_ROOM = "no space left on the store's disk"
 
@@ -28,7 +31,7 @@ class FileStream:
 
     def __init__(
         self,
-        host: Host,
+        host: Store,
         disk: Disk,
         cache: SegmentCache,
         record: MetaRecord,

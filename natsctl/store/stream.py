@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from natsctl.store import bulk
 from natsctl.store.appended import AppendedView, Blob, MessageTimes
 from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError, StorePoisonedError
-from natsctl.store.file_commit import NO_SPACE, Commit, Host, Settled
+from natsctl.store.file_commit import NO_SPACE, Commit, Settled
 from natsctl.store.file_log import FileLog, FrameRun
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.frame import MORE, TIMED
@@ -30,6 +30,7 @@ from natsctl.store.view import fitting, live_run
 if TYPE_CHECKING:
     from natsctl.native._native import PublishRun
     from natsctl.store.bulk import Positions
+    from natsctl.store.store import Store
 
 BULK_PRESENT = 100_000
 """Sequences asked for at once from which on they are looked up by whole columns."""
@@ -173,7 +174,7 @@ class StreamStorage(Protocol):
 class StreamStore(AppendedView):
     """Messages, metadata and journal of one stream."""
 
-    def __init__(self, host: Host, key: str, index: StreamIndex, storage: StreamStorage) -> None:
+    def __init__(self, host: Store, key: str, index: StreamIndex, storage: StreamStorage) -> None:
         super().__init__(index, storage.log)
         self.key = key
         self.backing = storage

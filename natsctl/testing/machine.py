@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -121,13 +121,6 @@ class Wire:
         self._machine.settle()
 
 
-class Drain(Protocol):
-    """Reader of the bytes that the server writes to one connection."""
-
-    def drain(self, chunks: Iterable[bytes]) -> None:
-        """Read bytes from the server."""
-
-
 class Machine:
     """Broker, store and engine on one virtual clock and one simulated disk."""
 
@@ -152,7 +145,7 @@ class Machine:
         self.report = self.store.open()
         self.engine = Engine(self.store, self.broker, self.clock, self.rng, options)
         self.engine.recover()
-        self._wires: dict[Session, Drain] = {}
+        self._readers: dict[Session, Callable[[Iterable[bytes]], None]] = {}
         self._flights: list[tuple[Committable, Commit, bool]] = []
         """Commits that have begun and not ended: owner, commit, whether the disk work is done."""
         self.hold_commits = False
@@ -171,15 +164,16 @@ class Machine:
     def connect(self, name: str = "test", **options: Any) -> Wire:
         """Return a connected client."""
         session = self.broker.connect("127.0.0.1", 40000)
-        wire = self._wires[session] = Wire(self, session)
+        wire = Wire(self, session)
+        self._readers[session] = wire.drain
         connect = {"verbose": False, "pedantic": False, "headers": True, "no_responders": True, "name": name}
         connect |= {"lang": "raw", "version": "0", "protocol": 1, **options}
         wire.send(b"CONNECT " + msgspec.json.encode(connect) + b"\r\n")
         return wire
 
-    def attach(self, session: Session, reader: Drain) -> None:
+    def attach(self, session: Session, reader: Callable[[Iterable[bytes]], None]) -> None:
         """Pass `reader` the bytes that the server writes to a connection other than a client's."""
-        self._wires[session] = reader
+        self._readers[session] = reader
 
     def turn(self) -> bool:
         """Run one cycle of the event loop, and return whether there may be more to do."""
@@ -251,6 +245,6 @@ class Machine:
     def _drain(self) -> None:
         for session in self.broker.take_dirty():
             chunks = session.take_output()
-            wire = self._wires.get(session)
-            if wire is not None:
-                wire.drain(chunks)
+            reader = self._readers.get(session)
+            if reader is not None:
+                reader(chunks)

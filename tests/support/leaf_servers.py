@@ -94,8 +94,8 @@ class MemoryLink:
         """Its traffic: `>` from the side that connected, `<` to it."""
         self.far = End(hub.leafs.accept("127.0.0.1", 40001))
         self.near = End(spoke.leafs.solicit(remote, "127.0.0.1", 7422))
-        hub.machine.attach(self.far.link, self.far)
-        spoke.machine.attach(self.near.link, self.near)
+        hub.machine.attach(self.far.link, self.far.drain)
+        spoke.machine.attach(self.near.link, self.near.drain)
         self.cut_off = False
         self.left: int | None = None
         """Bytes that it will carry before it breaks."""

@@ -12,13 +12,16 @@ import os
 import stat
 from collections.abc import Container, Iterable
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any
 
 import msgspec
 
 from natsctl.api.errors import ProtocolError, StorageError
 from natsctl.api.model import Model
 from natsctl.api.subjects import is_valid_name
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsRead
 
 META_NAME = "backup.json"
 DATA_NAME = "stream.tar.s2"
@@ -164,14 +167,7 @@ def decode_manifest(text: bytes, path: Path) -> Manifest:
     return manifest
 
 
-class Readable(Protocol):
-    """Bytes that come piece by piece."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return the next bytes, none at the end."""
-
-
-def sum_of(name: str, content: Readable) -> FileSum:
+def sum_of(name: str, content: SupportsRead[bytes]) -> FileSum:
     """Return the size and checksum of a readable object."""
     digest, size = hashlib.sha256(), 0
     while piece := content.read(_PIECE_BYTES):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import structs
 
@@ -23,6 +23,7 @@ from natsctl.desired.plan import Action, Change, Difference, differences, moment
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
+    from natsctl.desired.apply.replacement import Replacement
 
 
 PLAN_AGAIN = "plan again: natsctl plan shows what differs now"
@@ -127,17 +128,10 @@ _ABSENT = frozenset((ErrCode.STREAM_NOT_FOUND, ErrCode.CONSUMER_NOT_FOUND))
 _EXISTS = frozenset((ErrCode.STREAM_NAME_EXIST, ErrCode.CONSUMER_ALREADY_EXISTS))
 
 
-class Replacer(Protocol):
-    """Replacement of a stream that keeps its messages."""
-
-    async def replace(self, change: Change, live: dict[str, Any]) -> Done:
-        """Replace the stream; `live` is its information."""
-
-
 class Steps:
     """Send requests for changes on the connection of the moment. Without `keeper` a replacement loses messages."""
 
-    def __init__(self, manager: Callable[[], Manager], keeper: Replacer | None = None) -> None:
+    def __init__(self, manager: Callable[[], Manager], keeper: Replacement | None = None) -> None:
         self._manager, self._keeper = manager, keeper
         self._carried_over: set[str] = set()
         """Streams that were replaced and have their consumers back."""

@@ -23,7 +23,7 @@ from natsctl.server.monitor.query import BadRequestError, Query
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 
 _RESPONSES: Final = {"single": "Singleton", "stream": "Stream", "chunked": "Chunked"}
@@ -124,7 +124,7 @@ def read_accountz(query: Query) -> AccountzOptions:
     return AccountzOptions(account=query.text("acc"))
 
 
-def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
+def accountz(server: ServerInstance, options: AccountzOptions) -> dict[str, Any]:
     broker = server.broker
     head = {
         "server_id": broker.server_id,
@@ -137,7 +137,7 @@ def accountz(server: ServerView, options: AccountzOptions) -> dict[str, Any]:
     return {**head, "accounts": list(broker.accounts)}
 
 
-def account_info(server: ServerView, name: str) -> dict[str, Any]:
+def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
     """Return the details of one account: also the answer to `$SYS.REQ.ACCOUNT.<name>.INFO`.
 
     Raises BadRequestError.
@@ -185,7 +185,7 @@ def read_accstatz(query: Query) -> AccstatzOptions:
     return AccstatzOptions(include_unused=query.flag("unused"))
 
 
-def accstatz(server: ServerView, options: AccstatzOptions) -> dict[str, Any]:
+def accstatz(server: ServerInstance, options: AccstatzOptions) -> dict[str, Any]:
     broker = server.broker
     named = [broker.accounts[name] for name in options.accounts if name in broker.accounts]
     shown = named if options.accounts else list(broker.accounts.values())
@@ -197,7 +197,7 @@ def accstatz(server: ServerView, options: AccstatzOptions) -> dict[str, Any]:
     }
 
 
-def account_stat(server: ServerView, account: Account) -> dict[str, Any]:
+def account_stat(server: ServerInstance, account: Account) -> dict[str, Any]:
     leafs = Traffic()
     count = 0
     for peer in server.broker.leafs.values():

@@ -15,7 +15,7 @@ from natsctl.server.monitor.query import Query
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.link import LeafLink
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 
 class GatewayzOptions(msgspec.Struct, kw_only=True):
@@ -40,7 +40,7 @@ def read_gatewayz(query: Query) -> GatewayzOptions:
     )
 
 
-def gatewayz(server: ServerView, options: GatewayzOptions) -> dict[str, Any]:
+def gatewayz(server: ServerInstance, options: GatewayzOptions) -> dict[str, Any]:
     broker = server.broker
     return {
         "server_id": broker.server_id,
@@ -62,7 +62,7 @@ def read_routez(query: Query) -> RoutezOptions:
     return RoutezOptions(subscriptions=subscriptions, subscriptions_detail=detail)
 
 
-def routez(server: ServerView, options: RoutezOptions) -> dict[str, Any]:
+def routez(server: ServerInstance, options: RoutezOptions) -> dict[str, Any]:
     broker = server.broker
     return {
         "server_id": broker.server_id,
@@ -80,7 +80,7 @@ class RaftzOptions(msgspec.Struct, kw_only=True):
     group: str = ""
 
 
-def raftz(server: ServerView, options: RaftzOptions) -> dict[str, Any]:
+def raftz(server: ServerInstance, options: RaftzOptions) -> dict[str, Any]:
     return {}
 
 
@@ -95,7 +95,7 @@ def read_leafz(query: Query) -> LeafzOptions:
     return LeafzOptions(subscriptions=query.flag("subs"), account=query.text("acc"))
 
 
-def leafz(server: ServerView, options: LeafzOptions) -> dict[str, Any]:
+def leafz(server: ServerInstance, options: LeafzOptions) -> dict[str, Any]:
     broker = server.broker
     peers = [peer for peer in broker.leafs.values() if options.account in ("", peer.account.name)]
     return {

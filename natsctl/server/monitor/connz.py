@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from natsctl.broker.jwt.account_registry import ActiveAccount
     from natsctl.broker.leaf.link import LeafLink
     from natsctl.broker.subscription import Subscription
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 
 def subscription_detail(sub: Subscription, account: Account | None = None) -> dict[str, Any]:
@@ -69,7 +69,7 @@ def payload(token: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def held_account(server: ServerView, name: str) -> ActiveAccount | None:
+def held_account(server: ServerInstance, name: str) -> ActiveAccount | None:
     if server.options.operator is None:
         return None
     from natsctl.broker.jwt.authenticator import JwtAuthenticator
@@ -88,7 +88,7 @@ def account_claims(held: ActiveAccount) -> tuple[dict[str, Any], dict[str, Any]]
     return {"jwt": held.token, "issuer_key": claims.iss}, behind
 
 
-def operator_claims(server: ServerView) -> dict[str, Any]:
+def operator_claims(server: ServerInstance) -> dict[str, Any]:
     """Return the claims of the operators' JWTs, as one key; the tokens themselves are not shown."""
     options = server.options.operator
     if options is None or not options.operators:
@@ -267,12 +267,12 @@ def read_connz(query: Query) -> ConnzOptions:
     )
 
 
-def connz(server: ServerView, options: ConnzOptions) -> dict[str, Any]:
+def connz(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
     found: dict[str, Any] = whole(connz_in_pieces(server, options))
     return found
 
 
-def connz_in_pieces(server: ServerView, options: ConnzOptions) -> dict[str, Any]:
+def connz_in_pieces(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
     """Return a page of connections, to be made one after the other. Raises BadRequestError."""
     _check(options)
     broker = server.broker
@@ -399,12 +399,12 @@ def read_subsz(query: Query) -> SubszOptions:
     )
 
 
-def subsz(server: ServerView, options: SubszOptions) -> dict[str, Any]:
+def subsz(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
     found: dict[str, Any] = whole(subsz_in_pieces(server, options))
     return found
 
 
-def subsz_in_pieces(server: ServerView, options: SubszOptions) -> dict[str, Any]:
+def subsz_in_pieces(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
     """Return the document of `subsz`, with the subscriptions as an iterator. Raises BadRequestError."""
     if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
         raise BadRequestError(f"invalid test subject, must be valid publish subject: {options.test}")

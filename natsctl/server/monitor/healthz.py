@@ -15,7 +15,7 @@ from natsctl.server.monitor.query import Query
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine import Engine
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 UNAVAILABLE: Final = 503
 NOT_FOUND: Final = 404
@@ -65,7 +65,7 @@ def read(query: Query) -> HealthzOptions:
     )
 
 
-def healthz(server: ServerView, options: HealthzOptions) -> dict[str, Any]:
+def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:
     """Return the state of health with its `status_code`, which HTTP sends as the status instead."""
     found = health_problems(server, options)
     first = next(found, None)
@@ -78,7 +78,7 @@ def healthz(server: ServerView, options: HealthzOptions) -> dict[str, Any]:
     return {"status": status, "status_code": first.code, "error": first.text}
 
 
-def health_problems(server: ServerView, options: HealthzOptions) -> Iterator[HealthProblem]:
+def health_problems(server: ServerInstance, options: HealthzOptions) -> Iterator[HealthProblem]:
     """Yield everything that makes the server, or what is asked for, unhealthy."""
     for wanted, missing in (("account", "stream"), ("stream", "consumer")):
         if getattr(options, missing) and not getattr(options, wanted):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 
 DEFAULT_LIMIT: Final = 1024
@@ -67,12 +67,12 @@ def read(query: Query) -> JszOptions:
     )
 
 
-def jsz(server: ServerView, options: JszOptions) -> dict[str, Any]:
+def jsz(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     found: dict[str, Any] = whole(jsz_in_pieces(server, options))
     return found
 
 
-def jsz_in_pieces(server: ServerView, options: JszOptions) -> dict[str, Any]:
+def jsz_in_pieces(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     """Return the document of `jsz`, with accounts, streams and consumers to be made one after the other.
 
     Raises BadRequestError.
@@ -97,7 +97,7 @@ def jsz_in_pieces(server: ServerView, options: JszOptions) -> dict[str, Any]:
     return {**answer, "total": len(every)}
 
 
-def jsz_account(server: ServerView, options: JszOptions) -> dict[str, Any]:
+def jsz_account(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     """Return the details of `options.account` alone: the answer to `$SYS.REQ.ACCOUNT.<name>.JSZ`.
 
     Raises BadRequestError.
@@ -160,7 +160,7 @@ def _asked(every: list[JetStreamAccount], options: JszOptions) -> list[JetStream
     return sorted(every, key=lambda js: js.name)[offset : offset + limit]
 
 
-def account_detail(server: ServerView, js: JetStreamAccount, options: JszOptions) -> dict[str, Any]:
+def account_detail(server: ServerInstance, js: JetStreamAccount, options: JszOptions) -> dict[str, Any]:
     """Return the usage of one account, and its streams on request, as an iterator."""
     limits = js.quota.limits
     detail = {
@@ -181,13 +181,13 @@ def account_detail(server: ServerView, js: JetStreamAccount, options: JszOptions
     return detail
 
 
-def _streams(server: ServerView, js: JetStreamAccount, options: JszOptions) -> Iterator[dict[str, Any]]:
+def _streams(server: ServerInstance, js: JetStreamAccount, options: JszOptions) -> Iterator[dict[str, Any]]:
     for stream in list(js.streams.values()):
         if js.streams.get(stream.name) is stream:
             yield _stream(server, stream, options)
 
 
-def _stream(server: ServerView, stream: Stream, options: JszOptions) -> dict[str, Any]:
+def _stream(server: ServerInstance, stream: Stream, options: JszOptions) -> dict[str, Any]:
     info = stream.info()
     detail: dict[str, Any] = {
         "name": info.config.name,

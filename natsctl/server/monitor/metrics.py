@@ -24,7 +24,7 @@ from natsctl.server.monitor.varz import resident_bytes, varz
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
@@ -61,7 +61,7 @@ def _number(value: float) -> str:
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
-def process_families(server: ServerView) -> Iterator[bytes]:
+def process_families(server: ServerInstance) -> Iterator[bytes]:
     yield _one("process_cpu_seconds_total", "counter", "CPU time used, seconds", time.process_time())
     yield _one("process_resident_memory_bytes", "gauge", "Resident memory, bytes", resident_bytes())
     started = server.broker.start_ns / SECOND
@@ -140,11 +140,11 @@ class Row(NamedTuple):
     values: tuple[int, ...]
 
 
-def metrics_page(server: ServerView) -> Page:
+def metrics_page(server: ServerInstance) -> Page:
     return Page(200, _metrics(server), CONTENT_TYPE)
 
 
-def _metrics(server: ServerView) -> Iterator[bytes]:
+def _metrics(server: ServerInstance) -> Iterator[bytes]:
     mine = {"server_id": server.broker.server_id}
     yield from _server(varz(server), mine)
     yield _gauge("gnatsd_healthz_status", "0 where the server is well", mine, _illness(server))
@@ -157,7 +157,7 @@ def _gauge(name: str, about: str, mine: dict[str, str], value: float) -> bytes:
     return family(name, "gauge", about, [(labels(mine), value)])
 
 
-def _illness(server: ServerView) -> int:
+def _illness(server: ServerInstance) -> int:
     return int(healthz(server, HealthzOptions())["status_code"] != 200)
 
 
@@ -170,7 +170,7 @@ def _server(shown: dict[str, Any], mine: dict[str, str]) -> Iterator[bytes]:
         yield _gauge(f"gnatsd_varz_{name}", f"{name} of /varz as a label", {**mine, "value": shown[name]}, 1)
 
 
-def _accounts(server: ServerView) -> Iterator[bytes]:
+def _accounts(server: ServerInstance) -> Iterator[bytes]:
     accounts = list(server.broker.accounts.values())
     stats = []
     for account in accounts[:MAX_ACCOUNTS]:
@@ -197,7 +197,7 @@ def _left_out(what: str, count: int, *, first: bool = False) -> bytes:
     return text if first else text.splitlines(keepends=True)[-1]
 
 
-def _jetstream(server: ServerView) -> Iterator[bytes]:
+def _jetstream(server: ServerInstance) -> Iterator[bytes]:
     engine, broker = server.engine, server.broker
     streams = [stream for js in engine.accounts.values() for stream in js.streams.values()] if engine else []
     consumers = sum(stream.consumer_count for stream in streams)

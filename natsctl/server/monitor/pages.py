@@ -39,14 +39,14 @@ from natsctl.server.tls.contexts import TlsFileError, server_context
 if TYPE_CHECKING:
     import asyncio
 
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
     from natsctl.server.options import TlsOptions
 
 
 _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-def index_page(server: ServerView) -> Page:
+def index_page(server: ServerInstance) -> Page:
     body, policy = _document()
     base = "/" + server.options.http_base_path.strip("/")
     body = body.replace(b"{{BASE}}", escape(base.rstrip("/")).encode())
@@ -84,7 +84,7 @@ _ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)
 """The part before the path in a request through a proxy."""
 NOT_FOUND: Final = Page(404, b"404 page not found\n", TEXT, (("X-Content-Type-Options", "nosniff"),))
 
-Answer = Callable[["ServerView", Query], Page]
+Answer = Callable[["ServerInstance", Query], Page]
 
 
 class Endpoint(NamedTuple):
@@ -99,7 +99,7 @@ class Endpoint(NamedTuple):
 class Monitor:
     """The pages of one server."""
 
-    def __init__(self, server: ServerView) -> None:
+    def __init__(self, server: ServerInstance) -> None:
         self._server = server
         base = server.options.http_base_path
         options, machine = server.options, socket.gethostname()
@@ -192,7 +192,7 @@ def _listing(path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any
     return Endpoint(lambda server, query: Page(200, answer(server, read(query)), headers=ANY_ORIGIN), path)
 
 
-def _healthz(server: ServerView, query: Query) -> Page:
+def _healthz(server: ServerInstance, query: Query) -> Page:
     options = healthz.read(query)
     if options.js_enabled:
         server.log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
@@ -205,16 +205,16 @@ def _healthz(server: ServerView, query: Query) -> Page:
     return Page(code, encode(health), headers=ANY_ORIGIN)
 
 
-def _raftz(server: ServerView, query: Query) -> Page:
+def _raftz(server: ServerInstance, query: Query) -> Page:
     return Page(404, b"No Raft nodes registered", TEXT)
 
 
-def _expvarz(server: ServerView, query: Query) -> Page:
+def _expvarz(server: ServerInstance, query: Query) -> Page:
     lines = [b"%b: %b" % (encode(key), encode(value)) for key, value in expvarz(server).items()]
     return Page(200, b"{\n%b\n}\n" % b",\n".join(lines), "application/json; charset=utf-8")
 
 
-def _ipqueuesz(server: ServerView, query: Query) -> Page:
+def _ipqueuesz(server: ServerInstance, query: Query) -> Page:
     return _json(ipqueuesz(server, read_ipqueuesz(query)), step=3)
 
 
@@ -243,7 +243,7 @@ ENDPOINTS: Final = {
 }
 
 
-def monitoring_endpoint(server: ServerView) -> HttpServer:
+def monitoring_endpoint(server: ServerInstance) -> HttpServer:
     """Return the listener; raises TlsFileError where the server's certificate is unusable.
 
     It requests no certificate of clients, unless other sides are checked at their OCSP responders at the start.
@@ -265,7 +265,7 @@ def monitoring_endpoint(server: ServerView) -> HttpServer:
     )
 
 
-async def _admit(server: ServerView, writer: asyncio.StreamWriter) -> bool:
+async def _admit(server: ServerInstance, writer: asyncio.StreamWriter) -> bool:
     from natsctl.server.tls.certificates import verified_chain_of
 
     tls, ocsp = server.options.tls, server.ocsp
@@ -279,7 +279,7 @@ async def _admit(server: ServerView, writer: asyncio.StreamWriter) -> bool:
     return not fault
 
 
-def _context(server: ServerView) -> ssl.SSLContext:
+def _context(server: ServerInstance) -> ssl.SSLContext:
     """Return the context of the listener, which takes the newest certificates for each handshake."""
     if server.options.tls is None:
         raise TlsFileError("TLS cert and key required for HTTPS")

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 
 KINDS: Final = (
@@ -99,7 +99,7 @@ def read(query: Query) -> ProblemzOptions:
     return ProblemzOptions(page=msgspec.structs.replace(page, descending=False), kind=kind)
 
 
-def problemz(server: ServerView, options: ProblemzOptions) -> Iterator[bytes]:
+def problemz(server: ServerInstance, options: ProblemzOptions) -> Iterator[bytes]:
     """Yield a page of problems, after the numbers of errors and warnings and of each kind."""
     kinds: Counter[str] = Counter()
     levels: Counter[str] = Counter()
@@ -142,7 +142,7 @@ def _row(problem: Problem) -> dict[str, Any]:
     return row
 
 
-def problems(server: ServerView) -> Iterator[Problem | None]:
+def problems(server: ServerInstance) -> Iterator[Problem | None]:
     """Yield every problem; None stands for an object that has none, so that the caller may pause."""
     for health in health_problems(server, HealthzOptions()):
         account = server.engine.accounts.get(health.account) if server.engine is not None else None
@@ -184,7 +184,7 @@ def _permille(used: int, most: int) -> int:
     return 1000 * used // max(most, 1)
 
 
-def _of_storage(server: ServerView) -> Iterator[Problem | None]:
+def _of_storage(server: ServerInstance) -> Iterator[Problem | None]:
     engine, folder = server.engine, server.options.store_path
     assert engine is not None
     with suppress(OSError):
@@ -307,7 +307,7 @@ def _repeated(consumer: Consumer, unacked: int) -> tuple[str, str, int] | None:
     return "redeliveries", text, again
 
 
-def _of_connections(server: ServerView) -> Iterator[Problem | None]:
+def _of_connections(server: ServerInstance) -> Iterator[Problem | None]:
     broker = server.broker
     most, used = broker.options.max_connections, len(broker.sessions)
     if most > 0 and used >= LIMIT_SHARE * most:

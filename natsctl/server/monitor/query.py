@@ -1,25 +1,18 @@
 """Input of the endpoints of monitoring and of the system account: the server's state, and the options of a request.
 
-Endpoints take a `ServerView` and not the server itself, which makes them: imports would go round in a circle. Options
-in a query are parsed as Go does, with Go's texts for malformed ones.
+Options in a query are parsed as Go does, with Go's texts for malformed ones.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.codec import go_quote
 
 if TYPE_CHECKING:
-    from natsctl.broker.broker import Broker
-    from natsctl.jetstream.engine import Engine
-    from natsctl.server.committer import Committer
-    from natsctl.server.leaf.nodes import LeafNodes
-    from natsctl.server.log.lines import Log
-    from natsctl.server.ocsp.service import OcspService
-    from natsctl.server.options import ServerOptions
+    pass
 
 
 class BadRequestError(ValueError):
@@ -99,38 +92,3 @@ class Query:
 
 def _refused(kind: str, name: str, reader: str, value: str, reason: str) -> BadRequestError:
     return BadRequestError(f"Error decoding {kind} for '{name}': strconv.{reader}: parsing {go_quote(value)}: {reason}")
-
-
-class ServerView(Protocol):
-    """State of one running server, to be read."""
-
-    options: ServerOptions
-    log: Log
-    server_id: str
-    leafs: LeafNodes | None
-    """Leaf nodes, where the server accepts them or connects as one."""
-    ocsp: OcspService | None
-    """Staples and checks of certificates, where there is TLS."""
-    http_requests: dict[str, int]
-    """Requests to each endpoint of monitoring."""
-    config_load_ns: int
-    """Time of the last reload of the configuration, wall clock; 0: none since the start."""
-
-    @property
-    def broker(self) -> Broker:
-        """Return the broker."""
-
-    @property
-    def engine(self) -> Engine | None:
-        """Return the JetStream engine, None where it is off."""
-
-    @property
-    def committer(self) -> Committer | None:
-        """Return the writer of streams, None without JetStream."""
-
-    @property
-    def lag_s(self) -> float:
-        """Return the longest delay of the event loop within the last minute, in seconds."""
-
-    def port_of(self, kind: str) -> int:
-        """Return the port of a listener (`clients`, `websocket`, `monitoring`, `leafnodes`), 0 without one."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
 
 
 DEFAULT_LIMIT: Final = 25
@@ -145,32 +145,32 @@ def read_consumerz(query: Query) -> AssetOptions:
     )
 
 
-def streamz(server: ServerView, options: AssetOptions) -> Iterator[bytes]:
+def streamz(server: ServerInstance, options: AssetOptions) -> Iterator[bytes]:
     chosen = yield from choosing(_stream_entries(server, options), options.page)
     rows = (_stream_row(stream) for stream in chosen.rows if _is_served(stream))
     yield from pieces(page_head(server, options.page, chosen.total) | {"streams": rows})
 
 
-def consumerz(server: ServerView, options: AssetOptions) -> Iterator[bytes]:
+def consumerz(server: ServerInstance, options: AssetOptions) -> Iterator[bytes]:
     chosen = yield from choosing(_consumer_entries(server, options), options.page)
     rows = (_consumer_row(one) for one in chosen.rows if one.stream.consumers.get(one.name) is one)
     yield from pieces(page_head(server, options.page, chosen.total) | {"consumers": rows})
 
 
-def page_head(server: ServerView, page: Paging, total: int) -> dict[str, Any]:
+def page_head(server: ServerInstance, page: Paging, total: int) -> dict[str, Any]:
     now = format_time(server.broker.clock.now_ns())
     return {
         "server_id": server.broker.server_id, "now": now, "total": total, "offset": page.offset, "limit": page.limit,
     }  # fmt: skip
 
 
-def every_stream(server: ServerView) -> Iterator[Stream]:
+def every_stream(server: ServerInstance) -> Iterator[Stream]:
     """Yield the streams of all accounts; those that are deleted meanwhile may be left out."""
     for account in list(server.engine.accounts.values()) if server.engine is not None else ():
         yield from list(account.streams.values())
 
 
-def _stream_entries(server: ServerView, options: AssetOptions) -> Iterator[Entry | None]:
+def _stream_entries(server: ServerInstance, options: AssetOptions) -> Iterator[Entry | None]:
     place = _STREAM_ORDERS[options.page.sort]
     for stream in every_stream(server):
         if options.keeps(stream.js) and (not options.search or _mentions(stream, options.search)):
@@ -186,7 +186,7 @@ def _mentions(stream: Stream, search: str) -> bool:
     return search in (config.description or "").casefold()
 
 
-def _consumer_entries(server: ServerView, options: AssetOptions) -> Iterator[Entry | None]:
+def _consumer_entries(server: ServerInstance, options: AssetOptions) -> Iterator[Entry | None]:
     place, search = _CONSUMER_ORDERS[options.page.sort], options.search
     for stream in every_stream(server):
         yield None  # a stream may be without consumers

@@ -31,7 +31,7 @@ from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
-    from natsctl.server.monitor.query import ServerView
+    from natsctl.server.instance import ServerInstance
     from natsctl.server.options import LeafRemoteOptions, TlsOptions
 
 
@@ -46,7 +46,7 @@ def read_ipqueuesz(query: Query) -> IpqueueszOptions:
     return IpqueueszOptions(all=query.flag("all"), filter=query.text("queues"))
 
 
-def ipqueuesz(server: ServerView, options: IpqueueszOptions) -> dict[str, Any]:
+def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:
     """Return queues by name: one for each stream whose newest messages await their sync."""
     engine = server.engine
     if engine is None:
@@ -121,7 +121,7 @@ def resident_bytes() -> int:
         return most if sys.platform == "darwin" else most * 1024
 
 
-def expvarz(server: ServerView) -> dict[str, Any]:
+def expvarz(server: ServerInstance) -> dict[str, Any]:
     """Return the variables that Go programs publish of their process, as far as this one has them.
 
     Of the command line only the program is shown: its flags may hold passwords.
@@ -146,7 +146,7 @@ SYNC_INTERVAL_NS: Final = 120_000_000_000
 """The interval that nats-server shows where every message is synced. Source: nats-server, defaultSyncInterval."""
 
 
-def jetstream_stats(server: ServerView) -> dict[str, Any]:
+def jetstream_stats(server: ServerInstance) -> dict[str, Any]:
     engine = server.engine
     if engine is None:
         return {}
@@ -166,7 +166,7 @@ def jetstream_stats(server: ServerView) -> dict[str, Any]:
     }
 
 
-def jetstream_config(server: ServerView) -> dict[str, Any]:
+def jetstream_config(server: ServerInstance) -> dict[str, Any]:
     engine, options = server.engine, server.options
     if engine is None:
         return {}
@@ -185,7 +185,7 @@ def jetstream_config(server: ServerView) -> dict[str, Any]:
     return {**config, "strict": True} if engine.options.strict else config
 
 
-def jetstream_limits(server: ServerView) -> dict[str, Any]:
+def jetstream_limits(server: ServerInstance) -> dict[str, Any]:
     """Return the limits of JetStream that are configured, and the one that always is; empty without JetStream."""
     if server.engine is None:
         return {}
@@ -211,7 +211,7 @@ MAX_CERTIFICATES: Final = 16
 """Number of certificates whose expiry is cached."""
 
 
-def websocket_block(server: ServerView) -> dict[str, Any]:
+def websocket_block(server: ServerInstance) -> dict[str, Any]:
     options = server.options.websocket
     if options is None:
         return {}
@@ -235,7 +235,7 @@ def websocket_block(server: ServerView) -> dict[str, Any]:
     return {key: value for key, value in shown.items() if value} | certificate_end(server, tls)
 
 
-def certificate_end(server: ServerView, tls: TlsOptions | None) -> dict[str, str]:
+def certificate_end(server: ServerInstance, tls: TlsOptions | None) -> dict[str, str]:
     if tls is None or tls.cert_file is None:
         return {}
     return _end_of(tls.cert_file, server.config_load_ns)
@@ -252,7 +252,7 @@ def _end_of(path: Path, load_ns: int) -> dict[str, str]:
         return {}
 
 
-def leafnodes_block(server: ServerView) -> dict[str, Any]:
+def leafnodes_block(server: ServerInstance) -> dict[str, Any]:
     options = server.options.leafnodes
     if options is None:
         return {}
@@ -285,7 +285,7 @@ def _remote(remote: LeafRemoteOptions) -> dict[str, Any]:
     return {**shown, "tls_ocsp_peer_verify": True} if remote.tls is not None and remote.tls.checks_peers else shown
 
 
-def varz(server: ServerView) -> dict[str, Any]:
+def varz(server: ServerInstance) -> dict[str, Any]:
     """Return everything about the server that is not a list of its connections."""
     return {
         **_identity(server),
@@ -305,7 +305,7 @@ def varz(server: ServerView) -> dict[str, Any]:
     }
 
 
-def _identity(server: ServerView) -> dict[str, Any]:
+def _identity(server: ServerInstance) -> dict[str, Any]:
     options, broker = server.broker.options, server.broker
     flags = {
         "auth_required": options.auth is not None,
@@ -327,7 +327,7 @@ def _identity(server: ServerView) -> dict[str, Any]:
     }
 
 
-def _limits(server: ServerView) -> dict[str, Any]:
+def _limits(server: ServerInstance) -> dict[str, Any]:
     options, given = server.broker.options, server.options
     shown: dict[str, Any] = {"max_connections": options.max_connections}
     if options.max_subscriptions:
@@ -347,7 +347,7 @@ def _limits(server: ServerView) -> dict[str, Any]:
     }
 
 
-def _jetstream(server: ServerView) -> dict[str, Any]:
+def _jetstream(server: ServerInstance) -> dict[str, Any]:
     if server.engine is None:
         return {}
     return {
@@ -357,7 +357,7 @@ def _jetstream(server: ServerView) -> dict[str, Any]:
     }
 
 
-def _timing(server: ServerView) -> dict[str, Any]:
+def _timing(server: ServerInstance) -> dict[str, Any]:
     broker, given = server.broker, server.options
     now_ns = broker.clock.now_ns()
     return {
@@ -401,7 +401,7 @@ def traffic(broker: Broker) -> dict[str, int]:
     }
 
 
-def _configuration(server: ServerView) -> dict[str, Any]:
+def _configuration(server: ServerInstance) -> dict[str, Any]:
     broker, given = server.broker, server.options
     shown: dict[str, Any] = {
         "http_req_stats": dict(sorted(server.http_requests.items())),
@@ -418,7 +418,7 @@ def _configuration(server: ServerView) -> dict[str, Any]:
     return {**shown, **({"system_account": broker.system_account.name} if broker.system_account.name else {})}
 
 
-def _details(server: ServerView) -> dict[str, Any]:
+def _details(server: ServerInstance) -> dict[str, Any]:
     broker, leafs = server.broker, leaf_faults(server)
     return {
         **_ocsp_cache(server),
@@ -428,7 +428,7 @@ def _details(server: ServerView) -> dict[str, Any]:
     }
 
 
-def _ocsp_cache(server: ServerView) -> dict[str, Any]:
+def _ocsp_cache(server: ServerInstance) -> dict[str, Any]:
     ocsp = server.ocsp
     if ocsp is None or not ocsp.checks_peers or not ocsp.cache.is_local:
         return {}
@@ -444,7 +444,7 @@ def _ocsp_cache(server: ServerView) -> dict[str, Any]:
     return {"ocsp_peer_cache": {"cache_type": "local", **{key: count for key, count in shown.items() if count}}}
 
 
-def leaf_faults(server: ServerView) -> tuple[int, int]:
+def leaf_faults(server: ServerInstance) -> tuple[int, int]:
     leafs = server.leafs.leafs if server.leafs is not None else None
     return (leafs.slow_consumers, leafs.stale_connections) if leafs is not None else (0, 0)
 

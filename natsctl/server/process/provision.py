@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
@@ -35,13 +35,8 @@ Apply = Callable[["InProcessAddress", Callable[[str], None]], Awaitable[None]]
 """Applies the documents through an in-process listener, and logs each change; raises NatsctlError."""
 Provisioner = Callable[[Documents], Apply]
 """Reads documents; raises UsageError with all their faults."""
-
-
-class Preparation(Protocol):
-    """A step before the server listens."""
-
-    def __call__(self, server: ServerInstance, log: Log) -> Awaitable[None]:
-        """Run the step, and log it."""
+Preparation = Callable[["ServerInstance", "Log"], Awaitable[None]]
+"""A step before the server listens; it logs what it does."""
 
 
 async def provision(documents: Documents, carry: Apply, server: ServerInstance, log: Log) -> None:

@@ -14,7 +14,6 @@ import random
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Final
 
@@ -192,8 +191,8 @@ class ServerProcess:
         if self._prepare is None:
             await self._server.start()
             return True
-        prepare = partial(self._prepare, log=self._log)
-        starting = asyncio.ensure_future(self._server.start(prepare))
+        prepare, log = self._prepare, self._log
+        starting = asyncio.ensure_future(self._server.start(lambda server: prepare(server, log)))
         stopping = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from natsctl.broker.auth.credentials import Refusal
     from natsctl.broker.broker import Broker
     from natsctl.broker.session import Session
-    from natsctl.server.monitor.query import ReloadCall, ServerView
+    from natsctl.server.instance import ServerInstance
+    from natsctl.server.monitor.query import ReloadCall
     from natsctl.server.system.answers import Answers
 
 
@@ -55,7 +56,7 @@ OWN_SUBJECTS: Final = {
 class System:
     """The requests and events of one server; the broker's listener for connections."""
 
-    def __init__(self, server: ServerView, wake: Callable[[], None], reload: ReloadCall) -> None:
+    def __init__(self, server: ServerInstance, wake: Callable[[], None], reload: ReloadCall) -> None:
         """Prepare requests and events of `server`; `wake` asks for a turn, in which `requests.run` is called.
 
         `reload` reads the configuration again, and calls back with the reason where it cannot.

@@ -58,7 +58,8 @@ if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.routes import Recipient
     from natsctl.broker.subscription import Subscription
-    from natsctl.server.monitor.query import ReloadCall, ServerView
+    from natsctl.server.instance import ServerInstance
+    from natsctl.server.monitor.query import ReloadCall
     from natsctl.server.system.events import AccountEvents, Heartbeat
 
 
@@ -149,10 +150,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     """One endpoint: the format of its request, and its responder."""
 
     form: RequestFormat
-    answer: Callable[[ServerView, Any], Any]
+    answer: Callable[[ServerInstance, Any], Any]
 
 
-def profilez(server: ServerView, options: ProfilezOptions) -> dict[str, Any]:
+def profilez(server: ServerInstance, options: ProfilezOptions) -> dict[str, Any]:
     """Return why there is no profile: those are of Go programs, and this is none."""
     text = f'Profile "{options.name}" not found' if options.name else "Profile name not specified"
     return {"profile": None, "error": text}
@@ -182,27 +183,27 @@ SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
 """Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
 
 
-def _account_subsz(server: ServerView, options: SubszOptions, account: str) -> dict[str, Any]:
+def _account_subsz(server: ServerInstance, options: SubszOptions, account: str) -> dict[str, Any]:
     options.subscriptions, options.account = True, account
     return subsz_in_pieces(server, options)
 
 
-def _account_connz(server: ServerView, options: ConnzOptions, account: str) -> dict[str, Any]:
+def _account_connz(server: ServerInstance, options: ConnzOptions, account: str) -> dict[str, Any]:
     options.acc = account
     return connz_in_pieces(server, options)
 
 
-def _account_leafz(server: ServerView, options: LeafzOptions, account: str) -> dict[str, Any]:
+def _account_leafz(server: ServerInstance, options: LeafzOptions, account: str) -> dict[str, Any]:
     options.account = account
     return leafz(server, options)
 
 
-def _account_jsz(server: ServerView, options: JszOptions, account: str) -> dict[str, Any]:
+def _account_jsz(server: ServerInstance, options: JszOptions, account: str) -> dict[str, Any]:
     options.account = account
     return jsz_account(server, options)
 
 
-def _account_statz(server: ServerView, options: AccstatzOptions, account: str) -> dict[str, Any]:
+def _account_statz(server: ServerInstance, options: AccstatzOptions, account: str) -> dict[str, Any]:
     if account != ALL_SERVERS:
         options.accounts = [account]
     found = accstatz(server, options)
@@ -215,7 +216,7 @@ class AccountEndpoint(msgspec.Struct, frozen=True):
     """One endpoint that is asked about an account."""
 
     form: RequestFormat
-    answer: Callable[[ServerView, Any, str], Any]
+    answer: Callable[[ServerInstance, Any, str], Any]
 
 
 ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
@@ -231,7 +232,7 @@ ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
 """Asked on `$SYS.REQ.ACCOUNT.<account>.<name>`."""
 
 
-def statsz(server: ServerView) -> dict[str, Any]:
+def statsz(server: ServerInstance) -> dict[str, Any]:
     broker, usage, cores = server.broker, process_usage(), os.cpu_count() or 1
     stats: dict[str, Any] = {
         "start": format_time(broker.start_ns),
@@ -248,7 +249,7 @@ def statsz(server: ServerView) -> dict[str, Any]:
     return {"server": server_info(broker), "statsz": stats}
 
 
-def _traffic(server: ServerView) -> dict[str, Any]:
+def _traffic(server: ServerInstance) -> dict[str, Any]:
     broker = server.broker
     sent = {"msgs": broker.out_msgs, "bytes": broker.out_bytes}
     received = {"msgs": broker.in_msgs, "bytes": broker.in_bytes}
@@ -272,7 +273,7 @@ def _traffic(server: ServerView) -> dict[str, Any]:
     return traffic
 
 
-def _is_active(server: ServerView, account: Account) -> bool:
+def _is_active(server: ServerInstance, account: Account) -> bool:
     """Return whether the account has a connection; the server counts in its own account, and in those with streams."""
     if account.sessions or account is server.broker.system_account:
         return True
@@ -411,7 +412,9 @@ class AccountRequest(Model):
 class Answers:
     """The responders of one server, by name."""
 
-    def __init__(self, server: ServerView, accounts: AccountEvents, heartbeat: Heartbeat, reload: ReloadCall) -> None:
+    def __init__(
+        self, server: ServerInstance, accounts: AccountEvents, heartbeat: Heartbeat, reload: ReloadCall
+    ) -> None:
         """`reload` reads the configuration again, and calls back with the reason where that fails."""
         self._server = server
         self._broker: Broker = server.broker

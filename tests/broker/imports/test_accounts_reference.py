@@ -14,6 +14,7 @@ import select
 import socket
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
@@ -78,8 +79,11 @@ class InMemory:
         self._sessions: dict[str, Session] = {name: broker.connect("127.0.0.1", 1) for name in "abc"}
         self._heard = dict.fromkeys("abc", b"")
         for name, session in self._sessions.items():
-            self._machine.attach(session, _Reader(self._heard, name))
+            self._machine.attach(session, partial(self._hear, name))
             self.say(name, hello(name), {})
+
+    def _hear(self, name: str, chunks: Iterable[bytes]) -> None:
+        self._heard[name] += b"".join(chunks)
 
     def say(self, who: str, data: bytes, expected: Mapping[str, int]) -> dict[str, bytes]:
         self._sessions[who].receive(data)
@@ -87,15 +91,6 @@ class InMemory:
         heard = dict(self._heard)
         self._heard.update(dict.fromkeys("abc", b""))
         return heard
-
-
-class _Reader:
-    def __init__(self, heard: dict[str, bytes], name: str) -> None:
-        self._heard = heard
-        self._name = name
-
-    def drain(self, chunks: Iterable[bytes]) -> None:
-        self._heard[self._name] += b"".join(chunks)
 
 
 class OverTcp:
