@@ -1,4 +1,4 @@
-"""Ack subjects, which carry where a delivered message stands, and the payloads that answer it."""
+"""Ack subjects, which carry the position of a delivered message, and the payloads of acks."""
 
 from enum import Enum
 from typing import Final, NamedTuple
@@ -47,7 +47,7 @@ def parse(subject: bytes) -> AckSubject | None:
     """Return the fields of an ack subject, or None for any other subject.
 
     Takes v1 (nine tokens), v2 (eleven or twelve, with domain and account hash) and the forms of 2020 (seven tokens
-    without time and pending, eight without pending; what is missing reads as 0).
+    without time and pending, eight without pending; missing tokens read as 0).
     """
     tokens = subject.split(b".")
     if len(tokens) < 7 or tokens[0] != b"$JS" or tokens[1] != b"ACK":

@@ -54,7 +54,7 @@ class Paged(Model):
 
 
 class StreamInfoAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "stream_info_response"):
-    """STREAM.INFO: the page is that of `state.subjects`. Its further fields are those of StreamInfo, in that order."""
+    """STREAM.INFO: the page refers to `state.subjects`. The other fields are StreamInfo's, in the same order."""
 
     config: StreamConfig = field(default_factory=lambda: StreamConfig())
     created: Time = field(default_factory=zero_time)
@@ -69,7 +69,7 @@ class StreamInfoAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "stream_info_r
 
 
 class StreamNamesAnswer(Paged, tag_field="type", tag=TYPE_PREFIX + "stream_names_response"):
-    """STREAM.NAMES: `streams` is null when there are none."""
+    """STREAM.NAMES: `streams` is null if the account has no streams."""
 
     streams: list[str] | None = field(default_factory=lambda: None)
 
@@ -109,7 +109,7 @@ class StreamMsgDeleteAnswer(Success, tag_field="type", tag=TYPE_PREFIX + "stream
 
 
 class StreamBlocksAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "stream_blocks_response"):
-    """STREAM.BLOCKS, where it is refused: an answer with messages is no JSON."""
+    """STREAM.BLOCKS if refused; an answer with messages is not JSON."""
 
 
 class StreamSnapshotAnswer(Model, tag_field="type", tag=TYPE_PREFIX + "stream_snapshot_response"):
@@ -240,7 +240,7 @@ def type_of(answer: type[Model]) -> str:
 
 
 def stream_info_answer(info: StreamInfo, page: Paged | None = None) -> StreamInfoAnswer:
-    """Return the answer of STREAM.INFO for `info`; `page` is that of its subjects."""
+    """Return the answer of STREAM.INFO for `info`; `page` is the page of its subjects."""
     page = page or Paged()
     answer = StreamInfoAnswer(total=page.total, offset=page.offset, limit=page.limit)
     for name in info.__struct_fields__:

@@ -1,6 +1,6 @@
 """The error catalogue: every `err_code` a JetStream API answers, with its HTTP-like code and text.
 
-The texts are data (`errors.json` beside this module): `{"<err_code>": [code, constant, description]}`, where the
+The texts are data (`errors.json` in this folder): `{"<err_code>": [code, constant, description]}`, where the
 description may hold placeholders such as `{err}`.
 """
 

@@ -20,7 +20,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class InvalidJSONError(NatsctlError):
-    """Invalid JSON; the text is that of nats-server after `invalid JSON: `."""
+    """Invalid JSON; the text is nats-server's after `invalid JSON: `."""
 
 
 def encode(value: object) -> bytes:
@@ -86,7 +86,7 @@ def decode_plain(raw: bytes, wanted: type[M]) -> M:
 
 
 class _Pairs(list[tuple[str, Any]]):
-    """The keys and values of an object as they stand in the text."""
+    """The keys and values of an object, as in the text."""
 
 
 class _Names(NamedTuple):
@@ -160,7 +160,7 @@ def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:
 def load(document: Any, wanted: type[M], origin: str) -> M:
     """Return the model that a document (parsed JSON or YAML) describes. Raises UsageError `ORIGIN: $.path: expected …`.
 
-    Durations, sizes and times may be words ("1y", "10GiB"); a whole info document counts as its `config`.
+    Durations, sizes and times may be text ("1y", "10GiB"); for a whole info document its `config` is used.
     """
     from natsctl.api.documents import load_document
 

@@ -39,7 +39,7 @@ class AckPolicy(WireEnum):
 
 
 class ReplayPolicy(WireEnum):
-    """Speed of delivery: as fast as possible, or at the pace at which the messages were stored."""
+    """Speed of delivery: as fast as possible, or at the pace of the original messages."""
 
     INSTANT = "instant"
     ORIGINAL = "original"

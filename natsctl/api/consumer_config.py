@@ -1,7 +1,7 @@
 """Normalisation and validation of consumer configurations, and the fields that an update may change.
 
 `normalise` sets the defaults in the config that it is given: callers pass a `copy`, so that a refusal leaves nothing
-behind. The order of `CHECKS` is that of nats-server: of two mistakes a client is shown the same one. A refused change
+behind. `CHECKS` has nats-server's order, so that of two mistakes the same one is reported. A refused change
 is error 10012 with the text of the first field that may not change, a deliver subject in use is 10013. Source:
 docs/compatibility.md#consumer-configuration and docs/compatibility.md#consumer-updates.
 """
@@ -31,7 +31,7 @@ DEFAULT_MAX_ACK_PENDING: Final = 1000
 DEFAULT_INACTIVE_THRESHOLD_NS: Final = 5 * SECOND
 DEFAULT_PIN_NS: Final = 2 * MINUTE
 FLOW_CONTROL_HEARTBEAT_NS: Final = SECOND
-"""Idle heartbeat of a consumer whose acks are flow control answers: the only one nats-server allows."""
+"""The only idle heartbeat nats-server allows if acks are flow control answers."""
 MIN_HEARTBEAT_NS: Final = 100 * MILLISECOND
 MAX_DESCRIPTION_BYTES: Final = 4096
 MAX_METADATA_BYTES: Final = 128 * 1024
@@ -46,7 +46,7 @@ _MINIMA: Final = (
     ("inactive_threshold", 0),
     ("priority_timeout", 0),
 )
-"""Fields with their minimum, to which lower values are raised."""
+"""Fields with their minimum; lower values are raised to it."""
 
 
 class ConsumerBounds(NamedTuple):
@@ -83,7 +83,7 @@ def pause_until_ns(config: ConsumerConfig) -> int:
 
 
 def sample_percent(config: ConsumerConfig) -> int:
-    """Return the percentage of acks for which a metric is published."""
+    """Return the percentage of sampled acks."""
     return min(int(config.sample_freq.removesuffix("%") or 0), 100)
 
 

@@ -1,7 +1,7 @@
-"""Configuration documents that people write: parsed JSON or YAML to a model, with durations, sizes and times as words.
+"""Configuration documents that people write: parsed JSON or YAML to a model, with readable durations, sizes and times.
 
-A document is a configuration, or a whole info document (as `stream info -j` prints it), of which `config` is taken.
-Unknown keys are refused with a suggestion, apart from those in an info document, which a newer server may have made.
+A document is a configuration, or a whole info document (as printed by `stream info -j`) with its `config`.
+Unknown keys are refused with a suggestion, except in an info document: it may come from a newer server.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -33,7 +33,7 @@ class Untyped(str):
     __slots__ = ("meant",)
 
     meant: Any
-    """The value where no text is wanted."""
+    """The value for a field that is not a text."""
 
 
 class DocumentFault(NamedTuple):
@@ -144,7 +144,7 @@ class _DocumentReader:
         return text
 
     def _words(self, value: Any, shape: Shape, path: tuple[Step, ...]) -> Any:
-        """Read a duration, size or time: words, or the number or text of the wire."""
+        """Read a duration, size or time, in readable form or as on the wire."""
         if shape.human == "time":
             text = value.isoformat() if hasattr(value, "isoformat") else value
             return self._time(text, path)

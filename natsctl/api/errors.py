@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class ErrCode:
     """Every `err_code` that nats-server sends, as plain numbers: an enumeration of them takes a fifth of an import.
 
-    A name is that of nats-server's constant without `JS` and `Err`: `JSStreamNotFoundErr` is `STREAM_NOT_FOUND`.
+    A name is nats-server's constant without `JS` and `Err`: `JSStreamNotFoundErr` is `STREAM_NOT_FOUND`.
     Codes, descriptions and constants lie in `errors.json`. Source: nats-server, server/jetstream_errors_generated.go.
     """
 
@@ -297,7 +297,7 @@ class NatsctlError(Exception):
 
     exit_code: ClassVar[int] = ExitCode.FAILED
     subject: str = ""
-    """The request or message that failed, where there was one."""
+    """The subject of the failed request or message, or ""."""
 
     def __init__(self, text: str, *, hint: str = "") -> None:
         super().__init__(text)
@@ -357,7 +357,7 @@ class StorageError(NatsctlError):
 
 
 def exit_code_of(error: ApiError) -> ExitCode:
-    """Return the exit code for an API error, by `err_code` and, where a 2020 server sent none, by `code`."""
+    """Return the exit code for an API error, by `err_code`, or by `code` for servers of 2020, which lack it."""
     if error.err_code in NOT_FOUND_CODES or (not error.err_code and error.code == 404):
         return ExitCode.NOT_FOUND
     if error.err_code in CONFLICT_CODES:

@@ -68,7 +68,7 @@ def get(block: bytes, key: bytes) -> bytes | None:
 
 
 def parse(block: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the pairs of a block in order, repeated keys included; an empty block has none. Raises ProtocolError."""
+    """Return the pairs of a block in order, repeated keys included; none for an empty block. Raises ProtocolError."""
     if not block:
         return []
     _check_block(block)
@@ -125,7 +125,7 @@ def remove(block: bytes, key: bytes) -> bytes:
 
 
 def replace(block: bytes, key: bytes, value: bytes) -> bytes:
-    """Return `block` with `value` for the first value of `key`, which is added at the end where it is absent."""
+    """Return `block` with `value` as the first value of `key`; a missing key is added at the end."""
     at = block.find(b"\r\n" + key + b":")
     if at < 0:
         return append(block, ((key, value),))

@@ -1,6 +1,6 @@
 """The request of an authentication callout: a JWT that describes a client that wants to log in.
 
-Keys and their order are those of nats-server (package jwt, authorization_claims.go). The response is in
+Keys and their order follow nats-server (package jwt, authorization_claims.go). The response is in
 `jwt_claims.py`, what may be wrong with it in `jwt_validation.py`.
 """
 
@@ -20,7 +20,7 @@ _HEADER: Final = b'{"typ":"JWT","alg":"ed25519-nkey"}'
 
 
 class ServerId(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The server that asks; `xkey` is the key for which the response may be sealed."""
+    """The server that asks; the response may be sealed for its key `xkey`."""
 
     name: str
     host: str
@@ -32,7 +32,7 @@ class ServerId(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The connection of the client, and what an operator's JWT says of it."""
+    """The client's connection, with fields from an operator's JWT."""
 
     host: str = ""
     id: int = 0
@@ -44,11 +44,11 @@ class ClientInfo(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str = ""
     mqtt_id: str = ""
     nonce: str = ""
-    """Nonce that the client has signed, empty where it has not."""
+    """Nonce that the client has signed, or empty."""
 
 
 class ConnectFields(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The fields of CONNECT by which the client introduces itself, secrets included."""
+    """The client's fields of CONNECT, secrets included."""
 
     jwt: str = ""
     nkey: str = ""
@@ -77,11 +77,11 @@ class ClientTls(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AuthorizationRequest(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Claims of a request beside the times."""
+    """Claims of a request except the times."""
 
     server_id: ServerId
     user_nkey: str
-    """Key that the user in the response has to have, made for this request alone."""
+    """Public key required for the user in the response; generated for this request."""
     client_info: ClientInfo
     connect_opts: ConnectFields
     client_tls: ClientTls | None = None

@@ -85,7 +85,7 @@ class UserLimits(Permissions, frozen=True):
 
 
 class UserBody(UserLimits, frozen=True):
-    """Claims of a user's JWT beside the times."""
+    """Claims of a user's JWT except the times."""
 
     issuer_account: str = ""
     tags: list[str] = []
@@ -100,7 +100,7 @@ class UserClaims(ClaimsData, frozen=True):
 
     @property
     def account(self) -> str:
-        """The account's public key, also where one of its signing keys issued the JWT."""
+        """The account's public key, even if one of its signing keys issued the JWT."""
         return self.nats.issuer_account or self.iss
 
 
@@ -192,7 +192,7 @@ class Template(UserLimits, frozen=True):
 
 
 class UserScope(Struct, frozen=True):
-    """A signing key whose users have the rules of a template."""
+    """A signing key with a template for its users' permissions."""
 
     kind: Literal["user_scope"]
     key: str = ""
@@ -217,7 +217,7 @@ class MsgTrace(Struct, frozen=True):
 
 
 class AccountBody(Struct, frozen=True):
-    """Claims of an account's JWT beside the times."""
+    """Claims of an account's JWT except the times."""
 
     imports: list[Import] = []
     exports: list[Export] = []
@@ -242,7 +242,7 @@ class AccountClaims(ClaimsData, frozen=True):
     nats: AccountBody = AccountBody()
 
     def signers(self) -> dict[str, UserScope | None]:
-        """Return the account's signing keys, with the scope of those that have one."""
+        """Return the account's signing keys, each with its scope or None."""
         keys = self.nats.signing_keys
         return {key: None for key in keys if isinstance(key, str)} | {
             scope.key: scope for scope in keys if isinstance(scope, UserScope)
@@ -271,7 +271,7 @@ class ActivationClaims(ClaimsData, frozen=True):
 
 
 class OperatorBody(Struct, frozen=True):
-    """Claims of an operator's JWT beside the times."""
+    """Claims of an operator's JWT except the times."""
 
     signing_keys: list[str] = []
     account_server_url: str = ""
@@ -291,7 +291,7 @@ class OperatorClaims(ClaimsData, frozen=True):
 
 
 class AuthorizationResponseBody(Struct, frozen=True):
-    """Claims of a callout's response beside the times: a user's JWT, or the reason of a refusal."""
+    """Claims of a callout's response except the times: a user's JWT, or the reason of a refusal."""
 
     jwt: str = ""
     error: str = ""

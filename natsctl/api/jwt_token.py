@@ -26,7 +26,7 @@ _TEXT_LENGTH: Final = 56
 
 
 def raw_key(text: str) -> bytes | None:
-    """Return prefix and key of a public nkey, None where it is none."""
+    """Return (prefix, key), or None if the text is not a public nkey."""
     if len(text) != _TEXT_LENGTH:
         return None
     try:
@@ -43,7 +43,7 @@ def is_public(text: str, kind: Kind | None = None) -> bool:
 
 
 def has_signed(key: str, data: bytes, signature: bytes) -> bool:
-    """Return whether `signature` is what the holder of a public nkey made of `data`.
+    """Return whether `signature` is a valid signature of `data` by the owner of a public nkey.
 
     Nobody has signed nothing: a connection that began before its server wanted signatures has an empty nonce, and
     clients sign that one too, for anyone who asks.
@@ -75,7 +75,7 @@ ISSUERS: Final[dict[str, tuple[Kind, ...]]] = {
 """Kinds of keys that may sign a JWT, by its type."""
 
 ANY_VERSION: Final = frozenset({"authorization_request", "authorization_response"})
-"""Types that may be of version 0, which is signed as version 1 is. Source: nats-server, loadAuthorizationResponse."""
+"""Types that may have version 0, which is signed like version 1. Source: nats-server, loadAuthorizationResponse."""
 _CALLED: Final = {"authorization_response": "an authorization request"}
 """Names of types in errors, where nats-server has others."""
 
@@ -87,18 +87,18 @@ _TO_STANDARD: Final = str.maketrans("-_", "+/")
 
 
 class JwtError(Exception):
-    """A JWT that is not accepted; the text is nats-server's where it has one, and never holds the JWT."""
+    """A rejected JWT; the text is nats-server's if it has one, and never contains the JWT."""
 
 
 class ProxyRequiredError(JwtError):
-    """A user whose connection has to come through a proxy that is trusted."""
+    """A user that must connect through a trusted proxy."""
 
     def __init__(self) -> None:
         super().__init__("proxy connection required")
 
 
 def decode_base64url(text: str) -> bytes:
-    """Return what base 64 for URLs without padding stands for, line ends passed over as in Go; raises JwtError."""
+    """Decode unpadded URL-safe base64, ignoring line ends as Go does; raises JwtError."""
     text = text.translate(_NO_LINE_ENDS)
     wrong = _NOT_URL_BASE64.search(text)
     if wrong is not None:
@@ -133,9 +133,9 @@ class _AnyClaims(msgspec.Struct):
 
 
 def verified_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> dict[str, Any]:
-    """Return the claims of a JWT of that kind whose signature is good, those of version 1 in the places of version 2.
+    """Verify a JWT of that kind and return its claims; claims of version 1 are converted to version 2.
 
-    Keys are those of `wanted`, whatever their case. Nothing is said about times, nor about whether the issuer is
+    Keys are those of `wanted`, whatever their case. Neither times are checked nor whether the issuer is
     trusted. Raises JwtError.
     """
     claims, version, found = _signed_claims(token, wanted)
@@ -158,7 +158,7 @@ def any_claims(token: str) -> tuple[dict[str, Any], str]:
 
 
 def generic_claims(token: str) -> dict[str, Any]:
-    """Return the claims of a JWT of any kind whose signature is good; raises JwtError."""
+    """Verify a JWT of any kind and return its claims; raises JwtError."""
     return _signed_claims(token, _AnyClaims)[0]
 
 
@@ -215,7 +215,7 @@ def _version_and_kind(claims: dict[str, Any]) -> tuple[int, str]:
 
 
 def _as_version_2(claims: dict[str, Any]) -> dict[str, Any]:
-    """Return claims of version 1 with tags, type and issuing account in `nats`, and limits where there were none."""
+    """Return claims of version 1 with tags, type and issuing account in `nats`, and limits if they were missing."""
     body = dict(claims.get("nats", {}))
     kind = claims["type"]
     if kind == "activation":

@@ -1,6 +1,6 @@
-"""Validation of claims whose signature was verified, and of the times and addresses from which a user may connect.
+"""Validation of verified claims, and of a user's allowed times and addresses.
 
-Faults are reported in the words of nats-server's jwt package, which tools show to the user who pushes an account. Its
+Faults have the texts of nats-server's jwt package; tools show them to the user who pushes an account. Its
 checks of subjects are laxer than the server's. A push with an impossible subject mapping is refused; at a start such a
 mapping is left out.
 """
@@ -44,7 +44,7 @@ _REFERENCE: Final = re.compile(r"\$(-?\d+)\Z")
 
 
 def subject_faults(subject: str) -> Iterator[str]:
-    """Yield what is wrong with a subject."""
+    """Yield the faults of a subject."""
     if not subject:
         yield "subject cannot be empty"
         return
@@ -91,7 +91,7 @@ class Containers:
 
     def of(self, narrow: str) -> list[int]:
         """Return the places of the subjects that contain one, in order."""
-        # To `contains` a final `>` is a token like others, which `*` contains.
+        # For `contains` a final `>` is an ordinary token, contained in `*`.
         tokens = ("\0" if token == ">" else token for token in narrow.split("."))
         return sorted(self._index.covering(".".join(tokens).encode()))
 
@@ -108,7 +108,7 @@ def without_references(renaming: str) -> str:
 
 
 def renaming_faults(renaming: str, subject: str) -> Iterator[str]:
-    """Yield what is wrong with the local name of an imported subject."""
+    """Yield the faults of the local name of an imported subject."""
     yield from subject_faults(renaming)
     if not subject:
         yield "subject cannot be empty"
@@ -126,7 +126,7 @@ def renaming_faults(renaming: str, subject: str) -> Iterator[str]:
 
 
 def mapping_fault(source: str, destinations: Sequence[WeightedMapping]) -> str:
-    """Return what is wrong with one mapping, "" if nothing is.
+    """Return the fault of one mapping, or "".
 
     A source has no functions, because it is also a destination: of the messages that the weights leave.
     """
@@ -161,9 +161,9 @@ def clock_time(text: str) -> time | None:
 
 
 def may_connect_for_ns(times: list[TimeRange], location: str, now_ns: int) -> int | None:
-    """Return the nanoseconds for which a user may stay connected: 0 for ever, None if it may not connect now.
+    """Return how long a user may stay connected in nanoseconds: 0 without limit, None if it may not connect now.
 
-    The ranges are times of day in the time zone `location`, if empty in that of this machine. A range that ends before
+    The ranges are times of day in the time zone `location` (if empty: the local one). A range that ends before
     it starts spans midnight.
     """
     if not times:
@@ -193,7 +193,7 @@ def _time_left(now: datetime, start_of: time, end_of: time) -> timedelta | None:
 
 
 def is_inside(host: str, networks: list[str]) -> bool:
-    """Return whether an address is in one of the networks; True if there are none."""
+    """Return whether an address is in one of the networks; True without networks."""
     if not networks:
         return True
     try:
@@ -212,7 +212,7 @@ _RESPONSES: Final = frozenset({"", "Singleton", "Stream", "Chunked"})
 
 
 def time_faults(claims: ClaimsData, now_s: int) -> Iterator[str]:
-    """Yield what is wrong with the times of claims."""
+    """Yield the faults of the times of claims."""
     if claims.exp and claims.exp < now_s:  # nats-server lets a negative time in, and out again at once
         yield "claim is expired"
     if claims.nbf > now_s:
@@ -220,7 +220,7 @@ def time_faults(claims: ClaimsData, now_s: int) -> Iterator[str]:
 
 
 def operator_faults(claims: OperatorClaims) -> Iterator[str]:
-    """Yield what is wrong with an operator's claims, times aside."""
+    """Yield the faults of an operator's claims, except times."""
     url = claims.nats.account_server_url
     if url and not urlsplit(url).scheme:
         yield f'account server url "{url}" requires a protocol'
@@ -234,7 +234,7 @@ def operator_faults(claims: OperatorClaims) -> Iterator[str]:
 
 
 def _service_url_fault(text: str) -> str:
-    """Return what is wrong with a URL of an operator's servers, "" if nothing is."""
+    """Return the fault of an operator's server URL, or ""."""
     try:
         url = urlsplit(text)
     except ValueError as failure:
@@ -249,7 +249,7 @@ def _service_url_fault(text: str) -> str:
 
 
 def user_faults(claims: UserClaims) -> Iterator[str]:
-    """Yield what is wrong with a user's claims, times aside."""
+    """Yield the faults of a user's claims, except times."""
     body = claims.nats
     yield from _permission_faults(body)
     for network in body.networks:
@@ -270,7 +270,7 @@ def user_faults(claims: UserClaims) -> Iterator[str]:
 
 
 def response_faults(claims: AuthorizationResponseClaims) -> Iterator[str]:
-    """Yield what is wrong with the response of an authentication callout, times aside."""
+    """Yield the faults of an authentication callout's response, except times."""
     body = claims.nats
     if not is_public(claims.sub, "user"):
         yield "Subject must be a user public key"
@@ -285,7 +285,7 @@ def response_faults(claims: AuthorizationResponseClaims) -> Iterator[str]:
 
 
 def activation_faults(claims: ActivationClaims) -> Iterator[str]:
-    """Yield what is wrong with an activation token, times aside."""
+    """Yield the faults of an activation token, except times."""
     if not claims.nats.kind:
         yield 'invalid import type: "unknown"'
     yield from subject_faults(claims.nats.subject)
@@ -298,7 +298,7 @@ CHECKED_AT_ONCE: Final = 64
 
 
 def account_faults(claims: AccountClaims) -> Iterator[str]:
-    """Yield what is wrong with an account's claims, times aside."""
+    """Yield the faults of an account's claims, except times."""
     return filter(None, account_checks(claims))
 
 
@@ -472,7 +472,7 @@ def _imports_faults(imports: Sequence[Import], account: str) -> Iterator[str]:
 
 
 def import_faults(item: Import, account: str) -> Iterator[str]:
-    """Yield what is wrong with an import of `account`, its activation token included; times aside."""
+    """Yield the faults of an import of `account`, including its activation token, except times."""
     service = item.type == "service"
     if not item.type:
         yield 'invalid import type: "unknown"'

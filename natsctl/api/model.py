@@ -2,8 +2,8 @@
 
 A field with a plain default (0, "", None, False, an empty list) is left out of JSON while it holds that default, like
 Go's `omitempty`. A field made with one of the factories below is always written, as `msgspec` never compares those. The
-aliases carry in `extra` what a bare Python type cannot express: Go's type name (error texts quote it), and whether a
-document for people may spell the value as a duration or a size; their descriptions are those of `natsctl schema`.
+aliases add in `extra` details that a bare Python type cannot express: Go's type name (quoted by error texts), whether
+documents may spell the value as a duration or a size; `natsctl schema` shows their descriptions.
 
 The shape of a model is read once per type: the base of strict decoding and of reading documents.
 """
@@ -42,7 +42,7 @@ class Model(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Confidential(msgspec.Struct, frozen=True):
-    """Base of records of which some fields are never shown: passwords, tokens, seeds."""
+    """Base of records with secret fields that are never shown: passwords, tokens, seeds."""
 
     UNSHOWN: ClassVar[tuple[str, ...]] = ()
     """Names of the fields that `repr` leaves out."""
@@ -82,7 +82,7 @@ def new_list() -> list[Any]:
     return []
 
 
-# Names of nats-server's types, where they differ from ours; its error texts quote them.
+# Names of nats-server's types that differ from ours; its error texts quote them.
 _GO_NAMES: Final = {
     "StreamCreateRequest": "StreamConfigRequest",
     "StreamUpdateRequest": "StreamConfigRequest",

@@ -1,6 +1,6 @@
 """Key pairs of a server: an nkey that signs, and a curve key that encrypts for one reader.
 
-What a curve key seals is nats-io/nkeys' version 1 (xkeys.go): `xkv1`, a nonce of 24 bytes, and the box of NaCl that
+Sealed data has the format of nats-io/nkeys, version 1 (xkeys.go): `xkv1`, a nonce of 24 bytes, and the box of NaCl that
 X25519, XSalsa20 and Poly1305 make of it. Seeds and nonces come from the caller, so that nothing here draws at random.
 """
 
@@ -23,7 +23,7 @@ SEALED_HEAD: Final = b"xkv1"
 
 
 class SealError(Exception):
-    """Sealed bytes that cannot be opened; the text is that of nats-io/nkeys."""
+    """Sealed bytes that cannot be opened; the text is from nats-io/nkeys."""
 
 
 def public_text(kind: Kind, raw: bytes) -> str:
@@ -51,7 +51,7 @@ class SigningPair:
 
 
 class CurvePair:
-    """A curve key (x25519): what is sealed for it, it alone can open."""
+    """A curve key (x25519): only its owner can open data sealed for it."""
 
     __slots__ = ("_key", "public")
 
@@ -71,7 +71,7 @@ class CurvePair:
         return SEALED_HEAD + nonce + box.encrypt(data, nonce).ciphertext
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Return what the holder of `sender` has sealed for this key; raises SealError."""
+        """Open data that the owner of `sender` sealed for this key; raises SealError."""
         from nacl.exceptions import CryptoError
 
         head = len(SEALED_HEAD)
@@ -88,7 +88,7 @@ class CurvePair:
             raise SealError("nkeys: could not decrypt input") from None
 
     def _box(self, other: str) -> Box | None:
-        """Return the box between this key and a public one, None where that is none."""
+        """Return the box between this key and a public one, or None if that is not a curve key."""
         from nacl.exceptions import CryptoError
         from nacl.public import Box, PublicKey
 

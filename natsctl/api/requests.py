@@ -204,13 +204,13 @@ class ConsumerPauseRequest(Model):
 
 
 class ConsumerUnpinRequest(Model):
-    """CONSUMER.UNPIN: of which priority group."""
+    """CONSUMER.UNPIN: name of the priority group."""
 
     group: str = field(default_factory=blank)
 
 
 class ConsumerResetRequest(Model):
-    """CONSUMER.RESET: to which stream sequence; 0 means the one after the ack floor."""
+    """CONSUMER.RESET: new stream sequence; 0 means the next one after the ack floor."""
 
     seq: Uint64 = 0
 

@@ -38,7 +38,7 @@ _SEPARATE: Final = (
 
 
 def settle_mirror(draft: Draft) -> Steps[ApiError | None]:
-    """Check a mirror; it answers direct gets where its origin does."""
+    """Check a mirror; it answers direct gets if its origin does."""
     config, mirror = draft.config, draft.config.mirror
     if mirror is None:
         return None
@@ -192,7 +192,7 @@ def _check_apis(prefixes: Iterable[str]) -> ApiError | None:
 
 
 def check_cycles(draft: Draft) -> Steps[ApiError | None]:
-    """Refuse a stream that would feed itself, be it through others."""
+    """Refuse a stream that would feed itself, directly or through others."""
     waiting, known = deque([draft.config]), {draft.config.name}
     visited: set[str] = set()
 

@@ -87,7 +87,7 @@ class ExternalStream(Model):
 
 
 class StreamConsumerSource(Model):
-    """The durable consumer that a mirror or source uses in place of one that it creates."""
+    """Existing durable consumer of a mirror or source, used instead of a created one."""
 
     name: str = field(default_factory=blank)
     deliver_subject: str = field(default_factory=blank)
@@ -113,7 +113,7 @@ class StreamConsumerLimits(Model):
 
 
 class StreamConfig(Model):
-    """The configuration of a stream; a zero means "not given", which the server turns into its default."""
+    """The configuration of a stream; zero means "not given", and the server applies its default."""
 
     name: str = field(default_factory=blank)
     description: str = ""
@@ -234,7 +234,7 @@ class ClusterInfo(Model):
 
 
 class StreamSourceInfo(Model):
-    """Progress of a mirror or source; `active` is ns since last contact, -1 when there was none.
+    """Progress of a mirror or source; `active` is ns since last contact, -1 without contact so far.
 
     `seq` is the newest sequence of the origin that a source has stored.
     """

@@ -1,6 +1,6 @@
 """Normalisation and validation of stream configurations, and the fields that an update may change.
 
-The order of `CHECKS` is that of nats-server: of two mistakes a client gets the same one. Source:
+`CHECKS` has nats-server's order, so that of two mistakes the same one is reported. Source:
 docs/compatibility.md#stream-configuration and docs/compatibility.md#stream-updates.
 """
 

@@ -23,7 +23,7 @@ from natsctl.api.units import MILLISECOND, MINUTE, SECOND, format_duration
 
 
 def no_origin(name: str) -> StreamConfig | None:
-    """Return the configuration of another stream of the account: here there is none."""
+    """Return None: no other stream of the account is known."""
     return None
 
 
@@ -150,7 +150,7 @@ def _default_window(draft: Draft) -> ApiError | None:
 
 
 def check_rollups(draft: Draft) -> ApiError | None:
-    """Refuse roll-ups where nothing may be purged."""
+    """Refuse roll-ups if purging is denied."""
     both = draft.config.deny_purge and draft.config.allow_rollup_hdrs
     return invalid("roll-ups require the purge permission") if both else None
 
@@ -272,7 +272,7 @@ def _need_rollups(draft: Draft, text: str) -> ApiError | None:
 
 
 def check_persistence(draft: Draft) -> ApiError | None:
-    """Refuse acks ahead of the disk where something depends on it; default persistence is not written down."""
+    """Refuse asynchronous persistence where other settings need synced messages; the default is not stored."""
     config = draft.config
     if config.persist_mode is not PersistMode.ASYNC:
         config.persist_mode = None
@@ -298,7 +298,7 @@ def check_transform(draft: Draft) -> ApiError | None:
 
 
 def mapping_fault(src: str, dest: str) -> str:
-    """Return the fault of a mapping in a configuration, "" where there is none."""
+    """Return the fault of a mapping in a configuration, or ""."""
     try:
         check_mapping(src, dest)
     except TransformError as fault:

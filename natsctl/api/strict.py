@@ -1,6 +1,6 @@
 """Strict reading of requests: nats-server's reasons for unknown fields and values of a wrong type, in document order.
 
-Texts that are not JSON, or not a time, are refused where nats-server refuses them, with a reason in other words.
+Texts that are not JSON, or not a time, are refused exactly when nats-server refuses them, with a different reason.
 """
 
 import json
@@ -81,7 +81,7 @@ def read_strict(raw: bytes, model: type[Model] | Shape, unknown: bool = False) -
 def read_plain(raw: bytes, model: type[Model] | Shape) -> dict[str, Any]:
     """Return the builtins of one JSON value as `read_strict` does, unknown keys ignored. Raises DecodeError.
 
-    That is Go's Unmarshal, which refuses no value and two values.
+    As Go's Unmarshal, it refuses no value and two values.
     """
     return read_values(decode_values(raw), model, plain=True)
 
@@ -147,7 +147,7 @@ def _repaired(raw: bytes) -> str:
 
 
 class _Reader:
-    """Reader of one value by its shape, which keeps the first fault; Go continues after most of them."""
+    """Reader of one value by its shape. It keeps the first fault; Go continues after most faults."""
 
     __slots__ = ("_unknown", "fault")
 
@@ -262,7 +262,7 @@ def _is_str(value: Any) -> bool:
 
 
 def _type_fault(value: Any, shape: Shape, owner: str, path: Path) -> str:
-    """Return Go's text for a value of the wrong type; numbers are quoted only where a number was wanted."""
+    """Return Go's text for a value of the wrong type; numbers are quoted only if a number was expected."""
     if isinstance(value, bool):
         what = "bool"
     elif isinstance(value, int | _Float):

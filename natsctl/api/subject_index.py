@@ -1,10 +1,10 @@
-"""An index of subject patterns: the owners of those that match a subject, or that overlap another pattern.
+"""An index of subject patterns: finds the owners of patterns that match a subject or overlap another pattern.
 
 Theory of operation. Patterns live in a trie of their tokens, with `*` and `>` as ordinary children, so that the cost of
 a lookup depends on its tokens and not on the number of patterns. A literal subject is matched by walking all nodes that
 its tokens can reach, one level at a time. The walk also finds on how many leading tokens the result depends: below the
-last level where a reached node has a literal child, every subject with the same number of tokens has the same result;
-and where no reached node has a child but `>`, every longer subject has it. The broker's routes are cached by that.
+last level at which a reached node has a literal child, subjects with the same number of tokens have the same result; if
+no reached node has a child except `>`, so have all longer subjects. The broker caches its routes by this rule.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class IndexNode(Generic[T]):
 
 
 _CHILDLESS: Final[dict[bytes, IndexNode[Any]]] = {}
-"""The children of every node that has none: it is never written to."""
+"""The children of every leaf; it is never written to."""
 
 
 class SubjectIndex(Generic[T]):
@@ -77,10 +77,10 @@ class SubjectIndex(Generic[T]):
         self.count = 0
         """Patterns in the index, once for each owner."""
         self.inserted = 0
-        """Patterns that were ever added; those that are not counted any more were removed."""
+        """Patterns that were ever added; patterns with a zero count were removed."""
 
     def add(self, pattern: bytes, owner: T) -> None:
-        """Add an owner of a valid pattern, which is not its owner yet."""
+        """Add a new owner of a valid pattern."""
         node = self._root
         for token in pattern.split(b"."):
             children = node.children
@@ -98,7 +98,7 @@ class SubjectIndex(Generic[T]):
         self.inserted += 1
 
     def remove(self, pattern: bytes, owner: T) -> bool:
-        """Remove an owner of a pattern, and the nodes that only it needed; False where it was not in."""
+        """Remove an owner of a pattern, and the nodes that only it needed; return False if it was missing."""
         node = self._root
         path: list[tuple[IndexNode[T], bytes]] = []
         for token in pattern.split(b"."):
@@ -119,7 +119,7 @@ class SubjectIndex(Generic[T]):
         return True
 
     def match(self, tokens: list[bytes]) -> tuple[list[IndexNode[T]], int, int]:
-        """Return the nodes whose patterns match, and the number of leading tokens that decided it.
+        """Return the nodes of matching patterns, and the number of leading tokens that decided.
 
         The last number is how many leading tokens decided it for subjects of every length above that; 0: none.
         """
@@ -264,7 +264,7 @@ class PatternSet:
                 self._index.add(pattern, pattern)
 
     def match(self, subject: bytes) -> bool:
-        """Return whether a pattern matches `subject`, whose wildcards are plain text."""
+        """Return whether a pattern matches `subject`; wildcards in `subject` are plain text."""
         if self._index is not None:
             return bool(self._index.matching(subject))
         return any(matches(pattern, subject) for pattern in self.patterns)
@@ -340,7 +340,7 @@ def first_overlap(patterns: Sequence[str]) -> Steps[tuple[int, int] | None]:
 
 
 def _are_apart(patterns: Sequence[str]) -> bool:
-    """Return whether all are literal and none is twice: the common case, for which it takes no index."""
+    """Return whether all are literal and distinct: this common case needs no index."""
     text = "".join(patterns)
     return "*" not in text and ">" not in text and len({*patterns}) == len(patterns)
 

@@ -1,7 +1,7 @@
 """The functions of a mapping's destination: `$2`, `{{partition(10,1,2)}}`, `{{split(1,-)}}` and more.
 
 `parse_function` reads one token of a destination, `piece_of` returns its part of a new subject.
-Which arguments are refused, and with which text, is nats-server's (server/subject_transform.go).
+Refused arguments and error texts follow nats-server (server/subject_transform.go).
 
 Mappings from a subject pattern to another subject, compiled once and applied to bytes.
 
@@ -27,7 +27,7 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 
 MAX_PARTITION_KEYS: Final = 4096
-"""Keys whose hash is remembered."""
+"""Maximum number of cached hashes."""
 
 INVALID: Final = "invalid mapping destination"
 UNKNOWN_FUNCTION: Final = INVALID + ": unknown function"
@@ -40,7 +40,7 @@ _NAMES: Final = (
     "wildcard", "partition", "splitFromLeft", "splitFromRight", "sliceFromLeft", "sliceFromRight", "right", "left",
     "split", "random",
 )  # fmt: skip
-"""In the order in which they are tried: a token that holds several calls is the first of these."""
+"""In order of precedence for a token with several calls."""
 
 _BLANK: Final = r"[\t\n\f\r ]*"
 _INTEGER: Final = r"[+-]?[0-9]+"
@@ -295,7 +295,7 @@ class SubjectMapping:
         return cls(src, dest, functions, draw or Sequence(src + dest).draw)
 
     def apply(self, subject: bytes) -> bytes | None:
-        """Return where a literal subject is mapped to, or None when the source does not match it."""
+        """Return the destination of a literal subject, or None if the source does not match it."""
         if self._passes:
             return subject
         match = self._match

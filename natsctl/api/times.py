@@ -20,7 +20,7 @@ ZERO_NS: Final = -62_135_596_800 * 1_000_000_000
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _DAY_S: Final = 86_400
 KNOWN_SECONDS: Final = 256
-"""Seconds whose text is kept: what is read together was mostly stored together."""
+"""Number of seconds with cached text; messages read together were mostly stored together."""
 _TIME: Final = (
     r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt ]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:[.,]([0-9]{1,18}))?"
     r"(?:[Zz]|([+-])([0-9]{2}):([0-9]{2}))"

@@ -1,7 +1,7 @@
 """Durations, byte sizes and counts as people write them, and the TTLs of messages.
 
 Durations are Go's (`1h2m3.5s`, units ns us µs ms s m h) with the units of the `nats` tool too: d (24 h), w (7 d),
-M (30 d), y and Y (365 d). Sizes take K M G T P E, alone or as KB / KiB (always powers of 1024).
+M (30 d), y and Y (365 d). Sizes accept K M G T P E, also as KB / KiB (always powers of 1024).
 """
 
 import re

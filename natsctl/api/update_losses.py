@@ -1,13 +1,13 @@
-"""Messages, and progress of consumers, that an update takes away.
+"""Messages and consumer progress that a configuration update removes.
 
-A shrink counts as a loss where the present state says that something goes, or may go: a limit that is below what the
-stream holds, an age that the first message has passed, fewer messages a subject than there may be. One that takes
-nothing now, such as `max_msgs` 1,000 above 10 messages, is none, though later messages go sooner; neither is one under
-`discard: new`, which refuses messages and removes none. Subjects that a stream gives up are no loss, as what is stored
-stays. Sealing is one, as it cannot be undone.
+An update counts as a loss if the present state shows that messages are, or may be, removed: the new limit is below the
+current size, the first message is older than the new age, or there may be more messages per subject. An update that
+removes nothing now is not a loss, even if messages expire sooner later (`max_msgs` 1,000 with 10 messages), nor is a
+limit under `discard: new`, which refuses messages instead. Giving up subjects is not a loss, because stored messages
+stay. Sealing is one, because it cannot be undone.
 
-Of a consumer's edit it is a loss where messages pass it by that it had to deliver (a filter that is taken away, fewer
-deliveries while acks are outstanding), or where it or its state may vanish (a shorter inactivity threshold, memory).
+A consumer edit is a loss if the consumer skips messages it had to deliver (a removed filter, fewer deliveries while
+acks are outstanding), or if it or its state may vanish (a shorter inactivity threshold, memory storage).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Config = Mapping[str, Any]
 
 
 class Loss(NamedTuple):
-    """One thing that an update takes away: the field that does it, a sentence, and at least how many messages go."""
+    """A loss by an update: the responsible field, a sentence, and the minimum number of removed messages."""
 
     field: str
     text: str
@@ -30,7 +30,7 @@ class Loss(NamedTuple):
 
 
 def stream_losses(live: Config, new: Config, state: Config, now_ns: int) -> list[Loss]:
-    """Return what a stream loses when its configuration becomes `new`, by its state (that of STREAM.INFO)."""
+    """Return the losses of a stream if its configuration becomes `new`, given its state (from STREAM.INFO)."""
     found = list(_by_sealing(live, new))
     if _limit(state, "messages"):
         found += [*_by_limits(live, new, state), *_by_age(live, new, state, now_ns), *_by_interest(live, new, state)]
@@ -43,7 +43,7 @@ def messages_lost(losses: list[Loss]) -> int:
 
 
 def consumer_losses(live: Config, new: Config, info: Config) -> list[Loss]:
-    """Return what a consumer loses when its configuration becomes `new`, by its state (that of CONSUMER.INFO)."""
+    """Return the losses of a consumer if its configuration becomes `new`, given its state (from CONSUMER.INFO)."""
     return [*_by_filter(live, new), *_by_deliveries(live, new, info), *_by_vanishing(live, new)]
 
 
@@ -83,7 +83,7 @@ def _by_limits(live: Config, new: Config, state: Config) -> Iterator[Loss]:
 
 
 def _by_subject(messages: int, subjects: int, each: int) -> Iterator[Loss]:
-    """Yield a limit a subject, where a stream's state has only the number of its subjects."""
+    """Yield a loss by a limit per subject; a stream's state only has the number of its subjects."""
     least = messages - subjects * each
     if subjects and least > 0:
         text = f"removes at least {least:,} of {plural(messages, 'message')}: max_msgs_per_subject becomes {each:,}"
@@ -103,7 +103,7 @@ def _by_age(live: Config, new: Config, state: Config, now_ns: int) -> Iterator[L
         text = f"removes everything, {plural(messages, 'message')}: the newest is older than {format_duration(age_ns)}"
         yield Loss("max_age", text, messages)
     else:
-        text = f"removes those of {plural(messages, 'message')} that are older than {format_duration(age_ns)}"
+        text = f"removes messages older than {format_duration(age_ns)} (of {plural(messages, 'message')})"
         yield Loss("max_age", text, 1)
 
 
@@ -112,7 +112,8 @@ def _by_interest(live: Config, new: Config, state: Config) -> Iterator[Loss]:
         return
     messages = plural(_limit(state, "messages"), "message")
     if state.get("consumer_count"):
-        yield Loss("retention", f"removes those of {messages} that no consumer waits for: retention becomes interest")
+        text = f"removes messages without an interested consumer (of {messages}): retention becomes interest"
+        yield Loss("retention", text)
     else:
         yield Loss(
             "retention", f"may remove everything, {messages}: retention becomes interest, and there is no consumer"

@@ -1,12 +1,12 @@
-"""The nats-server release that this server follows: its version, its JetStream API level, and where both are shown."""
+"""The nats-server release that this server follows: its version and its JetStream API level."""
 
 from typing import Final, NamedTuple
 
 SERVER_VERSION: Final = "2.15.2"
-"""nats-server version whose behaviour clients may expect; they gate features on it."""
+"""nats-server version that clients may assume; they gate features on it."""
 
 API_LEVEL: Final = 5
-"""The JetStream API level of that version: what a request or a stored configuration may ask for at most."""
+"""The JetStream API level of that version: the maximum that requests and stored configurations may need."""
 
 SERVER_METADATA: Final = "_nats."
 """Prefix of metadata keys that the server writes; they are not part of a requested configuration."""

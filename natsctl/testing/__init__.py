@@ -1,4 +1,4 @@
 """Tools to test streams with: a server with the streams that documents describe, a virtual clock, a simulated disk.
 
-`natsctl.testing.jetstream` is where to begin. Only fixtures of pytest need pytest, which the extra `testing` installs.
+Start with `natsctl.testing.jetstream`. Only the pytest fixtures need pytest; the extra `testing` installs it.
 """

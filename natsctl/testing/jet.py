@@ -36,7 +36,7 @@ class Jet:
         return ok(self.api(f"CONSUMER.DURABLE.CREATE.{stream}.{name}", {"stream_name": stream, "config": config}))
 
     def ephemeral(self, stream: str = "S", **config: Any) -> Any:
-        """Create an ephemeral consumer, which the server names, and return its info."""
+        """Create an ephemeral consumer with a name from the server, and return its info."""
         body = {"stream_name": stream, "config": {"ack_policy": "explicit", **config}}
         return ok(self.api(f"CONSUMER.CREATE.{stream}", body))
 

@@ -140,7 +140,7 @@ def jetstream_fixture(
     store_dir: str | Path | None = None,
     variables: Mapping[str, str] | None = None,
 ) -> Any:
-    """Return a pytest fixture whose value is a running `JetStreamServer`; it has the name of its variable.
+    """Return a pytest fixture that yields a running `JetStreamServer`; the fixture is named after its variable.
 
     Relative paths start at pytest's root folder. With a wider scope than a function's, tests share the server:
     `reset` it for a test that must not see the data of others.

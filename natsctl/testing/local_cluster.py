@@ -32,10 +32,10 @@ from natsctl.client.atomic_file import PRIVATE, atomic_write
 HOST: Final = "127.0.0.1"
 FIRST_PORT: Final = 10_000
 LAST_PORT: Final = 32_767
-"""The last port below those that Linux assigns to connections."""
+"""The highest port below Linux's ephemeral ports."""
 MOST_TRIES: Final = 1000
 STOP_WITHIN_S: Final = 10.0
-"""Longest wait for a server to end before it is killed."""
+"""Maximum wait for a server to end before it is killed."""
 LOOK_EVERY_S: Final = 0.1
 LAYOUT: Final = "cluster.json"
 FORMAT: Final = "natsctl.cluster/1"
@@ -90,7 +90,7 @@ class Layout(msgspec.Struct):
 
     @classmethod
     def load(cls, folder: Path) -> Layout | None:
-        """Return the layout of a folder, None where it has none.
+        """Return the layout of a folder, or None.
 
         Raises NatsctlError for a damaged one, or one of another format.
         """
@@ -135,7 +135,7 @@ def _quoted(path: Path) -> str:
 
 
 def _free_port(held: ExitStack) -> int:
-    """Return a free port below those that the system gives to connections, which may take any of theirs later."""
+    """Return a free port below the ephemeral ones, which connections may take later."""
     for _ in range(MOST_TRIES):
         port = FIRST_PORT + secrets.randbelow(LAST_PORT - FIRST_PORT)
         with suppress(OSError):
@@ -153,7 +153,7 @@ class Ended(NamedTuple):
 
 
 class LocalCluster:
-    """The running servers of a layout; usable as a context manager, which stops them."""
+    """The running servers of a layout; as a context manager it stops them at the end."""
 
     def __init__(self, layout: Layout, folder: Path, binary: str) -> None:
         self.layout = layout
@@ -190,7 +190,7 @@ class LocalCluster:
                     ) from failure
 
     def _left_over(self, node: NodeAddress) -> str:
-        """Return a hint about a server that a killed run left behind, "" without one."""
+        """Return a hint about a server left over from a killed run, or ""."""
         try:
             pid = int((self.folder / node.name / "nats-server.pid").read_text())
             os.kill(pid, 0)
@@ -261,7 +261,7 @@ class LocalCluster:
                 yield Ended(node, status, len(self._running))
 
     def stop(self) -> list[str]:
-        """Stop every server and return the names of those that had to be killed."""
+        """Stop every server and return the names of servers that had to be killed."""
         for process in self._running.values():
             with suppress(ProcessLookupError):
                 process.send_signal(signal.SIGTERM)
@@ -305,7 +305,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _answer(url: str) -> dict[str, Any]:
-    """Return the document of a monitoring page, an empty one while there is none."""
+    """Return the document of a monitoring page, or an empty one before it is available."""
     try:
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=2.0) as page:
             found: dict[str, Any] = json.loads(page.read())

@@ -1,9 +1,9 @@
 """A whole server in memory, without sockets, threads or waiting: broker, store and JetStream engine on a virtual clock.
 
 Theory of operation. `Machine` does what the server's shell does, one step at a time: it lets consumers run, commits
-what is dirty, and moves clients' output. `settle` repeats that until nothing is left to do; `advance` moves the clock
-from deadline to deadline and settles at each. Clients speak the wire protocol in bytes, so that what a test sees is
-what a client library would see.
+dirty data, and moves clients' output. `settle` repeats that until nothing is left to do; `advance` moves the clock
+from deadline to deadline and settles at each. Clients speak the wire protocol in bytes, so a test sees
+the same as a client library.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Message(NamedTuple):
 
     @property
     def status(self) -> bytes:
-        """Return the status line of the header block without its version, b"" when there is none."""
+        """Return the status line of the header block without its version, or b""."""
         return self.header.split(b"\r\n", 1)[0].removeprefix(b"NATS/1.0").strip()
 
     def json(self) -> Any:
@@ -101,7 +101,7 @@ class Wire:
         return answers[0].json() if answers[0].payload else answers[0]
 
     def take(self, sid: bytes | None = None) -> list[Message]:
-        """Return the messages since the last call, in order; with `sid`, those of one subscription."""
+        """Return the messages since the last call, in order; with `sid`, only of that subscription."""
         taken = [m for m in self._inbox if sid in (None, m.sid)]
         self._inbox = [m for m in self._inbox if sid not in (None, m.sid)]
         return taken

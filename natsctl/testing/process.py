@@ -25,9 +25,9 @@ STOP_WITHIN_S = 30.0
 
 
 def reference_binary() -> str | None:
-    """Return the path of `nats-server`, None if there is none.
+    """Return the path of `nats-server`, or None.
 
-    One on PATH is preferred to the one that the extra `dev` installs beside Python, which may be older.
+    PATH is preferred to the program that the extra `dev` installs next to Python, which may be older.
     """
     return _reference_in(tuple(os.get_exec_path()))
 
@@ -41,7 +41,7 @@ def _reference_in(folders: tuple[str, ...]) -> str | None:
 
 @functools.cache
 def reference_version() -> str:
-    """Return the version of nats-server, "" if there is none."""
+    """Return the version of nats-server, or ""."""
     binary = reference_binary()
     if binary is None:
         return ""

@@ -1,11 +1,11 @@
-"""A simulated disk: the `Disk` protocol of the store over two images, what the process sees and what the disk holds.
+"""A simulated disk: the `Disk` protocol of the store over two images, the process's view and the durable content.
 
 Theory of operation. Every file has a *cache* (what reads return) and a *durable* image; `pwrite` changes the cache and
 marks 512-byte sectors dirty, `sync` copies the dirty sectors. Every folder has cached names, and name changes stand in
 one ordered list until `fsync_dir` makes them durable. Three things can happen to the process and the machine:
 
-* `kill`: the process is gone, open files and locks with it; the cache stays (kill -9).
-* `power_loss`: the cache is gone; of what was not synced each dirty sector draws a fate (old, new, zero, garbage, or an
+* * `kill`: the process ends with its open files and locks; the cache stays (kill -9).
+* `power_loss`: the cache is lost; each unsynced dirty sector draws a fate (old, new, zero, garbage, or an
   old block of another file) and the waiting name changes survive as the `journalling` says.
 * a fault that the `plan` draws for one call: an error, a short write, or the end of the machine in the middle of it. A
   sync that fails marks its sectors clean without writing them, as Linux does: they stay readable, and are lost with the
@@ -35,7 +35,7 @@ from natsctl.testing.disk_image import (
 )
 
 STALE_SECTORS = 64
-"""Old blocks kept of those that a power loss may leave where nothing was written."""
+"""Old blocks that a power loss may expose in unwritten places."""
 LEFTOVERS = (".torn", "RESERVE", "LOCK")
 """Files that are never synced or hold cut-off data: a power loss may leave old blocks in them for good."""
 
@@ -45,12 +45,12 @@ class Crash(BaseException):
 
 
 class Journalling(Enum):
-    """Rules by which pending name changes survive a power loss."""
+    """Rules for pending name changes after a power loss."""
 
     ORDERED = "ordered"
     """A prefix of them, as on a journalling file system; a folder's sync carries everything before it."""
     WEAK = "weak"
-    """Each by itself; a folder's sync carries the changes of that folder alone."""
+    """Each independently; a folder's sync covers only its own changes."""
 
 
 class Fault(NamedTuple):
@@ -66,7 +66,7 @@ Plan = Callable[[str, str], Fault | None]
 
 
 def no_faults(call: str, path: str) -> Fault | None:
-    """Inject nothing: the plan of a disk on which nothing goes wrong."""
+    """Inject nothing: the plan of a disk without faults."""
     return None
 
 
@@ -104,7 +104,7 @@ class SimFile:
         return bytes(self._node.cache[offset : offset + size])
 
     def pwrite(self, data: bytes | memoryview, offset: int) -> int:
-        """Write at `offset` and return how many bytes went in, which may be fewer than given."""
+        """Write at `offset` and return the number of written bytes, possibly fewer than given."""
         self._check()
         if not self._writable:
             raise OSError(errno.EBADF, "opened for reading", self._path)
@@ -204,7 +204,7 @@ class SimDisk:
         return self._freed
 
     def _free(self, node: FileImage | FolderImage | None) -> None:
-        """Keep some blocks of a file whose name goes."""
+        """Keep some blocks of a file that loses its name."""
         if isinstance(node, FileImage):
             self._freed = (self._freed + sectors_of(node)[:4])[-STALE_SECTORS:]
 
@@ -218,7 +218,7 @@ class SimDisk:
                 self._restart(node, stale)
 
     def synced_image(self, seed: int) -> SimDisk:
-        """Return a new disk with the durable content alone, as if nothing else survived a power loss."""
+        """Return a new disk with only the durable content, as if nothing else survived a power loss."""
         copy = SimDisk(random.Random(seed), self.journalling)
         copy._root = durable_copy(self._root)
         return copy
@@ -236,7 +236,7 @@ class SimDisk:
         del node.cache[size:]
 
     def lose(self, path: str) -> None:
-        """Damage a folder at rest: a name is gone."""
+        """Damage a folder at rest: a name is lost."""
         folder, name = self._parent(path)
         folder.cache.pop(name)
         folder.durable.pop(name, None)
@@ -250,7 +250,7 @@ class SimDisk:
         self.fsync_dir(path.rpartition("/")[0])
 
     def content(self, path: str) -> bytes:
-        """Return what a file holds, whatever fails."""
+        """Return the content of a file, whatever fails."""
         return bytes(self._file(path).cache)
 
     def files(self) -> list[str]:
@@ -276,7 +276,7 @@ class SimDisk:
                 )
 
     def contents(self) -> list[bytes]:
-        """Return the content of every file, in its cache and on the disk, those that could come back among them."""
+        """Return the content of every file, in the cache and on the disk, including files that could reappear."""
         files = [*durable_files(self._root)]
         return [*(bytes(file.cache) for file in files), *(bytes(f.durable) for f in files if f.durable != f.cache)]
 
@@ -377,7 +377,7 @@ class SimDisk:
         self._waiting = [change for index, change in enumerate(self._waiting) if index not in set(carried)]
 
     def fsync_dirs(self, paths: Sequence[str]) -> dict[str, OSError]:
-        """Call `fsync_dir` for each folder and return those that failed."""
+        """Call `fsync_dir` for each folder and return the failed folders."""
         faults: dict[str, OSError] = {}
         for path in paths:
             try:

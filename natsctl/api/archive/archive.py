@@ -1,6 +1,6 @@
 """Contents of a stream archive in either of its two formats, and the common parts of their readers.
 
-Version 1 is a tar of block files, which every released server reads and writes; version 2 is a row of records, which
+Version 1 is a tar of block files: every released server reads and writes it. Version 2 is a sequence of records, which
 servers from 2.15 on write. Both are compressed as a whole (`s2`). Readers are generators over a Feed: they yield an
 item, or None when they need more bytes, so that an archive of any size passes through a bounded buffer.
 """
@@ -62,7 +62,7 @@ class ArchivedConsumer(msgspec.Struct, frozen=True):
 
 
 class ArchivedStream(msgspec.Struct, frozen=True):
-    """State of a stream before any message of its archive; `config` is None where the format does not have it."""
+    """State of a stream before any message of its archive; `config` is None if the format lacks it."""
 
     config: StreamConfig | None = None
     created_ns: int = 0
@@ -108,7 +108,7 @@ class Gone(msgspec.Struct, frozen=True):
 
 
 Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Counted | Sequence[ArchivedMessage]"
-"""Items that readers yield; consecutive messages come together, as counts where a reader may count them."""
+"""Items that readers yield; consecutive messages are batched, or only counted if the caller allows it."""
 PAUSE: Final[Item] = ()
 """No messages: the work is not finished, and other tasks may run first."""
 
@@ -136,14 +136,14 @@ class Feed:
 
     def __init__(self) -> None:
         self._pieces: list[memoryview | bytearray] = []
-        """None of them empty; those that came in small pieces are together in a bytearray."""
+        """Non-empty pieces; small ones are joined in a bytearray."""
         self._size = 0
 
     def __len__(self) -> int:
         return self._size
 
     def add(self, data: bytes) -> None:
-        """Accept more bytes; they are put together where a piece that is needed lies in several."""
+        """Accept more bytes."""
         self._size += len(data)
         if len(data) >= _SMALL_BYTES:
             self._pieces.append(memoryview(data))
@@ -153,7 +153,7 @@ class Feed:
             self._pieces.append(bytearray(data))
 
     def view(self, size: int) -> memoryview:
-        """Return at least the next `size` bytes, which must be there, and those that lie behind them anyway."""
+        """Return at least the next `size` bytes, which must be available, and any that directly follow."""
         pieces = self._pieces
         first = memoryview(pieces[0]) if pieces else memoryview(b"")
         if len(first) < size:

@@ -1,13 +1,13 @@
 """Version 1 archives: a tar of nats-server's block files, readable and writable by every released server.
 
 `meta.inf` (configuration) and `meta.sum`, then `msgs/<i>.blk` with the messages, then for each consumer
-`obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums are HighwayHash-64. Files of other names, which servers
+`obs/<name>/meta.inf`, `meta.sum` and `o.dat` (state). Sums are HighwayHash-64. Files with other names, which servers
 write for themselves, are passed over. Source: probes of nats-server 2.9 to 2.15, restored in both directions.
 
 A record of a block is: length (bit 31: it has a header block), sequence, time in ns, length of the subject; then
 subject, header block after its length, payload, and the HighwayHash-64 of all that but the lengths, keyed by the
-stream's name and the block's number. Bit 63 of a sequence marks a message as erased, bit 62 as gone. Hashing a record
-alone is slow in Python (highwayhash.py), so with numpy as many go together as memory allows (hash_lanes.py).
+stream's name and the block's number. Bit 63 of a sequence marks a message as erased, bit 62 as deleted. Hashing one
+by itself is slow in Python (highwayhash.py); with numpy many are hashed together (hash_lanes.py).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from natsctl.api.times import ZERO_TIME, format_time, parse_time
 from natsctl.native import lib
 
 BLOCK_BYTES: Final = 1 << 20
-"""Size at which a block file of many records is closed; it is held in memory until then."""
+"""Size at which a block file of many records is closed; until then it is kept in memory."""
 LARGE_BLOCK_BYTES: Final = 8 << 20
-"""Size at which one of few records is."""
+"""Size at which a block file of few records is closed."""
 LANES: Final = 64
 """Records that make many: hashing fewer at once costs more for each."""
 LANES_AT_ONCE: Final = 2048
@@ -60,7 +60,7 @@ _SEQ: Final = _TOMBSTONE - 1
 _PARSED_BYTES: Final = 64 << 10
 """Least that is parsed in one step."""
 _PARSED_RECORDS: Final = 1024
-"""Records that are, where that is not more than a large block: 2 ms, and lanes enough."""
+"""Minimum records of a large block: they take 2 ms and fill the lanes."""
 _MOST_BYTES: Final = LARGE_BLOCK_BYTES if lib is None else BLOCK_BYTES
 """Most that is parsed in one step, unless one record is longer."""
 _BATCH_RECORDS: Final = 512
@@ -73,14 +73,14 @@ _PARTS: Final = 5
 
 
 def hasher_of(key: str) -> HighwayHash64:
-    """Return the hash keyed by a name: that of a stream, `stream/consumer` or `stream-block`."""
+    """Return the hash keyed by a name: `stream`, `stream/consumer` or `stream-block`."""
     return HighwayHash64(sha256(key.encode()).digest())
 
 
 def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None, None, bytes]:
-    """Return the hash of each, one after the other, and yield between pieces of long work."""
+    """Return the hash of each in turn, and yield between pieces of long work."""
     digests = one_by_one
-    with suppress(ModuleNotFoundError):  # numpy, which can stand in for the native module, need not be there
+    with suppress(ModuleNotFoundError):  # numpy, a substitute for the native module, is optional
         from natsctl.api.archive.hash_lanes import digests
 
     found: list[bytes] = []
@@ -91,7 +91,7 @@ def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None,
 
 
 class BlockWriter:
-    """A writer of block files, one after the other."""
+    """A writer of consecutive block files."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
@@ -162,7 +162,7 @@ class _Records(NamedTuple):
 
 
 _Checked = tuple[list[ArchivedMessage | Gone], int, int]
-"""Items of the whole records of a piece, all with their hashes, where they end, and the size of the next."""
+"""Items of the complete records of a piece with verified hashes, their end, and the size of the next record."""
 
 
 def read_block(
@@ -170,14 +170,14 @@ def read_block(
 ) -> Generator[Item | None, None, int | None]:
     """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveError.
 
-    Messages from the sequence `count_from` on are counted by the native module, until a record says that one is gone;
+    Messages from the sequence `count_from` on are counted by the native module, until a record marks one as deleted;
     returns `count_from`, or None from then on.
     """
     wanted, record = _PARSED_BYTES, _MIN_RECORD_BYTES
     while file.left:
         if record > file.left:
             if feed.peek(min(len(feed), len(_COMPRESSED_BLOCK))) == _COMPRESSED_BLOCK:
-                raise ArchiveError(f"{file.name} is compressed by itself, which no archive of a server is")
+                raise ArchiveError(f"{file.name} is compressed by itself: not an archive of a server")
             raise ArchiveError(f"{file.name} ends too early")
         if count_from is not None and lib is not None:
             while len(feed) < record:
@@ -206,7 +206,7 @@ def read_block(
 
 
 def _checked(data: bytes, hasher: HighwayHash64, name: str) -> Generator[Item, None, _Checked]:
-    """Return what is in `data`, and yield PAUSE between pieces of long work. Raises ArchiveError."""
+    """Return the records of `data`, and yield PAUSE between pieces of long work. Raises ArchiveError."""
     records = _parsed(data, name)
     yield PAUSE
     hashes = hashes_of(hasher, records.hashed)
@@ -257,7 +257,7 @@ def _parsed(data: bytes, name: str) -> _Records:
 
 
 def _compare(records: _Records, hashes: bytes, name: str) -> None:
-    """Raise ArchiveError where a record does not have its hash."""
+    """Raise ArchiveError if a record's hash is wrong."""
     if hashes != b"".join(records.hashes):
         raise ArchiveError(f"a record of {name} does not match its hash")
 
@@ -289,7 +289,7 @@ T = TypeVar("T")
 
 
 class _StreamMeta(StreamConfig):
-    """`meta.inf` of a stream; keys are written in the order of the fields, which nats-server accepts."""
+    """`meta.inf` of a stream; keys are written in the order of the fields; nats-server accepts that."""
 
     Created: str = ZERO_TIME
 
@@ -356,7 +356,7 @@ class WriterV1:
             yield b""
 
     def end(self, last_seq: int, last_ts_ns: int) -> Iterator[bytes]:
-        """Yield the last block and the consumers; a stream whose newest messages are gone ends with an erased one."""
+        """Yield the last block and the consumers; a stream without its newest messages ends with an erased one."""
         if last_seq > self._last_seq:
             self._block.add_erased(last_seq, last_ts_ns)
         if not self._block.empty:
@@ -431,7 +431,7 @@ class _Reader:
         return ArchivedConsumer(consumer.Name, config, progress, _created(consumer.Created))
 
     def _meta(self, folder: str, checksum: bytes) -> Item | None:
-        """Accept metadata whose checksum has arrived."""
+        """Accept metadata once its checksum has arrived."""
         if not folder:
             meta = _json(self._checked, _StreamMeta, "meta.inf")
             _check_sum(meta.name, self._checked, checksum, "meta.inf")

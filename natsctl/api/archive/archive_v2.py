@@ -1,7 +1,7 @@
 """Version 2 archives: `NATSARC1`, then records until one of zeros only.
 
 A record is: name length, time (zigzag), sequence, header length, payload length, all as varints; then name, header and
-payload. First come `state.json` and, as often as that says, `consumers/<name>`; everything after is a message, whose
+payload. First come `state.json` and, as often as that says, `consumers/<name>`; everything after is a message; its
 name is its subject. Source: probes of nats-server 2.15.
 """
 
@@ -56,7 +56,7 @@ _seq_of: Final = itemgetter(0)
 _new: Final = tuple.__new__
 
 Parsed = tuple[list[ArchivedMessage], int, int, bool]
-"""The whole records at the beginning of some bytes, where they end, the size of the next, and whether all came."""
+"""The complete records at the beginning of some bytes, their end, the size of the next, and whether all arrived."""
 T = TypeVar("T", bound=Model)
 
 
@@ -89,7 +89,7 @@ def _record(name: bytes, ts_ns: int, seq: int, header: bytes, payload: bytes) ->
 
 
 class _Varints:
-    """An encoder of varints, quick for those of one archive: most are small, or near the one before."""
+    """An encoder of varints, optimized for archives: most are small or close to their predecessor."""
 
     __slots__ = ("_high", "_high_text")
 
@@ -160,7 +160,7 @@ class WriterV2:
 
 
 def _state_of(progress: Progress, pending: msgspec.Raw | None) -> _State:
-    """Return the state of a consumer, what is pending as JSON."""
+    """Return the state of a consumer, with pending messages as JSON."""
     return _State(
         delivered=SequenceInfo(consumer_seq=progress.delivered_cseq, stream_seq=progress.delivered_sseq),
         ack_floor=SequenceInfo(consumer_seq=progress.floor_cseq, stream_seq=progress.floor_sseq),
@@ -170,7 +170,7 @@ def _state_of(progress: Progress, pending: msgspec.Raw | None) -> _State:
 
 
 def read_v2(feed: Feed, counting: bool = False) -> Iterator[Item | None]:
-    """Yield the items of an archive whose magic was read, None when bytes are missing. Raises ArchiveError.
+    """Yield the items of an archive after its magic, None if more bytes are needed. Raises ArchiveError.
 
     With `counting`, messages are counted by the native module.
     """
@@ -207,7 +207,7 @@ def read_v2(feed: Feed, counting: bool = False) -> Iterator[Item | None]:
 
 
 def _state(name: bytes, payload: bytes) -> StreamState:
-    """Return the state an archive begins with, of which nothing is absurd. Raises ArchiveError."""
+    """Return the plausible state at the beginning of an archive. Raises ArchiveError."""
     if name != _STATE:
         raise ArchiveError("expected state.json first")
     state = _json(payload, StreamState, "state.json")

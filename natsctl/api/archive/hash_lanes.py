@@ -4,8 +4,8 @@ Theory of operation. The hash of one record is a chain that cannot be cut, so re
 is four arrays with a row per record, and a round takes the next packet of every record. Longest records come first,
 so that those which still have packets are always the first rows. A round costs 7 µs, and 65 ns for each row, so the
 speed grows with the number of records (docs/adr/0005). Records that have no company, one or two that are much longer
-than the others, are left to `highwayhash`, whose rounds cost 3.4 µs. Nothing of this is needed where the native module
-is there. natsctl does not depend on numpy, which takes 0.1 s to import: it is imported with the first hash.
+than the others, are left to `highwayhash` (3.4 µs per round). This module is not needed if the native module
+is installed. natsctl does not depend on numpy; because its import takes 0.1 s, the first hash imports it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from natsctl.api.archive.highwayhash import FINAL_ROUNDS, LAST_PACKETS, MIX, MUL
 
 PACKET: Final = 32
 FEWEST: Final = 3
-"""Records from which on lanes are faster than one record after the other."""
+"""Minimum number of records for which lanes are faster than single records."""
 _STEP_NS: Final = 2_000_000
 """Work between two pauses, by the costs that follow."""
 _ROUND_NS: Final = 8_000
@@ -75,7 +75,7 @@ class _Lanes:
         self._rests = (lengths % PACKET)[self._order]
         starts = np.cumsum(lengths) - lengths
         data = b"".join((*records, bytes(PACKET)))
-        # Every place where a packet could start is one element: taking rows of it copies 32 bytes each.
+        # Each element is a possible start of a packet: selecting rows copies 32 bytes each.
         self._places = np.ndarray((len(data) - PACKET + 1,), "V32", data, strides=(1,))
         self._at = starts[self._order]
         v0, v1, _, _ = hasher.start
@@ -116,7 +116,7 @@ class _Lanes:
                 yield
 
     def _last_packets(self) -> None:
-        """Add the rest of the records whose length is no multiple of a packet."""
+        """Add the rest of records with a partial last packet."""
         rows = np.flatnonzero(self._rests)
         if not len(rows):
             return

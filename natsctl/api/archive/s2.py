@@ -1,4 +1,4 @@
-"""The outer layer of an archive: framed Snappy, which every S2 reader reads, and S2 frames, which nats-server writes.
+"""The outer layer of an archive: framed Snappy, readable by every S2 reader, and S2 frames as nats-server writes them.
 
 A frame is a type byte, a length of three bytes, and (types 0x00 compressed and 0x01 plain) a masked CRC-32C of its
 content. cramjam writes, and does the arithmetic of checks and plain Snappy blocks; blocks with S2's own codes are
@@ -89,7 +89,7 @@ class FrameReader:
         """A frame that has begun."""
         self._started = False
         self.content_only = False
-        """Refuse frames without content from here on: nothing writes them behind the last content."""
+        """Reject empty frames from here on; no writer emits one after the last content frame."""
 
     def read(self, data: bytes) -> Iterator[bytes]:
         """Yield the content of the frames that `data` completes, and b"" between pieces of long work.
@@ -118,7 +118,7 @@ class FrameReader:
         return min(taken, len(data))
 
     def _frames(self, data: bytes, at: int) -> Generator[bytes, None, int]:
-        """Yield the content of the whole frames from `at` on, and return where they end."""
+        """Yield the content of the complete frames from `at` on, and return their end."""
         if at < len(data) and not self._started and data[at] != _STREAM_ID:
             raise S2FrameError("this is not an S2 or Snappy stream")
         while len(data) - at >= _HEAD_BYTES:
@@ -172,7 +172,7 @@ def _frame_end(data: bytes | bytearray, at: int) -> int:
 
 
 def _decompressed(block: bytes) -> Generator[bytes, None, bytes]:
-    """Return the content of a block, by cramjam where it is plain Snappy; yield b"" between pieces of long work."""
+    """Return the content of a block, by cramjam if it is plain Snappy; yield b"" between pieces of long work."""
     try:
         decoded_size(block)
         try:
@@ -216,7 +216,7 @@ def _checks(frames: bytes) -> Iterator[int]:
 
 
 def _shifted(crc: int, size: int) -> int:
-    """Return what the check `crc` contributes to that of its bytes followed by `size` more."""
+    """Return the contribution of the checksum `crc` to the checksum after `size` more bytes."""
     return _product(_factor(size), crc)
 
 

@@ -14,7 +14,7 @@ from typing import Final
 MAX_BLOCK_BYTES: Final = 8 << 20
 """Longest block that is decoded; S2 itself allows 4 MiB."""
 _LONG_LITERAL: Final = 0xF0
-"""Tags of literals from this one on have their length behind them, in one to four bytes."""
+"""Literal tags from this one on are followed by their length in one to four bytes."""
 _COPY_BYTES: Final = 64
 """Longest copy of Snappy."""
 _GROUP_COPIES: Final = 4096
@@ -22,22 +22,22 @@ _GROUP_COPIES: Final = 4096
 _LITERALS: Final = bytes((tag >> 2) + 2 if not tag & 3 and tag < _LONG_LITERAL else 0 for tag in range(256))
 """Length of a literal by its tag, where the tag has it; 0 for all else."""
 _COPIES: Final = bytes((0, 2 if tag >= 0x20 else 0, 3, 5)[tag & 3] for tag in range(256))
-"""By tag, how long what stands for a copy is; 0 for what may be a repeat, and for literals."""
+"""Encoded length of a copy by tag; 0 if it may be a repeat, and for literals."""
 _REPEATS: Final = tuple(max(2, (tag >> 2) - 2) if tag < 0x20 and tag & 3 == 1 else 0 for tag in range(256))
-"""By tag, how long what stands for a repeat is; 0 for what is none."""
+"""Encoded length of a repeat by tag; 0 if it is not a repeat."""
 _MIN_REPEATED: Final = (4, 5, 6, 7, 8, 8, 260, 65540)
-"""Length of a repeat by the length in its tag; the bytes behind the last three are added."""
+"""Length of a repeat by the length in its tag; for the last three, the following bytes are added."""
 _TAGS: Final = tuple(bytes((tag,)) for tag in range(256))
 _LONGER: Final = 0x15
-"""Tag of the repeats whose length minus 8 is a byte behind them; lower tags contain the length, from 4 on."""
+"""Tag of repeats followed by a byte with their length minus 8; lower tags contain the length, from 4 on."""
 _ONE_COPY: Final = tuple(_TAGS[length - 1 << 2 | 2] for length in range(4, 9))
 """The tags of copies with offsets of two bytes, by the length in the tag of a repeat."""
 _ONE_LONGER: Final = tuple(_TAGS[length - 1 << 2 | 2] if length <= _COPY_BYTES else b"" for length in range(8, 264))
-"""The same tags by the byte behind `_LONGER`; empty where the repeat takes more than one copy."""
+"""The same tags by the byte after `_LONGER`; empty if the repeat needs more than one copy."""
 _NEAR: Final = {bytes((tag, low)): bytes((low, tag >> 5)) for tag in range(1, 256, 4) for low in range(256)}
 """The offsets of copies that have a part of it in their tag, in two bytes."""
 _FAR: Final = 3
-"""Last bits of the tags of copies whose offset has four bytes."""
+"""Low bits of the tags of copies with a four-byte offset."""
 
 
 class S2BlockError(Exception):
@@ -45,7 +45,7 @@ class S2BlockError(Exception):
 
 
 def decoded_size(block: bytes) -> tuple[int, int]:
-    """Return the size a block claims to decode to, and where its elements start. Raises S2BlockError."""
+    """Return the declared decoded size of a block, and the start of its elements. Raises S2BlockError."""
     size = shift = 0
     for at in range(min(len(block), 5)):
         byte = block[at]
@@ -83,10 +83,10 @@ def as_snappy(block: bytes) -> Iterator[bytes]:
 
 
 def repeats(block: bytes, at: int, most: int) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield where repeats are in a block whose elements start at `at`, and where the copies are that they repeat.
+    """Yield the positions of repeats in a block with elements from `at` on, and of the copies that they repeat.
 
-    They come in groups, which may be empty, and end behind `most` copies or repeats. Raises S2BlockError.
-    One loop without calls, which would cost half of it.
+    They come in groups, possibly empty, and end after `most` copies or repeats. Raises S2BlockError.
+    One loop without calls: they would double its cost.
     """
     literals, copied, repeat_bytes, last = block.translate(_LITERALS), block.translate(_COPIES), _REPEATS, -1
     ended = False
@@ -124,7 +124,7 @@ def repeats(block: bytes, at: int, most: int) -> Iterator[tuple[list[int], list[
 
 
 def repeated(block: bytes, place: int) -> tuple[int, int]:
-    """Return how many bytes the repeat at `place` repeats, and where it ends."""
+    """Return the length that the repeat at `place` produces, and its end."""
     tag = block[place]
     end = place + _REPEATS[tag]
     return _MIN_REPEATED[tag >> 2] + int.from_bytes(block[place + 2 : end], "little"), end

@@ -15,16 +15,16 @@ _MAX_PAX_BYTES: Final = 64 << 10
 _PIECE_BYTES: Final = 512 << 10
 END: Final = bytes(2 * BLOCKSIZE)
 MAX_FILL_BYTES: Final = len(END) + RECORDSIZE
-"""Zeros that may stand at the end of a tar: its end mark, and the padding of the last record."""
+"""Maximum zeros at the end of a tar: its end mark and the padding of the last record."""
 
 
 def entry(name: str, content: bytes, mtime_s: int) -> bytes:
-    """Return one whole file as it stands in a tar."""
+    """Return a whole file in tar format."""
     return b"".join((_head(name, len(content), mtime_s), content, _padding(len(content))))
 
 
 def in_pieces(name: str, content: bytes, mtime_s: int) -> Iterator[bytes]:
-    """Yield a large file piece by piece, as it stands in a tar."""
+    """Yield a large file in tar format, piece by piece."""
     yield _head(name, len(content), mtime_s)
     for at in range(0, len(content), _PIECE_BYTES):
         yield content[at : at + _PIECE_BYTES]
@@ -61,7 +61,7 @@ class TarFile:
         return data
 
     def peek(self, feed: Feed, size: int) -> bytes | None:
-        """Return the next `size` bytes of the file, which has as many, and leave them; None until they are there."""
+        """Return the next `size` bytes of the file without consuming them, or None until they have arrived."""
         return feed.peek(size)
 
     def skip(self, feed: Feed, size: int) -> None:
@@ -71,7 +71,7 @@ class TarFile:
 
 
 def read_tar(feed: Feed) -> Iterator[TarFile | None]:
-    """Yield each file of a tar, None when bytes are missing; what the caller leaves of a file is passed over."""
+    """Yield each file of a tar, None if more bytes are needed; content that the caller does not read is skipped."""
     pax: dict[str, str] = {}
     while True:
         while (block := feed.take(BLOCKSIZE)) is None:

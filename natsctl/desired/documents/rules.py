@@ -218,9 +218,7 @@ def _check_queue(consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[R
         filters = filters_of(config) or [">"]
         other = next((other for one in filters for other in index.overlapping(pattern_of(one))), None)
         if other is not None:
-            reason = (
-                f"on a workqueue each message has one consumer: its filter overlaps that of {other.consumer}"
-            )
+            reason = f"on a workqueue each message has one consumer: its filter overlaps that of {other.consumer}"
             yield RuleFinding(key, reason, ("filter_subject", "filter_subjects"))
         for one in filters:
             index.add(pattern_of(one), key)
