@@ -13,7 +13,7 @@ from typing import Final
 
 from natsctl.api.units import format_size
 from natsctl.server import options
-from natsctl.server.conf import accounts, config, jetstream, leafnodes, ocsp, tls
+from natsctl.server.conf import accounts, authorization, config, jetstream, leafnodes, ocsp, tls
 from natsctl.server.conf import websocket as websocket_conf
 from natsctl.server.conf.syntax import ConfError, load_text
 from natsctl.server.conf.values import format_seconds
@@ -36,29 +36,14 @@ _NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver"} | {
 _FOR_ROUTES: Final = frozenset({"verify_cert_and_check_known_urls"})
 _UNHEEDED: Final = frozenset({"disable_sublist_cache", "no_sublist_cache", "no_fast_producer_stall", "feature_flags"})
 
-WRITTEN_OUT: Final = {
-    "authorization": "user username pass password token timeout users default_permissions default_permission "
-    "permissions auth_callout auth_hook proxy_required",
-    "auth_callout": "issuer account acc auth_users users xkey key allowed_accounts",
-    "proxies": "trusted",
-    "a proxy that is trusted": "key public_key",
-    "a user": "user username pass password nkey permissions permission authorization allowed_connection_types "
-    "connection_types clients proxy_required",
-    "permissions": "pub publish import sub subscribe export allow_responses publish_allow_responses",
-    "publish, subscribe": "allow deny",
-    "allow_responses": "max max_msgs max_messages max_responses expires expiration ttl",
-    "a destination of mappings": "dest destination weight cluster",
-    "leafnodes: authorization": "user username pass password nkey account timeout users proxy_required",
-    "websocket: authorization": "user username pass password token timeout",
-    "resolver": "type dir allow_delete hard_delete interval timeout limit ttl",
-}
-"""Keys of blocks that are read without a table; tests/server/conf/test_every_key.py tries each."""
+RESOLVER_KEYS: Final = "type dir allow_delete hard_delete interval timeout limit ttl".split()
+"""Keys of a block that is read without a table; tests/server/conf/test_every_key.py tries each."""
 
 
 def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "top level", (key for key in config.TOP_KEYS if key not in _NOT_SERVED | _UNHEEDED)
-    yield "jetstream", jetstream.JETSTREAM_KEYS
-    yield "jetstream: limits", (*jetstream.COUNT_KEYS, "duplicate_window", "batch")
+    yield "jetstream", (key for key in jetstream.JETSTREAM_KEYS if key != "tpm")
+    yield "jetstream: limits", (key for key in jetstream.LIMIT_KEYS if key != "max_ha_assets")
     yield "jetstream: limits: batch", jetstream.BATCH_KEYS
     yield "an account", accounts.ACCOUNT_KEYS
     yield "an account: limits", accounts.ACCOUNT_LIMIT_KEYS
@@ -66,23 +51,26 @@ def _blocks() -> Iterable[tuple[str, Iterable[str]]]:
     yield "an account: msg_trace", accounts.TRACE_KEYS
     yield "an export", accounts.EXPORT_KEYS
     yield "an import", accounts.IMPORT_KEYS
-    yield (
-        "tls",
-        (
-            *(key for key in tls.TLS_KEYS if key not in _FOR_ROUTES),
-            "cipher_suites",
-            "allow_insecure_cipher_suites",
-            "ocsp_peer",
-        ),
-    )
+    yield "tls", (key for key in tls.TLS_KEYS if key not in _FOR_ROUTES | tls.STORE_KEYS)
     yield "tls: ocsp_peer", ocsp.PEER_KEYS
     yield "ocsp", ("mode", "url", "urls")
     yield "ocsp_cache", ocsp.CACHE_KEYS
-    yield "websocket", ("listen", *websocket_conf.WEBSOCKET_KEYS, "authorization", "authentication")
+    yield "websocket", websocket_conf.WEBSOCKET_KEYS
     yield "leafnodes", leafnodes.LEAFNODE_KEYS
     yield "a remote of leafnodes", leafnodes.REMOTE_KEYS
     yield "a proxy of a remote", leafnodes.PROXY_KEYS
-    yield from ((name, keys.split()) for name, keys in WRITTEN_OUT.items())
+    yield "authorization", authorization.AUTHORIZATION_KEYS
+    yield "auth_callout", authorization.CALLOUT_KEYS
+    yield "proxies", authorization.PROXIES_KEYS
+    yield "a proxy that is trusted", authorization.PROXY_KEYS
+    yield "a user", authorization.USER_KEYS
+    yield "permissions", authorization.PERMISSION_KEYS
+    yield "publish, subscribe", authorization.RULE_KEYS
+    yield "allow_responses", authorization.RESPONSE_KEYS
+    yield "a destination of mappings", accounts.DESTINATION_KEYS
+    yield "leafnodes: authorization", leafnodes.AUTHORIZATION_KEYS
+    yield "websocket: authorization", websocket_conf.AUTHORIZATION_KEYS
+    yield "resolver", RESOLVER_KEYS
 
 
 def _code(keys: Iterable[str]) -> str:

@@ -6,14 +6,11 @@ Mappings of the global account stand at the top level of the file.
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Callable
-from typing import Any, Final
+from functools import partial
+from typing import Any, Final, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
-from natsctl.api.account import AccountLimits
 from natsctl.api.codec import go_quote
 from natsctl.api.subject_transform import TransformError
 from natsctl.api.subjects import is_literal, is_valid_subject
@@ -36,103 +33,80 @@ from natsctl.broker.imports.import_plan import ImportPlan
 from natsctl.broker.imports.mappings import compile_mapping
 from natsctl.server.conf.authorization import permissions_of, users_of, with_permissions, with_users
 from natsctl.server.conf.jetstream import account_limits
-from natsctl.server.conf.syntax import Block, ConfError, Item
-from natsctl.server.conf.values import block_of, duration_text_of, flag_of, items_of, number_of, shown, text_of
+from natsctl.server.conf.syntax import ConfError, Item
+from natsctl.server.conf.values import (
+    Reader,
+    block_of,
+    duration_text_of,
+    entries,
+    fields_of,
+    flag_of,
+    items_of,
+    keyed,
+    list_of,
+    number_of,
+    percentage_of,
+    shown,
+    text_of,
+)
 from natsctl.server.options import ServerOptions
 
 _RESPONSES: Final[dict[str, ResponseType]] = {
     "single": "single", "singleton": "single", "stream": "stream", "chunk": "chunked", "chunked": "chunked",
 }  # fmt: skip
-_WHOLE: Final = re.compile(r"[+-]?[0-9]{1,9}\Z")
 _BAD_SAMPLING: Final = "bad sampling percentage, should be 1-100"
 
-Found = list[tuple[Any, Item]]
-"""Exports or imports, with where each of them stands."""
+Placed = list[tuple[Any, Item]]
+"""Exports or imports, each with its place in the file."""
 
 
-def exports_of(item: Item) -> list[tuple[StreamExport | ServiceExport, Item]]:
-    if not isinstance(item.value, list):
-        raise item.fault(f"Exports should be an array, got {shown(item)}")
-    return [(_export(entry), entry) for entry in item.value]
+def exports_of(item: Item) -> Placed:
+    return [(_export(entry), entry) for entry in list_of(item, "Exports should be an array, got {}")]
 
 
-def imports_of(item: Item) -> list[tuple[StreamImport | ServiceImport, Item]]:
-    if not isinstance(item.value, list):
-        raise item.fault(f"Imports should be an array, got {shown(item)}")
-    found = [(_import(entry), entry) for entry in item.value]
+def imports_of(item: Item) -> Placed:
+    imports = [(_import(entry), entry) for entry in list_of(item, "Imports should be an array, got {}")]
     seen: dict[tuple[str, str], ServiceImport] = {}
-    for one, entry in found:
-        if isinstance(one, ServiceImport):
-            local = one.to or one.subject
-            before = seen.setdefault((one.account, local), one)
-            if before is not one:
+    for imported, entry in imports:
+        if isinstance(imported, ServiceImport):
+            local = imported.to or imported.subject
+            before = seen.setdefault((imported.account, local), imported)
+            if before is not imported:
                 raise entry.fault(
                     f"Duplicate service import subject {go_quote(local)}, previously used in import for account "
                     f"{go_quote(before.account)}, subject {go_quote(before.subject)}"
                 )
-    return found
-
-
-def _fields(item: Item, what: str, known: dict[str, str]) -> dict[str, Item]:
-    """Return the values of a block by their field; raises ConfError for keys that are none."""
-    if not isinstance(item.value, dict):
-        raise item.fault(f"{what} Items should be a map with type entry, got {shown(item)}")
-    found: dict[str, Item] = {}
-    for key, value in item.value.items():
-        field = known.get(key.lower())
-        if field is None:
-            if key in item.value.variables:
-                continue
-            raise value.fault(f"unknown field {go_quote(key)}")
-        found[field] = value
-    return found
+    return imports
 
 
 # Exports
 
-EXPORT_KEYS: Final = {
-    "stream": "stream", "service": "service", "response": "response", "response_type": "response",
-    "threshold": "threshold", "response_threshold": "threshold", "response_max_time": "threshold",
-    "response_time": "threshold", "accounts": "accounts", "latency": "latency",
-    "account_token_position": "position", "allow_trace": "allow_trace",
-}  # fmt: skip
-
 
 def _export(item: Item) -> StreamExport | ServiceExport:
-    found = _fields(item, "Export", EXPORT_KEYS)
-    accounts = _accounts(found["accounts"]) if "accounts" in found else None
-    position = number_of(found["position"]) if "position" in found else 0
-    allow_trace = flag_of(found["allow_trace"]) if "allow_trace" in found else False
-    if "service" in found:
-        if "stream" in found:
-            raise found["service"].fault(
-                f"Detected service {go_quote(text_of(found['service']))} but already saw a stream"
-            )
-        return ServiceExport(
-            text_of(found["service"]),
-            accounts,
-            _response(found["response"]) if "response" in found else "single",
-            _threshold(found["threshold"]) if "threshold" in found else RESPONSE_THRESHOLD_NS,
-            _latency(found["latency"]) if "latency" in found else None,
-            position,
-            allow_trace=allow_trace,
-        )
-    if "stream" not in found:
+    fields = fields_of(item, EXPORT_KEYS, "Export Items should be a map with type entry, got {}")
+    places = {field: value for (field, _), value in entries(item, EXPORT_KEYS)}
+    service, stream = fields.pop("service", None), fields.pop("stream", None)
+    if service is not None:
+        if stream is not None:
+            raise places["service"].fault(f"Detected service {go_quote(service)} but already saw a stream")
+        return ServiceExport(service, **fields)
+    if stream is None:
         raise item.fault("an export needs a stream or a service")
-    for name, word in (("response", "response"), ("threshold", "response"), *_SERVICE_WORDS):
-        if name in found:
-            raise found[name].fault(f"Detected {word} directive on non-service")
-    return StreamExport(text_of(found["stream"]), accounts, position)
+    for field, word in _SERVICE_WORDS:
+        if field in fields:
+            raise places[field].fault(f"Detected {word} directive on non-service")
+    return StreamExport(stream, **fields)
 
 
-_SERVICE_WORDS: Final = (("latency", "latency"), ("allow_trace", "allow_trace"))
+_SERVICE_WORDS: Final = (
+    ("response", "response"), ("response_threshold_ns", "response"), ("latency", "latency"),
+    ("allow_trace", "allow_trace"),
+)  # fmt: skip
 
 
 def _accounts(item: Item) -> tuple[str, ...] | None:
     """Return the accounts that may import, None for all of them, which an empty list means too."""
-    if not isinstance(item.value, list):
-        raise item.fault(f"expected a list of accounts, not {shown(item)}")
-    return tuple(text_of(entry) for entry in item.value) or None
+    return tuple(text_of(entry) for entry in list_of(item, "expected a list of accounts, not {}")) or None
 
 
 def _response(item: Item) -> ResponseType:
@@ -165,49 +139,48 @@ def _latency(item: Item) -> Latency:
 
 def _sampling(item: Item) -> int:
     """Return a percentage, 0 where headers of requests ask for a measurement."""
-    value = item.value
-    if isinstance(value, str):
-        if value.strip().lower() == "headers":
-            return 0
-        text = value.removesuffix("%")
-        if not _WHOLE.match(text):
-            raise item.fault(f"Failed to parse latency sample: strconv.Atoi: parsing {go_quote(text)}: invalid syntax")
-        value = int(text)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise item.fault(f"Expected latency sample to be a string or map/struct, got {shown(item)}")
+    if isinstance(item.value, str) and item.value.strip().lower() == "headers":
+        return 0
+    malformed = "Failed to parse latency sample: strconv.Atoi: parsing {}: invalid syntax"
+    value = percentage_of(item, malformed, "Expected latency sample to be a string or map/struct, got {}")
     if not 1 <= value <= 100:
         raise item.fault(_BAD_SAMPLING)
     return value
 
 
-# Imports
+EXPORT_KEYS: Final[dict[str, Reader]] = keyed(
+    ("stream", ("stream", text_of)),
+    ("service", ("service", text_of)),
+    ("response response_type", ("response", _response)),
+    ("threshold response_threshold response_max_time response_time", ("response_threshold_ns", _threshold)),
+    ("accounts", ("accounts", _accounts)),
+    ("latency", ("latency", _latency)),
+    ("account_token_position", ("account_token_position", number_of)),
+    ("allow_trace", ("allow_trace", flag_of)),
+)
 
-IMPORT_KEYS: Final = {
-    "stream": "stream", "service": "service", "prefix": "prefix", "to": "to", "share": "share",
-    "allow_trace": "allow_trace",
-}  # fmt: skip
+# Imports
 
 
 def _import(item: Item) -> StreamImport | ServiceImport:
-    found = _fields(item, "Import", IMPORT_KEYS)
-    if "allow_trace" in found and "service" in found:
-        raise found["allow_trace"].fault("Detected allow_trace directive on a non-stream")
-    to = text_of(found["to"]) if "to" in found else ""
-    if "service" in found:
-        if "stream" in found:
-            raise found["service"].fault("Detected service but already saw a stream")
-        account, subject = _of_account(found["service"], "Service")
-        share = flag_of(found["share"]) if "share" in found else False
-        return ServiceImport(account, subject, "" if to == subject else to, share)
-    if "stream" not in found:
+    fields = fields_of(item, IMPORT_KEYS, "Import Items should be a map with type entry, got {}")
+    places = {field: value for (field, _), value in entries(item, IMPORT_KEYS)}
+    service, stream, to = fields.get("service"), fields.get("stream"), fields.get("to", "")
+    if service is not None:
+        if "allow_trace" in fields:
+            raise places["allow_trace"].fault("Detected allow_trace directive on a non-stream")
+        if stream is not None:
+            raise places["service"].fault("Detected service but already saw a stream")
+        account, subject = service
+        return ServiceImport(account, subject, "" if to == subject else to, fields.get("share", False))
+    if stream is None:
         raise item.fault("an import needs a stream or a service")
-    account, subject = _of_account(found["stream"], "Stream")
-    if "prefix" in found and text_of(found["prefix"]):
+    account, subject = stream
+    if fields.get("prefix"):
         if to:
-            raise found["to"].fault("Stream import can not have a 'prefix' and a 'to' property")
-        to = _prefixed(found["prefix"], subject)
-    allow_trace = flag_of(found["allow_trace"]) if "allow_trace" in found else False
-    return StreamImport(account, subject, "" if to == subject else to, allow_trace=allow_trace)
+            raise places["to"].fault("Stream import can not have a 'prefix' and a 'to' property")
+        to = _prefixed(places["prefix"], subject)
+    return StreamImport(account, subject, "" if to == subject else to, allow_trace=fields.get("allow_trace", False))
 
 
 def _prefixed(item: Item, subject: str) -> str:
@@ -218,24 +191,23 @@ def _prefixed(item: Item, subject: str) -> str:
     return prefix + ("" if prefix.endswith(".") else ".") + subject
 
 
-_READ: Final[dict[str, Callable[[Item], str]]] = {"account": text_of, "subject": text_of}
-
-
-def _of_account(item: Item, what: str) -> tuple[str, str]:
-    if not isinstance(item.value, dict):
-        raise item.fault(f"{what} entry should be an account map, got {shown(item)}")
-    block: Block = block_of(item)
-    found = {"account": "", "subject": ""}
-    for key, value in block.items():
-        read = _READ.get(key.lower())
-        if read is None:
-            if key in block.variables:
-                continue
-            raise value.fault(f"unknown field {go_quote(key)}")
-        found[key.lower()] = read(value)
-    if not (found["account"] and found["subject"]):
+def _of_account(what: str, item: Item) -> tuple[str, str]:
+    """Return which account is imported from, and which of its subjects."""
+    fields = fields_of(item, ORIGIN_KEYS, f"{what} entry should be an account map, got {{}}")
+    if not (fields.get("account") and fields.get("subject")):
         raise item.fault("Expect an account name and a subject")
-    return found["account"], found["subject"]
+    return fields["account"], fields["subject"]
+
+
+ORIGIN_KEYS: Final[dict[str, Reader]] = {"account": ("account", text_of), "subject": ("subject", text_of)}
+IMPORT_KEYS: Final[dict[str, Reader]] = {
+    "stream": ("stream", partial(_of_account, "Stream")),
+    "service": ("service", partial(_of_account, "Service")),
+    "prefix": ("prefix", text_of),
+    "to": ("to", text_of),
+    "share": ("share", flag_of),
+    "allow_trace": ("allow_trace", flag_of),
+}
 
 
 def mappings_block(options: ServerOptions, item: Item) -> ServerOptions:
@@ -267,84 +239,53 @@ def _mapping(source: str, item: Item) -> SubjectMap:
 
 
 def _destination(item: Item) -> tuple[Destination, str]:
-    if not isinstance(item.value, dict):
-        raise item.fault("Expected an entry for the mapping destination")
-    subject, cluster, weight = "", "", -1
-    for key, value in item.value.items():
-        match key.lower():
-            case "dest" | "destination":
-                subject = text_of(value)
-            case "weight":
-                weight = _weight(value)
-            case "cluster":
-                cluster = text_of(value)
-            case _:
-                raise value.fault(f"Unknown field {go_quote(key)} for mapping destination")
-    if weight < 0:
+    fields = fields_of(
+        item, DESTINATION_KEYS, "Expected an entry for the mapping destination",
+        "Unknown field {} for mapping destination",
+    )  # fmt: skip
+    subject = fields.get("subject", "")
+    if fields.get("weight", -1) < 0:
         raise item.fault(f"Missing weight for mapping destination {go_quote(subject)}")
-    return Destination(subject, weight), cluster
+    return Destination(subject, fields["weight"]), fields.get("cluster", "")
 
 
 def _weight(item: Item) -> int:
-    value = item.value
-    if isinstance(value, str):
-        text = value.removesuffix("%")
-        if not _WHOLE.match(text):
-            raise item.fault(f"Invalid weight {go_quote(text)} for mapping destination")
-        value = int(text)
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise item.fault(f"Unknown entry type for weight of {shown(item)}")
+    value = percentage_of(item, "Invalid weight {} for mapping destination", "Unknown entry type for weight of {}")
     if not 0 <= value <= 100:
         raise item.fault(f"Invalid weight {value} for mapping destination")
     return value
 
 
-ACCOUNT_LIMIT_KEYS: Final = {
-    "max_connections": "max_connections", "max_conn": "max_connections",
-    "max_subscriptions": "max_subscriptions", "max_subs": "max_subscriptions",
-    "max_payload": "max_payload", "max_pay": "max_payload",
-    "max_leafnodes": "max_leafnodes", "max_leafs": "max_leafnodes",
-}  # fmt: skip
+DESTINATION_KEYS: Final[dict[str, Reader]] = keyed(
+    ("dest destination", ("subject", text_of)),
+    ("weight", ("weight", _weight)),
+    ("cluster", ("cluster", text_of)),
+)
+ACCOUNT_LIMIT_KEYS: Final[dict[str, Reader]] = keyed(
+    ("max_connections max_conn", ("max_connections", number_of)),
+    ("max_subscriptions max_subs", ("max_subscriptions", number_of)),
+    ("max_payload max_pay", ("max_payload", number_of)),
+    ("max_leafnodes max_leafs", ("max_leafnodes", number_of)),
+)
 
 
-class _Account(msgspec.Struct):
-    """One account on its way from the file."""
+class _Account(NamedTuple):
+    """One account of the file, its users, and the places of its exports and imports."""
 
-    name: str
-    users: Item | None = None
-    permissions: Permissions | None = None
-    jetstream: AccountLimits | None = None
-    limits: ConnectionLimits = msgspec.field(default_factory=ConnectionLimits)
-    exports: Found = msgspec.field(default_factory=list)
-    imports: Found = msgspec.field(default_factory=list)
-    mappings: tuple[Any, ...] = ()
-    trace_dest: str = ""
-    trace_sampling: int = 100
-
-    def config(self) -> AccountConfig:
-        exports, imports = (tuple(one for one, _ in found) for found in (self.exports, self.imports))
-        return AccountConfig(
-            self.name,
-            self.jetstream,
-            exports,
-            imports,
-            self.mappings,
-            self.limits,
-            trace_dest=self.trace_dest,
-            trace_sampling=self.trace_sampling,
-        )
+    config: AccountConfig
+    users: Item | None
+    permissions: Permissions | None
+    placed: Placed
 
 
 def accounts_block(options: ServerOptions, item: Item) -> ServerOptions:
     if isinstance(item.value, list):
         return replace(options, accounts=(*options.accounts, *(AccountConfig(name) for name in _names(item))))
-    if not isinstance(item.value, dict):
-        raise item.fault(f"expected a block in braces, not {shown(item)}")
-    block = item.value
+    block = block_of(item)
     accounts = [_account(name, body) for name, body in block.items() if name not in block.variables]
     for account in accounts:
         options = _with_users(options, account)
-    configs = tuple(account.config() for account in accounts)
+    configs = tuple(account.config for account in accounts)
     _refuse_problems(ImportPlan((AccountConfig(GLOBAL_ACCOUNT), *configs)), accounts, item)
     return replace(options, accounts=(*options.accounts, *configs))
 
@@ -368,29 +309,26 @@ def _refuse_reserved(name: str, item: Item) -> None:
 def _refuse_problems(plan: ImportPlan, accounts: list[_Account], item: Item) -> None:
     """Raise the first fault between accounts, with its place in the file."""
     for problem in plan.problems:
-        places = (place for account in accounts for one, place in (*account.exports, *account.imports)
-                  if one is problem.item)  # fmt: skip
+        places = (place for account in accounts for shared, place in account.placed if shared is problem.item)
         raise next(places, item).fault(problem.text)
 
 
 def _account(name: str, item: Item) -> _Account:
-    if not isinstance(item.value, dict):
-        raise item.fault("Expected map entries for accounts")
     _refuse_reserved(name, item)
-    account = _Account(name)
-    for key, value in item.value.items():
-        setter = ACCOUNT_KEYS.get(key.lower())
-        if setter is not None:
-            setter(account, value)
-        elif key not in item.value.variables:
-            raise value.fault(f"unknown field {go_quote(key)}")
-    return account
+    fields = fields_of(item, ACCOUNT_KEYS, "Expected map entries for accounts")
+    exports, imports = fields.pop("exports", []), fields.pop("imports", [])
+    users, permissions = fields.pop("users", None), fields.pop("permissions", None)
+    fields["mappings"] = fields.pop("mappings", ()) + fields.pop("maps", ())
+    config = AccountConfig(
+        name, exports=tuple(export for export, _ in exports), imports=tuple(each for each, _ in imports), **fields
+    )
+    return _Account(config, users, permissions, [*exports, *imports])
 
 
 def _with_users(options: ServerOptions, account: _Account) -> ServerOptions:
     if account.users is None:
         return options
-    users = users_of(account.users, account.name)
+    users = users_of(account.users, account.config.name)
     if users and options.user:
         raise account.users.fault("Can not have a single user/pass and accounts")
     if users and options.token:
@@ -398,48 +336,30 @@ def _with_users(options: ServerOptions, account: _Account) -> ServerOptions:
     return with_users(options, with_permissions(users, account.permissions), account.users)
 
 
-def _limits(account: _Account, item: Item) -> None:
-    if not isinstance(item.value, dict):
-        raise item.fault(f"Expected account limits to be a map/struct, got {shown(item)}")
-    found: dict[str, int] = {}
-    for key, value in item.value.items():
-        name = ACCOUNT_LIMIT_KEYS.get(key.lower())
-        if name is not None:
-            found[name] = number_of(value)
-        elif key not in item.value.variables:
-            raise value.fault(f"Unknown field {go_quote(key)} parsing account limits")
-    account.limits = ConnectionLimits(**found)
+def _limits(item: Item) -> ConnectionLimits:
+    expected, unknown = "Expected account limits to be a map/struct, got {}", "Unknown field {} parsing account limits"
+    return ConnectionLimits(**fields_of(item, ACCOUNT_LIMIT_KEYS, expected, unknown))
 
 
-def _nkey(account: _Account, item: Item) -> None:
+def _check_nkey(item: Item) -> dict[str, Any]:
     """Check the key of an account; nothing here is signed with it."""
     from natsctl.api.jwt_token import is_public
 
     if not isinstance(item.value, str) or not is_public(item.value, "account"):
         raise item.fault(f"Not a valid public nkey for an account: {go_quote(str(item.value))}")
+    return {}
 
 
-def _msg_trace(account: _Account, item: Item) -> None:
+def _msg_trace(item: Item) -> dict[str, Any]:
     if isinstance(item.value, str):
-        account.trace_dest = _trace_dest(item, "msg_trace")
-        return
-    if not isinstance(item.value, dict):
-        text = f'Expected account message trace "msg_trace" to be a string or a map/struct, got {shown(item)}'
-        raise item.fault(text)
-    for key, value in item.value.items():
-        read = TRACE_KEYS.get(key.lower())
-        if read is not None:
-            read(account, value)
-        elif key not in item.value.variables:
-            text = f'Unknown field {go_quote(key)} parsing account message trace map/struct "msg_trace"'
-            raise value.fault(text)
+        return {"trace_dest": _trace_dest(item, "msg_trace")}
+    expected = 'Expected account message trace "msg_trace" to be a string or a map/struct, got {}'
+    return fields_of(
+        item, TRACE_KEYS, expected, 'Unknown field {} parsing account message trace map/struct "msg_trace"'
+    )
 
 
-def _dest(account: _Account, item: Item) -> None:
-    account.trace_dest = _trace_dest(item, "dest")
-
-
-def _trace_dest(item: Item, key: str) -> str:
+def _trace_dest(item: Item, key: str = "dest") -> str:
     if not isinstance(item.value, str):
         raise item.fault(f"Field {go_quote(key)} should be a string, got {shown(item)}")
     if not (is_valid_subject(item.value) and is_literal(item.value)):
@@ -447,50 +367,27 @@ def _trace_dest(item: Item, key: str) -> str:
     return item.value
 
 
-def _trace_sampling(account: _Account, item: Item) -> None:
-    value = item.value
-    if isinstance(value, str):
-        text = value.removesuffix("%")
-        if not _WHOLE.match(text):
-            raise item.fault(f"Invalid trace destination sampling value {go_quote(value)}")
-        value = int(text)
-    if isinstance(value, bool) or not isinstance(value, int):
-        text = f'Trace destination sampling field "sampling" should be an integer or a percentage, got {shown(item)}'
-        raise item.fault(text)
+def _trace_sampling(item: Item) -> int:
+    mistyped = 'Trace destination sampling field "sampling" should be an integer or a percentage, got {}'
+    value = percentage_of(item, "Invalid trace destination sampling value {1}", mistyped)
     if not 1 <= value <= 100:
         raise item.fault(f"Ttrace destination sampling value {value} is invalid, needs to be [1..100]")
-    account.trace_sampling = value
+    return value
 
 
-TRACE_KEYS: Final[dict[str, Callable[[_Account, Item], None]]] = {"dest": _dest, "sampling": _trace_sampling}
-
-
-def _users(account: _Account, item: Item) -> None:
-    account.users = item
-
-
-def _permissions(account: _Account, item: Item) -> None:
-    account.permissions = permissions_of(item)
-
-
-def _jetstream(account: _Account, item: Item) -> None:
-    account.jetstream = account_limits(item)
-
-
-def _exports(account: _Account, item: Item) -> None:
-    account.exports += exports_of(item)
-
-
-def _imports(account: _Account, item: Item) -> None:
-    account.imports += imports_of(item)
-
-
-def _mappings(account: _Account, item: Item) -> None:
-    account.mappings += mappings_of(item)
-
-
-ACCOUNT_KEYS: Final[dict[str, Callable[[_Account, Item], None]]] = {
-    "nkey": _nkey, "users": _users, "default_permissions": _permissions, "jetstream": _jetstream,
-    "exports": _exports, "imports": _imports, "mappings": _mappings, "maps": _mappings, "limits": _limits,
-    "msg_trace": _msg_trace, "trace_dest": _msg_trace,
-}  # fmt: skip
+TRACE_KEYS: Final[dict[str, Reader]] = {
+    "dest": ("trace_dest", _trace_dest),
+    "sampling": ("trace_sampling", _trace_sampling),
+}
+ACCOUNT_KEYS: Final[dict[str, Reader]] = keyed(
+    ("nkey", ("", _check_nkey)),
+    ("users", ("users", lambda item: item)),
+    ("default_permissions", ("permissions", permissions_of)),
+    ("jetstream", ("jetstream", account_limits)),
+    ("exports", ("exports", exports_of)),
+    ("imports", ("imports", imports_of)),
+    ("mappings", ("mappings", mappings_of)),
+    ("maps", ("maps", mappings_of)),
+    ("limits", ("limits", _limits)),
+    ("msg_trace trace_dest", ("", _msg_trace)),
+)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
@@ -12,53 +13,39 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
-from natsctl.server.conf.syntax import Block, Item
+from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.values import (
-    block_of,
+    Reader,
     duration_text_of,
+    entries,
+    fields_of,
     flag_of,
     items_of,
+    keyed,
+    list_of,
     number_of,
     seconds_of,
-    shown,
     text_of,
 )
 from natsctl.server.options import ServerOptions
 
 if TYPE_CHECKING:
+    from natsctl.api.jwt_token import Kind
     from natsctl.broker.jwt.callout import CalloutSettings
 
 
 def permissions_of(item: Item) -> Permissions:
-    if not isinstance(item.value, dict):
-        raise item.fault("Expected permissions to be a map/struct")
-    publish, subscribe = SubjectRules(), SubjectRules()
-    responses: ResponseRule | None = None
-    for key, value in item.value.items():
-        match key.lower():
-            case "pub" | "publish" | "import":
-                publish = _rules(value, queues=False)
-            case "sub" | "subscribe" | "export":
-                subscribe = _rules(value, queues=True)
-            case "allow_responses" | "publish_allow_responses":
-                responses = _responses(value)
-            case _:
-                _refuse_unknown(item.value, key, value, "parsing permissions")
-    return Permissions(publish, subscribe, responses)
+    expected, unknown = "Expected permissions to be a map/struct", "Unknown field {} parsing permissions"
+    return Permissions(**fields_of(item, PERMISSION_KEYS, expected, unknown))
 
 
 def _rules(item: Item, *, queues: bool) -> SubjectRules:
     """Return the rules of one direction: a subject, a list of them, or allowed and denied subjects."""
     if not isinstance(item.value, dict):
         return SubjectRules(_subjects(item, queues=queues) or None)
-    found: dict[str, tuple[str, ...]] = {}
-    for key, value in item.value.items():
-        if key.lower() in ("allow", "deny"):
-            found[key.lower()] = _subjects(value, queues=queues)
-        elif key not in item.value.variables:
-            raise value.fault(
-                f"Unknown field name {go_quote(key)} parsing subject permissions, only 'allow' or 'deny' are permitted"
-            )
+    unknown = "Unknown field name {} parsing subject permissions, only 'allow' or 'deny' are permitted"
+    rules = entries(item, RULE_KEYS, unknown=unknown)
+    found = {name: _subjects(value, queues=queues) for name, value in rules}
     return SubjectRules(found.get("allow") or None, found.get("deny", ()))
 
 
@@ -88,19 +75,9 @@ def _subject(item: Item, *, queues: bool) -> str:
 def _responses(item: Item) -> ResponseRule | None:
     if isinstance(item.value, bool):
         return ResponseRule() if item.value else None
-    if not isinstance(item.value, dict):
-        raise item.fault("error parsing response permissions, expected a boolean or a map")
-    usual = ResponseRule()
-    most, expires_ns = usual.max_msgs, usual.expires_ns
-    for key, value in block_of(item).items():
-        match key.lower():
-            case "max" | "max_msgs" | "max_messages" | "max_responses":
-                most = number_of(value) or most
-            case "expires" | "expiration" | "ttl":
-                expires_ns = _expiry(value) or expires_ns
-            case _:
-                _refuse_unknown(item.value, key, value, "parsing permissions")
-    return ResponseRule(most, expires_ns)
+    expected = "error parsing response permissions, expected a boolean or a map"
+    fields = fields_of(item, RESPONSE_KEYS, expected, "Unknown field {} parsing permissions")
+    return ResponseRule(**{name: value for name, value in fields.items() if value})
 
 
 def _expiry(item: Item) -> int:
@@ -110,53 +87,46 @@ def _expiry(item: Item) -> int:
     return round(duration_text_of(item, "expires") * 1e9)
 
 
-def _refuse_unknown(block: Block, key: str, value: Item, where: str) -> None:
-    if key not in block.variables:
-        raise value.fault(f"Unknown field {go_quote(key)} {where}")
+PERMISSION_KEYS: Final[dict[str, Reader]] = keyed(
+    ("pub publish import", ("publish", partial(_rules, queues=False))),
+    ("sub subscribe export", ("subscribe", partial(_rules, queues=True))),
+    ("allow_responses publish_allow_responses", ("responses", _responses)),
+)
+RULE_KEYS: Final = {"allow": "allow", "deny": "deny"}
+RESPONSE_KEYS: Final[dict[str, Reader]] = keyed(
+    ("max max_msgs max_messages max_responses", ("max_msgs", number_of)),
+    ("expires expiration ttl", ("expires_ns", _expiry)),
+)
 
 
 def proxies_block(options: ServerOptions, item: Item) -> ServerOptions:
-    if not isinstance(item.value, dict):
-        raise item.fault(f"expected proxies to be a map/struct, got {shown(item)}")
-    for key, value in item.value.items():
-        if key.lower() == "trusted":
-            options = replace(options, trusted_proxies=_trusted(value))
-        elif key not in item.value.variables:
-            raise value.fault(f"unknown field {go_quote(key)}")
-    return options
+    return replace(options, **fields_of(item, PROXIES_KEYS, "expected proxies to be a map/struct, got {}"))
 
 
 def _trusted(item: Item) -> tuple[str, ...]:
-    if not isinstance(item.value, list):
-        raise item.fault(f"expected proxies' trusted field to be an array, got {shown(item)}")
-    found = []
-    for entry in item.value:
-        if not isinstance(entry.value, dict):
-            raise entry.fault(f"expected proxies' trusted entry to be a map/struct, got {shown(entry)}")
-        found.append(_proxy_key(entry, block_of(entry)))
-    return tuple(found)
+    fault = "expected proxies' trusted field to be an array, got {}"
+    return tuple(_proxy_key(entry) for entry in list_of(item, fault))
 
 
-def _proxy_key(entry: Item, block: Block) -> str:
+def _proxy_key(item: Item) -> str:
     from natsctl.api.jwt_token import is_public
 
     found = ""
-    for key, value in block.items():
-        if key.lower() in ("key", "public_key"):
-            found = text_of(value)
-            if not is_public(found):
-                raise value.fault(f"invalid proxy key {go_quote(found)}")
-        elif key not in block.variables:
-            raise value.fault(f"unknown field {go_quote(key)}")
+    for _, value in entries(item, PROXY_KEYS, "expected proxies' trusted entry to be a map/struct, got {}"):
+        found = text_of(value)
+        if not is_public(found):
+            raise value.fault(f"invalid proxy key {go_quote(found)}")
     if not found:
-        raise entry.fault('proxy trusted key "" is invalid')
+        raise item.fault('proxy trusted key "" is invalid')
     return found
 
 
+PROXIES_KEYS: Final[dict[str, Reader]] = {"trusted": ("trusted_proxies", _trusted)}
+PROXY_KEYS: Final = {"key": True, "public_key": True}
+
+
 def users_of(item: Item, account: str) -> tuple[User, ...]:
-    if not isinstance(item.value, list):
-        raise item.fault("Expected users field to be an array")
-    return tuple(_user(entry, account) for entry in item.value)
+    return tuple(_user(entry, account) for entry in list_of(item, "Expected users field to be an array"))
 
 
 def with_permissions(users: Sequence[User], permissions: Permissions | None) -> tuple[User, ...]:
@@ -177,39 +147,17 @@ def with_users(options: ServerOptions, users: Sequence[User], item: Item) -> Ser
 
 
 def _user(item: Item, account: str) -> User:
-    if not isinstance(item.value, dict):
-        raise item.fault("Expected user entry to be a map/struct")
-    user, password = User("", "", account), False
-    for key, value in item.value.items():
-        match key.lower():
-            case "user" | "username":
-                user = replace(user, name=text_of(value))
-            case "pass" | "password":
-                user, password = replace(user, password=text_of(value)), True
-            case "nkey":
-                user = replace(user, nkey=text_of(value))
-            case "permissions" | "permission" | "authorization":
-                user = replace(user, permissions=permissions_of(value))
-            case "allowed_connection_types" | "connection_types" | "clients":
-                user = replace(user, connection_types=_connection_types(value))
-            case "proxy_required":
-                user = replace(user, proxy_required=flag_of(value))
-            case _:
-                if key not in item.value.variables:
-                    raise value.fault(f"unknown field {go_quote(key)}")
-    return _checked(item, user, password)
-
-
-def _checked(item: Item, user: User, has_password: bool) -> User:
     from natsctl.api.jwt_token import is_public
 
+    fields = fields_of(item, USER_KEYS, "Expected user entry to be a map/struct")
+    user = User(**{"name": "", "password": "", "account": account, **fields})
     if not user.nkey:
         if not user.name:
             raise item.fault("User entry requires a user")
         return user
     if not is_public(user.nkey, "user"):
         raise item.fault("Not a valid public nkey for a user")
-    if user.name or (has_password and user.password):
+    if user.name or user.password:
         raise item.fault("Nkey users do not take usernames or passwords")
     return user
 
@@ -222,81 +170,72 @@ def _connection_types(item: Item) -> frozenset[str]:
     return frozenset(names)
 
 
+USER_KEYS: Final[dict[str, Reader]] = keyed(
+    ("user username", ("name", text_of)),
+    ("pass password", ("password", text_of)),
+    ("nkey", ("nkey", text_of)),
+    ("permissions permission authorization", ("permissions", permissions_of)),
+    ("allowed_connection_types connection_types clients", ("connection_types", _connection_types)),
+    ("proxy_required", ("proxy_required", flag_of)),
+)
+
+
 def callout_of(item: Item) -> CalloutSettings:
-    from natsctl.api.jwt_token import is_public
     from natsctl.broker.jwt.callout import CalloutSettings
 
-    if not isinstance(item.value, dict):
-        raise item.fault("Expected authorization callout to be a map/struct")
-    found = CalloutSettings(issuer="", auth_users=())
-    for key, value in item.value.items():
-        match key.lower():
-            case "issuer":
-                found = replace(found, issuer=text_of(value))
-                if not is_public(found.issuer, "account"):
-                    text = f"Expected callout user to be a valid public account nkey, got {go_quote(found.issuer)}"
-                    raise value.fault(text)
-            case "account" | "acc":
-                found = replace(found, account=text_of(value) or GLOBAL_ACCOUNT)
-            case "auth_users" | "users":
-                found = replace(found, auth_users=_callout_names(value, "auth_users"))
-            case "xkey" | "key":
-                found = replace(found, xkey=text_of(value))
-                if not is_public(found.xkey, "curve"):
-                    raise value.fault(f"Expected callout xkey to be a valid public xkey, got {go_quote(found.xkey)}")
-            case "allowed_accounts":
-                found = replace(found, allowed_accounts=_callout_names(value, "allowed accounts"))
-            case _:
-                _refuse_unknown(item.value, key, value, "parsing authorization callout")
-    if not found.issuer:
+    expected = "Expected authorization callout to be a map/struct"
+    unknown = "Unknown field {} parsing authorization callout"
+    callout = CalloutSettings(**{"issuer": "", "auth_users": (), **fields_of(item, CALLOUT_KEYS, expected, unknown)})
+    if not callout.issuer:
         raise item.fault("Authorization callouts require an issuer to be specified")
-    if not found.auth_users:
+    if not callout.auth_users:
         raise item.fault("Authorization callouts require authorized users to be specified")
-    return found
+    return callout
 
 
-def _callout_names(item: Item, name: str) -> tuple[str, ...]:
-    if not isinstance(item.value, list):
-        raise item.fault(f"Expected {name} field to be an array")
-    return tuple(text_of(entry) for entry in item.value)
+def _callout_key(kind: Kind, fault: str, item: Item) -> str:
+    from natsctl.api.jwt_token import is_public
+
+    key = text_of(item)
+    if not is_public(key, kind):
+        raise item.fault(f"{fault}, got {go_quote(key)}")
+    return key
+
+
+def _callout_names(name: str, item: Item) -> tuple[str, ...]:
+    return tuple(text_of(entry) for entry in list_of(item, f"Expected {name} field to be an array"))
+
+
+CALLOUT_KEYS: Final[dict[str, Reader]] = keyed(
+    ("issuer", ("issuer", partial(_callout_key, "account", "Expected callout user to be a valid public account nkey"))),
+    ("account acc", ("account", lambda item: text_of(item) or GLOBAL_ACCOUNT)),
+    ("auth_users users", ("auth_users", partial(_callout_names, "auth_users"))),
+    ("xkey key", ("xkey", partial(_callout_key, "curve", "Expected callout xkey to be a valid public xkey"))),
+    ("allowed_accounts", ("allowed_accounts", partial(_callout_names, "allowed accounts"))),
+)
 
 
 def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
-    if not isinstance(item.value, dict):
-        raise item.fault("expected a block in braces")
-    users: tuple[User, ...] | None = None
-    permissions: Permissions | None = None
-    for key, value in item.value.items():
-        match key.lower():
-            case "user" | "username":
-                options = replace(options, user=text_of(value))
-            case "pass" | "password":
-                options = replace(options, password=text_of(value))
-            case "token":
-                options = replace(options, token=text_of(value))
-            case "timeout":
-                options = replace(options, auth_timeout_s=seconds_of(value))
-            case "users":
-                users = users_of(value, "$G")
-            case "default_permissions" | "default_permission" | "permissions":
-                permissions = permissions_of(value)
-            case "auth_callout" | "auth_hook":
-                options = replace(options, auth_callout=callout_of(value))
-            case "proxy_required":
-                options = replace(options, proxy_required=flag_of(value))
-            case _:
-                if key not in item.value.variables:
-                    raise value.fault(f"unknown field {go_quote(key)}")
-    _refuse_mixtures(options, users, item)
+    fields = fields_of(item, AUTHORIZATION_KEYS)
+    users, permissions = fields.pop("users", None), fields.pop("permissions", None)
+    options = replace(options, **fields)
+    if (options.user or options.password) and options.token:
+        raise item.fault("Cannot have a user/pass and token")
+    if users is not None or options.users:
+        if options.user:
+            raise item.fault("Can not have a single user/pass and a users array")
+        if options.token:
+            raise item.fault("Can not have a token and a users array")
     return with_users(options, with_permissions(users or (), permissions), item)
 
 
-def _refuse_mixtures(options: ServerOptions, users: tuple[User, ...] | None, item: Item) -> None:
-    if (options.user or options.password) and options.token:
-        raise item.fault("Cannot have a user/pass and token")
-    if users is None and not options.users:
-        return
-    if options.user:
-        raise item.fault("Can not have a single user/pass and a users array")
-    if options.token:
-        raise item.fault("Can not have a token and a users array")
+AUTHORIZATION_KEYS: Final[dict[str, Reader]] = keyed(
+    ("user username", ("user", text_of)),
+    ("pass password", ("password", text_of)),
+    ("token", ("token", text_of)),
+    ("timeout", ("auth_timeout_s", seconds_of)),
+    ("users", ("users", lambda item: users_of(item, GLOBAL_ACCOUNT))),
+    ("default_permissions default_permission permissions", ("permissions", permissions_of)),
+    ("auth_callout auth_hook", ("auth_callout", callout_of)),
+    ("proxy_required", ("proxy_required", flag_of)),
+)

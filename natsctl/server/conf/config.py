@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
 from msgspec.structs import replace
 
+from natsctl.api.codec import go_quote
 from natsctl.api.errors import UsageError
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.server.conf.accounts import accounts_block, mappings_block
@@ -30,8 +31,10 @@ from natsctl.server.conf.values import (
     OptionSetter,
     address_of,
     block_of,
+    entries,
     flag_of,
     items_of,
+    keyed,
     number_of,
     path_of,
     port_of,
@@ -103,7 +106,6 @@ def default_domains(options: ServerOptions, item: Item) -> ServerOptions:
     return replace(options, default_js_domain=found)
 
 
-_NETWORKED: Final = frozenset({"listen", "port", "routes"})
 _IGNORED: Final = frozenset({
     "host", "net", "authorization", "tls", "cluster_advertise", "advertise", "no_advertise", "connect_retries",
     "connect_backoff", "permissions", "pool_size", "accounts", "compression", "ping_interval", "ping_max",
@@ -114,17 +116,32 @@ _IGNORED: Final = frozenset({
 
 def cluster_block(options: ServerOptions, item: Item) -> ServerOptions:
     """Return `options` as they were: a cluster's name alone makes none; raises ConfError for everything that would."""
-    for key, value in block_of(item).items():
-        name = key.lower()
-        if name == "name":
-            if " " in text_of(value):
-                raise value.fault("cluster name cannot contain spaces or newlines")
-        elif name in _NETWORKED:
-            if name != "routes" or items_of(value):
-                raise value.fault(f"cluster: {SINGLE_NODE}")
-        elif name not in _IGNORED:
-            raise value.fault(f'unknown field "{key}"')
+    for check, value in entries(item, CLUSTER_KEYS):
+        check(value)
     return options
+
+
+def _cluster_name(item: Item) -> None:
+    if " " in text_of(item):
+        raise item.fault("cluster name cannot contain spaces or newlines")
+
+
+def _cluster_listener(item: Item) -> None:
+    raise item.fault(f"cluster: {SINGLE_NODE}")
+
+
+def _cluster_routes(item: Item) -> None:
+    if items_of(item):
+        _cluster_listener(item)
+
+
+CLUSTER_KEYS: Final[dict[str, Callable[[Item], None]]] = {
+    **dict.fromkeys(_IGNORED, lambda item: None),
+    "name": _cluster_name,
+    "listen": _cluster_listener,
+    "port": _cluster_listener,
+    "routes": _cluster_routes,
+}
 
 
 def _log_format(item: Item) -> str:
@@ -144,27 +161,18 @@ def _syslog_url(item: Item) -> str:
         raise item.fault(f"remote_syslog: {error}") from None
 
 
-def _also_traces(options: ServerOptions, item: Item) -> ServerOptions:
-    return replace(options, trace=flag_of(item))
-
-
-LOGGING: Final[dict[str, OptionSetter]] = {
-    "debug": set_option("debug", flag_of),
-    "trace": set_option("trace", flag_of),
-    "trace_verbose": _also_traces,
-    "trace_headers": _also_traces,
-    "logtime": set_option("log_time", flag_of),
-    "logtime_utc": set_option("log_utc", flag_of),
-    "logfile": set_option("log_file", path_of),
-    "log_file": set_option("log_file", path_of),
-    "logfile_size_limit": set_option("log_size_limit", number_of),
-    "log_size_limit": set_option("log_size_limit", number_of),
-    "logfile_max_num": set_option("log_max_files", number_of),
-    "log_max_num": set_option("log_max_files", number_of),
-    "log_format": set_option("log_format", _log_format),
-    "syslog": set_option("syslog", flag_of),
-    "remote_syslog": set_option("remote_syslog", _syslog_url),
-}
+LOGGING: Final[dict[str, OptionSetter]] = keyed(
+    ("debug", set_option("debug", flag_of)),
+    ("trace trace_verbose trace_headers", set_option("trace", flag_of)),
+    ("logtime", set_option("log_time", flag_of)),
+    ("logtime_utc", set_option("log_utc", flag_of)),
+    ("logfile log_file", set_option("log_file", path_of)),
+    ("logfile_size_limit log_size_limit", set_option("log_size_limit", number_of)),
+    ("logfile_max_num log_max_num", set_option("log_max_files", number_of)),
+    ("log_format", set_option("log_format", _log_format)),
+    ("syslog", set_option("syslog", flag_of)),
+    ("remote_syslog", set_option("remote_syslog", _syslog_url)),
+)
 
 
 NOT_SERVED: Final = {
@@ -207,19 +215,12 @@ def duration_warnings(block: Block) -> Iterator[str]:
 
 def apply(block: Block, options: ServerOptions) -> ServerOptions:
     for key, item in block.items():
-        setter = TOP_KEYS.get(key.lower())
-        if setter is None:
-            if key not in block.variables:
-                raise _unknown(key, item)
-            continue
-        options = setter(options, item)
+        if (setter := TOP_KEYS.get(key.lower())) is not None:
+            options = setter(options, item)
+        elif key not in block.variables:
+            why = NOT_SERVED.get(key.lower())
+            raise item.fault(f"{key}: {why}" if why else f"unknown field {go_quote(key)}")
     return _checked(with_defaults(options), block)
-
-
-def _unknown(key: str, item: Item) -> ConfError:
-    if why := NOT_SERVED.get(key.lower()):
-        return item.fault(f"{key}: {why}")
-    return item.fault(f'unknown field "{key}"')
 
 
 def _checked(options: ServerOptions, block: Block) -> ServerOptions:
@@ -260,10 +261,6 @@ def _metadata(item: Item) -> tuple[tuple[str, str], ...]:
     return tuple((key, text_of(value)) for key, value in block_of(item).items())
 
 
-def _tls(options: ServerOptions, item: Item) -> ServerOptions:
-    return replace(options, tls=tls_block(item))
-
-
 def _feature_flags(options: ServerOptions, item: Item) -> ServerOptions:
     for name, value in block_of(item).items():
         if flag_of(value) != FEATURE_FLAGS.get(name, flag_of(value)):
@@ -290,50 +287,42 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
     **LIMITS,
     **LOGGING,
     **OPERATOR_KEYS,
-    "default_js_domain": default_domains,
-    "port": set_option("port", port_of),
-    "host": set_option("host", text_of),
-    "net": set_option("host", text_of),
-    "listen": _listen,
-    "client_advertise": set_option("client_advertise", text_of),
-    "http": _http,
-    "http_port": set_option("http_port", port_of),
-    "monitor_port": set_option("http_port", port_of),
-    "https": _https,
-    "https_port": set_option("https_port", port_of),
-    "http_base_path": set_option("http_base_path", text_of),
-    "server_name": set_option("server_name", _server_name),
-    "server_tags": set_option("server_tags", _tags),
-    "server_metadata": set_option("server_metadata", _metadata),
-    "feature_flags": _feature_flags,
-    "jetstream": jetstream_block,
-    "store_dir": store_dir,
-    "storedir": store_dir,
-    "websocket": websocket_block,
-    "ws": websocket_block,
-    "leafnodes": leafnodes_block,
-    "leaf": leafnodes_block,
-    "cluster": cluster_block,
-    "gateway": _gateway,
-    "tls": _tls,
-    "allow_non_tls": set_option("allow_non_tls", flag_of),
-    "authorization": authorization_block,
-    "proxies": proxies_block,
-    "accounts": accounts_block,
-    "mappings": mappings_block,
-    "maps": mappings_block,
-    "system_account": set_option("system_account", text_of),
-    "system": set_option("system_account", text_of),
-    "no_auth_user": set_option("no_auth_user", text_of),
-    "pidfile": set_option("pid_file", path_of),
-    "pid_file": set_option("pid_file", path_of),
-    "ports_file_dir": set_option("ports_file_dir", path_of),
-    "prof_port": _switched_off("prof_port", NO_PROFILER),
-    "prof_block_rate": _switched_off("prof_block_rate", NO_PROFILER),
-    "proxy_protocol": set_option("proxy_protocol", flag_of),
-    "ocsp": set_option("ocsp", ocsp_block),
-    "ocsp_cache": set_option("ocsp_cache", ocsp_cache),
-    "no_system_account": set_option("no_system_account", flag_of),
-    "no_system": set_option("no_system_account", flag_of),
-    "no_sys_acc": set_option("no_system_account", flag_of),
+    **keyed(
+        ("default_js_domain", default_domains),
+        ("port", set_option("port", port_of)),
+        ("host net", set_option("host", text_of)),
+        ("listen", _listen),
+        ("client_advertise", set_option("client_advertise", text_of)),
+        ("http", _http),
+        ("http_port monitor_port", set_option("http_port", port_of)),
+        ("https", _https),
+        ("https_port", set_option("https_port", port_of)),
+        ("http_base_path", set_option("http_base_path", text_of)),
+        ("server_name", set_option("server_name", _server_name)),
+        ("server_tags", set_option("server_tags", _tags)),
+        ("server_metadata", set_option("server_metadata", _metadata)),
+        ("feature_flags", _feature_flags),
+        ("jetstream", jetstream_block),
+        ("store_dir storedir", store_dir),
+        ("websocket ws", websocket_block),
+        ("leafnodes leaf", leafnodes_block),
+        ("cluster", cluster_block),
+        ("gateway", _gateway),
+        ("tls", set_option("tls", tls_block)),
+        ("allow_non_tls", set_option("allow_non_tls", flag_of)),
+        ("authorization", authorization_block),
+        ("proxies", proxies_block),
+        ("accounts", accounts_block),
+        ("mappings maps", mappings_block),
+        ("system_account system", set_option("system_account", text_of)),
+        ("no_auth_user", set_option("no_auth_user", text_of)),
+        ("pidfile pid_file", set_option("pid_file", path_of)),
+        ("ports_file_dir", set_option("ports_file_dir", path_of)),
+        ("prof_port", _switched_off("prof_port", NO_PROFILER)),
+        ("prof_block_rate", _switched_off("prof_block_rate", NO_PROFILER)),
+        ("proxy_protocol", set_option("proxy_protocol", flag_of)),
+        ("ocsp", set_option("ocsp", ocsp_block)),
+        ("ocsp_cache", set_option("ocsp_cache", ocsp_cache)),
+        ("no_system_account no_system no_sys_acc", set_option("no_system_account", flag_of)),
+    ),
 }

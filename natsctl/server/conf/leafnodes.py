@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
 from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.static_auth import User
+from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.handshake import version_parts
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
-    address_of,
+    Reader,
+    address_fields,
     block_of,
     duration_text_of,
+    fields_of,
     flag_of,
     items_of,
+    keyed,
+    list_of,
     port_of,
     seconds_of,
-    shown,
     text_of,
     write_timeout_of,
 )
@@ -43,35 +47,32 @@ COMPRESSION_MODES: Final = frozenset({
 """Values that a file may have; links are never compressed, and both sides negotiate that by themselves."""
 
 
-RTT_THRESHOLDS: Final = frozenset({"rtt_thresholds", "thresholds", "rtts", "rtt"})
-
-
-def check_compression(item: Item) -> None:
-    """Raise ConfError for a value that is no compression mode, or a block with other keys than that of compression."""
+def check_compression(item: Item) -> dict[str, Any]:
+    """Return no options; raises ConfError for a mode that is unknown, or a block with other keys than compression's."""
     value = item.value
     if isinstance(value, dict):
-        for key, found in value.items():
-            if key.lower() == "mode":
-                check_compression(found)
-            elif key.lower() in RTT_THRESHOLDS:
-                for threshold in items_of(found):
-                    duration_text_of(threshold, key)
-            else:
-                raise found.fault(f'unknown field "{key}"')
+        fields_of(item, COMPRESSION_KEYS)
     elif not isinstance(value, bool) and (not isinstance(value, str) or value.lower() not in COMPRESSION_MODES):
         raise item.fault(f'unsupported compression mode "{value}"')
+    return {}
 
 
-RemoteSetter: TypeAlias = Callable[[LeafRemoteOptions, Item], LeafRemoteOptions]
+def _check_thresholds(key: str, item: Item) -> dict[str, Any]:
+    for threshold in items_of(item):
+        duration_text_of(threshold, key)
+    return {}
 
+
+COMPRESSION_KEYS: Final[dict[str, Reader]] = {
+    "mode": ("", check_compression),
+    **{key: ("", partial(_check_thresholds, key)) for key in ("rtt_thresholds", "thresholds", "rtts", "rtt")},
+}
 SEED_LENGTH: Final = 58
 
 
 def remotes_of(item: Item) -> tuple[LeafRemoteOptions, ...]:
-    if not isinstance(item.value, list):
-        raise item.fault("expected remotes field to be an array")
     remotes: list[LeafRemoteOptions] = []
-    for entry in item.value:
+    for entry in list_of(item, "expected remotes field to be an array"):
         remote = _remote(entry)
         if any((remote.urls, remote.account, remote.creds) == (r.urls, r.account, r.creds) for r in remotes):
             urls = ", ".join(f"{url.scheme}://{url.address}" for url in remote.urls)
@@ -81,20 +82,13 @@ def remotes_of(item: Item) -> tuple[LeafRemoteOptions, ...]:
 
 
 def _remote(item: Item) -> LeafRemoteOptions:
-    remote = LeafRemoteOptions()
-    block = block_of(item)
-    for key, value in block.items():
-        setter = REMOTE_KEYS.get(key.lower())
-        if setter is not None:
-            remote = setter(remote, value)
-        elif key not in block.variables:
-            raise value.fault(f'unknown field "{key}"')
+    remote = LeafRemoteOptions(**fields_of(item, REMOTE_KEYS))
     if remote.creds is not None and remote.nkey:
         raise item.fault("Remote leafnode can not have both creds and nkey defined")
     if len({url.is_websocket for url in remote.urls}) > 1:
         raise item.fault("remote leaf node configuration cannot have a mix of websocket and non-websocket urls")
     if remote.proxy is not None and remote.tls is None:
-        _refuse_untrusted(remote, next(value for key, value in block.items() if key.lower() == "proxy"))
+        _refuse_untrusted(remote, next(value for key, value in block_of(item).items() if key.lower() == "proxy"))
     return remote
 
 
@@ -108,7 +102,6 @@ def _refuse_untrusted(remote: LeafRemoteOptions, item: Item) -> None:
             )
 
 
-PROXY_KEYS: Final = ("url", "username", "password", "timeout", "tls")
 _PROXY_TLS: Final = frozenset({
     "cert_file", "key_file", "ca_file", "insecure", "cipher_suites", "allow_insecure_cipher_suites",
     "curve_preferences", "min_version", "timeout", "cert_store", "cert_match_by", "cert_match", "ca_certs_match",
@@ -119,31 +112,22 @@ _PROXY_TLS: Final = frozenset({
 
 def _proxy(item: Item) -> LeafProxyOptions | None:
     """Return the proxy of a remote, None where the block is empty; raises ConfError."""
-    if not isinstance(item.value, dict):
-        raise item.fault(f"Expected proxy to be a map, got {shown(item)}")
-    given: dict[str, Item] = {}
-    for key, value in item.value.items():
-        if key.lower() in PROXY_KEYS:
-            given[key.lower()] = value
-        elif key not in item.value.variables:
-            raise value.fault(f'unknown field "{key}"')
-    username, password = (text_of(given[name]) if name in given else "" for name in ("username", "password"))
-    timeout_s = seconds_of(given["timeout"]) if "timeout" in given else 0.0
-    tls = _proxy_tls(given["tls"]) if "tls" in given else None
-    if "url" not in given or not text_of(given["url"]):
-        if username or password or timeout_s or tls is not None:
+    fields = fields_of(item, PROXY_KEYS, "Expected proxy to be a map, got {}")
+    url, tls = fields.pop("url", ""), fields.get("tls")
+    if not url:
+        if any(fields.values()):
             raise item.fault("proxy URL must be specified when other proxy options are set")
         return None
-    host, port, secure = _proxy_address(item, text_of(given["url"]))
+    host, port, secure = _proxy_address(item, url)
     if tls is not None and not secure:
         raise item.fault("proxy TLS configuration requires an https proxy URL, got: http")
-    if timeout_s < 0:
+    if fields.get("timeout_s", 0) < 0:
         raise item.fault("proxy timeout must be >= 0")
     if tls is not None and tls.timeout_s < 0:
         raise item.fault("proxy TLS timeout must be >= 0")
-    if bool(username) != bool(password):
+    if bool(fields.get("username")) != bool(fields.get("password")):
         raise item.fault("proxy username and password must both be specified or both be empty")
-    return LeafProxyOptions(host, port, secure, username, password, timeout_s, tls)
+    return LeafProxyOptions(host, port, secure, **fields)
 
 
 def _proxy_address(item: Item, text: str) -> tuple[str, int, bool]:
@@ -166,8 +150,13 @@ def _proxy_tls(item: Item) -> TlsOptions:
     return _client_tls(item)
 
 
-def _set_remote(name: str, read: Callable[[Item], Any]) -> RemoteSetter:
-    return lambda remote, item: replace(remote, **{name: read(item)})
+PROXY_KEYS: Final[dict[str, Reader]] = {
+    "url": ("url", text_of),
+    "username": ("username", text_of),
+    "password": ("password", text_of),
+    "timeout": ("timeout_s", seconds_of),
+    "tls": ("tls", _proxy_tls),
+}
 
 
 def _urls(item: Item) -> tuple[ServerUrl, ...]:
@@ -209,79 +198,44 @@ def _client_tls(item: Item) -> TlsOptions:
     return tls_block(item, "remote")
 
 
-def _migrate(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
+def _check_migrate(item: Item) -> dict[str, Any]:
     """Accept an option of streams with several replicas, which a single server does not have."""
     if not isinstance(item.value, (bool, dict)):
         raise item.fault("expected boolean or map for jetstream_cluster_migrate")
-    return remote
+    return {}
 
 
-def _remote_compression(remote: LeafRemoteOptions, item: Item) -> LeafRemoteOptions:
-    check_compression(item)
-    return remote
-
-
-REMOTE_KEYS: Final[dict[str, RemoteSetter]] = {
-    "url": _set_remote("urls", _urls),
-    "urls": _set_remote("urls", _urls),
-    "account": _set_remote("account", text_of),
-    "local": _set_remote("account", text_of),
-    "creds": _set_remote("creds", _creds),
-    "credentials": _set_remote("creds", _creds),
-    "nkey": _set_remote("nkey", _seed),
-    "seed": _set_remote("nkey", _seed),
-    "tls": _set_remote("tls", _client_tls),
-    "proxy": _set_remote("proxy", _proxy),
-    "hub": _set_remote("hub", flag_of),
-    "deny_imports": _set_remote("deny_imports", _subjects),
-    "deny_import": _set_remote("deny_imports", _subjects),
-    "deny_exports": _set_remote("deny_exports", _subjects),
-    "deny_export": _set_remote("deny_exports", _subjects),
-    "no_randomize": _set_remote("no_randomize", flag_of),
-    "dont_randomize": _set_remote("no_randomize", flag_of),
-    "ws_compress": _set_remote("ws_compression", flag_of),
-    "ws_compression": _set_remote("ws_compression", flag_of),
-    "websocket_compress": _set_remote("ws_compression", flag_of),
-    "websocket_compression": _set_remote("ws_compression", flag_of),
-    "ws_no_masking": _set_remote("ws_no_masking", flag_of),
-    "websocket_no_masking": _set_remote("ws_no_masking", flag_of),
-    "jetstream_cluster_migrate": _migrate,
-    "js_cluster_migrate": _migrate,
-    "isolate_leafnode_interest": _set_remote("isolate", flag_of),
-    "isolate": _set_remote("isolate", flag_of),
-    "request_isolation": _set_remote("request_isolation", flag_of),
-    "compression": _remote_compression,
-    "first_info_timeout": _set_remote("first_info_timeout_s", seconds_of),
-    "dial_timeout": _set_remote("dial_timeout_s", seconds_of),
-    "disabled": _set_remote("disabled", flag_of),
-    "ignore_discovered_servers": _set_remote("ignore_discovered_servers", flag_of),
-}
+REMOTE_KEYS: Final[dict[str, Reader]] = keyed(
+    ("url urls", ("urls", _urls)),
+    ("account local", ("account", text_of)),
+    ("creds credentials", ("creds", _creds)),
+    ("nkey seed", ("nkey", _seed)),
+    ("tls", ("tls", _client_tls)),
+    ("proxy", ("proxy", _proxy)),
+    ("hub", ("hub", flag_of)),
+    ("deny_imports deny_import", ("deny_imports", _subjects)),
+    ("deny_exports deny_export", ("deny_exports", _subjects)),
+    ("no_randomize dont_randomize", ("no_randomize", flag_of)),
+    ("ws_compress ws_compression websocket_compress websocket_compression", ("ws_compression", flag_of)),
+    ("ws_no_masking websocket_no_masking", ("ws_no_masking", flag_of)),
+    ("jetstream_cluster_migrate js_cluster_migrate", ("", _check_migrate)),
+    ("isolate_leafnode_interest isolate", ("isolate", flag_of)),
+    ("request_isolation", ("request_isolation", flag_of)),
+    ("compression", ("", check_compression)),
+    ("first_info_timeout", ("first_info_timeout_s", seconds_of)),
+    ("dial_timeout", ("dial_timeout_s", seconds_of)),
+    ("disabled", ("disabled", flag_of)),
+    ("ignore_discovered_servers", ("ignore_discovered_servers", flag_of)),
+)
 
 
 OLDEST_VERSION: Final = (2, 8, 0)
 """Least value of `min_version`. Source: nats-server, checkLeafMinVersionConfig."""
-LeafSetter: TypeAlias = Callable[[LeafNodesOptions, Item], LeafNodesOptions]
 
 
 def leafnodes_block(options: ServerOptions, item: Item) -> ServerOptions:
-    leafnodes = LeafNodesOptions()
-    block = block_of(item)
-    for key, value in block.items():
-        setter = LEAFNODE_KEYS.get(key.lower())
-        if setter is not None:
-            leafnodes = setter(leafnodes, value)
-        elif key not in block.variables:
-            raise value.fault(f'unknown field "{key}"')
+    leafnodes = LeafNodesOptions(**fields_of(item, LEAFNODE_KEYS))
     return replace(options, leafnodes=leafnodes if leafnodes.port or leafnodes.remotes else None)
-
-
-def _set_option(name: str, read: Callable[[Item], Any]) -> LeafSetter:
-    return lambda leafnodes, item: replace(leafnodes, **{name: read(item)})
-
-
-def _listen(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
-    host, port = address_of(item, leafnodes.host)
-    return replace(leafnodes, host=host, port=port)
 
 
 def _min_version(item: Item) -> str:
@@ -294,44 +248,21 @@ def _min_version(item: Item) -> str:
     return version
 
 
-def _listener_compression(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
-    check_compression(item)
-    return leafnodes
-
-
-def _authorization(leafnodes: LeafNodesOptions, item: Item) -> LeafNodesOptions:
-    name = password = nkey = account = ""
-    users: tuple[User, ...] = ()
-    for key, value in block_of(item).items():
-        match key.lower():
-            case "user" | "username":
-                name = text_of(value)
-            case "pass" | "password":
-                password = text_of(value)
-            case "nkey":
-                nkey = _public_nkey(value)
-            case "account":
-                account = text_of(value)
-            case "timeout":
-                leafnodes = replace(leafnodes, auth_timeout_s=seconds_of(value))
-            case "users":
-                users = tuple(_user(entry) for entry in items_of(value))
-            case "proxy_required":
-                leafnodes = replace(leafnodes, proxy_required=flag_of(value))
-            case _:
-                raise value.fault(f'unknown field "{key}"')
+def _authorization(item: Item) -> dict[str, Any]:
+    fields = fields_of(item, AUTHORIZATION_KEYS)
+    users, account = fields.get("users", ()), fields.get("account", "")
+    name, password, nkey = (fields.pop(field, "") for field in ("name", "password", "nkey"))
     if users and (name or nkey):
-        what = "user/pass" if name else "nkey"
-        raise item.fault(f"can not have a single {what} and a users array")
+        raise item.fault(f"can not have a single {'user/pass' if name else 'nkey'} and a users array")
     names = [user.name for user in users]
     for user in users:
         if names.count(user.name) > 1:
             raise item.fault(f'duplicate user "{user.name}" detected in leafnode authorization')
     if name:
-        users = (User(name, password, account or "$G"),)
+        users = (User(name, password, account or GLOBAL_ACCOUNT),)
     elif nkey:
-        users = (User("", "", account or "$G", nkey=nkey),)
-    return replace(leafnodes, users=users, account=account)
+        users = (User("", "", account or GLOBAL_ACCOUNT, nkey=nkey),)
+    return {**fields, "users": users, "account": account}
 
 
 def _public_nkey(item: Item) -> str:
@@ -341,42 +272,39 @@ def _public_nkey(item: Item) -> str:
     return nkey
 
 
-def _user(item: Item) -> User:
-    fields = {"name": "", "password": "", "account": "$G"}
-    proxied = False
-    for key, value in block_of(item).items():
-        name = {"user": "name", "username": "name", "pass": "password", "password": "password"}.get(key.lower())
-        if key.lower() == "account":
-            name = "account"
-        if key.lower() == "proxy_required":
-            proxied = flag_of(value)
-            continue
-        if name is None:
-            raise value.fault(f'unknown field "{key}"')
-        fields[name] = text_of(value)
-    return User(fields["name"], fields["password"], fields["account"], proxy_required=proxied)
+def _users(item: Item) -> tuple[User, ...]:
+    return tuple(User(**{"name": "", "password": "", **fields_of(entry, USER_KEYS)}) for entry in items_of(item))
 
 
-LEAFNODE_KEYS: Final[dict[str, LeafSetter]] = {
-    "listen": _listen,
-    "port": _set_option("port", port_of),
-    "host": _set_option("host", text_of),
-    "net": _set_option("host", text_of),
-    "authorization": _authorization,
-    "remotes": _set_option("remotes", remotes_of),
-    "reconnect": _set_option("reconnect_s", seconds_of),
-    "reconnect_delay": _set_option("reconnect_s", seconds_of),
-    "reconnect_interval": _set_option("reconnect_s", seconds_of),
-    "dial_timeout": _set_option("dial_timeout_s", seconds_of),
-    "tls": _set_option("tls", tls_block),
-    "advertise": _set_option("advertise", text_of),
-    "leafnode_advertise": _set_option("advertise", text_of),
-    "no_advertise": _set_option("no_advertise", flag_of),
-    "min_version": _set_option("min_version", _min_version),
-    "minimum_version": _set_option("min_version", _min_version),
-    "compression": _listener_compression,
-    "isolate_leafnode_interest": _set_option("isolate", flag_of),
-    "isolate": _set_option("isolate", flag_of),
-    "write_deadline": _set_option("write_deadline_s", seconds_of),
-    "write_timeout": _set_option("write_timeout", write_timeout_of),
-}
+USER_KEYS: Final[dict[str, Reader]] = keyed(
+    ("user username", ("name", text_of)),
+    ("pass password", ("password", text_of)),
+    ("account", ("account", text_of)),
+    ("proxy_required", ("proxy_required", flag_of)),
+)
+AUTHORIZATION_KEYS: Final[dict[str, Reader]] = keyed(
+    ("user username", ("name", text_of)),
+    ("pass password", ("password", text_of)),
+    ("nkey", ("nkey", _public_nkey)),
+    ("account", ("account", text_of)),
+    ("timeout", ("auth_timeout_s", seconds_of)),
+    ("users", ("users", _users)),
+    ("proxy_required", ("proxy_required", flag_of)),
+)
+LEAFNODE_KEYS: Final[dict[str, Reader]] = keyed(
+    ("listen", ("", address_fields)),
+    ("port", ("port", port_of)),
+    ("host net", ("host", text_of)),
+    ("authorization", ("", _authorization)),
+    ("remotes", ("remotes", remotes_of)),
+    ("reconnect reconnect_delay reconnect_interval", ("reconnect_s", seconds_of)),
+    ("dial_timeout", ("dial_timeout_s", seconds_of)),
+    ("tls", ("tls", tls_block)),
+    ("advertise leafnode_advertise", ("advertise", text_of)),
+    ("no_advertise", ("no_advertise", flag_of)),
+    ("min_version minimum_version", ("min_version", _min_version)),
+    ("compression", ("", check_compression)),
+    ("isolate_leafnode_interest isolate", ("isolate", flag_of)),
+    ("write_deadline", ("write_deadline_s", seconds_of)),
+    ("write_timeout", ("write_timeout", write_timeout_of)),
+)

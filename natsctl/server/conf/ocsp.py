@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import Item
-from natsctl.server.conf.values import MAX_SECONDS
+from natsctl.server.conf.values import MAX_SECONDS, Reader, fields_of, items_of
 from natsctl.server.options import OcspCacheOptions, OcspOptions, OcspPeerOptions
 
 MODES: Final = ("auto", "always", "never", "must")
@@ -33,26 +34,25 @@ def ocsp_block(item: Item) -> OcspOptions:
         return OcspOptions("auto" if item.value else "never")
     if not isinstance(item.value, dict):
         raise item.fault(f"error parsing ocsp config: unsupported type {_go_type(item.value)}")
-    ocsp = OcspOptions()
+    fields: dict[str, Any] = {}
     for key, value in item.value.items():
         if key == "mode":
             mode = value.value.lower() if isinstance(value.value, str) else ""
             if mode not in MODES:
                 raise value.fault(f"error parsing ocsp config: unsupported ocsp mode {_go_type(value.value)}")
-            ocsp = replace(ocsp, mode=mode)
+            fields["mode"] = mode
         elif key in ("url", "urls"):
-            ocsp = replace(ocsp, urls=_urls(value))
+            fields["urls"] = _urls(value)
         else:
             raise value.fault("error parsing ocsp config: unsupported field string")
-    return ocsp
+    return OcspOptions(**fields)
 
 
 def _urls(item: Item) -> tuple[str, ...]:
-    found = item.value if isinstance(item.value, list) else [item]
-    for url in found:
+    for url in items_of(item):
         if not isinstance(url.value, str):
             raise url.fault(f"error parsing ocsp config: unsupported type {_go_type(url.value)}")
-    return tuple(str(url.value) for url in found)
+    return tuple(str(url.value) for url in items_of(item))
 
 
 def ocsp_peer(item: Item) -> OcspPeerOptions:
@@ -60,26 +60,15 @@ def ocsp_peer(item: Item) -> OcspPeerOptions:
         return OcspPeerOptions(verify=item.value)
     if not isinstance(item.value, dict):
         raise item.fault("error parsing ocsp peer config: unsupported type map[string]interface {}")
-    peer = OcspPeerOptions()
-    for key, value in item.value.items():
-        field, read = PEER_KEYS.get(key.lower(), ("", _unknown))
-        found = read(value, key)
-        if found is not None:
-            peer = replace(peer, **{field: found})
-    return peer
+    unknown = "error parsing tls peer config, unknown field [{}]"
+    fields = fields_of(item, PEER_KEYS, unknown=unknown)
+    return OcspPeerOptions(**{name: value for name, value in fields.items() if value is not None})
 
 
-Reader = Callable[[Item, str], Any]
-
-
-def _unknown(item: Item, key: str) -> None:
-    raise item.fault(f'error parsing tls peer config, unknown field ["{key}"]')
-
-
-def _flag(item: Item, key: str) -> bool:
+def _flag(key: str, item: Item) -> bool:
     if not isinstance(item.value, bool):
-        _unknown(item, key)
-    return bool(item.value)
+        raise item.fault(f'error parsing tls peer config, unknown field ["{key}"]')
+    return item.value
 
 
 def _seconds(item: Item, what: str, key: str = "") -> float | None:
@@ -101,11 +90,11 @@ def _seconds(item: Item, what: str, key: str = "") -> float | None:
     return seconds if seconds >= 0 else None
 
 
-def _peer_seconds(item: Item, key: str) -> float | None:
-    return _seconds(item, "tls peer", key.lower())
+def _peer_seconds(key: str, item: Item) -> float | None:
+    return _seconds(item, "tls peer", key)
 
 
-PEER_KEYS: Final[dict[str, tuple[str, Reader]]] = {
+PEER_FIELDS: Final[dict[str, tuple[str, Callable[[str, Item], Any]]]] = {
     "verify": ("verify", _flag),
     "ca_timeout": ("timeout_s", _peer_seconds),
     "allowed_clockskew": ("clock_skew_s", _peer_seconds),
@@ -114,6 +103,7 @@ PEER_KEYS: Final[dict[str, tuple[str, Reader]]] = {
     "allow_when_ca_unreachable": ("allow_when_unreachable", _flag),
     "cache_ttl_when_next_update_unset": ("ttl_s", _peer_seconds),
 }
+PEER_KEYS: Final[dict[str, Reader]] = {key: (field, partial(read, key)) for key, (field, read) in PEER_FIELDS.items()}
 
 
 def ocsp_cache(item: Item) -> OcspCacheOptions:

@@ -3,59 +3,44 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, Literal
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING, Final, Literal
 
 from natsctl.api.units import parse_duration
 from natsctl.server.conf.syntax import Item
-from natsctl.server.conf.values import block_of, flag_of
+from natsctl.server.conf.values import Reader, block_of, fields_of, flag_of, list_of
 from natsctl.server.options import TlsOptions
 from natsctl.server.tls.contexts import CURVES, INSECURE_SUITES, SUITES, TlsFileError, server_context
+
+if TYPE_CHECKING:
+    from natsctl.server.options import OcspPeerOptions
 
 FALLBACK_S: Final = 0.05
 """Time that `handshake_first: auto` waits for a handshake before INFO goes out in clear."""
 
 _PINNED: Final = re.compile("[a-f0-9]{64}")
 
-_STORE: Final = frozenset({"cert_store", "cert_match_by", "cert_match", "ca_certs_match", "cert_match_skip_invalid"})
+STORE_KEYS: Final = frozenset(
+    {"cert_store", "cert_match_by", "cert_match", "ca_certs_match", "cert_match_skip_invalid"}
+)
 """Keys of Windows' certificate store."""
 
 Role = Literal["listener", "remote"]
-Reader = Callable[[Item, str], Any]
 
 
 def tls_block(item: Item, role: Role = "listener") -> TlsOptions:
     """Return the options of the block; raises ConfError, also where a file of a listener cannot be used."""
-    tls = TlsOptions()
-    insecure: list[str] = []
-    allowed = False
-    for key, value in block_of(item).items():
-        name = key.lower()
-        if name in _STORE:
-            raise value.fault(f"{key}: cert_store not compatible with current operating system")
-        if name == "cipher_suites":
-            tls = replace(tls, cipher_suites=_choices(value, name, SUITES | INSECURE_SUITES, "cipher"))
-            insecure = [suite for suite in tls.cipher_suites if suite in INSECURE_SUITES]
-        elif name == "allow_insecure_cipher_suites":
-            allowed = flag_of(value)
-        elif name in TLS_KEYS:
-            tls = replace(tls, **TLS_KEYS[name](value, key))
-        elif name == "ocsp_peer":
-            from natsctl.server.conf.ocsp import ocsp_peer
-
-            tls = replace(tls, ocsp_peer=ocsp_peer(value))
-        else:
-            raise value.fault(f'error parsing tls config, unknown field "{key}"')
+    fields = fields_of(item, TLS_KEYS, unknown="error parsing tls config, unknown field {}")
+    allowed = fields.pop("allow_insecure_cipher_suites", False)
+    tls = TlsOptions(**fields)
     if tls.certs and tls.cert_file is not None:
         raise item.fault("error parsing tls config, cannot combine 'cert_file' option with 'certs' option")
+    insecure = ", ".join(suite for suite in tls.cipher_suites if suite in INSECURE_SUITES)
     if insecure and not allowed:
-        names = ", ".join(insecure)
-        raise item.fault(
-            f"insecure cipher suites configured without 'allow_insecure_cipher_suites' option set: {names}"
-        )
+        why = "insecure cipher suites configured without 'allow_insecure_cipher_suites' option set"
+        raise item.fault(f"{why}: {insecure}")
     if role == "listener":
         try:
             server_context(tls)
@@ -64,64 +49,62 @@ def tls_block(item: Item, role: Role = "listener") -> TlsOptions:
     return tls
 
 
-def _file(name: str) -> Reader:
-    def read(item: Item, key: str) -> dict[str, Path]:
-        if not isinstance(item.value, str):
-            raise item.fault(f"error parsing tls config, expected '{key}' to be filename")
-        return {name: Path(item.value)}
-
-    return read
+def _file(key: str, item: Item) -> Path:
+    if not isinstance(item.value, str):
+        raise item.fault(f"error parsing tls config, expected '{key}' to be filename")
+    return Path(item.value)
 
 
-def _flag(*names: str) -> Reader:
-    def read(item: Item, key: str) -> dict[str, bool]:
-        if not isinstance(item.value, bool):
-            raise item.fault(f"error parsing tls config, expected '{key}' to be a boolean")
-        return dict.fromkeys(names, item.value)
-
-    return read
+def _flag(key: str, item: Item) -> bool:
+    if not isinstance(item.value, bool):
+        raise item.fault(f"error parsing tls config, expected '{key}' to be a boolean")
+    return item.value
 
 
-def _verify_and_map(item: Item, key: str) -> dict[str, bool]:
-    wanted: bool = _flag("verify_and_map")(item, key)["verify_and_map"]
-    return {"verify_and_map": True, "verify": True} if wanted else {"verify_and_map": False}
+def _verify_and_map(item: Item) -> dict[str, bool]:
+    mapped = _flag("verify_and_map", item)
+    return {"verify_and_map": True, "verify": True} if mapped else {"verify_and_map": False}
 
 
-def _known_urls(item: Item, key: str) -> dict[str, bool]:
+def _known_urls(item: Item) -> dict[str, bool]:
     """Refuse an option of routes and gateways."""
-    if _flag("known")(item, key)["known"]:
+    if _flag("verify_cert_and_check_known_urls", item):
         raise item.fault("verify_cert_and_check_known_urls not supported in this context")
     return {}
 
 
-def _timeout(item: Item, key: str) -> dict[str, float]:
+def _store(key: str, item: Item) -> None:
+    raise item.fault(f"{key}: cert_store not compatible with current operating system")
+
+
+def _timeout(item: Item) -> float:
     if isinstance(item.value, (int, float)) and not isinstance(item.value, bool):
-        return {"timeout_s": float(item.value)}
+        return float(item.value)
     if not isinstance(item.value, str):
         raise item.fault("error parsing tls config, 'timeout' wrong type")
     try:
-        return {"timeout_s": parse_duration(item.value) / 1e9}
+        return parse_duration(item.value) / 1e9
     except ValueError:
         raise item.fault(f"error parsing tls config, 'timeout' time: invalid duration \"{item.value}\"") from None
 
 
-def _rate(item: Item, key: str) -> dict[str, int]:
+def _rate(item: Item) -> int:
     if isinstance(item.value, bool) or not isinstance(item.value, int):
         raise item.fault("error parsing tls config, 'connection_rate_limit' wrong type")
-    return {"connection_rate_limit": item.value}
+    return item.value
 
 
-def _min_version(item: Item, key: str) -> dict[str, str]:
+def _min_version(item: Item) -> str:
     if not isinstance(item.value, str):
         raise item.fault(f"error parsing tls config: 'min_version' wrong type: {item.value}")
     if item.value in ("1.0", "1.1"):
         raise item.fault(f"error parsing tls config: unsupported TLS version: TLS {item.value}")
     if item.value not in ("1.2", "1.3"):
         raise item.fault(f"error parsing tls config: unknown version: {item.value}")
-    return {"min_version": item.value}
+    return item.value
 
 
-def _choices(item: Item, key: str, known: dict[str, str], what: str) -> tuple[str, ...]:
+def _choices(key: str, known: Mapping[str, str], what: str, item: Item) -> tuple[str, ...]:
     if not isinstance(item.value, list):
         raise item.fault(f"error parsing tls config, '{key}' is not a list")
     if not item.value:
@@ -132,21 +115,21 @@ def _choices(item: Item, key: str, known: dict[str, str], what: str) -> tuple[st
     return tuple(str(entry.value) for entry in item.value)
 
 
-def _curves(item: Item, key: str) -> dict[str, tuple[str, ...]]:
-    return {"curve_preferences": _choices(item, key.lower(), CURVES, "curve preference")}
-
-
-def _pinned(item: Item, key: str) -> dict[str, frozenset[str]]:
+def _pinned(item: Item) -> frozenset[str]:
     what = "hex-encoded sha256 of DER encoded SubjectPublicKeyInfo"
-    if not isinstance(item.value, list):
-        raise item.fault(f"error parsing tls config, expected 'pinned_certs' to be a list of {what}")
     digests = []
-    for entry in item.value:
+    for entry in list_of(item, f"error parsing tls config, expected 'pinned_certs' to be a list of {what}"):
         digest = str(entry.value).lower()
         if not _PINNED.fullmatch(digest):
             raise entry.fault(f"error parsing tls config, 'pinned_certs' key {digest} does not look like {what}")
         digests.append(digest)
-    return {"pinned_certs": frozenset(digests)}
+    return frozenset(digests)
+
+
+def _ocsp_peer(item: Item) -> OcspPeerOptions:
+    from natsctl.server.conf.ocsp import ocsp_peer
+
+    return ocsp_peer(item)
 
 
 _FIRST: Final = {
@@ -159,7 +142,7 @@ _FIRST: Final = {
 }
 
 
-def _first(item: Item, key: str) -> dict[str, object]:
+def _first(key: str, item: Item) -> dict[str, object]:
     if isinstance(item.value, bool):
         first, fallback = item.value, 0.0
     elif not isinstance(item.value, str):
@@ -174,10 +157,8 @@ def _first(item: Item, key: str) -> dict[str, object]:
     return {"handshake_first": first, "fallback_s": fallback}
 
 
-def _certs(item: Item, key: str) -> dict[str, tuple[tuple[Path, Path], ...]]:
-    if not isinstance(item.value, list):
-        raise item.fault("error parsing certificates config: unsupported type")
-    return {"certs": tuple(_pair(entry) for entry in item.value)}
+def _certs(item: Item) -> tuple[tuple[Path, Path], ...]:
+    return tuple(_pair(entry) for entry in list_of(item, "error parsing certificates config: unsupported type"))
 
 
 def _pair(item: Item) -> tuple[Path, Path]:
@@ -194,21 +175,20 @@ def _pair(item: Item) -> tuple[Path, Path]:
 
 
 TLS_KEYS: Final[dict[str, Reader]] = {
-    "cert_file": _file("cert_file"),
-    "key_file": _file("key_file"),
-    "ca_file": _file("ca_file"),
-    "verify": _flag("verify"),
-    "verify_and_map": _verify_and_map,
-    "verify_cert_and_check_known_urls": _known_urls,
-    "insecure": _flag("insecure"),
-    "timeout": _timeout,
-    "connection_rate_limit": _rate,
-    "min_version": _min_version,
-    "curve_preferences": _curves,
-    "pinned_certs": _pinned,
-    "handshake_first": _first,
-    "first": _first,
-    "immediate": _first,
-    "certs": _certs,
-    "certificates": _certs,
+    **{key: (key, partial(_file, key)) for key in ("cert_file", "key_file", "ca_file")},
+    **{key: (key, partial(_flag, key)) for key in ("verify", "insecure")},
+    "verify_and_map": ("", _verify_and_map),
+    "verify_cert_and_check_known_urls": ("", _known_urls),
+    "timeout": ("timeout_s", _timeout),
+    "connection_rate_limit": ("connection_rate_limit", _rate),
+    "min_version": ("min_version", _min_version),
+    "curve_preferences": ("curve_preferences", partial(_choices, "curve_preferences", CURVES, "curve preference")),
+    "pinned_certs": ("pinned_certs", _pinned),
+    **{key: ("", partial(_first, key)) for key in ("handshake_first", "first", "immediate")},
+    "certs": ("certs", _certs),
+    "certificates": ("certs", _certs),
+    "cipher_suites": ("cipher_suites", partial(_choices, "cipher_suites", SUITES | INSECURE_SUITES, "cipher")),
+    "allow_insecure_cipher_suites": ("allow_insecure_cipher_suites", flag_of),
+    "ocsp_peer": ("ocsp_peer", _ocsp_peer),
+    **{key: ("", partial(_store, key)) for key in STORE_KEYS},
 }

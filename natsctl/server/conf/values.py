@@ -1,17 +1,19 @@
-"""Typed values of nats.conf: each function returns the value of an item, or raises ConfError.
+"""Typed values and blocks of nats.conf: each function returns the value of an item, or raises ConfError.
 
-A `OptionSetter` makes options out of options and one item.
+A block is read by a table of its keys: `entries` pairs each value with the table's entry for its key, `fields_of` calls
+the table's readers and returns their values by field.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
+from natsctl.api.codec import go_quote
 from natsctl.api.units import format_duration, parse_duration
 from natsctl.server.conf.syntax import Block, Item
 from natsctl.server.options import ServerOptions
@@ -21,6 +23,7 @@ MAX_SECONDS: Final = (1 << 63) // 1_000_000_000
 
 _ADDRESS: Final = re.compile(r"(?:\[([^\[\]]*)\]|([^:\[\]]*)):([^:]*)\Z")
 _PORT: Final = re.compile(r"[-+]?[0-9]{1,18}\Z")
+_PERCENTAGE: Final = re.compile(r"[+-]?[0-9]{1,9}\Z")
 _GO_DURATION: Final = re.compile(r"[-+]?(?:0|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+\Z")
 
 
@@ -145,8 +148,73 @@ def shown(item: Item) -> str:
     return "a date"
 
 
+T = TypeVar("T")
 OptionSetter: TypeAlias = Callable[[ServerOptions, Item], ServerOptions]
+"""Returns options with the value of one item."""
+Reader: TypeAlias = tuple[str, Callable[[Item], Any]]
+"""The field of options, and the function that reads its value; without a field, one that returns several by name."""
+
+
+def keyed(*rows: tuple[str, T]) -> dict[str, T]:
+    """Return a table by key; a row begins with all spellings of its key."""
+    return {key: value for spellings, value in rows for key in spellings.split()}
+
+
+def entries(
+    item: Item, known: Mapping[str, T], expected: str = "", unknown: str = "unknown field {}"
+) -> Iterator[tuple[T, Item]]:
+    """Yield what the table has for each key of a block, and the key's value.
+
+    A key that is not in the table is a fault unless it is a variable. `expected` and `unknown` are the texts of faults;
+    {} stands for the value that is no block, or for the key.
+    """
+    if not isinstance(item.value, dict):
+        raise item.fault((expected or "expected a block in braces, not {}").format(shown(item)))
+    for key, value in item.value.items():
+        if (found := known.get(key.lower())) is not None:
+            yield found, value
+        elif key not in item.value.variables:
+            raise value.fault(unknown.format(go_quote(key)))
+
+
+def fields_of(
+    item: Item, readers: Mapping[str, Reader], expected: str = "", unknown: str = "unknown field {}"
+) -> dict[str, Any]:
+    """Return the values of a block by field; the texts are as for `entries`."""
+    fields: dict[str, Any] = {}
+    for (field, read), value in entries(item, readers, expected, unknown):
+        fields.update({field: read(value)} if field else read(value))
+    return fields
 
 
 def set_option(name: str, read: Callable[[Item], Any]) -> OptionSetter:
     return lambda options, item: replace(options, **{name: read(item)})
+
+
+def address_fields(item: Item) -> dict[str, Any]:
+    """Return the port of `listen`, and the host if it has one."""
+    host, port = address_of(item, "")
+    return {"host": host, "port": port} if host else {"port": port}
+
+
+def percentage_of(item: Item, malformed: str, mistyped: str) -> int:
+    """Return a whole number, or the one before a percent sign.
+
+    `malformed` is the fault of a text ({0} without its percent sign, {1} as it is), `mistyped` of another value ({}).
+    """
+    value = item.value
+    if isinstance(value, str):
+        text = value.removesuffix("%")
+        if not _PERCENTAGE.match(text):
+            raise item.fault(malformed.format(go_quote(text), go_quote(value)))
+        return int(text)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise item.fault(mistyped.format(shown(item)))
+    return value
+
+
+def list_of(item: Item, fault: str) -> list[Item]:
+    """Return the items of an array; `fault` is the text for anything else, {} the value."""
+    if not isinstance(item.value, list):
+        raise item.fault(fault.format(shown(item)))
+    return item.value

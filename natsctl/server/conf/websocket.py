@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from natsctl.server.conf.syntax import Item
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
-    address_of,
-    block_of,
+    Reader,
+    address_fields,
     duration_text_of,
+    fields_of,
     flag_of,
+    keyed,
     number_of,
     port_of,
     seconds_of,
@@ -23,38 +25,12 @@ from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S, ServerOptions, WebSoc
 
 
 def websocket_block(options: ServerOptions, item: Item) -> ServerOptions:
-    if not isinstance(item.value, dict):
-        raise item.fault(f"Expected websocket to be a map, got {type(item.value).__name__}")
-    websocket = WebSocketOptions(port=0)
-    for key, value in item.value.items():
-        name = key.lower()
-        if name == "listen":
-            host, port = address_of(value, websocket.host)
-            websocket = replace(websocket, host=host, port=port)
-        elif name in ("authorization", "authentication"):
-            websocket = _authorization(websocket, value)
-        elif name in WEBSOCKET_KEYS:
-            field, read = WEBSOCKET_KEYS[name]
-            websocket = replace(websocket, **{field: read(value)})
-        elif key not in item.value.variables:
-            raise value.fault(f'unknown field "{key}"')
-    return replace(options, websocket=websocket) if websocket.port else options
+    fields = fields_of(item, WEBSOCKET_KEYS, "Expected websocket to be a map, got {}")
+    return replace(options, websocket=WebSocketOptions(**fields)) if fields.get("port") else options
 
 
-def _authorization(websocket: WebSocketOptions, item: Item) -> WebSocketOptions:
-    for key, value in block_of(item).items():
-        match key.lower():
-            case "user" | "username":
-                websocket = replace(websocket, user=text_of(value))
-            case "pass" | "password":
-                websocket = replace(websocket, password=text_of(value))
-            case "token":
-                websocket = replace(websocket, token=text_of(value))
-            case "timeout":
-                websocket = replace(websocket, auth_timeout_s=seconds_of(value))
-            case _:
-                raise value.fault(f'unknown field "{key}"')
-    return websocket
+def _authorization(item: Item) -> dict[str, Any]:
+    return fields_of(item, AUTHORIZATION_KEYS)
 
 
 def _handshake_timeout(item: Item) -> float:
@@ -87,31 +63,32 @@ def _ping_interval(item: Item) -> float:
     return duration_text_of(item, "ping_interval") if isinstance(item.value, str) else seconds_of(item)
 
 
-WEBSOCKET_KEYS: Final[dict[str, tuple[str, Callable[[Item], Any]]]] = {
-    "port": ("port", port_of),
-    "host": ("host", text_of),
-    "net": ("host", text_of),
-    "advertise": ("advertise", text_of),
-    "no_tls": ("no_tls", flag_of),
-    "tls": ("tls", tls_block),
-    "same_origin": ("same_origin", flag_of),
-    "allowed_origins": ("allowed_origins", _origins),
-    "allowed_origin": ("allowed_origins", _origins),
-    "allow_origins": ("allowed_origins", _origins),
-    "allow_origin": ("allowed_origins", _origins),
-    "origins": ("allowed_origins", _origins),
-    "origin": ("allowed_origins", _origins),
-    "handshake_timeout": ("handshake_timeout_s", _handshake_timeout),
-    "compress": ("compression", flag_of),
-    "compression": ("compression", flag_of),
-    "jwt_cookie": ("jwt_cookie", text_of),
-    "user_cookie": ("user_cookie", text_of),
-    "pass_cookie": ("pass_cookie", text_of),
-    "token_cookie": ("token_cookie", text_of),
-    "no_auth_user": ("no_auth_user", text_of),
-    "headers": ("headers", _headers),
-    "ping_interval": ("ping_interval_s", _ping_interval),
-}
+AUTHORIZATION_KEYS: Final[dict[str, Reader]] = keyed(
+    ("user username", ("user", text_of)),
+    ("pass password", ("password", text_of)),
+    ("token", ("token", text_of)),
+    ("timeout", ("auth_timeout_s", seconds_of)),
+)
+WEBSOCKET_KEYS: Final[dict[str, Reader]] = keyed(
+    ("listen", ("", address_fields)),
+    ("port", ("port", port_of)),
+    ("host net", ("host", text_of)),
+    ("advertise", ("advertise", text_of)),
+    ("no_tls", ("no_tls", flag_of)),
+    ("tls", ("tls", tls_block)),
+    ("same_origin", ("same_origin", flag_of)),
+    ("allowed_origins allowed_origin allow_origins allow_origin origins origin", ("allowed_origins", _origins)),
+    ("handshake_timeout", ("handshake_timeout_s", _handshake_timeout)),
+    ("compress compression", ("compression", flag_of)),
+    ("jwt_cookie", ("jwt_cookie", text_of)),
+    ("user_cookie", ("user_cookie", text_of)),
+    ("pass_cookie", ("pass_cookie", text_of)),
+    ("token_cookie", ("token_cookie", text_of)),
+    ("no_auth_user", ("no_auth_user", text_of)),
+    ("headers", ("headers", _headers)),
+    ("ping_interval", ("ping_interval_s", _ping_interval)),
+    ("authorization authentication", ("", _authorization)),
+)
 
 
 def websocket_faults(options: ServerOptions) -> Iterator[str]:
