@@ -36,7 +36,7 @@ _NOT_SERVED: Final = frozenset(REFUSING) - {"cluster", "resolver"} | {
 _FOR_ROUTES: Final = frozenset({"verify_cert_and_check_known_urls"})
 _UNHEEDED: Final = frozenset({"disable_sublist_cache", "no_sublist_cache", "no_fast_producer_stall", "feature_flags"})
 
-RESOLVER_KEYS: Final = "type dir allow_delete hard_delete interval timeout limit ttl".split()
+RESOLVER_KEYS: Final = ["type", "dir", "allow_delete", "hard_delete", "interval", "timeout", "limit", "ttl"]
 """Keys of a block that is read without a table; tests/server/conf/test_every_key.py tries each."""
 
 
