@@ -50,13 +50,13 @@ from natsctl.broker.refusals import (
 from natsctl.broker.routes import DOT
 from natsctl.broker.subscription import Subscription, delivery_filter_of
 from natsctl.broker.timers import Timers
+from natsctl.wire.client import PONG_LINE
 from natsctl.wire.ops import (
     CONNECT,
     HPUB,
     OK_LINE,
     PING,
     PONG,
-    PONG_LINE,
     PUB,
     SUB,
     UNSUB,

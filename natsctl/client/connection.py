@@ -32,6 +32,7 @@ from natsctl.api.subjects import subject_fault
 from natsctl.client.message import HeaderLike, Message, encode_headers, to_message
 from natsctl.client.nats_py import client_class, failure_class
 from natsctl.client.received import Received
+from natsctl.wire.client import ServerLineError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from nats.aio.subscription import Subscription as NatsSubscription
 
     from natsctl.client.servers import Target
+    from natsctl.wire.client import Credentials
 
 
 MAX_KEPT = 512 * 1024
@@ -197,7 +199,6 @@ MAX_PAUSE_S = 5.0
 """The pause between two attempts to connect again: the first one, and what doubling it leads to."""
 MAX_REFUSALS = 2
 """Refused logins in a row after which a patient connection gives up. Source: nats.go, processAuthError."""
-_VIOLATION = "permissions violation for "
 
 
 class SomeRefusedError(NotAuthorisedError):
@@ -261,12 +262,13 @@ class Connection:
 
     # -- life
 
-    async def open(self, url: str, options: dict[str, Any]) -> None:
+    async def open(self, url: str, options: dict[str, Any], login: Credentials) -> None:
         """Connect or reconnect to `url`; raises the errors of nats-py or the system."""
         if not self._connecting:
             self._client = client_class()()
             self._connecting, self._lost, self._inbox = True, None, ""
             self._refused.clear()
+        self._client.credentials = login
         logging.getLogger("nats").setLevel(logging.CRITICAL + 1)
         # nats-py's side of TLS takes itself for plain TCP, of which asyncio warns when a connection ends.
         logging.getLogger("asyncio").setLevel(logging.ERROR)
@@ -349,16 +351,15 @@ class Connection:
         if self._connecting:
             # nats-py would try the same address again and again; raising here ends its loop with the true reason.
             raise failure
-        text = str(failure)
-        if _VIOLATION in text.lower():
-            self._on_violation(self._client.error_line or text)
+        self._on_violation(self._client.error_line or str(failure))
 
     def _on_violation(self, text: str) -> None:
         """Fail the users of a subject that the server refused."""
-        at = text.lower().index(_VIOLATION) + len(_VIOLATION)
-        verb, _, quoted = text[at:].partition(" to ")
-        named = quoted.partition('"')[2].partition('"')[0]
-        verb, subject = verb.lower(), named.lower()
+        refused = ServerLineError(text).refused
+        if refused is None:
+            return
+        verb, named = refused
+        subject = named.lower()
         if verb == "publish":
             self._refused.append(refusal(verb, named))
             if self.on_refused is not None:

@@ -10,11 +10,9 @@ from natsctl.api.errors import NatsctlError, NotAuthorisedError, UnreachableErro
 from natsctl.client.connection import Connection, SomeRefusedError, Tracer
 from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target
-from natsctl.client.settings import login_at, login_options, tls_context
-from natsctl.wire.client import TlsNotOfferedError
+from natsctl.client.settings import credentials, credentials_at, tls_context
+from natsctl.wire.client import Credentials, TlsNotOfferedError, is_login_refusal
 from natsctl.wire.server_url import parse_server_url, without_login
-
-_REFUSED = ("authorization violation", "authentication", "user authentication", "nkeys not supported")
 
 
 class NotListeningError(UnreachableError):
@@ -33,18 +31,19 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
     if target.settings.inbox_prefix:
         options["inbox_prefix"] = target.settings.inbox_prefix.rstrip(".")
     connection = Connection(target, Tracer() if trace else None)
-    connection.dial = functools.partial(_open, connection, options, login_options(target.settings))
+    connection.dial = functools.partial(_open, connection, options, credentials(target.settings))
     await connection.dial()
     return connection
 
 
-async def _open(connection: Connection, options: dict[str, Any], login: dict[str, Any]) -> None:
+async def _open(connection: Connection, options: dict[str, Any], login: Credentials) -> None:
     """Open a connection to the first address of its target that accepts it; raises as `connect`."""
     target = connection.target
     failures: list[NatsctlError] = []
     for url in target.urls:
         try:
-            await connection.open(parse_server_url(url).bare, {**options, **login_at(url, login)})
+            parts = parse_server_url(url)
+            await connection.open(parts.bare, options, credentials_at(parts, login))
         except ImportError as reason:
             # nats-py looks for it only where a URL asks for a WebSocket.
             raise UsageError(
@@ -77,7 +76,7 @@ def explained(reason: Exception, url: str, target: Target) -> NatsctlError:
     text = (getattr(reason, "strerror", None) or str(reason)).removeprefix("nats: ").strip("'\" ")
     if isinstance(reason, NatsctlError):
         return reason
-    if any(refused in text.lower() for refused in _REFUSED):
+    if is_login_refusal(text):
         return NotAuthorisedError(
             f"{where}{named} refused the login: {text}",
             hint="give --user and --password, --token, --creds or --nkey, or a --context that has them",

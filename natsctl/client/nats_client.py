@@ -14,10 +14,19 @@ import importlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nats.aio.client import Client
+from nats.aio.client import Client, __version__
 from nats.errors import FlushTimeoutError
 
-from natsctl.wire.client import INFO_VERB, TlsNotOfferedError, checked_info, read_info, starts_tls
+from natsctl.wire.client import (
+    INFO_VERB,
+    NO_CREDENTIALS,
+    TlsNotOfferedError,
+    checked_info,
+    encode_connect,
+    encode_pub,
+    read_info,
+    starts_tls,
+)
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, FrameBuffer, frames
 
 if TYPE_CHECKING:
@@ -84,6 +93,7 @@ class ShortClient(Client):
         """Handlers of the subscriptions, by sid."""
         self._ps: Any = QuickParser(self._ps, self.handlers)
         self._quick = self._ps
+        self.credentials = NO_CREDENTIALS
 
     @property
     def _server_info(self) -> dict[str, Any]:
@@ -121,6 +131,16 @@ class ShortClient(Client):
                 raise
         await super()._process_info(info, initial_connection)
 
+    def _connect_command(self) -> bytes:
+        info = self._server_info
+        return encode_connect(
+            self.credentials,
+            info,
+            name=self.options["name"] or "",
+            version=__version__,
+            tls=bool(info.get("tls_required")),
+        )
+
     async def listen(self, subject: str, queue: str, handler: MessageHandler, limit: int = 0) -> Subscription:
         """Subscribe, and call `handler` with each message; after `limit` of them, if above 0, the server ends it."""
         # The number that nats-py gives next; a message may come before `subscribe` returns.
@@ -143,11 +163,9 @@ class ShortClient(Client):
 
     async def send(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         """Send a message with a header block."""
-        size, whole = len(block), len(block) + len(body)
-        lead = b"HPUB %b %b %d %d\r\n" % (subject, reply, size, whole)
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(body)
-        await self._send_command(b"%b%b%b\r\n" % (lead, block, body))
+        await self._send_command(encode_pub(subject, reply, block, body))
         if self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
 

@@ -136,11 +136,11 @@ async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: f
 
 def target_of(contexts: Contexts, name: str, timeout_s: float | None) -> Target:
     """Return the server that a context names by itself; raises UsageError for an unreadable context."""
-    from natsctl.client.settings import login_options, tls_context
+    from natsctl.client.settings import credentials, tls_context
 
     settings = contexts.load(name)
     urls = server_urls(settings.url or DEFAULT_URL, f"context {name}")
-    login_options(settings)
+    credentials(settings)
     tls_context(settings, urls)
     return Target(TargetKind.NAMED, urls, f"context {name}", settings, timeout_s or DEFAULT_TIMEOUT_S)
 

@@ -1,4 +1,4 @@
-"""Settings of a server and of the login there, from flags, environment or a context, and nats-py's options for them.
+"""Settings of a server and of the login there, from flags, environment or a context.
 
 A secret may be given indirectly: `file:///path`, `env://NAME`, `data:;base64,…`, a path, or the text itself;
 `op://vault/item/field` asks 1Password's `op`, and `nsc://operator/account/user` is a user in the store of nsc.
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.wire.server_url import parse_server_url
+from natsctl.wire.client import Credentials
+from natsctl.wire.ed25519 import SeedError, check_seed
+from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
     import ssl
@@ -230,67 +232,42 @@ def jwt_in(text: str, name: str) -> str:
     raise UsageError(f"{name}: no user JWT in it")
 
 
-def login_options(settings: Settings) -> dict[str, Any]:
-    """Return the keyword arguments of nats-py's `connect` for the login; raises UsageError for an unreadable secret.
+def credentials(settings: Settings) -> Credentials:
+    """Return the login of the settings; raises UsageError for an unreadable secret.
 
-    Order: user, creds, nkey, JWT with seed, JWT alone; a token goes beside any of them. A user without a password is
-    a token.
+    Order: user, creds, nkey, JWT with seed, JWT only; a token is sent in addition to any of them. A user without a
+    password is a token.
     """
-    options: dict[str, Any] = {}
-    if settings.token:
-        options["token"] = resolve_text(settings.token, "token")
+    token = resolve_text(settings.token, "token") if settings.token else ""
     if settings.user and settings.password:
-        return {**options, "user": settings.user, "password": resolve_text(settings.password, "password")}
+        return Credentials(settings.user, resolve_text(settings.password, "password"), token)
     if settings.user:
-        return {**options, "token": settings.user}
+        return Credentials(token=settings.user)
     if settings.creds:
         text = resolve_file(settings.creds, "creds")
-        return {**options, **_signed(jwt_in(text, "creds"), _checked(seed_in(text, "creds"), "creds"))}
+        return Credentials(token=token, jwt=jwt_in(text, "creds"), seed=_valid_seed(text, "creds"))
     if settings.nkey:
-        return {**options, "nkeys_seed_str": _checked(seed_in(resolve_file(settings.nkey, "nkey"), "nkey"), "nkey")}
+        return Credentials(token=token, seed=_valid_seed(resolve_file(settings.nkey, "nkey"), "nkey"))
     if settings.user_jwt:
         jwt = jwt_in(resolve_either(settings.user_jwt, "jwt", "ey"), "jwt")
-        seed = resolve_either(settings.user_seed, "seed", "SU") if settings.user_seed else ""
-        return {**options, **_signed(jwt, _checked(seed_in(seed, "seed"), "seed") if seed else "")}
-    return options
+        seed = _valid_seed(resolve_either(settings.user_seed, "seed", "SU"), "seed") if settings.user_seed else ""
+        return Credentials(token=token, jwt=jwt, seed=seed)
+    return Credentials(token=token)
 
 
-def login_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the login for a server: that of the settings, `login_options`, or if it is empty that of the URL."""
-    return dict(options) or dict(parse_server_url(url).login)
+def credentials_at(url: ServerUrl, configured: Credentials) -> Credentials:
+    """Return the login for a server: that of the settings, or if they have none, that of the URL."""
+    return configured if any(configured) else Credentials(**url.login)
 
 
-def _checked(seed: str, name: str) -> str:
-    """Return the seed, if it is one; raises UsageError."""
-    import nkeys
-
+def _valid_seed(text: str, name: str) -> str:
+    """Return the seed in a text; raises UsageError."""
+    seed = seed_in(text, name)
     try:
-        nkeys.from_seed(bytearray(seed.encode())).wipe()
-    except (nkeys.NkeysError, ValueError) as failure:
-        raise UsageError(f"{name}: the NKey seed in it is not valid") from failure
+        check_seed(seed)
+    except SeedError:
+        raise UsageError(f"{name}: the NKey seed in it is not valid") from None
     return seed
-
-
-def _signed(jwt: str, seed: str) -> dict[str, Any]:
-    """Return the callbacks that show a JWT and sign the server's nonce; without a seed the JWT is a bearer token."""
-
-    def show() -> bytes:
-        return jwt.encode()
-
-    def sign(nonce: str) -> bytes:
-        if not seed:
-            return b""
-        import base64
-
-        import nkeys
-
-        pair = nkeys.from_seed(bytearray(seed.encode()))
-        try:
-            return base64.b64encode(pair.sign(nonce.encode()))
-        finally:
-            pair.wipe()
-
-    return {"user_jwt_cb": show, "signature_cb": sign}
 
 
 def wants_tls(settings: Settings, urls: tuple[str, ...]) -> bool:

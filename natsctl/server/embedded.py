@@ -39,7 +39,7 @@ from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
 from natsctl.server.resources import SWITCH_INTERVAL_S
 from natsctl.server.storage import StoreInUseError
-from natsctl.wire.client import read_info, starts_tls
+from natsctl.wire.client import ClientProtocol, Credentials
 from natsctl.wire.server_url import parse_server_url
 
 FILE_NAME: Final = "server.json"
@@ -50,7 +50,7 @@ ANSWER_WITHIN_S: Final = 2.0
 GUEST_NAME: Final = "natsctl-embedded-guest"
 """Client name of the connection by which a command holds on to another command's server."""
 
-_LINE_BYTES: Final = 64 << 10
+_CHUNK_BYTES: Final = 64 << 10
 
 
 class SharedServer(msgspec.Struct, frozen=True):
@@ -103,7 +103,7 @@ class GuestConnection:
         with suppress(OSError):
             while chunk := self._socket.recv(4096):
                 lines = (tail + chunk).split(b"\r\n")
-                tail = lines.pop()[-_LINE_BYTES:]
+                tail = lines.pop()[-_CHUNK_BYTES:]
                 if any(line.upper() == b"PING" for line in lines):
                     self._socket.sendall(b"PONG\r\n")
 
@@ -120,7 +120,7 @@ def join(shared: SharedServer) -> GuestConnection | None:
     except (OSError, ValueError):
         return None
     try:
-        if _greet(sock, shared):
+        if _logs_in(sock, shared):
             sock.settimeout(None)
             return GuestConnection(sock)
     except (OSError, ValueError):
@@ -129,31 +129,16 @@ def join(shared: SharedServer) -> GuestConnection | None:
     return None
 
 
-def _greet(sock: socket.socket, shared: SharedServer) -> bool:
-    info = read_info(_read_line(sock))
-    if info.get("server_id") != shared.server_id or starts_tls(info, wanted=False):
-        return False
-    connect = {
-        "verbose": False,
-        "pedantic": False,
-        "name": GUEST_NAME,
-        "lang": "natsctl",
-        "version": str(os.getpid()),
-        "protocol": 1,
-        "auth_token": shared.token,
-    }
-    sock.sendall(b"CONNECT " + msgspec.json.encode(connect) + b"\r\nPING\r\n")
-    return _read_line(sock) == b"PONG"
-
-
-def _read_line(sock: socket.socket) -> bytes:
-    line = b""
-    while not line.endswith(b"\r\n") and len(line) < _LINE_BYTES:
-        byte = sock.recv(1)
-        if not byte:
-            break
-        line += byte
-    return line.rstrip()
+def _logs_in(sock: socket.socket, shared: SharedServer) -> bool:
+    """Return whether the server is the one named and accepts the token; raises OSError, ValueError."""
+    protocol = ClientProtocol(Credentials(token=shared.token), name=GUEST_NAME, version=str(os.getpid()))
+    while not protocol.ready:
+        data = sock.recv(_CHUNK_BYTES)
+        answer = protocol.receive(data)
+        if not data or protocol.starts_tls or (answer and protocol.info.get("server_id") != shared.server_id):
+            return False
+        sock.sendall(answer)
+    return True
 
 
 CONFIG_VARIABLE: Final = "NATSCTL_SERVER_CONFIG"

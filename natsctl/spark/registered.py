@@ -1,6 +1,6 @@
-"""The data source as Spark is given it: by value, with its whole package and four modules of others that it needs.
+"""The data source as Spark is given it: by value, with its whole package and the modules of others that it needs.
 
-They rewrite S2, for backups, decide on TLS, take URLs apart, and read the protocol.
+They rewrite S2, for backups, and are the client: connection, protocol, signatures, and server URLs.
 
 Executors need nothing of natsctl. Spark finds it through the module `pyspark_jetstream`. Within one machine it goes by
 name: a query's Python processes would make the value out of one another's, for half a second altogether.
@@ -19,15 +19,13 @@ if find_spec("pyspark.sql.datasource") is None:
     )
 
 from natsctl.api.archive import s2_rewrite
+from natsctl.client import blocking
 from natsctl.spark import SOURCE_BY_NAME, source
 from natsctl.spark.source.data_source import JetStreamDataSource as DefaultSource
-from natsctl.wire import client, server_frames, server_url
+from natsctl.wire import client, ed25519, server_frames, server_url
 
 if SOURCE_BY_NAME not in os.environ:
-    register_pickle_by_value(source)  # type: ignore[no-untyped-call]  # cloudpickle has no types
-    register_pickle_by_value(s2_rewrite)  # type: ignore[no-untyped-call]  # cloudpickle has no types
-    register_pickle_by_value(client)  # type: ignore[no-untyped-call]  # cloudpickle has no types
-    register_pickle_by_value(server_frames)  # type: ignore[no-untyped-call]  # cloudpickle has no types
-    register_pickle_by_value(server_url)  # type: ignore[no-untyped-call]  # cloudpickle has no types
+    for module in (source, s2_rewrite, blocking, client, ed25519, server_frames, server_url):
+        register_pickle_by_value(module)  # type: ignore[no-untyped-call]  # cloudpickle has no types
 
 __all__ = ["DefaultSource"]

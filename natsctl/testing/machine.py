@@ -27,7 +27,7 @@ from natsctl.store.store import Store
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.simdisk import SimDisk
 from natsctl.wire import ops
-from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
 
 TURN_BUDGET: Final = 2048

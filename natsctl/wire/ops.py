@@ -26,6 +26,8 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from natsctl.wire.client import PING_LINE, PONG_LINE, encode_pub, encode_sub, encode_unsub
+
 Op: TypeAlias = tuple[Any, ...]
 
 PUB: Final = 0
@@ -77,8 +79,6 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 OK_LINE = b"+OK\r\n"
-PING_LINE = b"PING\r\n"
-PONG_LINE = b"PONG\r\n"
 
 
 def encode_err(text: str) -> bytes:
@@ -91,30 +91,12 @@ def encode_info(json: bytes) -> bytes:
     return b"INFO %b \r\n" % json
 
 
-def encode_pub(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> bytes:
-    """Return PUB, or HPUB where there is a header block."""
-    target = b"%b %b" % (subject, reply) if reply else subject
-    if header:
-        return b"HPUB %b %d %d\r\n%b%b\r\n" % (target, len(header), len(header) + len(payload), header, payload)
-    return b"PUB %b %d\r\n%b\r\n" % (target, len(payload), payload)
-
-
 def encode_msg(subject: bytes, sid: bytes, reply: bytes, header: bytes, payload: bytes) -> bytes:
     """Return MSG, or HMSG where there is a header block."""
     target = b"%b %b %b" % (subject, sid, reply) if reply else b"%b %b" % (subject, sid)
     if header:
         return b"HMSG %b %d %d\r\n%b%b\r\n" % (target, len(header), len(header) + len(payload), header, payload)
     return b"MSG %b %d\r\n%b\r\n" % (target, len(payload), payload)
-
-
-def encode_sub(subject: bytes, queue: bytes, sid: bytes) -> bytes:
-    """Return SUB."""
-    return b"SUB %b %b %b\r\n" % (subject, queue, sid) if queue else b"SUB %b %b\r\n" % (subject, sid)
-
-
-def encode_unsub(sid: bytes, most: int) -> bytes:
-    """Return UNSUB; 0 means now."""
-    return b"UNSUB %b %d\r\n" % (sid, most) if most else b"UNSUB %b\r\n" % sid
 
 
 def encode(op: Op) -> bytes:

@@ -94,6 +94,11 @@ class FrameBuffer:
         """The bytes of an incomplete frame."""
         return b"".join(self._parts)
 
+    @property
+    def missing(self) -> int:
+        """Number of bytes that complete it, as far as that is known."""
+        return self._missing if self._parts else 0
+
     def join(self, chunk: bytes) -> bytes:
         """Return the kept bytes and `chunk`; while they complete no frame, keep `chunk` too and return b""."""
         if not self._parts:

@@ -18,7 +18,8 @@ import pytest
 from natsctl.cli.main import run as run_main
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
-from natsctl.spark.source.handshake import ServerSettings, greet
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.link import Link
 from natsctl.testing.process import Kind, ServerProcess
 from tests.cli.conftest import WITHIN_S
 from tests.client.conftest import connected
@@ -66,7 +67,7 @@ def test_a_login_in_a_url_is_decoded_by_every_client(
         monkeypatch.setenv("NATS_URL", url)
         assert run_main(["kv", "ls"]) == 0
         monkeypatch.delenv("NATS_URL")
-        greet(url, ServerSettings(urls=(url,))).wire.close()
+        Link.open(ServerSettings(urls=(url,))).close()
         text = "".join(capsys.readouterr())
         assert not [secret for secret in (login, PASSWORD, TOKEN, "%40n", "%2F") if secret in text]
 

@@ -1,4 +1,4 @@
-"""Settings of flags, environment and contexts, secrets, and logins: what nats-py and servers are told."""
+"""Settings of flags, environment and contexts, secrets, and logins."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from natsctl.client.manager import Manager
 from natsctl.client.settings import (
     Settings,
     combine,
+    credentials,
+    credentials_at,
     expand_path,
     from_environment,
-    login_options,
     resolve_either,
     resolve_text,
 )
 from natsctl.testing.process import ServerProcess
+from natsctl.wire.client import Credentials
+from natsctl.wire.server_url import parse_server_url
 from tests.client.conftest import connected
 
 JWT = "eyJ0eXAiOiJKV1QifQ.e30.c2ln"
@@ -40,33 +43,37 @@ def _creds(path: Path) -> Path:
 
 
 def test_a_user_and_password_come_first() -> None:
-    assert login_options(Settings(user="a", password="b", creds="missing")) == {"user": "a", "password": "b"}
+    assert credentials(Settings(user="a", password="b", creds="missing")) == Credentials("a", "b")
 
 
-def test_a_credentials_file_shows_its_jwt_and_signs(tmp_path: Path) -> None:
-    options = login_options(Settings(creds=str(_creds(tmp_path / "a.creds"))))
-    assert options["user_jwt_cb"]() == JWT.encode()
-    signature = base64.b64decode(options["signature_cb"]("nonce"))
-    nkeys.from_seed(_seed().encode()).verify(b"nonce", signature)
+def test_a_credentials_file_has_a_jwt_and_a_seed(tmp_path: Path) -> None:
+    assert credentials(Settings(creds=str(_creds(tmp_path / "a.creds")))) == Credentials(jwt=JWT, seed=_seed())
 
 
-def test_a_jwt_alone_is_a_bearer_token() -> None:
-    assert login_options(Settings(user_jwt=JWT))["signature_cb"]("nonce") == b""
+def test_a_jwt_without_a_seed_is_a_bearer_token() -> None:
+    assert credentials(Settings(user_jwt=JWT)) == Credentials(jwt=JWT)
 
 
 def test_an_nkey_is_read_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.nk").write_text(f"# key of a\n{_seed()}\n")
-    assert login_options(Settings(nkey=str(tmp_path / "a.nk"))) == {"nkeys_seed_str": _seed()}
+    assert credentials(Settings(nkey=str(tmp_path / "a.nk"))) == Credentials(seed=_seed())
+
+
+def test_a_login_of_the_settings_comes_before_that_of_the_url() -> None:
+    url = parse_server_url("nats://ann:p%40w@127.0.0.1")
+    assert credentials_at(url, Credentials()) == Credentials("ann", "p@w")
+    assert credentials_at(url, Credentials(token="t")) == Credentials(token="t")
+    assert credentials_at(parse_server_url("nats://s3cret@127.0.0.1"), Credentials()) == Credentials(token="s3cret")
 
 
 def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN_OF_A", "t")
     (tmp_path / "password").write_text("p\n")
-    assert login_options(Settings(token="env://TOKEN_OF_A")) == {"token": "t"}
+    assert credentials(Settings(token="env://TOKEN_OF_A")) == Credentials(token="t")
     pointed = Settings(user="a", password=f"file://{tmp_path}/password")
-    assert login_options(pointed)["password"] == "p"
+    assert credentials(pointed).password == "p"
     data = "data:;base64," + base64.b64encode(_seed().encode()).decode()
-    assert login_options(Settings(nkey=data)) == {"nkeys_seed_str": _seed()}
+    assert credentials(Settings(nkey=data)) == Credentials(seed=_seed())
 
 
 @pytest.mark.parametrize(
@@ -82,7 +89,7 @@ def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 )
 def test_an_unusable_secret_is_a_usage_error_by_name(settings: Settings, text: str) -> None:
     with pytest.raises(UsageError, match=text.replace("/", r"\/")):
-        login_options(settings)
+        credentials(settings)
 
 
 @pytest.mark.reference

@@ -20,7 +20,7 @@ from natsctl.store.index import StreamIndex
 from natsctl.store.subject_table import SubjectTable
 from natsctl.testing.jet import SECOND, Jet, ok
 from natsctl.testing.machine import Machine, Message, Wire
-from natsctl.wire.ops import encode_pub
+from natsctl.wire.client import encode_pub
 from tests.support import tiers
 from tests.support.engine_simulation import small_steps
 

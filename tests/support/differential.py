@@ -52,7 +52,7 @@ from natsctl.testing.jet import SECOND, Jet
 from natsctl.testing.machine import Machine, Message, Wire
 from natsctl.testing.process import ServerProcess, reference_version
 from natsctl.wire import ops
-from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
 
 QUIET_S: Final = 0.03

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from natsctl.testing.clock import VirtualClock
 from natsctl.testing.machine import Machine
 from natsctl.wire import ops
-from natsctl.wire.ops import encode_pub, encode_sub, encode_unsub
+from natsctl.wire.client import encode_pub, encode_sub, encode_unsub
 from natsctl.wire.parser import ServerParser
 from tests.support.differential import login, normalised
 

@@ -28,7 +28,7 @@ from urllib.parse import urlsplit
 from natsctl.jetstream.engine_options import JetStreamOptions
 from natsctl.testing.machine import Machine
 from natsctl.wire import ops
-from natsctl.wire.ops import encode_pub
+from natsctl.wire.client import encode_pub
 from natsctl.wire.parser import ServerParser
 from tests.support.differential import login, normalised
 

@@ -19,7 +19,8 @@ from natsctl.client.dial import connect
 from natsctl.client.one_shot import open_one_shot, open_plain
 from natsctl.client.servers import Target, resolve
 from natsctl.client.settings import Settings
-from natsctl.spark.source.handshake import ServerSettings, greet
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.link import Link
 from natsctl.testing.certificates import Authority
 from natsctl.testing.process import ServerProcess
 
@@ -68,7 +69,7 @@ def test_completion_and_single_requests(offering: TlsServer, wanted: bool) -> No
     known = offering.target(ca=str(offering.ca) if wanted else "")
     client = open_one_shot(known, time.monotonic() + PATIENCE_S)
     assert client is not None
-    assert isinstance(client._socket, ssl.SSLSocket) is wanted
+    assert isinstance(client._wire._wire, ssl.SSLSocket) is wanted
     assert client.ask("STREAM.NAMES")["total"] == 0
     client.shut()
     plain = open_plain(known, "test", dry_run=False)
@@ -81,8 +82,8 @@ def test_completion_and_single_requests(offering: TlsServer, wanted: bool) -> No
 def test_spark(offering: TlsServer, wanted: bool) -> None:
     url = offering.tls_url if wanted else offering.plain_url
     settings = ServerSettings((url,), "ann", "s3cret", tls_ca=offering.ca.read_text() if wanted else "")
-    with greet(url, settings).wire as wire:
-        assert isinstance(wire, ssl.SSLSocket) is wanted
+    with Link.open(settings) as link:
+        assert isinstance(link._wire, ssl.SSLSocket) is wanted
 
 
 WISHES: Final[dict[str, Callable[[TlsServer], list[str]]]] = {

@@ -23,8 +23,9 @@ from natsctl.server.embedded import SharedServer, join
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOptions, TlsOptions
 from natsctl.spark.source.errors import JetStreamSourceError
-from natsctl.spark.source.handshake import ServerSettings, greet
-from natsctl.wire.client import TlsNotOfferedError
+from natsctl.spark.source.handshake import ServerSettings
+from natsctl.spark.source.link import Link
+from natsctl.wire.client import Credentials, TlsNotOfferedError
 from natsctl.wire.server_url import ServerUrl
 from tests.support.handshake_recorder import CLIENT_HELLO, PATIENCE_S, HandshakeRecorder, recording
 
@@ -86,9 +87,10 @@ def run_plain(recorder: HandshakeRecorder, ca: Path | None) -> bool:
 
 def run_spark(recorder: HandshakeRecorder, ca: Path | None) -> bool:
     pem = ca.read_text() if ca else ""
-    settings = ServerSettings(user="ann", password=SECRET, tls_ca=pem, timeout_s=PATIENCE_S)
+    url = f"nats://127.0.0.1:{recorder.port}"
+    settings = ServerSettings((url,), "ann", SECRET, tls_ca=pem, timeout_s=PATIENCE_S, retries=0)
     try:
-        greet(f"nats://127.0.0.1:{recorder.port}", settings).wire.close()
+        Link.open(settings).close()
     except JetStreamSourceError:
         return False
     return True
@@ -238,9 +240,10 @@ def test_a_websocket_in_clear_is_not_even_opened(refusing: HandshakeRecorder) ->
 
 def test_spark_wants_tls_on_all_servers_of_a_list(refusing: HandshakeRecorder) -> None:
     url = f"nats://127.0.0.1:{refusing.port}"
-    settings = ServerSettings((url, "tls://127.0.0.1:1"), user="ann", password=SECRET)
+    settings = ServerSettings((url, "tls://127.0.0.1:1"), user="ann", password=SECRET, retries=0)
+    link = Link(settings)
     with pytest.raises(JetStreamSourceError, match="TLS is asked for"):
-        greet(url, settings)
+        link._greet(url, "")
     assert [each.clear for each in refusing.recorded()] == [b""]
 
 
@@ -313,11 +316,10 @@ async def test_nats_pys_own_reconnecting_decides_again(tmp_path: Path) -> None:
     with recording(tmp_path) as discovered, recording(tmp_path / "own", tls_available=True) as recorder:
         recorder.offers["connect_urls"] = [f"127.0.0.1:{discovered.port}"]
         client = client_class()()
+        client.credentials = Credentials("ann", SECRET)
         await client.connect(
             f"nats://127.0.0.1:{recorder.port}",
             tls=ssl.create_default_context(cafile=tmp_path / "own" / "authority.pem"),
-            user="ann",
-            password=SECRET,
             error_cb=note,
             closed_cb=end,
             reconnect_time_wait=0.01,

@@ -28,8 +28,9 @@ from natsctl.broker.message_trace import begin_trace
 from natsctl.broker.refusals import FAULT_REASONS, CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.timers import LATE_PARTS, NEVER_NS
+from natsctl.wire.client import PING_LINE, PONG_LINE
 from natsctl.wire.leaf import LEAF_MSG, LEAF_SUB, LEAF_UNSUB, LeafParser, encode_leaf_msg, leaf_limits
-from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PING_LINE, PONG, PONG_LINE, Op, ProtocolViolationError
+from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, Op, ProtocolViolationError
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account

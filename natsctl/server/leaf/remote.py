@@ -9,7 +9,6 @@ never waits for any of it.
 from __future__ import annotations
 
 import asyncio
-import base64
 import random
 import re
 import socket
@@ -25,6 +24,7 @@ from natsctl.server.leaf.connection import RemoteConnection, WebSocketRemoteConn
 from natsctl.server.leaf.dialing import dial_text, open_tunnel
 from natsctl.server.options import LeafRemoteOptions
 from natsctl.server.tls.contexts import client_context
+from natsctl.wire.client import NO_CREDENTIALS, Credentials
 from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
@@ -40,19 +40,21 @@ def signer_of(remote: LeafRemoteOptions, url: ServerUrl) -> Signer:
     """Return the signer of a hub's nonce; it reads its files at each use, so that renewed credentials are found."""
 
     def sign(nonce: bytes) -> Mapping[str, str]:
-        shown: dict[str, str] = {}
+        login, fault = NO_CREDENTIALS, ""
         if remote.creds is not None:
             jwt, seed = read_creds(remote.creds)
-            shown = {"jwt": jwt, "sig": _signature(seed, nonce, "Credentials file has malformed seed")[1]}
+            login, fault = Credentials(jwt=jwt, seed=seed), "Credentials file has malformed seed"
         elif remote.nkey:
-            public, signature = _signature(remote.nkey.encode(), nonce, "Remote nkey has malformed seed")
-            shown = {"nkey": public, "sig": signature}
-        return {**shown, **_user(remote, url)}
+            login, fault = Credentials(seed=remote.nkey), "Remote nkey has malformed seed"
+        try:
+            return {**login.fields(nonce.decode()), **_user(remote, url)}
+        except ValueError as error:
+            raise RemoteCredentialsError(fault) from error
 
     return sign
 
 
-def read_creds(path: Path) -> tuple[str, bytes]:
+def read_creds(path: Path) -> tuple[str, str]:
     try:
         content = read_file(path)
     except OSError as error:
@@ -60,21 +62,7 @@ def read_creds(path: Path) -> tuple[str, bytes]:
     parts = _PARTS.findall(content)
     if len(parts) < 2:
         raise RemoteCredentialsError("Credentials file malformed")
-    return parts[0].decode(), parts[1]
-
-
-def _signature(seed: bytes, nonce: bytes, fault: str) -> tuple[str, str]:
-    """Return the public key of a seed and its signature, as CONNECT has them; raises RemoteCredentialsError."""
-    import nkeys
-
-    try:
-        pair = nkeys.from_seed(bytearray(seed))
-        signature = base64.urlsafe_b64encode(pair.sign(nonce)).rstrip(b"=").decode()
-        public = pair.public_key.decode()
-        pair.wipe()
-    except (nkeys.NkeysError, ValueError) as error:
-        raise RemoteCredentialsError(fault) from error
-    return public, signature
+    return parts[0].decode(), parts[1].decode()
 
 
 def _user(remote: LeafRemoteOptions, url: ServerUrl) -> dict[str, str]:

@@ -42,8 +42,8 @@ _NATSCTL = Path(__file__).parents[2]
 _FOLDER = _NATSCTL / "spark" / "source"
 _FILES = (
     _NATSCTL / "api" / "archive" / "s2_rewrite.py",
-    _NATSCTL / "wire" / "client.py",
-    _NATSCTL / "wire" / "server_frames.py",
+    _NATSCTL / "client" / "blocking.py",
+    *(_NATSCTL / "wire" / name for name in ("client.py", "ed25519.py", "server_frames.py", "server_url.py")),
 )
 
 

@@ -201,7 +201,7 @@ class Suspects:
             places |= {int(number): place for number, place in answers.places.items()}
             refused |= {number for number in answers.refused if int(number) not in places}
             for heard in answers.lines:
-                link.heed(heard)
+                link.handle_line(heard)
         link.unsubscribe(subscription)
         return places
 

@@ -293,7 +293,7 @@ class DirectReader:
     def _heed(self, what: Message | bytes, sid: bytes) -> None:
         """Do what a line or a status wants; raises ApiRefusedError."""
         if isinstance(what, bytes):
-            self._task.link.heed(what)
+            self._task.link.handle_line(what)
         elif what.sid == sid:
             status = status_of(what.headers)
             self._open = False
@@ -365,7 +365,7 @@ class SingleReader:
                 at = end
                 self._rest = data[at:]
                 if isinstance(frame, bytes):
-                    self._task.link.heed(frame)
+                    self._task.link.handle_line(frame)
                 elif frame.sid == sid:
                     answers[int(frame.subject.rpartition(b".")[2])] = self._answer(frame)
             self._rest = data[at:]

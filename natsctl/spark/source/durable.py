@@ -148,7 +148,7 @@ class Durable:
             for end, frame in read_frames(data):
                 begin, at = at, end
                 if not isinstance(frame, Message):
-                    link.heed(frame)
+                    link.handle_line(frame)
                 elif frame.sid == sid and not frame.reply:
                     self._heed(frame)
                     link.unread(data[at:])
@@ -254,7 +254,7 @@ def publish_all(link: Link, subjects: Sequence[bytes], body: bytes) -> None:
     tail = b" %d\r\n%b\r\n" % (len(body), body)
     for at in range(0, len(subjects), CHUNK):
         link.send(b"".join(b"PUB %b%b" % (subject, tail) for subject in subjects[at : at + CHUNK]))
-    link.flush()
+    link.flush(link.settings.timeout_s)
 
 
 def acknowledge(asking: Asking, replies: Sequence[bytes]) -> None:

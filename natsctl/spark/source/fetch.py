@@ -172,7 +172,7 @@ class ConsumerReader:
     def _heed(self, what: Message | bytes) -> None:
         """Do what a line or a status wants; raises ReadInterruptedError, ApiRefusedError."""
         if isinstance(what, bytes):
-            self._task.link.heed(what)
+            self._task.link.handle_line(what)
             return
         asked = self._pulls.get(what.subject)
         if asked is None:
@@ -275,7 +275,7 @@ class BlockReader:
             for end, frame in read_frames(data, at):
                 at = end
                 if isinstance(frame, bytes):
-                    link.heed(frame)
+                    link.handle_line(frame)
                 elif frame.sid == self._sid:
                     self._rest = data[at:]
                     return frame

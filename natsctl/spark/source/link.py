@@ -1,32 +1,25 @@
-"""A blocking connection to a NATS server: requests, and the raw protocol for large reads and writes.
-
-Messages and the lines between them are read one at a time.
-
-Theory of operation. What has come and was not yet taken lies in `_rest`, which always begins where a frame begins.
-`receive` and `request` take whole frames from it and answer PINGs and errors on the way. A caller
-that wants bytes as fast as they come takes them with `read`, cuts them into frames itself, hands lines that are no
-messages to `heed`, and gives the rest back with `unread` before any other request.
-"""
+"""The data source's connection to a NATS server or cluster, and the reply subjects of deliveries."""
 
 from __future__ import annotations
 
-import secrets
-import socket
 import ssl
 import time
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from natsctl.client.blocking import BlockingConnection
 from natsctl.spark.source.errors import (
     ConnectionLostError,
     JetStreamSourceError,
     NoResponseError,
     NotAuthorisedError,
+    OptionError,
     ServerUnreachableError,
 )
-from natsctl.spark.source.handshake import READ_BYTES, Greeted, ServerSettings, greet, server_url
-from natsctl.wire.client import read_info
+from natsctl.spark.source.handshake import Encryption, ServerSettings, credentials_at, server_url
+from natsctl.wire.client import INFO_VERB, ClientProtocol, ServerLineError, TlsNotOfferedError
+from natsctl.wire.ed25519 import SeedError
 from natsctl.wire.server_frames import LINE_END, BrokenFrameError, frames
 
 REPLY_AT: Final = {b"MSG": 5, b"HMSG": 6}
@@ -128,35 +121,22 @@ def _before_places(reply: bytes) -> int:
     return words - PLACES - (2 if words > LONGEST_REPLY else 1)
 
 
-ANSWERS: Final = b"1"
-"""The subscription of answers to requests; one whose request was given up is dropped."""
-
-SEND_WITHIN_S: Final = 60.0
-"""The time that a server may take to read what is sent: it reads at any time, unless it stands still."""
-
-
 class Reply(NamedTuple):
-    """The answer to a request; status 0 without one, 503 where there is no listener."""
+    """The answer to a request; status 0 without one, 503 if there is no listener."""
 
     status: int
     headers: bytes
     body: bytes
 
 
-class Link:
+class Link(BlockingConnection):
     """One connection; after `ConnectionLostError`, `reopen` makes another, without the subscriptions of the old."""
 
     def __init__(self, settings: ServerSettings) -> None:
+        super().__init__(settings.inbox_prefix)
         self.settings = settings
-        self.info: dict[str, Any] = {}
         self._servers = [(url, "") for url in settings.urls]
-        self._at = -1
-        self._wire: socket.socket | None = None
-        self._rest = b""
-        self._inbox = ""
-        self._asked = 0
-        self._sids = 1
-        self._left: set[bytes] = set()
+        self._current = -1
 
     @classmethod
     def open(cls, settings: ServerSettings) -> Link:
@@ -180,14 +160,6 @@ class Link:
         """Return whether the server has announced that it is about to stop."""
         return bool(self.info.get("ldm"))
 
-    def close(self) -> None:
-        """End the connection; once more is nothing."""
-        if self._wire is not None:
-            self._wire.close()
-        self._wire = None
-        self._rest = b""
-        self._inbox = ""
-
     def reopen(self) -> None:
         """Connect anew, to the next server first; every server is tried once, then again `retries` times."""
         self.close()
@@ -196,206 +168,114 @@ class Link:
             if attempt:
                 time.sleep(self.settings.retry_interval_s)
             for _ in range(len(self._servers)):
-                self._at = (self._at + 1) % len(self._servers)
+                self._current = (self._current + 1) % len(self._servers)
                 try:
-                    self._settle(greet(self._servers[self._at][0], self.settings, self._servers[self._at][1]))
+                    self._greet(*self._servers[self._current])
                 except ServerUnreachableError as unreachable:
                     failure = unreachable
                 else:
+                    self._learn_servers()
                     return
         raise failure
 
-    def send(self, data: bytes) -> None:
-        """Send raw protocol lines; raises ConnectionLostError, also where the server takes none of it for long."""
-        wire = self._open_wire()
-        try:
-            wire.settimeout(SEND_WITHIN_S)
-            wire.sendall(data)
-        except OSError as failure:
-            raise ConnectionLostError(f"the connection to the server was lost: {failure}") from failure
+    def _greet(self, url: str, certificate_name: str) -> None:
+        """Connect and log in; raises ServerUnreachableError, NotAuthorisedError, OptionError.
 
-    def flush(self) -> None:
-        """Wait until the server has read all that was sent.
-
-        Raises NoResponseError, ConnectionLostError, NotAuthorisedError.
+        `certificate_name` is the host that the certificate must name if the address came from another server's INFO.
         """
-        self.send(b"PING\r\n")
-        deadline = time.monotonic() + self.settings.timeout_s
-        data, at, others, done = b"", 0, list[bytes](), False
+        settings, parts = self.settings, server_url(url)
+        address = parts.address
+        wants_tls = any(server_url(each).scheme == "tls" for each in (url, *settings.urls))
+        encryption = Encryption(settings, certificate_name or parts.host, wanted=wants_tls)
+        protocol = ClientProtocol(
+            credentials_at(parts, settings),
+            name="natsctl-spark",
+            wants_tls=encryption.asked,
+            secured=settings.tls_first,
+        )
         try:
-            while not done:
-                data, at = self._more(data[at:], deadline), 0
-                for end, frame in read_frames(data):
-                    begin, at = at, end
-                    done = frame == b"PONG"
-                    if not isinstance(frame, Message):
-                        self.heed(frame)
-                    elif frame.sid not in self._left:
-                        others.append(data[begin:at])
-                    if done:
-                        break
-        except NoResponseError:
-            data = b""  # it was put back
-            raise
-        finally:
-            self.unread(b"".join(others) + data[at:])
+            self.connect(
+                parts.host, parts.port, protocol, encryption.of,
+                timeout_s=settings.timeout_s, tls_first=settings.tls_first,
+            )  # fmt: skip
+        except SeedError as failure:
+            raise OptionError("nkey, credentials: the NKey seed in it is not valid") from failure
+        except ssl.SSLCertVerificationError as failure:
+            text = f"{address}: the server's certificate is not accepted: {failure.verify_message}"
+            raise NotAuthorisedError(text) from failure
+        except TlsNotOfferedError:
+            raise ServerUnreachableError(f"{address}: TLS is asked for, which this server does not offer") from None
+        except ServerLineError as failure:
+            kind = NotAuthorisedError if failure.refuses_login else ServerUnreachableError
+            raise kind(f"{address}: the server refuses the login: {failure.text}") from None
+        except OSError as failure:
+            raise ServerUnreachableError(f"no server answers at {address}: {failure}") from failure
+        except ValueError as failure:
+            raise ServerUnreachableError(f"{address}: the server does not speak the NATS protocol{_HINT}") from failure
+
+    def send(self, data: bytes) -> None:
+        """Send raw protocol lines; raises ConnectionLostError, also if the server reads nothing for long."""
+        try:
+            super().send(data)
+        except OSError as failure:
+            raise _lost(failure) from failure
 
     def read(self, timeout_s: float) -> bytes:
-        """Return bytes as they come, which may end within a frame.
+        """Return bytes as they arrive, which may end within a frame; 0 does not wait.
 
-        Raises NoResponseError after the timeout, 0 being at once.
+        Raises NoResponseError, ConnectionLostError.
         """
-        if self._rest:
-            data, self._rest = self._rest, b""
-            return data
-        wire = self._open_wire()
         try:
-            wire.settimeout(timeout_s)
-            data = wire.recv(READ_BYTES)
-        except (TimeoutError, BlockingIOError, ssl.SSLWantReadError) as failure:
+            return super().read(timeout_s)
+        except TimeoutError as failure:
             raise NoResponseError(f"the server sent nothing for {timeout_s:g} s") from failure
         except OSError as failure:
-            raise ConnectionLostError(f"the connection to the server was lost: {failure}") from failure
-        if not data:
-            raise ConnectionLostError("the server closed the connection")
-        return data
+            raise _lost(failure) from failure
 
-    def unread(self, data: bytes) -> None:
-        """Put back bytes that `read` returned and that were not used; they begin with a frame."""
-        self._rest = data + self._rest
-
-    def receive(self, timeout_s: float) -> bytes:
-        """Return at least one complete message, after answering and removing PINGs.
-
-        Raises NoResponseError, NotAuthorisedError.
-        """
-        deadline = time.monotonic() + timeout_s
-        data = b""
-        while True:
-            data = self._more(data, deadline)
-            taken, at = list[bytes](), 0
-            try:
-                for end, frame in read_frames(data):
-                    begin, at = at, end
-                    if isinstance(frame, Message):
-                        taken.append(data[begin:at])
-                    else:
-                        self.heed(frame)
-            except NotAuthorisedError:
-                self.unread(b"".join(taken) + data[at:])
-                raise
-            data = data[at:]
-            if taken:
-                self.unread(data)
-                return b"".join(taken)
-
-    def heed(self, line: bytes) -> None:
+    def handle_line(self, line: bytes) -> None:
         """Handle a line between messages; raises NotAuthorisedError, ConnectionLostError for an error."""
-        if line == b"PING":
-            self.send(b"PONG\r\n")
-        elif line.startswith(b"INFO "):
-            try:
-                self._learn(read_info(line))
-            except ValueError as failure:
-                raise ConnectionLostError(f"the server sends an {failure}") from None
-        elif line.startswith(b"-ERR"):
-            text = line[4:].decode(errors="replace").strip(" '")
-            if text.lower().startswith("permissions violation"):
-                raise NotAuthorisedError(f"the server refuses it: {text}")
-            raise ConnectionLostError(f"the server ends the connection: {text}")
-
-    def new_inbox(self) -> str:
-        """Return a subject without another listener; no wildcard, no subscription."""
-        return f"{self.settings.inbox_prefix}.{secrets.token_hex(11)}"
-
-    def new_sid(self) -> int:
-        """Return a number for a subscription that no other one of this connection has."""
-        self._sids += 1
-        return self._sids
-
-    def subscribe(self, subject: str) -> int:
-        """Return the number of a new subscription."""
-        sid = self.new_sid()
-        self.send(f"SUB {subject} {sid}\r\n".encode())
-        return sid
-
-    def unsubscribe(self, sid: int) -> None:
-        """End a subscription; what is still on its way is dropped by requests."""
-        self._left.add(b"%d" % sid)
-        self.send(f"UNSUB {sid}\r\n".encode())
+        try:
+            super().handle_line(line)
+        except ServerLineError as failure:
+            if failure.refused:
+                raise NotAuthorisedError(f"the server refuses it: {failure.text}") from None
+            raise ConnectionLostError(f"the server ends the connection: {failure.text}") from None
+        except ValueError as failure:
+            raise ConnectionLostError(f"the server sends an {failure}") from None
+        if line.startswith(INFO_VERB):
+            self._learn_servers()
 
     def request(
         self, subject: str, body: bytes = b"", *, timeout_s: float | None = None, headers: bytes = b""
     ) -> Reply:
         """Return the answer to a request; raises NoResponseError, NotAuthorisedError, ConnectionLostError."""
         wait_s = self.settings.timeout_s if timeout_s is None else timeout_s
-        inbox = self._asking()
-        reply = f"{inbox}.{self._asked}"
-        self._asked += 1
-        if headers:
-            line = f"HPUB {subject} {reply} {len(headers)} {len(headers) + len(body)}\r\n"
-        else:
-            line = f"PUB {subject} {reply} {len(body)}\r\n"
-        self.send(line.encode() + headers + body + b"\r\n")
         try:
-            answer = self._answer(reply.encode(), time.monotonic() + wait_s)
+            block, answer = self.exchange(subject, body, headers, wait_s)
         except NoResponseError as failure:
             raise NoResponseError(f"no answer on {subject} within {wait_s:g} s") from failure
-        return Reply(status_of(answer.headers), answer.headers, answer.body)
+        return Reply(status_of(block), block, answer)
 
-    def _answer(self, subject: bytes, deadline: float) -> Message:
-        """Return the next message on a subject; everything else waits in `_rest` for its reader."""
-        data, at, others = b"", 0, list[bytes]()
+    def _wait(self, awaited_sid: bytes, awaited: bytes, deadline_s: float) -> tuple[bytes, bytes]:
         try:
-            while True:
-                data, at = self._more(data[at:], deadline), 0
-                for end, frame in read_frames(data):
-                    begin, at = at, end
-                    if not isinstance(frame, Message):
-                        self.heed(frame)
-                    elif frame.subject == subject:
-                        return frame
-                    elif frame.sid not in self._left and frame.sid != ANSWERS:
-                        others.append(data[begin:at])
-        except NoResponseError:
-            data = b""  # it was put back
-            raise
-        finally:
-            self.unread(b"".join(others) + data[at:])
+            return super()._wait(awaited_sid, awaited, deadline_s)
+        except BrokenFrameError as failure:
+            raise ServerUnreachableError(f"the other side does not speak the NATS protocol: {failure}") from failure
 
-    def _more(self, data: bytes, deadline: float) -> bytes:
-        """Return the data with what comes next behind it; raises NoResponseError, and puts it back then."""
-        try:
-            return data + self.read(max(deadline - time.monotonic(), 0.001))
-        except NoResponseError:
-            self.unread(data)
-            raise
-
-    def _asking(self) -> str:
-        """Return the subject of answers to requests; it is subscribed with the first one."""
-        if not self._inbox:
-            self._inbox = self.new_inbox()
-            self.send(f"SUB {self._inbox}.* {ANSWERS.decode()}\r\n".encode())
-        return self._inbox
-
-    def _open_wire(self) -> socket.socket:
-        if self._wire is None:
-            raise ConnectionLostError("the connection is closed")
-        return self._wire
-
-    def _settle(self, greeted: Greeted) -> None:
-        """Keep a connection that is logged in."""
-        self._wire, self._rest = greeted.wire, greeted.rest
-        self.info = {}
-        self._learn(greeted.info)
-
-    def _learn(self, info: dict[str, Any]) -> None:
-        """Take over the server's INFO, and servers of its cluster that were not known."""
-        self.info = {**self.info, **info}
-        url, name = self._servers[self._at]
-        here = server_url(url)
+    def _learn_servers(self) -> None:
+        """Add servers of its cluster that INFO names."""
+        url, name = self._servers[self._current]
+        current = server_url(url)
         known = {server_url(each).address for each, _ in self._servers}
-        for address in info.get("connect_urls") or []:
+        for address in self.info.get("connect_urls") or []:
             if address not in known:
-                offered = server_url(f"{here.scheme}://{address}")
-                self._servers.append((here._replace(host=offered.host, port=offered.port).full, name or here.host))
+                offered = server_url(f"{current.scheme}://{address}")
+                url = current._replace(host=offered.host, port=offered.port).full
+                self._servers.append((url, name or current.host))
+
+
+def _lost(failure: OSError) -> ConnectionLostError:
+    return ConnectionLostError(f"the connection to the server was lost: {failure}")
+
+
+_HINT: Final = " (it may want TLS at once: tlsFirst)"

@@ -241,7 +241,7 @@ class Publisher:
             self.first_seq = self.first_seq or answers.last_seq
             self.last_seq = max(self.last_seq, answers.last_seq)
         for line in answers.lines:
-            self._link.heed(line)
+            self._link.handle_line(line)
 
     def _send_held(self) -> None:
         try:

@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.testing.jet import Jet, texts
 from natsctl.testing.simdisk import Fault
-from natsctl.wire.ops import encode_pub
+from natsctl.wire.client import encode_pub
 
 
 @pytest.mark.parametrize("payload", [b"", b"+ACK", b"+OK"])

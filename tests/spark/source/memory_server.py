@@ -185,7 +185,7 @@ def connected(server: MemoryServer) -> Iterator[MemoryServer]:
     def reopen(link: Link) -> None:
         link.close()
         link._wire = cast(Any, server.connect())
-        link.info = {"max_payload": 1 << 20}
+        link._protocol.info = {"max_payload": 1 << 20}
 
     def new_inbox(link: Link) -> str:
         return f"_INBOX.{link.new_sid()}"  # few, so that regular expressions with one are compiled once

@@ -171,14 +171,15 @@ def test_pings_are_answered_and_cut_out_but_not_of_payloads() -> None:
 
     def talk(visitor: Visitor) -> None:
         visitor.greet()
+        _, reply, _ = visitor.asked()
         visitor.send(b"PING\r\nMSG a 9 12\r\nx\r\nPING\r\nxxx\r\nPING\r\nMSG a 9 1\r\ny")
         heard.extend([visitor.line(), visitor.line()])
-        visitor.send(b"\r\n")
+        visitor.send(b"\r\nMSG %b 1 2\r\nok\r\n" % reply)
         visitor.line()
 
     with scripted(talk) as url, Link.open(settings(url)) as link:
-        assert link.receive(20) == b"MSG a 9 12\r\nx\r\nPING\r\nxxx\r\n"
-        assert link.receive(20) == b"MSG a 9 1\r\ny\r\n"
+        assert link.request("b").body == b"ok"
+        assert link.read(0) == b"MSG a 9 12\r\nx\r\nPING\r\nxxx\r\nMSG a 9 1\r\ny\r\n"
     assert heard == [b"PONG", b"PONG"]
 
 
@@ -194,7 +195,7 @@ def test_what_arrives_while_asking_is_kept_unless_it_was_unsubscribed() -> None:
         assert (left, kept) == (2, 3)
         link.unsubscribe(left)
         assert link.request("c").body == b"ok"
-        assert link.receive(20).startswith(b"MSG b 3 1\r\ny\r\n")
+        assert link.read(0).startswith(b"MSG b 3 1\r\ny\r\n")
 
 
 def test_what_is_given_back_comes_again() -> None:
@@ -231,19 +232,20 @@ def test_silence_is_told_and_a_late_answer_is_not_taken_for_the_next() -> None:
             link.request("a", timeout_s=0.01)
         assert link.request("b").body == b"new"
         with pytest.raises(NoResponseError):
-            link.receive(0.01)
+            link.read(0.01)
 
 
 def test_errors_that_end_the_connection_are_told() -> None:
     def talk(visitor: Visitor) -> None:
         visitor.greet()
+        visitor.line()
         visitor.send(b"-ERR 'Stale Connection'\r\n")
 
     with scripted(talk) as url, Link.open(settings(url)) as link:
         with pytest.raises(ConnectionLostError, match="Stale Connection"):
-            link.receive(20)
+            link.flush(20)
         with pytest.raises(ConnectionLostError, match="closed the connection"):
-            link.receive(20)
+            link.read(20)
         link.close()
         link.close()
         with pytest.raises(ConnectionLostError, match="is closed"):
@@ -256,4 +258,4 @@ def test_headers_of_requests_and_answers_arrive(server: ServerProcess) -> None:
         sid = other.subscribe("echo")
         assert other.request("nobody").status == 503
         link.send(b"HPUB echo 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n")
-        assert other.receive(20) == b"HMSG echo %d 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n" % sid
+        assert other.read(20) == b"HMSG echo %d 18 20\r\nNATS/1.0\r\nA: b\r\n\r\nhi\r\n" % sid

@@ -1,0 +1,201 @@
+"""A blocking connection to a NATS server, over the protocol of `wire/client.py`: requests, and raw bytes.
+
+Theory of operation. Bytes that were received and not yet used are in `_rest`, which always begins where a frame begins.
+`exchange` and `flush` take whole frames from it, answer PINGs on the way and keep messages of other subscriptions. A
+caller that needs bytes as fast as they arrive calls `read`, cuts them into frames itself, passes lines that are not
+messages to `handle_line`, and returns the rest with `unread` before any other request.
+
+Failures are TimeoutError, ServerLineError, ConnectionError and ValueError. This module imports only `wire`, because
+Spark carries it to executors that have no natsctl.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from natsctl.wire.client import (
+    PING_LINE,
+    ClientProtocol,
+    Credentials,
+    encode_pub,
+    encode_sub,
+    encode_unsub,
+)
+from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
+
+READ_BYTES: Final = 1 << 20
+MAX_MESSAGE_BYTES: Final = 64 << 20
+"""Largest `max_payload` of nats-server."""
+SEND_WITHIN_S: Final = 60.0
+"""Time within which a server must read more; it reads at any time, unless it hangs."""
+ANSWERS: Final = b"1"
+"""Subscription of the answers to requests."""
+_SHORTEST_S: Final = 1e-4
+"""Timeout of a read that does not wait; 0 would make the socket non-blocking, with other exceptions."""
+
+
+class BlockingConnection:
+    """One connection, made by `connect`."""
+
+    def __init__(self, inbox_prefix: str = "_INBOX") -> None:
+        self._inbox_prefix = inbox_prefix
+        self._protocol = ClientProtocol(Credentials(), name="")
+        self._wire: socket.socket | None = None
+        self._rest = b""
+        self._inbox = ""
+        self._requests = 0
+        self._sids = int(ANSWERS)
+        self._left: set[bytes] = set()
+
+    def connect(
+        self,
+        host: str | bytes,
+        port: int,
+        protocol: ClientProtocol,
+        encrypt: Callable[[socket.socket], socket.socket],
+        *,
+        timeout_s: float,
+        tls_first: bool = False,
+    ) -> None:
+        """Connect and log in; `encrypt` establishes TLS, before INFO if `tls_first`.
+
+        Raises OSError, and as `ClientProtocol.receive`.
+        """
+        deadline_s = time.monotonic() + timeout_s
+        wire = socket.create_connection((host, port), timeout_s)  # type: ignore[arg-type]  # bytes too
+        try:
+            wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if tls_first:
+                wire = encrypt(wire)
+            while not protocol.ready:
+                wire.settimeout(max(deadline_s - time.monotonic(), _SHORTEST_S))
+                data = wire.recv(READ_BYTES)
+                if not data and not protocol.info:
+                    raise ValueError("the connection ended before INFO")
+                if not data:
+                    raise ConnectionError("the server closed the connection")
+                answer = protocol.receive(data)
+                if protocol.starts_tls:
+                    wire = encrypt(wire)
+                    answer = protocol.secured()
+                if answer:
+                    wire.sendall(answer)
+        except BaseException:
+            wire.close()
+            raise
+        self._wire, self._protocol, self._rest = wire, protocol, protocol.rest
+
+    def close(self) -> None:
+        """End the connection; no-op if it has ended."""
+        if self._wire is not None:
+            self._wire.close()
+        self._wire = None
+        self._rest = b""
+        self._inbox = ""
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """The server's INFO."""
+        return self._protocol.info
+
+    # Raw bytes
+
+    def send(self, data: bytes) -> None:
+        """Send protocol lines; raises OSError, also if the server reads nothing for long."""
+        wire = self._open_wire()
+        wire.settimeout(SEND_WITHIN_S)
+        wire.sendall(data)
+
+    def read(self, timeout_s: float) -> bytes:
+        """Return bytes as they arrive, which may end within a frame; raises TimeoutError, ConnectionError, OSError."""
+        if self._rest:
+            data, self._rest = self._rest, b""
+            return data
+        wire = self._open_wire()
+        wire.settimeout(max(timeout_s, _SHORTEST_S))
+        data = wire.recv(READ_BYTES)
+        if not data:
+            raise ConnectionError("the server closed the connection")
+        return data
+
+    def unread(self, data: bytes) -> None:
+        """Put back unused bytes of `read`, which begin with a frame."""
+        self._rest = data + self._rest
+
+    def handle_line(self, line: bytes) -> None:
+        """Handle a line between messages; raises ServerLineError, ValueError, and as `send`."""
+        if answer := self._protocol.handle_line(line):
+            self.send(answer)
+
+    # Messages
+
+    def new_inbox(self) -> str:
+        """Return a unique subject."""
+        return f"{self._inbox_prefix}.{os.urandom(11).hex()}"
+
+    def new_sid(self) -> int:
+        """Return a subscription number that is not in use."""
+        self._sids += 1
+        return self._sids
+
+    def subscribe(self, subject: str) -> int:
+        """Return the number of a new subscription."""
+        sid = self.new_sid()
+        self.send(encode_sub(subject.encode(), b"", b"%d" % sid))
+        return sid
+
+    def unsubscribe(self, sid: int) -> None:
+        """End a subscription; its messages that still arrive are dropped by `exchange` and `flush`."""
+        self._left.add(b"%d" % sid)
+        self.send(encode_unsub(b"%d" % sid, 0))
+
+    def exchange(self, subject: str, body: bytes, header: bytes, timeout_s: float) -> tuple[bytes, bytes]:
+        """Return header block and body of the first answer to a request."""
+        begin, subject_bytes = b"", subject.encode()
+        if not self._inbox:
+            self._inbox = self.new_inbox()
+            begin = encode_sub(f"{self._inbox}.*".encode(), b"", ANSWERS)
+        self._requests += 1
+        reply = f"{self._inbox}.{self._requests:x}".encode()
+        deadline_s = time.monotonic() + timeout_s
+        self.send(begin + encode_pub(subject_bytes, reply, header, body))
+        return self._wait(ANSWERS, reply, deadline_s)
+
+    def flush(self, timeout_s: float) -> None:
+        """Return when the server has read everything that was sent."""
+        self.send(PING_LINE)
+        self._wait(b"", b"PONG", time.monotonic() + timeout_s)
+
+    def _wait(self, awaited_sid: bytes, awaited: bytes, deadline_s: float) -> tuple[bytes, bytes]:
+        """Return the next message of a subscription on a subject; without a subscription, wait for that line.
+
+        Late answers and messages of ended subscriptions are dropped; other messages wait in `_rest` for their reader.
+        """
+        buffer, others = FrameBuffer(), list[bytes]()
+        data, at = b"", 0
+        try:
+            while True:
+                data, at = buffer.join(self.read(deadline_s - time.monotonic())), 0
+                for end, sid, subject, _, header, body in frames(data):
+                    begin, at = at, end
+                    if subject == awaited and sid == awaited_sid:
+                        return header, body
+                    if not sid:
+                        self.handle_line(subject)
+                    elif sid not in self._left and sid != ANSWERS:
+                        others.append(data[begin:end])
+                buffer.keep(data, at)
+                at = len(data)
+                if buffer.missing > MAX_MESSAGE_BYTES:
+                    raise BrokenFrameError(f"a message of more than {MAX_MESSAGE_BYTES} bytes")
+        finally:
+            self.unread(b"".join(others) + buffer.kept + data[at:])
+
+    def _open_wire(self) -> socket.socket:
+        if self._wire is None:
+            raise ConnectionError("the connection is closed")
+        return self._wire
