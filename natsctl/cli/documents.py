@@ -131,7 +131,7 @@ def read_text(path: str) -> str:
 
 def parse_document(path: str, text: str) -> Any:
     """Return the content of a text, JSON or YAML; `path` names it. Raises UsageError by path and line."""
-    from natsctl.api.json_text import values_of
+    from natsctl.api.document_text import values_of
 
     documents = values_of(text, path)
     return _Several(documents) if len(documents) > 1 else documents[0] if documents else None

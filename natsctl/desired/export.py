@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.document_text import escaped
 from natsctl.api.locations import Location
 from natsctl.api.model import Model, Shape, shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import DAY, MINUTE, YEAR, format_duration, parse_duration, parse_size
-from natsctl.api.yaml_text import escaped
 from natsctl.client.asset_config import CREATED, new_stream
 from natsctl.desired.assets import (
     DEFAULT_OWNER,

@@ -56,7 +56,10 @@ IN_FILES = (
     ("apply -f bad.yaml", "'a b'"),
     ("str add --config quotes.yaml", 'quotes.yaml:3: an empty block of text: ">" needs quotes'),
     ("validate -f quotes.yaml", 'line 3: $.subjects[0]: an empty block of text: ">" needs quotes'),
-    ("str add --config comment.json", "comment.json:2: not JSON: expected a key in quotes, got // all"),
+    (
+        "str add --config comment.json",
+        "comment.json:2: not JSON: expecting property name enclosed in double quotes, got // all",
+    ),
 )
 
 

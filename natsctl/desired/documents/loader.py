@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import glob
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from natsctl.api.consumer import ConsumerConfig
+from natsctl.api.document_text import expanded, has_references, is_json, read_json, read_yaml
 from natsctl.api.documents import REPORTED, Step, did_you_mean
 from natsctl.api.errors import UsageError
-from natsctl.api.json_text import read_json
 from natsctl.api.locations import (
     MAX_FILES,
     MAX_INCLUDE_DEPTH,
@@ -23,7 +22,6 @@ from natsctl.api.locations import (
     spelled,
 )
 from natsctl.api.stream import StreamConfig
-from natsctl.api.yaml_text import expanded, has_references, read_yaml
 from natsctl.client.buckets import OBJECTS
 from natsctl.desired.assets import Fault, Kind
 from natsctl.desired.documents.asset_documents import (
@@ -218,10 +216,6 @@ def _bare_kind(value: LocatedDict) -> Kind | None:
     return Kind.CONSUMER if is_consumer else Kind.STREAM
 
 
-_JSON: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:[{\]]|$))')
-"""The start of JSON texts that are not hand-written YAML."""
-
-
 class Loader:
     """Loader that reads each file once, in the order of arguments and includes.
 
@@ -306,12 +300,3 @@ class Loader:
             elif named and own in chain:
                 # A folder or a pattern may well contain the file that includes it.
                 self.found.fault(node, f"{wanted} includes this file")
-
-
-def is_json(file: str, text: str) -> bool:
-    """Return whether a text is to be read as JSON: by the file's name, else by how it begins."""
-    if file.endswith(".json"):
-        return True
-    if file.endswith((".yaml", ".yml")):
-        return False
-    return _JSON.match(text) is not None

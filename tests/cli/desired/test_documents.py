@@ -42,7 +42,7 @@ def test_every_fault_is_told_and_ends_with_2(offline: Run, tmp_path: Path) -> No
     assert done.code == 2
     assert done.out.splitlines() == [
         "worse.json: no assets",
-        "  line 1: $: not JSON: expected a value, got the end",
+        "  line 1: $: not JSON: expecting value, got the end",
         "bad.yaml: 2 streams",
         "  line 3: $.streams[0].max_agee: unknown key, did you mean max_age?",
         "  line 6: $.streams[1].max_age: AGE is not set: set it, or give --var AGE=VALUE",

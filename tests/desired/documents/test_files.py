@@ -135,7 +135,7 @@ def test_faults_of_all_files_are_told_in_their_order(tmp_path: Path) -> None:
         ("a.yaml", 2, "unknown key"),
         ("a.yaml", 3, "unknown key"),
         ("b.yaml", 2, 'expected one of file, memory, got "disk"'),
-        ("c.json", 1, "not JSON: expected a value, got the end"),
+        ("c.json", 1, "not JSON: expecting value, got the end"),
         ("d.yaml", 1, f"Stream A stands twice, first at {tmp_path}/a.yaml:1: $"),
     ]
 

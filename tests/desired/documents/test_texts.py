@@ -8,12 +8,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from natsctl.api import json_text, yaml_text
+from natsctl.api import document_text
 from natsctl.api import locations as limits
+from natsctl.api.document_text import plain_value, read_json, read_yaml, values_of
 from natsctl.api.errors import UsageError
-from natsctl.api.json_text import read_json, values_of
 from natsctl.api.locations import DocumentNode
-from natsctl.api.yaml_text import plain_value, read_yaml
 from natsctl.desired.assets import DocumentError
 from natsctl.desired.documents import load_documents, read_documents
 from tests.support import tiers
@@ -38,8 +37,8 @@ VALUES = st.recursive(
 @tiers.examples(50)
 @given(VALUES)
 def test_json_says_what_the_standard_reader_says(value: object) -> None:
-    text = json.dumps(value, indent=1)
-    assert [read for _, read in read_json(text, never, None)] == [value]
+    for text in (json.dumps(value, indent="\t"), json.dumps(value, ensure_ascii=False)):
+        assert [read for _, read in read_json(f"{text}\n {text}", never, None)] == [value, value]
 
 
 @tiers.examples(50)
@@ -148,7 +147,7 @@ def test_whoever_wants_values_only_gets_plain_ones_and_the_first_fault() -> None
     assert values_of('{"a": 1}', "one.json") == values_of("{a: 1}", "one.yaml") == [{"a": 1}]
     for text, name, reason in [
         ("a: 1\na: 2\n", "x.yaml", "x.yaml:2: a stands here twice, first on line 1"),
-        ('{"a": 1,\n}', "x.json", "x.json:2: not JSON: expected a key in quotes, got }"),
+        ('{"a": 1,\n}', "x.json", "x.json:2: not JSON: expecting property name enclosed in double quotes, got }"),
         ("a: [\n", "x.json", "x.json:2: not YAML: did not find expected node content while parsing a flow node"),
     ]:
         with pytest.raises(UsageError) as caught:
@@ -158,8 +157,7 @@ def test_whoever_wants_values_only_gets_plain_ones_and_the_first_fault() -> None
 
 @pytest.mark.parametrize("name", ["set.yaml", "set.json"])
 def test_a_text_with_too_many_values_is_cut_off(told, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    for reader in (yaml_text, json_text):
-        monkeypatch.setattr(reader, "MAX_VALUES", 100)
+    monkeypatch.setattr(document_text, "MAX_VALUES", 100)
     text = json.dumps({f"k{number}": number for number in range(200)}, indent=0)
     ((line, _, reason),) = told(text, name)
     assert reason == "more than 100 values"

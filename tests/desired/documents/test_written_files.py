@@ -10,11 +10,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from natsctl.api.document_text import expanded, read_yaml
 from natsctl.api.errors import UsageError
 from natsctl.api.model import shape_of
 from natsctl.api.stream import StreamConfig
 from natsctl.api.units import parse_duration, parse_size
-from natsctl.api.yaml_text import expanded, read_yaml
 from natsctl.desired.documents.asset_documents import known_of, merged, unknown_of
 from natsctl.desired.documents.files import (
     file_names,

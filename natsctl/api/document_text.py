@@ -1,12 +1,17 @@
-"""YAML read with the line of each value, and `${NAME}` references in its strings."""
+"""JSON and YAML read with the line of each value, and `${NAME}` references in their strings.
+
+There is one reader, of YAML events. JSON is checked by the standard library first, and then read as the YAML it is.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from natsctl.api.documents import REPORTED, Step, Untyped
+from natsctl.api.errors import UsageError
 from natsctl.api.locations import MAX_DEPTH, MAX_VALUES, LocatedDict, LocatedList, TextError
 
 _OPEN: Final = "${"
@@ -122,25 +127,88 @@ def _int(text: str) -> Any:
     return sign * int(bare, base) if bare else text
 
 
+def is_json(name: str, text: str) -> bool:
+    """Return whether a text is to be read as JSON: by the ending of its file's name, else by how it begins."""
+    if name.endswith(".json"):
+        return True
+    return not name.endswith((".yaml", ".yml")) and _JSON_START.match(text) is not None
+
+
 def read_yaml(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
     """Yield each document of a text with its first line; the value of an empty document is None.
 
     Raises TextError if the text is not YAML or has too many values; documents that were yielded before are valid.
     """
-    import yaml
+    yield from _Reader(report, expand, plain_value).documents(text if expand is None else hidden(text), 1)
 
-    parser: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    readable = text if expand is None else hidden(text)
+
+def read_json(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
+    """Yield each JSON value of a text with its first line. Raises TextError."""
+    reader, line, counted, start = _Reader(report, expand, json.loads), 1, 0, _skip_blanks(text, 0)
+    while start < len(text):
+        line, counted = line + text.count("\n", counted, start), start
+        try:
+            _, end = _JSON_CHECKER.raw_decode(text, start)
+        except json.JSONDecodeError as fault:
+            near = text[fault.pos : fault.pos + 20].split("\n")[0] or "the end"
+            raise TextError(fault.lineno, f"not JSON: {fault.msg[0].lower()}{fault.msg[1:]}, got {near}") from fault
+        except ValueError as fault:
+            raise TextError(line, f"not JSON: {fault}") from fault
+        except RecursionError as fault:
+            raise TextError(line, f"more than {MAX_DEPTH} levels of nesting") from fault
+        yield from reader.documents(_UNLIKE_YAML.sub(_as_yaml, text[start:end]), line)
+        start = _skip_blanks(text, end)
+
+
+def values_of(text: str, name: str) -> list[Any]:
+    """Return the value of each document in JSON or YAML text; the ending of `name` decides if it can be both.
+
+    Raises UsageError with `name` and the line of the first fault.
+    """
+
+    def report(line: int, path: Sequence[Step], reason: str) -> None:
+        raise TextError(line, reason)
+
+    read = read_json if text.lstrip().startswith(("{", "[")) and is_json(name, text) else read_yaml
     try:
-        yield from _Reader(parser(readable), report, expand).documents()
-    except yaml.MarkedYAMLError as fault:
-        raise _explained(fault, text) from fault
-    except yaml.YAMLError as fault:
-        line = text.count("\n", 0, getattr(fault, "position", 0)) + 1
-        raise TextError(line, f"not YAML: {getattr(fault, 'reason', fault)}") from fault
+        return [value for _, value in read(text, report, None)]
+    except TextError as fault:
+        raise UsageError(f"{name}:{fault.line}: {fault.reason}") from fault
 
 
-def _explained(fault: Any, text: str) -> TextError:
+_JSON_START: Final = re.compile(r'\s*(?:\{\s*["}]|\[\s*(?:[{\]]|$))')
+"""The start of JSON texts that are not hand-written YAML."""
+_BLANKS: Final = re.compile(r"[ \t\r\n]*")
+_UNLIKE_YAML: Final = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\."
+    r"|[\x7f-\x9f\u2028\u2029\ufffe\uffff]"
+    r'|"[ \t]*[\r\n][ \t\r\n]*:'
+)
+"""Parts of JSON that YAML rejects or reads differently, and other escapes, so that a match starts outside of them."""
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number")
+
+
+_JSON_CHECKER: Final = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def _skip_blanks(text: str, start: int) -> int:
+    blanks = _BLANKS.match(text, start)
+    return blanks.end() if blanks else start
+
+
+def _as_yaml(match: re.Match[str]) -> str:
+    part = match[0]
+    if part[0] == '"':
+        return f'":{part[1:-1]}'
+    if part[0] != "\\":
+        return f"\\u{ord(part):04x}"
+    return str(json.loads(f'"{part}"')) if len(part) == 12 else part
+
+
+def _explained(fault: Any, text: str, first_line: int) -> TextError:
     """Return PyYAML's error as one line, with a hint if a tab indents."""
     mark = fault.problem_mark or fault.context_mark
     line = mark.line if mark is not None else 0
@@ -150,7 +218,7 @@ def _explained(fault: Any, text: str) -> TextError:
     reason = f"not YAML: {fault.problem or 'a fault'}{context}"
     if near[: len(near) - len(near.lstrip())].count("\t"):
         reason += ": a tab cannot indent, use spaces"
-    return TextError(line + 1, reason)
+    return TextError(line + first_line, reason)
 
 
 def hidden(text: str) -> str:
@@ -171,14 +239,16 @@ def shown(text: str) -> str:
 
 
 class _Reader:
-    """Reader that builds values from the parser events of one text."""
+    """Reader that builds values from the parser events of texts; `plain` reads unquoted scalars."""
 
-    def __init__(self, events: Any, report: Report, expand: Expand | None) -> None:
+    def __init__(self, report: Report, expand: Expand | None, plain: Callable[[str], Any]) -> None:
         import yaml
 
-        self._events = events
         self._report = report
         self._expand = expand
+        self._plain = plain
+        self._events: Any = None
+        self._first_line = 1
         self._anchors: dict[str, tuple[Any, int]] = {}
         self._values = 0
         self._path: list[Step] = []
@@ -189,34 +259,46 @@ class _Reader:
         }
         self._scalar_kind = yaml.ScalarEvent
         self._ends = (yaml.MappingEndEvent, yaml.SequenceEndEvent)
-        self._document_kind = yaml.DocumentStartEvent
 
-    def documents(self) -> Iterator[tuple[int, Any]]:
-        """Yield each document of the text with its first line."""
-        while self._events.check_event():
-            event = self._events.get_event()
-            if type(event) is self._document_kind:
-                self._anchors.clear()
-                event = self._events.get_event()
-                yield event.start_mark.line + 1, self._value(event, 0)
+    def documents(self, text: str, first_line: int) -> Iterator[tuple[int, Any]]:
+        """Yield each document of a text with its line; the text begins on `first_line`."""
+        import yaml
+
+        self._first_line = first_line
+        try:
+            self._events = events = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+            while events.check_event():
+                if type(events.get_event()) is yaml.DocumentStartEvent:
+                    self._anchors.clear()
+                    event = events.get_event()
+                    yield self._line(event), self._value(event, 0)
+        except yaml.MarkedYAMLError as fault:
+            raise _explained(fault, text, first_line) from fault
+        except yaml.YAMLError as fault:
+            line = text.count("\n", 0, getattr(fault, "position", 0)) + first_line
+            raise TextError(line, f"not YAML: {getattr(fault, 'reason', fault)}") from fault
+
+    def _line(self, event: Any) -> int:
+        line: int = event.start_mark.line
+        return line + self._first_line
 
     def _value(self, event: Any, depth: int) -> Any:
         self._values += 1
         if self._values > MAX_VALUES:
-            raise TextError(event.start_mark.line + 1, f"more than {MAX_VALUES:,} values")
+            raise TextError(self._line(event), f"more than {MAX_VALUES:,} values")
         if type(event) is self._scalar_kind:
             value = self._scalar(event)
             if event.anchor:
                 self._anchors[event.anchor] = (value, 1)
             return value
         if depth > MAX_DEPTH:
-            raise TextError(event.start_mark.line + 1, f"more than {MAX_DEPTH} levels of nesting")
+            raise TextError(self._line(event), f"more than {MAX_DEPTH} levels of nesting")
         return self._kinds[type(event)](event, depth)
 
     def _scalar(self, event: Any) -> Any:
         text: str = event.value
         if not text and event.style in (">", "|"):
-            self._report(event.start_mark.line + 1, self._path, f'an empty block of text: "{event.style}" needs quotes')
+            self._report(self._line(event), self._path, f'an empty block of text: "{event.style}" needs quotes')
             return REPORTED
         plain, tag = event.implicit[0], event.tag
         if self._expand is not None and "${" in (text := shown(text)):
@@ -224,13 +306,13 @@ class _Reader:
             try:
                 text, plain = self._expand(text), plain and is_one_reference(text)
             except ValueError as fault:
-                self._report(event.start_mark.line + 1, self._path, str(fault))
+                self._report(self._line(event), self._path, str(fault))
                 return REPORTED
             is_null = plain and plain_value(text) is None and (bool(text) or may_be_empty)
             if tag in (None, "!") and not is_null:
                 return untyped(text)
         if plain:
-            return plain_value(text)
+            return self._plain(text)
         if tag is None or tag in ("!", f"{_TAG}str"):
             return text
         return self._tagged(event, text)
@@ -243,17 +325,17 @@ class _Reader:
             return None
         if name in wanted and isinstance(value, wanted[name]):
             return value
-        self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
+        self._report(self._line(event), self._path, f"a tag that means nothing here: {event.tag}")
         return REPORTED
 
     def _mapping(self, event: Any, depth: int) -> LocatedDict:
-        line = event.start_mark.line + 1
+        line = self._line(event)
         self._check_tag(event, "map")
         result, before, next_event = LocatedDict(line), self._values, self._events.get_event
         lines, path, merged = result.lines, self._path, None
         self._open(event)
         while type(key := next_event()) not in self._ends:
-            at = key.start_mark.line + 1
+            at = self._line(key)
             if type(key) is not self._scalar_kind:
                 self._value(key, depth + 1)
                 self._report(at, self._path, "a key has to be a text")
@@ -286,10 +368,10 @@ class _Reader:
 
     def _sequence(self, event: Any, depth: int) -> LocatedList:
         self._check_tag(event, "seq")
-        result, before, next_event = LocatedList(event.start_mark.line + 1), self._values, self._events.get_event
+        result, before, next_event = LocatedList(self._line(event)), self._values, self._events.get_event
         self._open(event)
         while type(item := next_event()) not in self._ends:
-            result.lines.append(item.start_mark.line + 1)
+            result.lines.append(self._line(item))
             self._path.append(len(result))
             result.append(self._value(item, depth + 1))
             self._path.pop()
@@ -298,7 +380,7 @@ class _Reader:
 
     def _check_tag(self, event: Any, name: str) -> None:
         if event.tag not in (None, "!", _TAG + name):
-            self._report(event.start_mark.line + 1, self._path, f"a tag that means nothing here: {event.tag}")
+            self._report(self._line(event), self._path, f"a tag that means nothing here: {event.tag}")
 
     def _open(self, event: Any) -> None:
         """Register an anchor before its value is complete, so that an alias within it is refused."""
@@ -310,7 +392,7 @@ class _Reader:
             self._anchors[event.anchor] = (value, self._values - before + 1)
 
     def _alias(self, event: Any, depth: int) -> Any:
-        line = event.start_mark.line + 1
+        line = self._line(event)
         value, size = self._anchors.get(event.anchor, (None, -1))
         if size <= 0:
             self._report(line, self._path, "an alias without its anchor" if size else "an alias inside its own anchor")
