@@ -33,7 +33,6 @@ class Row(NamedTuple):
 
 OFFLINE: Final = {
     "server run": "starts a server",
-    "server generate": "writes a configuration",
     "server repair": "works on a stopped server's folder",
     "server mappings": "asks no server",
     "server passwd": "asks no server",

@@ -44,7 +44,7 @@ _OFFLINE = (
 )  # fmt: skip
 _OTHER = (
     "convert", "validate", "migrate", "latency", "sql", "reply", "service serve", "server passwd", "server mappings",
-    "server generate", "server repair", "stream export", "stream import", "audit analyze", "audit query",
+    "server repair", "stream export", "stream import", "audit analyze", "audit query",
     "audit checks", "backup verify",
 )  # fmt: skip
 """Commands without a server, with files of their own, and those that end only by Ctrl-C."""

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from natsctl.cli.framework.verbs import Verb, lazy_modules
 
 if TYPE_CHECKING:
-    from natsctl.cli.server import check, generate, local, meta_cluster, overview, replicas, report, request, watch
+    from natsctl.cli.server import check, local, meta_cluster, overview, replicas, report, request, watch
 else:
-    check, generate, local, meta_cluster, overview, replicas, report, request, watch = lazy_modules(
-        "natsctl.cli.server", "check generate local meta_cluster overview replicas report request watch"
+    check, local, meta_cluster, overview, replicas, report, request, watch = lazy_modules(
+        "natsctl.cli.server", "check local meta_cluster overview replicas report request watch"
     )
 
 VERBS = (
@@ -53,14 +53,5 @@ VERBS = (
         examples=("natsctl server repair /var/lib/nats", "natsctl server repair /var/lib/nats ORDERS --force"),
     ),
     Verb("watch", watch.VERBS, "Watch servers, accounts and JetStream until Ctrl-C"),
-    Verb(
-        "generate, gen",
-        generate.generate,
-        answer="cli.server.generate:Generated",
-        examples=(
-            "natsctl server generate ./nats --source server --set store_dir=data",
-            "natsctl server generate ./leaf --source leafnode --set credentials=ngs.creds",
-        ),
-    ),
     Verb("graph", overview.graph, examples=("natsctl server graph n1 --jetstream --count 60",)),
 )

@@ -19,7 +19,10 @@ auth account add MyAccount --defaults
 auth user add MyUser MyAccount --defaults
 auth user add admin SYSTEM --defaults
 auth user cred system.cred admin SYSTEM
-server generate nats-server.conf --source operator --set jetstream=false --set monitor_port=0 --set resolver.dir=jwt
+"""
+CONFIG = """
+operator: {folder}/nats/nsc/stores/MyOperator/MyOperator.jwt
+resolver: {{ type: full, dir: "{folder}/jwt" }}
 """
 LOGIN = """
 auth account push MyAccount --context system
@@ -72,7 +75,8 @@ def test_the_guide_works_on_nats_server(
     lines: Callable[..., None], natsctl: Run, begun: Callable[..., Any], tmp_path: Path
 ) -> None:
     lines(FIRST)
-    config = tmp_path / "nats-server.conf" / "nats-server.conf"
+    config = tmp_path / "nats-server.conf"
+    config.write_text(CONFIG.format(folder=tmp_path / "data"))
     with ServerProcess(tmp_path / "server", "reference", "-c", str(config)) as server:
         lines(f"ctx add system --server {server.url} --creds {tmp_path}/system.cred")
         lines(LOGIN)
