@@ -1,78 +1,74 @@
-"""Templates as Go executes them: rows recorded from text/template of Go 1.26 with the functions of the nats tool."""
+"""Templates: the functions that the nats tool documents, texts that are not templates, and what only Go has."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
+import time
 
 import pytest
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.messaging import go_template
-from natsctl.cli.messaging.go_template import expand
-from natsctl.cli.messaging.go_values import TemplateError
-from natsctl.cli.messaging.message_templates import command_of
+from natsctl.cli.messaging.message_templates import TemplateError, command_of, expand, message_functions
 
-RECORDED = [json.loads(line) for line in Path(__file__).with_name("templates.jsonl").read_text().splitlines()]
-"""Each a template and what Go makes of it, null where it refuses it."""
-
-
-def _random(shortest: Any, longest: Any) -> str:
-    if type(shortest) is not int or type(longest) is not int or shortest < 0 or longest < 0:
-        raise TemplateError("expected unsigned integers")
-    return "r" * shortest + "s" * longest
-
-
-FUNCTIONS = {"Count": lambda: 7, "Cnt": lambda: 7, "Request": lambda: "re q", "ID": lambda: "id", "Random": _random}
-DATA = {"Cnt": 7, "Count": 7, "Request": "re q", "ID": lambda: "id"}
-
-
-def _expanded(text: str) -> str | None:
-    try:
-        return expand(text, FUNCTIONS, DATA)
-    except TemplateError:
-        return None
-
-
-def test_templates_are_executed_as_by_go() -> None:
-    assert len(RECORDED) > 300
-    differing = [(text, expected, _expanded(text)) for text, expected in RECORDED if _expanded(text) != expected]
-    assert differing == []
+FUNCTIONS = {**message_functions(7, 0), "Request": lambda: "re q"}
 
 
 @pytest.mark.parametrize(
-    ("text", "named"),
+    ("text", "expanded"),
     [
-        ('{{define "x"}}{{end}}', "define"),
-        ('{{template "x"}}', "template"),
-        ('{{block "x" .}}{{end}}', "block"),
-        ("{{range 3}}{{break}}{{end}}", "break"),
-        ('{{js "a"}}', "js"),
-        ("{{call Count}}", "call"),
-        ("{{.}}", "data as a whole"),
-        ('{{printf "%d" "x"}}', "%d"),
-        ('{{printf "%s"}}', "no value"),
-        ('{{printf "" 1}}', "more values"),
+        ("plain }} { x", "plain }} { x"),
+        ("{{Count}} {{ .Count }} {{Cnt}}}}", "7 7 7}}"),
+        ("{{.Request}}{{Request}}", "re qre q"),
+        ("{{ Random 0 0 }}|{{\nUnix}}", "|0"),
+        ('{"a": {"b": {}}}', '{"a": {"b": {}}}'),
     ],
 )
-def test_what_go_has_and_we_have_not_is_named(text: str, named: str) -> None:
-    with pytest.raises(UsageError, match=named):
-        expand(text, FUNCTIONS, DATA)
+def test_functions_are_replaced_by_their_results(text: str, expanded: str) -> None:
+    assert expand(text, FUNCTIONS) == expanded
 
 
-def test_output_and_depth_have_limits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(go_template, "MAX_OUTPUT", 1000)
-    assert len(expand("{{range 300}}x{{end}}", {})) == 300
-    for text in ("{{range 9000000000}}{{end}}", "{{range 300}}xxxx{{end}}", f"{{{{{'(' * 200}1{')' * 200}}}}}"):
-        with pytest.raises(TemplateError):
-            expand(text, {})
+@pytest.mark.parametrize(
+    "text",
+    ["{{", "{{ .Count }", "{{{Count}}}", "{{}}", "{{Nope}}", "{{Random(1, 2)}}", "{{Random 2}}", "{{Count 1}}",
+     "{{Random -1 2}}", "{{-3}}", "{{Random 1 99999999999}}", '{"a": {{"b": 1}}}', "{{Count.x}}", "{{count}}"],
+)  # fmt: skip
+def test_other_texts_are_not_templates(text: str) -> None:
+    with pytest.raises(TemplateError):
+        expand(text, FUNCTIONS)
 
 
-def test_nothing_of_a_request_becomes_a_word_of_a_command() -> None:
+@pytest.mark.parametrize(
+    "text",
+    ["{{if eq Count 7}}x{{end}}", '{{printf "%03d" Count}}', "{{Request | len}}", "{{- Count}}", "{{Count -}}",
+     "{{$x := 1}}", "{{/* x */}}", '{{define "x"}}{{end}}', "{{range 3}}{{end}}"],
+)  # fmt: skip
+def test_other_features_of_go_are_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError, match="not supported in templates"):
+        expand(text, FUNCTIONS)
+
+
+def test_functions_know_the_time_and_draw_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    try:
+        functions = message_functions(7, 1767366245_000250001)
+        filled = expand("{{ Time }} {{TimeStamp}} {{Unix}} {{UnixNano}}", functions)
+        assert filled == "3:04PM 2026-01-02T15:04:05Z 1767366245 1767366245000250001"
+        monkeypatch.setenv("TZ", "XXX-05:30")
+        time.tzset()
+        functions = message_functions(7, 1767366245_000250001)
+        assert expand("{{TimeStamp}}", functions) == "2026-01-02T20:34:05+05:30"
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert len(expand("{{ID}}{{.ID}}", functions)) == 44
+    assert 3 <= len(expand("{{Random 5 3}}", functions)) <= 5
+    assert len(expand("{{Random 4 4}}", functions)) == 4
+
+
+def test_nothing_of_a_request_becomes_an_argument_of_a_command() -> None:
     body = b"a b; 'c\x00 {{Count}}"
-    for place in ("{{.Request}}", "{{ Request }}", '{{printf "%s" Request}}', "{{Request | print}}"):
-        words = command_of(f"run -x {place} {{{{1}}}}", "w.$(id)", body, 3)
-        assert words == ["run", "-x", "a b; 'c {{Count}}", "$(id)"]
+    for action in ("{{.Request}}", "{{ Request }}"):
+        arguments = command_of(f"run -x {action} {{{{1}}}}", "w.$(id)", body, 3)
+        assert arguments == ["run", "-x", "a b; 'c {{Count}}", "$(id)"]
     assert command_of("n {{Count}} '{{Nope}}'", "s", b"x", 3) == ["n", "{{Count}}", "{{Nope}}"]
-    assert command_of("n {{Count}} {{9}} {{if eq .Request `x`}}yes{{end}}", "s", b"x", 3) == ["n", "3", "9", "yes"]
+    assert command_of("n {{Count}} {{0}}", "s", b"x", 3) == ["n", "3", "s"]
