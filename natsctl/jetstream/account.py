@@ -2,8 +2,8 @@
 
 Streams that are stored and not served are kept apart as offline: damaged ones, those without some of their files or
 with files of others, and those written by a newer version. They are shown with the reason, refuse everything, keep
-their names, and stay untouched until they are deleted (STREAM.DELETE), until what is missing is put back, or until
-`natsctl server repair` makes a stream of what can be read.
+their names, and stay untouched until they are deleted (STREAM.DELETE), until missing files are restored, or until
+`natsctl server repair` makes a stream of the readable data.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class OfflineStreams:
         return {name: found[key] for name, key in sorted(self._keys(found).items())}
 
     def refusal(self, name: str) -> ApiError:
-        """Return the error for a name that is not served: offline where something is stored, else not found."""
+        """Return the error for a name that is not served: offline if data is stored under it, else not found."""
         why = self.reasons().get(name)
         return error(ErrCode.STREAM_NOT_FOUND) if why is None else error(ErrCode.STREAM_OFFLINE_REASON, err=why)
 
     def remove(self, name: str) -> DurableChange:
-        """Delete one; `on_durable` of the returned object calls back when it is gone. KeyError for other names."""
+        """Delete one; `on_durable` of the returned object calls back when that is durable. KeyError for other names."""
         engine = self._engine
         key = self._keys(engine.offline)[name]
         if key in engine.store.damaged:
@@ -71,7 +71,7 @@ class OfflineStreams:
         return engine.store.delete(key)
 
     def _keys(self, keys: Iterable[str]) -> dict[str, str]:
-        """Return the store's keys by name; one whose name is lost is listed by its folder, in the global account."""
+        """Return the store's keys by name; a key with a lost name is listed by its folder, in the global account."""
         found = {}
         for key in keys:
             account, slash, name = key.partition("/")
@@ -96,7 +96,7 @@ class StreamSubjects:
     __slots__ = ("_claimed", "_claims", "_index", "_long_work", "reserved")
 
     def __init__(self, long_work: deque[Iterator[None]]) -> None:
-        """Keep an empty index; what is removed from it is removed by `long_work` if it is much."""
+        """Create an empty index; large removals from it go through `long_work`."""
         self.reserved = dict.fromkeys(StorageType, 0)
         self._claims: dict[str, SubjectClaim] = {}
         self._claimed: dict[str, SubjectClaim] = {}
@@ -145,7 +145,7 @@ class StreamSubjects:
         self.reserved[config.storage] += max(config.max_bytes, 0)
 
     def unclaim(self, config: StreamConfig) -> None:
-        """Give up what was claimed for a configuration that is not used after all."""
+        """Release the claims of a configuration that is not used after all."""
         claim = self._claimed.get(config.name)
         if claim is not None and claim.config is config:
             self._end(self._claimed.pop(config.name))
@@ -233,7 +233,7 @@ class JetStreamAccount:
         return stream
 
     def add_stored(self, stored: StreamStore, meta: StreamMeta) -> Stream:
-        """Add a stream of the store, whose subjects may have been claimed; nothing is captured before `following`."""
+        """Add a stream of the store, possibly with claimed subjects; nothing is captured before `following`."""
         return self._add(Stream(self, meta.config, meta.created_ns, stored))
 
     def create(self, config: StreamConfig, created_ns: int = 0) -> Stream:
@@ -318,7 +318,7 @@ class JetStreamAccount:
                 self.engine.store.delete(stream.store.key)
 
     def no_stream(self, name: str) -> ApiError:
-        """Return the error for a stream that is not served: offline where something is stored, else not found."""
+        """Return the error for a stream that is not served: offline if data is stored under it, else not found."""
         return self.offline.refusal(name)
 
     def advise(self, subject: str, event: Advised) -> None:
@@ -339,7 +339,7 @@ class JetStreamAccount:
         stream.work.stop()
 
     def remove(self, stream: Stream) -> StreamStore:
-        """Delete a stream; `on_durable` of the returned store calls back when it is gone."""
+        """Delete a stream; `on_durable` of the returned store calls back when the removal is durable."""
         for consumer in stream.consumer_set.visible():
             consumer.events.action(ActionType.DELETE)
         self.release(stream)
@@ -400,7 +400,7 @@ class JetStreamAccount:
 
 
 def _refuse_consumer_limits(stream: Stream, config: StreamConfig) -> ApiError | None:
-    """Return the error where an existing consumer is beyond new consumer limits; unchanged limits are not checked."""
+    """Return the error if an existing consumer exceeds new consumer limits; unchanged limits are not checked."""
     limits = config.consumer_limits
     if limits == stream.config.consumer_limits:
         return None

@@ -106,7 +106,7 @@ class ConsumerAdvisories:
         self._publish(event, self._at(_METRIC), self._at(_LEGACY_METRIC))
 
     def _publish(self, event: Advised, *subjects: bytes) -> None:
-        """Publish `event` on those of `subjects` that have a subscriber."""
+        """Publish `event` on each of `subjects` with a subscriber."""
         consumer = self._consumer
         account = consumer.account
         wanted = [subject for subject in subjects if account.has_interest(subject)]

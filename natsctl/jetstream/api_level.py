@@ -26,7 +26,7 @@ def is_refused(header: bytes) -> bool:
 
 
 def unmet(metadata: dict[str, str]) -> str:
-    """Return why a stored configuration is too new for this server, "" where it is not."""
+    """Return why a stored configuration is too new for this server, or ""."""
     level = metadata.get(REQUIRED_LEVEL_KEY, "")
     if not level or is_level_met(level):
         return ""

@@ -2,11 +2,11 @@
 
 Theory of operation. The broker calls into streams, consumers and the API dispatcher while it reads; they change the
 appended view of the store at once and answer later, when the store's commits end. Work without a bound is not done
-inside those calls: consumers put themselves into the ready queue, which the shell runs once per loop turn within a
+inside those calls: consumers put themselves into the ready queue; the shell runs it once per loop turn within a
 budget. Deadlines are in one heap; the shell asks for the earliest and calls `run_timers` then.
 
-Accounts. The configuration of an account decides who answers its API: its JetStream where it has limits for it, else a
-refusal, else (where it imports the API of another account) nothing. Switching JetStream off leaves stored data in
+Accounts. The configuration of an account decides who answers its API: its JetStream if it has limits for it, else a
+refusal, else (if it imports the API of another account) nothing. Switching JetStream off leaves stored data in
 place; switching it on serves that data again.
 """
 
@@ -165,7 +165,7 @@ class Engine:
             self.account_lifecycle.follow(account)
 
     def account(self, name: str) -> JetStreamAccount | None:
-        """Return the JetStream of an account, which is made where it is new; None where it has none."""
+        """Return the JetStream of an account, created if new, or None if it is disabled there."""
         self.broker.account(name)
         return self.accounts.get(name)
 
@@ -234,18 +234,18 @@ class Engine:
     def offline(self) -> dict[str, str]:
         """Return why each stream of the store that is not served is not, by key: its account, a slash and its name.
 
-        A stream whose name is lost is listed by its folder, without a slash.
+        A stream with a lost name is listed by its folder, without a slash.
         """
         return {**self.store.damaged, **self.unreadable}
 
     def forget_unreadable(self, key: str) -> None:
-        """No longer count a stream as offline: it is about to be deleted. KeyError where it is none."""
+        """No longer count a stream as offline: it is about to be deleted. KeyError if it is not offline."""
         fault = _unreadable(key, self.unreadable.pop(key))
         if fault in self.store.faults:
             self.store.faults.remove(fault)
 
     def remove_streams(self, account: str) -> list[DurableChange]:
-        """Remove every stream of an account, also those that cannot be read, and return the removals under way."""
+        """Remove every stream of an account, including unreadable ones, and return the removals in progress."""
         js = self.accounts.get(account)
         return [] if js is None else js.remove_all()
 
@@ -275,7 +275,7 @@ class Engine:
         self._ready = {}
         for at, runnable in enumerate(waiting):
             if budget <= 0:
-                self._ready = dict.fromkeys(islice(waiting, at, None)) | self._ready  # before those that have run
+                self._ready = dict.fromkeys(islice(waiting, at, None)) | self._ready  # before consumers that have run
                 break
             try:
                 budget -= runnable.run(max(budget // (len(waiting) - at), RUN_MIN))
@@ -287,7 +287,7 @@ class Engine:
     # Time
 
     def next_deadline_ns(self) -> int | None:
-        """Return the monotonic time at which `run_timers` is to be called, None when nothing waits."""
+        """Return the monotonic time for the next call of `run_timers`, or None."""
         mine, stored = self.timers.next_ns(), self.store.next_deadline_ns()
         if mine is None or stored is None:
             return stored if mine is None else mine

@@ -1,4 +1,4 @@
-"""The options of one server's JetStream, and what the engine watches: the clock, request faults and open batches.
+"""The options of one server's JetStream, and objects that watch the clock, request faults and open batches.
 
 `ClockWatch` suspends expiry by age for `HOLD_NS` after a jump of the wall clock, so that an operator can react. Each
 check compares the wall clock with the monotonic one. A machine that was suspended looks like a jump too; its messages
@@ -28,7 +28,7 @@ HOLD_NS: Final = 60 * 1_000_000_000
 
 
 class ClockWatch:
-    """Detection of jumps of the wall clock, which suspend expiry."""
+    """Detection of jumps of the wall clock; a jump suspends expiry."""
 
     __slots__ = ("_apart_ns", "_clock", "_held_until_ns", "_notice")
 
@@ -53,11 +53,11 @@ class ClockWatch:
 
 
 REQUEST_FAULT_NS: Final = 1_000_000_000
-"""Time in which the same line about a request is logged once. Source: nats-server, startRateLimitLogExpiration."""
+"""Period in which a line about a request is logged only once. Source: nats-server, startRateLimitLogExpiration."""
 MAX_REQUEST_FAULTS: Final = 50
 """Lines about requests in that time; more are left out."""
 MAX_FAULT_LENGTH: Final = 1024
-"""Characters of such a line: it names a field, which can be as long as a message."""
+"""Maximum characters of such a line: it names a field, possibly as long as a message."""
 
 
 class RequestFaults:
@@ -129,7 +129,7 @@ class DurableChange(Protocol):
     """Something on its way to the disk, or off it."""
 
     def on_durable(self, callback: Callable[[StoreError | None], None], /) -> None:
-        """Call back once it is there (or gone) for good, or with the error that prevents it."""
+        """Call back once its creation (or removal) is durable, or with the error that prevents it."""
 
 
 class JetStreamOptions(msgspec.Struct, kw_only=True):
@@ -140,7 +140,7 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
     """Limits of all messages kept in memory and on disk; 0 or less: none."""
     domain: str = ""
     accounts: dict[str, AccountLimits] | None = None
-    """The accounts that have JetStream, with their limits, beside those whose own configuration gives it to them.
+    """Accounts with JetStream and their limits, in addition to accounts enabled by their own configuration.
 
     None: every account, without limits.
     """
@@ -156,4 +156,4 @@ class JetStreamOptions(msgspec.Struct, kw_only=True):
     strict: bool = True
     """Requests with unknown fields are refused."""
     archive_version: int = 2
-    """Format of snapshots: 2, which servers from 2.15 on write and read, or 1, which every server reads."""
+    """Format of snapshots: 2 (written and read from 2.15 on) or 1 (read by every server)."""

@@ -15,7 +15,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 SWEEP_FROM: Final = 64
-"""Heap size from which cancelled timers are swept out once they outnumber the others."""
+"""Heap size from which cancelled timers are removed once they outnumber the others."""
 
 
 class Timer:
@@ -56,7 +56,7 @@ class Timers:
         return timer
 
     def next_ns(self) -> int | None:
-        """Return when the earliest timer is due, None when there is none."""
+        """Return when the earliest timer is due, or None."""
         heap = self._heap
         while heap and heap[0][2].callback is None:
             heappop(heap)

@@ -1,7 +1,7 @@
 """The long work of one stream or account, in slices, and the calls that wait for its end.
 
 Theory of operation. Work on possibly very many messages is a generator (`store.steps`). It begins at once, within the
-call that asks for it, for as much as a short call may cost; most of it ends there. The rest continues in turns of the
+call that requests it, up to the cost of a short call; most of it ends there. The rest continues in turns of the
 engine's ready queue, each of which takes some milliseconds, beside the work of other streams and the deliveries of
 consumers. Jobs of one stream go one after another.
 
@@ -36,7 +36,7 @@ SLICE: Final = 512
 REQUEST_COST: Final = 32
 """Cost of a request that waited."""
 MAX_WAITING: Final = 10_000
-"""Requests that may wait for one stream; one more is not answered, as by nats-server where its queue is full."""
+"""Requests that may wait for one stream; another one is not answered, as by nats-server with a full queue."""
 
 
 class _Job(NamedTuple):
@@ -71,7 +71,7 @@ class Work:
     )
 
     def __init__(self, engine: Engine, stream: Stream | None = None) -> None:
-        """Prepare the jobs of a stream, or of an account, which is never shut."""
+        """Prepare the jobs of a stream, or of an account (never shut)."""
         self._stream = stream
         self._engine = engine
         self._jobs: deque[_Job] = deque()
@@ -174,7 +174,7 @@ class Work:
         self._continue()
 
     def stop(self) -> None:
-        """Drop every job and serve the waiting calls, which find that the stream is gone."""
+        """Drop every job and serve the waiting calls: they will find that the stream was removed."""
         jobs, self._jobs = self._jobs, deque()
         for job in jobs:
             job.steps.close()
@@ -234,7 +234,7 @@ class Work:
         if not self.closed:
             held.call(*held.arguments)
             return held.cost
-        self._open_or_close(False)  # for this call, which would wait again
+        self._open_or_close(False)  # for this call: it would wait again
         try:
             held.call(*held.arguments)
         finally:

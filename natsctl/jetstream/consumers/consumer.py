@@ -1,14 +1,14 @@
 """A consumer: a durable position in a stream, and the delivery of the messages after it.
 
-Theory of operation. The parts are: `state` (what must survive), `log` (what changed in it since the last journal
+Theory of operation. The parts are: `state` (survives a crash), `log` (its changes since the last journal
 record), `undelivered` (read position and num_pending), `redelivery` (deadlines and queue of redeliveries), `delivery`
 (pull or push), `acks`, and `lifetime` (pause_until and the inactive threshold). Every event that may permit a delivery
 (messages became durable, a request or interest came, an ack made room, a deadline passed) only puts the consumer into
-the engine's ready queue, once. `run`, which the engine calls at most once per turn, delivers a bounded number of
+the engine's ready queue, once. The engine calls `run` at most once per turn; it delivers a bounded number of
 messages, then writes one journal record for everything that changed in the turn. Double acks are answered by the commit
 that makes that record durable.
 
-Times that are stored (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
+Stored times (deliveries, acks) come from `now_ns`: wall clock at start plus what the monotonic clock has
 counted since, so that a jump of the wall clock neither holds back nor hastens redelivery.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _JITTER_MIN_NS: Final = 100_000_000
 _JITTER_SPAN_NS: Final = 900_000_000
-"""Added to the threshold of a pull consumer, whose next request may be on its way."""
+"""Added to the threshold of a pull consumer: its next request may be on its way."""
 
 
 class Lifetime:
@@ -351,7 +351,7 @@ class Consumer:
             self.stream.retention.acked(acked)
 
     def record_ack(self) -> None:
-        """Record the time of an ack, or of an event that counts as one: a pending message is gone."""
+        """Record the time of an ack, or of an equivalent event: the removal of a pending message."""
         if self.log.acked:
             self.settle_acks()
             return
@@ -398,7 +398,7 @@ class Consumer:
             self.schedule()
 
     def on_own_messages(self, messages: Sequence[tuple[int, bytes]], number: int) -> None:
-        """Record that messages became durable of which `number` match the filters."""
+        """Record that messages became durable; `number` of them match the filters."""
         if self.undelivered.arrived_own(messages, number) and not self.scheduled and self.delivery.ready():
             self.schedule()
 
@@ -428,14 +428,14 @@ class Consumer:
             yield from self.retry.messages_gone(mine, GONE)
 
     def recounting(self) -> Steps[None]:
-        """Count num_pending anew."""
+        """Recount num_pending."""
         yield from self.stream.store.preparing(self.filters)
         yield from self.undelivered.recounting()
         self.schedule()
         yield CONSUMER_COST
 
     def _forgetting_missing(self) -> Steps[None]:
-        """Drop pending entries whose messages are gone."""
+        """Drop pending entries of removed messages."""
         store, state = self.stream.store, self.state
         first_seq, next_seq = store.first_seq, store.next_seq
         gone: list[int] = []

@@ -4,8 +4,8 @@ An ack names its message by the stream sequence in the subject. Delivery count a
 advisories; with ack policy `all` the consumer sequence is the new ack floor.
 
 Every ack with a reply subject is answered, late and repeated ones too, once its effect is durable. The exceptions are
-`+NXT`, whose reply subject receives the next messages, and a final ack for a message that this consumer has not
-delivered as far as it knows: after a crash that lost the record of the delivery it will be delivered again, so an
+`+NXT`, which delivers the next messages to its reply subject, and a final ack for a message that this consumer has not
+delivered to its knowledge: after a crash that lost the record of the delivery it will be delivered again, so an
 answer would promise too much.
 """
 
@@ -29,7 +29,7 @@ PLAIN: Final = frozenset((b"", b"+ACK", b"+OK"))
 """Payloads of an ack that asks for nothing else."""
 
 _UNREADABLE: Final = 1 << 64
-"""Stream sequence of an ack whose token is not a number: above every other, so that the ack has no effect."""
+"""Stream sequence of an ack with an invalid token: above every other, so that the ack has no effect."""
 
 _SSEQ_TOKEN: Final = 5
 """Index in `$JS.ACK.<stream>.<consumer>.<deliveries>.<stream seq>.<consumer seq>…`, the same since 2020."""
@@ -52,7 +52,7 @@ class Acks:
         self._through = self._policy is AckPolicy.ALL
 
     def handle(self, subject: bytes, token: bytes, reply: bytes, payload: bytes) -> None:
-        """Handle one ack message, whose stream sequence is `token`."""
+        """Handle one ack message for the stream sequence `token`."""
         sseq = int(token) if token.isdigit() else _UNREADABLE
         consumer = self._consumer
         if self._through and self._settles_many(sseq, subject, payload):
@@ -125,7 +125,7 @@ class Acks:
             yield STEP
 
     def through(self, sseq: int, cseq: int) -> None:
-        """Acknowledge everything delivered up to `sseq`, which had the consumer sequence `cseq`."""
+        """Acknowledge everything delivered up to `sseq` (consumer sequence `cseq`)."""
         state = self._consumer.state
         if cseq > state.floor_cseq and sseq > state.floor_sseq:
             self._drop_through(sseq, cseq)

@@ -33,7 +33,7 @@ def preparing(store: StreamStore, config: ConsumerConfig, filters: Filters) -> S
 
 
 def finding_first_state(stream: Stream, config: ConsumerConfig, filters: Filters) -> Steps[ConsumerState | None]:
-    """Return the state of a consumer for which much has to be searched, None if `first_state` finds it at once.
+    """Return the state of a consumer that needs a long search, or None if `first_state` finds it immediately.
 
     That is one with the last message of each subject, or with many filters and a start time. The stream takes no
     messages meanwhile (`Work.shut`).
@@ -50,7 +50,7 @@ def finding_first_state(stream: Stream, config: ConsumerConfig, filters: Filters
 
 
 def _last_per_subject(store: StreamStore, newest: Sequence[int], end: int) -> ConsumerState:
-    """Return the state of a consumer that delivers the `newest` sequences first, then what comes after `end`."""
+    """Return the state of a consumer that delivers the `newest` sequences first, then messages after `end`."""
     state = ConsumerState(newest[0], newest, end) if newest else ConsumerState(max(end, store.first_seq, 1))
     state.is_new = True
     return state

@@ -1,6 +1,6 @@
 """The routing of one account's pull requests and acks to the consumers that they name.
 
-Theory of operation. A subscription costs more than an idle consumer, so consumers have none of their own for requests
+Theory of operation. A subscription costs more than an idle consumer, so consumers have no subscriptions for requests
 and acks: the account has one for each kind of subject, and a dictionary from `STREAM.CONSUMER` to its handler. An
 unknown name is declined, so that the requester gets the "no responders" status.
 """
@@ -62,14 +62,14 @@ class ConsumerRouter:
                 listener.offered(_ack_subject(stream, consumer))
 
     def hold(self, stream: bytes, hold: Callable[..., object] | None) -> None:
-        """Pass messages for the consumers of a stream to `hold`, which delivers them later; None ends that."""
+        """Pass messages for the consumers of a stream to `hold` for later delivery; None ends that."""
         if hold is not None:
             self._held[stream] = hold
         else:
             self._held.pop(stream, None)
 
     def subjects(self) -> Iterator[bytes]:
-        """Yield the ack subjects in use: other servers are to send those alone."""
+        """Yield the ack subjects in use: other servers should send no others."""
         for stream, consumer in self._acks:
             yield _ack_subject(stream, consumer)
 
@@ -112,7 +112,7 @@ class ConsumerRouter:
         return True
 
     def _on_acks(self, subject: bytes, run: list[Op] | PublishRun) -> None:
-        """Handle acks: in a run of the native module those of one consumer, all of them plain."""
+        """Handle acks; a run of the native module has plain acks of one consumer."""
         if not isinstance(run, list):
             tokens = run.subject.split(b".", 4)
             handler = self._acks.get((tokens[2], tokens[3]))

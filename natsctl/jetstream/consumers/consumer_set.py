@@ -1,9 +1,9 @@
 """The consumers of one stream: creation, deletion, journal and recovery.
 
-Theory of operation. `stream.consumers` holds them by name; every journaled one also has a number, which is never used
-again in this stream's journal. The journal grows by what consumers do; when it has become much larger than what it
-describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory streams and
-those with `mem_storage` are not journaled at all: they end with the process.
+Theory of operation. `stream.consumers` holds them by name; every journaled consumer also has a number, which is never
+reused in this stream's journal. Every change of a consumer makes the journal grow; when it is much larger than the
+state it describes, it is rewritten as one `Created` record per consumer with its present state. Consumers of memory
+streams and those with `mem_storage` are not journaled at all: they end with the process.
 
 An idle consumer costs about 6 KB and no timer (one if it has an inactive threshold) and no subscription
 (consumer_router.py); a message that it does not take costs it nothing (retention.py).
@@ -11,9 +11,9 @@ An idle consumer costs about 6 KB and no timer (one if it has an inactive thresh
 A consumer that is acknowledged by flow control feeds another stream, perhaps on a server that keeps running while this
 one crashes. If a delivery number were used twice, that server would take the second delivery for a repetition, and its
 message would be lost with the next ack. So after a crash more numbers are skipped than can have been lost, and the
-other server, which notices the gap with the next delivery or heartbeat, reconnects.
+other server notices the gap with the next delivery or heartbeat and reconnects.
 
-The journal of the stream is shared with its duplicate window, whose records have kinds of their own (dedupe.py).
+The journal of the stream is shared with its duplicate window, which has its own kinds of records (dedupe.py).
 """
 
 from __future__ import annotations

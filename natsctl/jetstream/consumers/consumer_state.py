@@ -1,10 +1,10 @@
 """The state of one consumer: its position, the messages pending an ack, redelivered ones, and journal records.
 
 Theory of operation. A delivery gets the next consumer sequence; the first delivery of a message also puts it into
-`pending`, keyed by stream sequence, with the consumer sequence of that first delivery (kept for ever) and the time of
-the latest delivery (moved by redelivery, progress and nak). First deliveries happen in ascending stream sequence, so
+`pending`, keyed by stream sequence, with the consumer sequence of that first delivery (kept permanently) and the time
+of the latest delivery (moved by redelivery, progress and nak). First deliveries happen in ascending stream sequence, so
 `order`, the queue of everything put into `pending`, is sorted; entries that left `pending` are dropped from its head by
-`settle`, which follows every turn's acks. `redelivered` counts deliveries beyond the first.
+`settle`, called after every turn's acks. `redelivered` counts deliveries beyond the first.
 
 The ack floor is what CONSUMER.INFO shows, and moves as in nats-server (filestore.go UpdateAcks): when an ack leaves
 nothing pending it becomes `delivered`; when the oldest entry is acknowledged it becomes one below the next. An oldest
@@ -15,7 +15,7 @@ The journal. The state is changed in memory at once and journaled as operations;
 of the consumer's creation gives the same state again. A stream has one journal for all of its consumers, distinguished
 by a number that is never reused while the stream lives. `CREATED` carries name, configuration and a whole state;
 `CHANGED` carries what happened to one consumer in one loop turn, as a list of operations. A ChangeLog gathers those
-operations in the order in which they happened; single acks are gathered in a list of their own, which `settled` puts in
+operations in the order in which they happened; single acks are collected in a separate list; `settled` inserts them in
 its place before anything else happens that moves the ack floor. Bodies are msgpack, so that runs of sequences stay
 small; a run without gaps is written as its first and its length.
 """
@@ -86,7 +86,7 @@ class ConsumerState:
         return Floor(self.floor_cseq, self.floor_sseq)
 
     def settle(self) -> None:
-        """Move the ack floor after entries were acknowledged or their messages are gone."""
+        """Move the ack floor after entries were acknowledged or their messages removed."""
         order, pending = self.order, self.pending
         if not pending:
             order.clear()
@@ -108,7 +108,7 @@ class ConsumerState:
         return self.floor()
 
     def first(self, sseqs: Sequence[int], now_ns: int) -> None:
-        """Record first deliveries of `sseqs` (ascending, all above what was delivered) that wait for acks."""
+        """Record first deliveries of `sseqs` (ascending, all above the last delivered one) that wait for acks."""
         cseq = self.delivered_cseq
         self.pending.update(zip(sseqs, zip(count(cseq + 1), repeat(now_ns)), strict=False))
         if self.order is _NO_ORDER:
@@ -141,7 +141,7 @@ class ConsumerState:
             self.pending[sseq] = (entry[0], ts_ns)
 
     def forget(self, sseq: int) -> None:
-        """Drop one entry: acknowledged, terminated, or its message is gone."""
+        """Drop one entry: acknowledged, terminated, or its message was removed."""
         self.pending.pop(sseq, None)
         self.redelivered.pop(sseq, None)
 
@@ -180,7 +180,7 @@ class ConsumerState:
         self.redelivered.setdefault(sseq, 1)
 
     def skip_to(self, sseq: int) -> None:
-        """Continue after `sseq` if that is further than what was delivered (journals of earlier versions)."""
+        """Continue after `sseq` if that is beyond the last delivery (journals of earlier versions)."""
         self.delivered_sseq = max(self.delivered_sseq, sseq)
         self.settle()
 
@@ -247,10 +247,10 @@ class _StateRecord(msgspec.Struct, array_like=True):
     pending: list[tuple[int, int, int]]
     redelivered: list[tuple[int, int]]
     snapshot: list[int] | bytes
-    """Many are written as they are in memory, which takes a fraction of the time."""
+    """Large numbers are written in their memory format, in a fraction of the time."""
     snapshot_end: int
     floor: tuple[int, int, bool] | None = None
-    """Absent in journals of earlier versions, where it followed from the pending messages."""
+    """Absent in journals of earlier versions: it followed from the pending messages."""
 
 
 CREATED = 0x20
@@ -284,7 +284,7 @@ class Updated(msgspec.Struct, array_like=True):
 
 
 class Deleted(msgspec.Struct, array_like=True):
-    """A consumer is gone."""
+    """A consumer was removed."""
 
     number: int
 
@@ -379,7 +379,7 @@ class ChangeLog:
         self.ops = [(_RESET, next_seq)]
 
     def forgotten(self, sseqs: Sequence[int]) -> None:
-        """Record that the messages of pending entries are gone from the stream."""
+        """Record that messages of pending entries were removed from the stream."""
         self.ops.append((_FORGOTTEN, _run(sseqs)))
 
     def forget(self) -> None:

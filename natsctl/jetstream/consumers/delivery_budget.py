@@ -1,7 +1,7 @@
 """The messages that a consumer may deliver now: how many, how fast, and in which form.
 
-Bounds are max_ack_pending, the bytes one read returns, what the client has not read yet, and for replay `original` the
-rhythm in which the messages were stored. For push consumers there are the rate limit and flow control as well.
+Bounds are max_ack_pending, the bytes one read returns, the client's unread output, and for replay `original` the
+original pace of the messages. For push consumers there are the rate limit and flow control as well.
 
 Flow control counts bytes sent and not yet answered for. Past half of its window it asks the client to answer; past the
 window delivery stalls. Every answer doubles the window up to its maximum. Source: docs/compatibility.md#flow-control.
@@ -72,7 +72,7 @@ class FlowControl:
         return len(deliveries) - start, False
 
     def ask(self, reply: bytes) -> None:
-        """Record that a request with this reply subject went out behind everything sent so far."""
+        """Record that a request with this reply subject was sent after everything so far."""
         self.pending_reply = reply
         self._covered = self.unanswered
 
@@ -143,14 +143,14 @@ READ_BYTES: Final = 4 << 20
 """Bytes of messages that one read from the store is meant to return."""
 
 MAX_UNWRITTEN_BYTES: Final = 8 << 20
-"""Unread bytes of a client at which deliveries to it wait: far below the broker's limit (max_pending)."""
+"""Unread output of a client, in bytes, at which deliveries wait: far below the broker's limit (max_pending)."""
 
 CONGESTION_LOOK_NS: Final = 5_000_000
 """Time until a client with too many unread bytes is checked again."""
 
 
 def _first_deliveries(messages: Sequence[StoredMessage], ack_prefix: bytes, cseq: int, left: int) -> list[Delivery]:
-    """Return first deliveries, whose ack subjects count on from `cseq` and down from `left`."""
+    """Return first deliveries; their ack subjects count up from `cseq` and down from `left`."""
     form = ack_prefix.replace(b"%", b"%%") + b"1.%d.%d.%d.%d"
     return [
         (subject, form % (seq, cseq + i, ts_ns, left - i), header, payload)
@@ -198,7 +198,7 @@ class DeliveryBudget:
         return True
 
     def deliveries(self, messages: Sequence[StoredMessage]) -> list[Delivery]:
-        """Return first deliveries of `messages`, whose ack subjects count on from here."""
+        """Return first deliveries of `messages`; their ack subjects count up from the present state."""
         consumer = self._consumer
         state, left = consumer.state, consumer.undelivered.pending
         found = first_deliveries(messages, consumer.ack_prefix, state.delivered_cseq, left)

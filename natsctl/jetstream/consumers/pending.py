@@ -3,12 +3,12 @@
 Theory of operation. `count` is num_pending. It is counted by the store once, at creation and after a purge or a change
 of filters, and kept by arithmetic afterwards: minus one for each first delivery, plus one for each matching message
 that became durable, minus one for each undelivered message that was removed. Only messages up to `seen_seq`, the last
-one announced as durable, are counted. Where one was removed before it was announced, announcements up to
-`_doubtful_seq` are counted by the store's index instead, so that what is gone is not counted.
+one announced as durable, are counted. If one was removed before it was announced, announcements up to
+`_doubtful_seq` are counted by the store's index instead, so that removed messages are not counted.
 
 With last_per_subject, delivery first walks a snapshot, the newest sequence of every subject at creation, and then
 continues after `snapshot_end` like any other consumer. There may be a million of them, so that nothing is kept for each
-but its sequence; `_gone` are those whose messages have left the stream.
+but its sequence; `_gone` has entries of messages that have left the stream.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Undelivered:
         self._everything = everything
 
     def recount(self) -> None:
-        """Count num_pending anew (by the store's index, not by reading)."""
+        """Recount num_pending (by the store's index, without reading)."""
         finish(self.recounting())
 
     def recounting(self) -> Steps[None]:
-        """Count num_pending anew, in steps between which nothing is delivered and nothing changes."""
+        """Recount num_pending in steps; nothing is delivered or changed between them."""
         if self._snapshot:
             left = self._snapshot[self._snapshot_at :]
             self._snapshot = (yield from self._store.finding_present(left)) or _NO_SNAPSHOT
@@ -143,7 +143,7 @@ class Undelivered:
         return self.take(limit)
 
     def _lose(self, seq: int) -> None:
-        """Record that the message of a snapshot's sequence is gone."""
+        """Record the removal of a message in the snapshot."""
         if seq not in self._gone:
             if self._gone is _NO_GONE:
                 self._gone = set()
@@ -161,7 +161,7 @@ class Undelivered:
 
     @property
     def position(self) -> int:
-        """Return the sequence up to which everything was delivered, or does not match the filters."""
+        """Return the sequence below which every matching message was delivered."""
         return max(self.next_seq - 1, self._looked_seq)
 
     def look_at_end(self) -> None:
@@ -193,7 +193,7 @@ class Undelivered:
         return more > 0
 
     def arrived_own(self, messages: Sequence[tuple[int, bytes]], number: int) -> bool:
-        """Count newly durable pairs of which `number` (at least one) match; return whether one is to be delivered."""
+        """Count newly durable pairs; `number` of them (at least one) match. Return whether one can be delivered."""
         first = messages[0][0]
         if first <= self.seen_seq or first <= self._doubtful_seq or first < self.next_seq:
             return self.arrived(messages)
@@ -214,7 +214,7 @@ class Undelivered:
                 self.count -= 1
 
     def skipping_to(self, next_seq: int) -> Steps[None]:
-        """Continue at `next_seq` and count anew, in steps."""
+        """Continue at `next_seq` and recount in steps."""
         self.next_seq = next_seq
         if self._snapshot:
             self._pass(next_seq - 1)

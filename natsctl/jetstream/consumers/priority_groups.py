@@ -1,12 +1,12 @@
 """The order of open pull requests: in turn, or by the consumer's priority policy; and the pin of a priority group.
 
-Theory of operation. `waiting` is a queue whose head is served; a request that wants more goes to the tail, or with
-policy prioritized behind the others of its priority. Policies overflow and pinned_client skip requests: a skipped one
+Theory of operation. The head of the queue `waiting` is served; a request that wants more goes to the tail, or with
+policy prioritized after the others of its priority. Policies overflow and pinned_client skip requests: a skipped one
 goes to the tail, and when all are skipped the message waits. Source: nats-server, consumer.go nextWaiting and
 insertAtPosition.
 
 With pinned_client one client is served, and the others wait until it stops requesting. The first request served without
-a pinned client gets a new id, which every message carries in `Nats-Pin-Id`; requests that name it are served and
+a pinned client gets a new id, sent in `Nats-Pin-Id` with every message; requests that name it are served and
 restart `priority_timeout`. When that passes without one, or on UNPIN, the pin is released, and the next request gets
 another. A request with any other id is ended with a status. A restart forgets the pin. Source: nats-server, consumer.go
 assignNewPinId, unassignPinId, setPinnedTimer.
@@ -34,7 +34,7 @@ WRONG_PIN: Final = b"423 Nats-Wrong-Pin-Id"
 
 
 class Pin:
-    """The pinned client; `id` is empty when there is none, `since_ns` is wall clock time."""
+    """The pinned client; `id` is empty without one, `since_ns` is wall clock time."""
 
     __slots__ = ("_alarm", "_consumer", "_group", "id", "since_ns")
 
@@ -129,7 +129,7 @@ class Priority:
         return Verdict.WRONG_PIN if request.pin_id else Verdict.PASS
 
     def enqueue(self, waiting: list[OpenRequest], request: OpenRequest) -> None:
-        """Queue a request after all others, or after those of its priority."""
+        """Queue a request after all others, or after the others of its priority."""
         if self.policy is PriorityPolicy.PRIORITIZED:
             for place, other in enumerate(waiting):
                 if other.priority > request.priority:
@@ -144,7 +144,7 @@ def is_group_name(name: str) -> bool:
 
 
 def priority_of(consumer: Consumer) -> Priority | None:
-    """Return the priority policy of a consumer, None where requests are served in turn."""
+    """Return the priority policy of a consumer, or None if requests are served in turn."""
     policy = consumer.config.priority_policy
     return None if policy is None or policy is PriorityPolicy.NONE else Priority(consumer, policy)
 

@@ -44,13 +44,13 @@ _WITH_PENDING: Final = b"NATS/1.0 %b\r\nNats-Pending-Messages: %d\r\nNats-Pendin
 
 MAX_PRIORITY: Final = 9
 UNRANKED: Final = 1 << 31
-"""The priority of a request that cannot name one: behind all others."""
+"""Priority of a request without one: after all others."""
 
 INT64: Final = 1 << 63
 """Sizes at and above this are refused."""
 
 _EMBEDDED: Final = r"(GetNextRequest\.)((group|min_pending|min_ack_pending|id|priority) )"
-"""Fields that nats-server keeps in a struct of its own, which its texts name."""
+"""Fields that nats-server has in a separate struct; its texts contain the struct's name."""
 
 _NUMBER: Final = re.compile(rb"[+-]?[0-9]{1,18}")
 _decode: Final = msgspec.json.Decoder(PullRequest).decode
@@ -86,7 +86,7 @@ class OpenRequest:
     )
 
     def __init__(self, reply: bytes, asked: PullRequest, now_ns: int, formal: bool, seen_seq: int) -> None:
-        """Store a request; `formal`: it came as JSON, which alone can name a group, a pin or a priority.
+        """Store a request; `formal`: it came as JSON and may contain a group, a pin or a priority.
 
         `seen_seq` is the stream's last sequence on arrival: before it can be read, nothing ends for want of messages.
         """
@@ -250,7 +250,7 @@ class PullDelivery:
         return self.num_waiting() > 0
 
     def num_waiting(self) -> int:
-        """Return the number of open requests, after dropping those whose reply subject has no subscriber."""
+        """Drop requests without a subscriber on the reply subject, and return the number of open ones."""
         has_interest = self._consumer.account.has_interest
         for request in [r for r in self.waiting if not has_interest(r.reply)]:
             self._close(request)
@@ -378,7 +378,7 @@ class PullDelivery:
         return request.ends_without_messages() and (request.seen_seq <= store.durable_seq or not store.unsettled)
 
     def _find_request(self) -> bool:
-        """Bring a request to the head whose client keeps up with reading; False when there is none."""
+        """Move a request of a client that keeps up with reading to the head; return False if there is none."""
         congested = self._consumer.budget.congested
         if self.priority is not None:
             return bool(self.waiting) and not congested(self.waiting[0].reply)
@@ -411,7 +411,7 @@ class PullDelivery:
         return done
 
     def _hand_all(self, request: OpenRequest, deliveries: list[Delivery]) -> int:
-        """Send to the only open request, which wants at least as many, and return how many it took."""
+        """Send to the only open request, which wants at least as many, and return the number of sent messages."""
         done = self._consumer.account.send_all(request.reply, deliveries)
         request.left -= done
         request.delivered += done
@@ -424,7 +424,7 @@ class PullDelivery:
         return done
 
     def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
-        """Send one message to the next request that takes it; False when there is none left."""
+        """Send one message to the next request that accepts it; return False if no request is left."""
         send, waiting, pin = self._consumer.account.send, self.waiting, self.pin
         vacant = pin is not None and not pin.id
         while waiting:

@@ -6,9 +6,9 @@ window or the rate limit is reached; with the latter two, a time or an answer re
 alarm that looks at the time of the last message and sends only when that is long enough ago.
 
 Interest is a subscription to exactly the deliver subject, in the deliver group if there is one; a wildcard that covers
-it receives what is sent but does not start delivery. With ack policy flow_control, the answers to flow control requests
-are the acks: they name what the client has taken, so a request also goes out when max_ack_pending is reached, and after
-a heartbeat while anything waits for its ack. Source: nats-server, consumer.go and sublist.go.
+it receives messages but does not start delivery. With ack policy flow_control, the answers to flow control requests
+are the acks: they name the messages consumed so far, so a request also goes out when max_ack_pending is reached, and
+after a heartbeat while anything waits for its ack. Source: nats-server, consumer.go and sublist.go.
 """
 
 from __future__ import annotations

@@ -3,12 +3,12 @@
 Theory of operation. `Redelivery` keeps deadlines and order; `Retry` connects it with a consumer's clock, journal, store
 and advisories. `due` is a heap of deadlines, each for a bucket of sequences that were delivered in one batch; nothing
 is taken out of it when an ack arrives. When a deadline passes, each sequence of the bucket is checked against the
-state: gone, already queued, or with a later deadline by now (redelivered, progress, nak with delay) means that this
-entry is stale. When stale entries outnumber what is pending by far, the heap is built anew from the state, so its size
-follows `pending`. That goes in steps, and takes over at the end what was watched meanwhile.
+state: if it was removed, is already queued, or has a later deadline by now (redelivered, progress, nak with delay),
+this entry is stale. When stale entries far outnumber pending ones, the heap is rebuilt from the state, so its size
+follows `pending`. Rebuilding goes in steps and adopts entries watched meanwhile at the end.
 
 `queue` holds what must go out before new messages: expired ones in ascending order, naks in order of arrival. `queued`
-is the truth about membership; the queue may hold stale entries, which `next` passes over.
+is the truth about membership; the queue may have stale entries, skipped by `next`.
 """
 
 from __future__ import annotations
@@ -71,9 +71,9 @@ class Redelivery:
         return self.state.pending[sseq][1] + self.wait_after(self.state.deliveries(sseq))
 
     def watch(self, sseqs: Sequence[int], deadline_ns: int) -> bool:
-        """Look at `sseqs`, which were delivered together, at `deadline_ns`; return whether `rebuilding` is called for.
+        """Watch `sseqs`, delivered together, until `deadline_ns`; return whether `rebuilding` is needed.
 
-        It is when most of what is watched is stale.
+        It is needed if a majority of watched entries is stale.
         """
         self._tie += 1
         entry = (deadline_ns, self._tie, sseqs)
@@ -113,7 +113,7 @@ class Redelivery:
         self._watched = watched + sum(len(entry[2]) for entry in since)
 
     def expired(self, now_ns: int, most: int = 0) -> list[int]:
-        """Return pending sequences whose wait is over, ascending; call again while `next_deadline` has passed.
+        """Return pending sequences with an expired wait, ascending; call again while `next_deadline` has passed.
 
         It looks at `most`, or else at `EXPIRED_PER_CALL`.
         """
@@ -143,7 +143,7 @@ class Redelivery:
             self.queue.append(sseq)
 
     def head(self) -> int:
-        """Return the sequence to redeliver next without taking it, 0 when there is none."""
+        """Return the next sequence to redeliver without removing it, or 0."""
         queue, queued = self.queue, self.queued
         while queue and queue[0] not in queued:
             queue.popleft()
@@ -174,7 +174,7 @@ GONE_STEP: Final = 32
 REDELIVERY_COST: Final = 4
 """Cost of one redelivery, in first deliveries: each is looked up and read by itself."""
 GIVEN_UP_PER_CALL: Final = 128
-"""Messages that a timer call examines where it may give them up: each has an advisory."""
+"""Maximum number of messages that a timer call may give up: each has an advisory."""
 GONE: Final = "Unacknowledged message was deleted"
 
 
@@ -184,7 +184,7 @@ class Retry:
     __slots__ = ("_alarm", "_consumer", "_offset_ns", "_watching", "redelivery")
 
     def __init__(self, consumer: Consumer, offset_ns: int) -> None:
-        """Work for `consumer`, whose stored times are monotonic time plus `offset_ns`."""
+        """Manage redelivery for `consumer`; its stored times are monotonic time plus `offset_ns`."""
         self._consumer = consumer
         self._offset_ns = offset_ns
         self._alarm = Alarm(consumer.engine.timers, self._on_deadline)
@@ -192,7 +192,7 @@ class Retry:
         self.redelivery = Redelivery(consumer.state, consumer.config.ack_wait, consumer.config.backoff)
 
     def configure(self) -> None:
-        """Read ack wait and backoff from the configuration and set every deadline anew, as a job of the stream."""
+        """Read ack wait and backoff from the configuration and reset every deadline, as a job of the stream."""
         config = self._consumer.config
         waits = config.ack_wait, tuple(config.backoff)
         same = self.redelivery.due and waits == (self.redelivery.wait_ns, self.redelivery.backoff)
@@ -221,7 +221,7 @@ class Retry:
         self._watch(sseqs, now_ns + self.redelivery.wait_after(1))
 
     def deliver(self, send: Send) -> int:
-        """Send the head of the queue, or drop it if it is gone or given up, and return the cost.
+        """Send the head of the queue, or drop it if it was removed or given up, and return the cost.
 
         0 means that it cannot go now.
         """
@@ -238,7 +238,7 @@ class Retry:
         return REDELIVERY_COST
 
     def _next(self) -> tuple[StoredMessage | None, bytes]:
-        """Return the message to redeliver next and its ack subject; (None, b"") where it was dropped instead."""
+        """Return the message to redeliver next and its ack subject; (None, b"") if it was dropped instead."""
         consumer = self._consumer
         sseq = self.redelivery.head()
         if not sseq or self._given_up(sseq):
@@ -280,7 +280,7 @@ class Retry:
     def nak(self, sseq: int, cseq: int, named: int, delay_ns: int) -> None:
         """Redeliver a pending message now or after the delay; `named` is the delivery count that the ack named.
 
-        After its last delivery it is given up when its turn comes, which for pull takes a request.
+        After its last delivery it is given up when its turn comes; for pull consumers that needs a request.
         """
         consumer = self._consumer
         deliveries = consumer.state.deliveries(sseq)
@@ -316,10 +316,10 @@ class Retry:
         consumer.events.terminated(sseq, consumer.state.pending[sseq][0], self._redeliveries(sseq), GONE)
 
     def message_gone(self, sseq: int, reason: str) -> None:
-        """Drop a pending entry whose message left the stream.
+        """Drop the pending entry of a removed message.
 
         With ack policy all it counts as acknowledged, with all before it, as in nats-server. With ack policy
-        flow_control it counts alone, unlike there: earlier messages are on their way to a stream that may not have them
+        flow_control only it counts, unlike there: earlier messages are on their way to a stream that may not have them
         yet, and a work queue would remove messages that are stored nowhere else.
         """
         consumer = self._consumer

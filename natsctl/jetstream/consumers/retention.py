@@ -2,7 +2,7 @@
 
 Theory of operation. A work queue message is removed when it is acknowledged. An interest message is not stored if no
 consumer's filter takes its subject, and is removed when the last consumer that takes it has acknowledged it. When a
-consumer is deleted, the messages that it alone waited for are removed by a sweep, some of them in each turn of the
+consumer is deleted, messages that no other consumer needs are removed by a sweep, some of them in each turn of the
 ready queue. Acks are journaled and removals recorded independently of each other: after a crash, a removal without its
 ack leaves a consumer that waits for a missing message and forgets it; an ack without its removal leaves a message that
 the sweep after recovery removes.
@@ -41,7 +41,7 @@ MAX_KNOWN: Final = 16_384
 """Limit of the cache, in subjects plus their consumers; it is cleared when there are more."""
 
 FEW: Final = 16
-"""Number of consumers up to which each is passed every message: to find the matching ones would cost more."""
+"""Number of consumers up to which each receives every message: finding the matching ones would cost more."""
 
 Consumers = tuple["Consumer", ...]
 Stored = tuple[int, bytes]
@@ -97,7 +97,7 @@ class Interest:
             claim.end(self._patterns, self._long_work)
 
     def add(self, consumer: Consumer, claim: FilterClaim | None = None) -> bool:
-        """Add a consumer, or update its filters, which `claim` holds already; return whether they have changed."""
+        """Add a consumer or update its already claimed filters; return whether they have changed."""
         filters, before = consumer.filters, self._claims.get(consumer)
         if before is not None and before.filters == filters:
             return False
@@ -133,7 +133,7 @@ class Interest:
         return (*self._unfiltered_listed, *filtering) if filtering else self._unfiltered_listed
 
     def overlapping(self, patterns: Sequence[bytes]) -> Steps[dict[Consumer, None]]:
-        """Return the consumers whose filters overlap some patterns."""
+        """Return the consumers with filters that overlap some patterns."""
         found = dict(self._unfiltered)
         cost, before = 0, self._patterns.visited
         for pattern in patterns:
@@ -177,13 +177,13 @@ class Interest:
 
 
 AT_ONCE: Final = 100_000
-"""Sequences up to which an update waits for the examination when a stream's retention becomes interest."""
+"""Number of sequences up to which an update to interest retention waits for the examination."""
 
 SWEEP_BATCH: Final = 256
 """Messages that a sweep examines in one turn of the ready queue."""
 
 CHECKED_SLACK: Final = 65_536
-"""Entries of `_checked` above twice the number of messages; then those of removed messages are dropped."""
+"""Entries of `_checked` above twice the number of messages at which entries of removed messages are dropped."""
 
 
 class Retention:
@@ -227,12 +227,12 @@ class Retention:
         self._checked.clear()
 
     def consumer_updated(self, consumer: Consumer, claim: FilterClaim | None = None) -> None:
-        """Record a consumer's new configuration, which may have other filters."""
+        """Record a consumer's new configuration, possibly with other filters."""
         if self.interest.add(consumer, claim):
             self._reconsider(consumer.state.floor().stream_seq + 1)
 
     def consumer_deleted(self, consumer: Consumer) -> None:
-        """Remove a deleted consumer, and the messages that it alone waited for."""
+        """Remove a deleted consumer, and messages that no other consumer needs."""
         self.interest.remove(consumer)
         self._reconsider(consumer.state.floor().stream_seq + 1)
 
@@ -261,7 +261,7 @@ class Retention:
                 yield STEP
 
     def _reconsider(self, from_seq: int) -> None:
-        """Sweep messages from `from_seq` on that no consumer waits for any more; earlier ones are not affected."""
+        """Sweep messages from `from_seq` on that no consumer needs any more; earlier ones are not affected."""
         self._checked.clear()
         if not self.by_interest:
             return
@@ -343,7 +343,7 @@ class Retention:
             self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Examine the next messages of a sweep and remove those that no consumer waits for."""
+        """Examine the next messages of a sweep and remove messages that no consumer needs."""
         if self._stream.work.defers(self):
             return 0
         store = self._stream.store

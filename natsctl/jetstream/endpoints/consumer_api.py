@@ -206,7 +206,7 @@ def _making(
         stream.consumer_set.undo(consumer)
 
     answer = _answer(consumer)
-    # One that feeds another stream begins behind removed messages: no power failure may bring them back afterwards.
+    # A consumer for another stream begins after removed messages: no power failure may bring them back afterwards.
     if not consumer.number and (not internal or stream.store.all_durable):
         return answer
     consumer.hold()
@@ -256,7 +256,7 @@ def _checking_work_queue(stream: Stream, config: ConsumerConfig, name: str, filt
 
 
 def _finding_unique(stream: Stream, filters: Filters, name: str) -> Steps[bool]:
-    """Return whether filters overlap those of no other consumer than the one of a name."""
+    """Return whether filters overlap with no other consumer than the named one."""
     others = yield from stream.retention.interest.overlapping(filters.subjects)
     return all(other.name == name or _is_internal(other) for other in others)
 

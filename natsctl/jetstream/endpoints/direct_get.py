@@ -204,7 +204,7 @@ class LastBatch(_Batch):
 
 
 GROUP: Final = b"_sys_"
-"""Queue group of a stream and its mirrors, in which one answers. Source: nats-server."""
+"""Queue group of a stream and its mirrors; one member answers. Source: nats-server."""
 
 CAUGHT_UP: Final = 10
 """A mirror that has fewer messages than this to copy answers for its origin. Source: nats-server."""
@@ -296,7 +296,7 @@ class DirectGet:
             self._serve(reply, request)
 
     def _on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-        """Serve `DIRECT.GET.<stream>`, whose body selects the messages."""
+        """Serve `DIRECT.GET.<stream>`; the body selects the messages."""
         if not reply:
             return
         if header and is_refused(header):

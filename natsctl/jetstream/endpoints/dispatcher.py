@@ -10,7 +10,7 @@ page of infos takes milliseconds to make and is hundreds of kilobytes long; hund
 hold the loop for seconds, and their answers would gather unsent until their reader counts as slow.
 
 An account without JetStream gets error 10039 for every verb. The system account has no streams of its own; from there
-an operator removes those of another account (ACCOUNT.PURGE). Verbs about clusters are not answered.
+an operator removes the streams of another account (ACCOUNT.PURGE). Verbs about clusters are not answered.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ COST: Final = 256
 """Share of one request in a turn's budget of messages: the infos of a page."""
 
 LARGE_BODY: Final = 64 << 10
-"""Bytes of a request from which on it is decoded in steps."""
+"""Size of a request in bytes from which it is decoded in steps."""
 
 _LIMIT_REACHED: Final = API_LIMIT_REACHED.encode()
 
@@ -107,7 +107,7 @@ class ApiQueue:
         system.publish(_LIMIT_REACHED, b"", b"", encode(event))
 
     def run(self, budget: int) -> int:
-        """Serve the oldest request whose client is still there."""
+        """Serve the oldest request of a client that is still connected."""
         waiting = self._waiting
         while waiting:
             request = waiting.popleft()
@@ -324,7 +324,7 @@ class Dispatcher:
             self._serve_now(request)
 
     def _stream_of(self, request: ApiRequest) -> Stream | None:
-        """Return the stream that a request names, None where it names none that is there."""
+        """Return the stream named by a request, or None."""
         named = request.tokens and request.endpoint.name.startswith(("STREAM.", "CONSUMER."))
         return self._js.streams.get(request.tokens[0]) if named else None
 

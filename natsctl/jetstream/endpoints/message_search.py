@@ -60,7 +60,7 @@ def contradicts_in_batch(request: DirectGetRequest) -> bool:
 
 
 def has_selectors(request: DirectGetRequest) -> bool:
-    """Return whether a request has fields that select messages, which one with a subject must not have."""
+    """Return whether a request has fields that select messages; requests with a subject must not have any."""
     return request != DirectGetRequest(no_hdr=request.no_hdr, max_bytes=request.max_bytes)
 
 
@@ -89,10 +89,10 @@ def newest(store: StreamStore, request: StreamMsgGetRequest) -> int:
 
 
 def _last(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> StoredMessage | None:
-    """Return the newest durable message among those that `newest` examines.
+    """Return the newest durable message that `newest` finds.
 
     On a subject that is written all the time, a limit may already have removed that message for one that is not
-    durable yet; then the one that was the newest when the request arrived is read all the same.
+    durable yet; then the newest one at the arrival of the request is read anyway.
     """
     seq = newest(store, request)
     if seq <= store.durable_seq:
@@ -105,7 +105,7 @@ def _last(store: StreamStore, request: StreamMsgGetRequest, newest_seq: int) -> 
 
 
 def patterns_of(request: StreamMsgGetRequest) -> Filters | None:
-    """Return the wildcard filter of a get, for which the store has to prepare; None if it names one subject."""
+    """Return the wildcard filter of a get, so that the store can prepare; None for a literal subject."""
     key = (request.next_by_subj or request.last_by_subj).encode("utf-8", "surrogateescape")
     return Filters((key,)) if key and not is_literal(key) else None
 

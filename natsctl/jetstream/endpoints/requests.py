@@ -38,7 +38,7 @@ T = TypeVar("T", bound=Model)
 
 
 class Pending:
-    """The result of an endpoint whose answer follows later, or never."""
+    """The result of an endpoint that answers later, or never."""
 
 
 PENDING: Final = Pending()
@@ -54,7 +54,7 @@ class Uncounted:
 
 
 Outcome: TypeAlias = "Model | ApiError | Uncounted | Pending | Steps[Outcome]"
-"""Steps come from an endpoint whose work may be long (`jetstream.work`)."""
+"""Steps come from an endpoint with possibly long work (`jetstream.work`)."""
 EndpointFunction: TypeAlias = "Callable[[JetStreamAccount, ApiRequest], Outcome]"
 Completion: TypeAlias = "Callable[[ApiRequest, Outcome], None]"
 
@@ -92,7 +92,7 @@ class ApiRequest:
         self._complete = complete
 
     def decoded(self, wanted: type[T]) -> T:
-        """Return the body, which is of the type that the endpoint table promises."""
+        """Return the body, with the type from the endpoint table."""
         assert isinstance(self.value, wanted), self.value
         return self.value
 
@@ -243,7 +243,7 @@ def is_structured(body: bytes) -> bool:
 
 
 def client_info(broker: Broker, account: Account, request: ApiRequest) -> ClientInfo:
-    """Return the client behind a request in `account`; without one, the server itself.
+    """Return the client that sent a request in `account`; without one, the server itself.
 
     For a client of another account it is what that account shares, with the requested account as the service.
     """

@@ -1,13 +1,13 @@
 """STREAM.RESTORE: a stream arrives as an archive, and becomes visible completely or not at all.
 
 Theory of operation. Chunks arrive as requests on a subject made for the transfer, and are queued. Turns of the engine
-read them item by item, so that a chunk with much content does not block the loop. Messages go into a new store whose
+read them item by item, so that a chunk with much content does not block the loop. Messages go into a new store. Its
 metadata has `restoring` set: the stream is not visible, and a server that finds such a store when it starts deletes it.
-The store is created with the first message, whose sequence must be known; an archive that is invalid before leaves no
-trace. An empty chunk ends the transfer: the archive must be complete, and the consumers are written to the journal.
-Once all of that is durable the final metadata is written, and once that is durable too the stream is started as after
-a restart, and the answer sent. Any failure deletes the store and is reported with err_code 10062; a stalled transfer is
-abandoned without an answer. Source: docs/compatibility.md#snapshots-and-restores.
+The store is created with the first message, because its sequence must be known; an archive that is invalid before
+leaves no trace. An empty chunk ends the transfer: the archive must be complete, and the consumers are written to the
+journal. Once all of that is durable the final metadata is written, and once that is durable too the stream is started
+as after a restart, and the answer sent. Any failure deletes the store and is reported with err_code 10062; a stalled
+transfer is abandoned without an answer. Source: docs/compatibility.md#snapshots-and-restores.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ MAX_SUBJECT_BYTES: Final = 65535
 MAX_CONSUMERS: Final = 100_000
 """Consumers that one archive may hold; they are kept in memory until its end."""
 MAX_ENTRIES: Final = 5_000_000
-"""Pending and redelivered messages of all consumers together, which are kept in memory too."""
+"""Maximum pending and redelivered messages of all consumers together; they are also kept in memory."""
 MAX_KNOWN: Final = 4096
 """Valid subjects that are remembered, so that they need not be checked again."""
 _SUBJECT: Final = re.compile(rb"[^\s\0]{1,%d}" % MAX_SUBJECT_BYTES).fullmatch
 _PLACEHOLDER: Final = b"_"
-"""Subject of the message that is stored and removed again where the message with the last sequence is gone."""
+"""Subject of a message that is stored and removed again if the message with the last sequence is missing."""
 
 
 class StorageLimitError(StoreError):
@@ -127,7 +127,7 @@ class Staging:
         self._created_ns = head.created_ns
         if head.state is not None:
             self._expect(head.state)
-            # As in nats-server, messages of version 2 must keep to the payload limit; those of version 1 need not.
+            # As in nats-server, messages of version 2 must respect the payload limit; messages of version 1 need not.
             limits = self._js.engine.broker.options.limits
             own = self._config.max_msg_size
             self._largest = min(limits.max_payload, own if own >= 0 else limits.max_payload)
@@ -245,7 +245,7 @@ class Staging:
         return store
 
     def _with_last_seq(self) -> StreamStore:
-        """Return the store after raising its last sequence and time to the stream's, whose message may be gone."""
+        """Return the store after raising its last sequence and time to the stream's; that message may be missing."""
         last_seq = max(self._last_seq, self._newest)
         store = self.store or self._open(max(last_seq, 1))
         if last_seq > store.last_seq:
@@ -254,7 +254,7 @@ class Staging:
         return store
 
     def finalize(self) -> StreamStore:
-        """Write the metadata without `restoring`, which makes the stream permanent. Raises StoreError."""
+        """Write the metadata without `restoring`; this makes the stream permanent. Raises StoreError."""
         self._check_kept()
         assert self.store is not None
         self.store.set_meta(StreamMeta(self._created_ns, self._config).encode())
@@ -282,7 +282,7 @@ class Staging:
 CONSUMER_COST: Final = 8
 """Cost of writing a consumer, in messages examined."""
 STALL_NS: Final = 5 * SECOND
-"""Longest time that a restore waits for the next chunk."""
+"""Maximum wait of a restore for the next chunk."""
 MAX_QUEUED_BYTES: Final = 64 << 20
 """Bytes of chunks that may wait to be read; a client that waits for each answer has one chunk there."""
 MAX_UNSYNCED_MESSAGES: Final = 20_000
@@ -418,7 +418,7 @@ class Restore:
         return taken
 
     def _read(self, chunk: bytes, budget: int) -> int:
-        """Process items of one chunk and return their number; `_reading` is None when it holds no more."""
+        """Process items of one chunk and return their number; `_reading` is None at its end."""
         self._reading = self._reading or self._reader.read(chunk)
         taken = 0
         for item in self._reading:

@@ -94,13 +94,13 @@ CHUNK_RANGE: Final = (1 << 10, 1 << 20)
 DEFAULT_WINDOW: Final = 8 << 20
 WINDOW_RANGE: Final = (1 << 10, 32 << 20)
 INTEREST_WAIT_NS: Final = 2 * SECOND
-"""Longest wait for a subscription to the deliver subject; then the snapshot sends, as nats-server does."""
+"""Maximum wait for a subscription to the deliver subject; then the snapshot sends, as nats-server does."""
 FLOW_WAIT_NS: Final = 5 * SECOND
-"""Longest wait for an ack when the window is full."""
+"""Maximum wait for an ack if the window is full."""
 READ_MESSAGES: Final = 512
 """Messages read in one step."""
 READ_BYTES: Final = 512 << 10
-"""Bytes read in one step, unless one message alone is larger."""
+"""Bytes read in one step, unless a single message is larger."""
 
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
@@ -188,7 +188,7 @@ class Snapshot:
     # Turns
 
     def run(self, budget: int) -> int:
-        """Take one step, and send what the window allows."""
+        """Take one step, and send as much as the window allows."""
         if self._ended or self._stream.work.defers(self):
             return 0
         if self._stream.js.streams.get(self._stream.name) is not self._stream:
@@ -227,7 +227,7 @@ class Snapshot:
         self._stream.js.advise(event.subject(), event)
 
     def _archive(self) -> Iterator[bytes]:
-        """Yield the archive in pieces, b"" where a step ended without one."""
+        """Yield the archive in pieces, b"" if a step ended without one."""
         stream = self._stream
         old = self._engine.options.archive_version == 1 and stream.config.storage is StorageType.FILE
         writer: ArchiveWriter = WriterV1() if old else WriterV2()

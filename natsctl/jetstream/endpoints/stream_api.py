@@ -1,15 +1,15 @@
 """The STREAM verbs for streams and for their messages, and INFO.
 
-STREAM.BLOCKS answers with stored messages as they lie in the log, many at once. Natsctl's own; nats-server has none.
+STREAM.BLOCKS answers with many stored messages in the format of the log. Only natsctl has it, not nats-server.
 
 Theory of operation of blocks. A request names a range of sequences, and one message answers it: as many frames of the
 log (`store.frame`) from the beginning of the range as `max_bytes` allow, copied without a look at any of them where
 this process wrote them. Headers give the range that the answer covers; a sequence in it without a frame was removed, or
-is on another subject than requested. The client continues behind that range, so nothing is kept between two requests:
-what is removed meanwhile is missing from later answers, and a stream of the same name made anew has another identity.
+is on another subject than requested. The client continues after that range, so nothing is kept between two requests:
+messages removed meanwhile are missing from later answers, and a recreated stream of the same name has another identity.
 The payload is the number of frames, the accounted size of each (a frame is ten bytes longer), and the frames.
 
-Every message acknowledged before a request is covered by its answer (ADR 0002), which is gathered in steps (ADR 0021)
+Every message acknowledged before a request is covered by its answer (ADR 0002), which is collected in steps (ADR 0021)
 one request a turn. Only streams on files have frames. A client learns from STREAM.INFO whether a stream has blocks, if
 it asks with a header: an unknown verb is not answered, and a request in vain would cost it its timeout.
 Source: docs/adr/0027.

@@ -2,15 +2,15 @@
 
 Theory of operation. A template is kept by the store as a stream without messages, under a key that no stream can have
 (`<account>/templates/<name>`); its metadata is the template's configuration. Its streams are not listed twice: those
-are the streams whose configuration names it as `template_owner`. Each template has handlers on its subjects. A message
+are the streams with its name as `template_owner`. Each template has handlers on its subjects. A message
 on a subject that has its stream already is that stream's; the first one makes the stream and is stored in it as
 sequence 1. At `max_streams`, or where the account refuses one more stream, the message is dropped: taken, never
 acknowledged, and logged once. Source: docs/compatibility.md#stream-templates.
 
 Servers have had no STREAM.TEMPLATE verbs since 2.14; the specification shows them. Servers that had templates wrote `_`
 for each `.` of the subject in the names of their streams: ORDERS.eu.new became ORDERS_eu_new. The specification shows a
-template CLIENTS on CLIENT.* whose stream is CLIENTS_acme: where the template's name continues the literal head of its
-subject, it stands for that head.
+template CLIENTS on CLIENT.* with the stream CLIENTS_acme: if the template's name continues the literal head of its
+subject, it replaces that head.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def stream_name(template: str, pattern: str, subject: str) -> str:
 
 
 def _literal_head(pattern: str) -> str:
-    """Return the tokens before the first wildcard, "" where there is none or no wildcard."""
+    """Return the tokens before the first wildcard, or ""."""
     head: list[str] = []
     for token in pattern.split("."):
         if token in ("*", ">"):
@@ -170,7 +170,7 @@ class Templates:
         return sorted(self._templates)
 
     def get(self, name: str) -> Template | None:
-        """Return one template, None where there is none of that name."""
+        """Return one template, or None."""
         return self._templates.get(name)
 
     def stream_created(self, config: StreamConfig) -> None:
@@ -233,7 +233,7 @@ class Templates:
         return self.remove(self._templates[name])
 
     def remove(self, template: Template) -> list[DurableChange]:
-        """Delete a template, after its streams; `on_durable` of the returned objects calls back when each is gone."""
+        """Delete a template after its streams; `on_durable` of the returned objects calls back for each."""
         template.stop()
         leaving = [self._js.remove_and_advise(name) for name in template.streams()]
         del self._templates[template.config.name]

@@ -3,8 +3,8 @@
 Theory of operation. The messages of a batch (`Nats-Batch-Id`) are staged in memory in the order of
 `Nats-Batch-Sequence`, each answered with an empty message. The one that commits has them all checked, each against the
 stream as the ones before it will leave it; only then anything is stored, as one batch of the store. Whatever goes wrong
-before that forgets the batch and leaves the stream as it was; what a crash interrupts was never acknowledged. A batch
-that is silent for `BatchLimits.timeout_ns` is forgotten, too; batches stand in `_open` in the order of their last
+before that forgets the batch and leaves the stream as it was; a batch interrupted by a crash was never acknowledged. A
+batch that is silent for `BatchLimits.timeout_ns` is forgotten, too; `_open` has batches in the order of their last
 message, so that the first is the next to time out. Source: server/stream.go, ADR-50.
 
 The order of checks differs from that of single messages (publish_checks.py), and some headers mean less inside a batch.
@@ -63,7 +63,7 @@ class Ahead:
         self.subjects: dict[bytes, int] = {}
         """Messages by subject."""
         self.schedules: dict[bytes, bool] = {}
-        """True for subjects whose last message is a schedule."""
+        """True for subjects with a schedule as their last message."""
         self.totals: dict[bytes, Total] = {}
         self.expected: dict[bytes, int] = {}
         """Last sequences that were looked up, by subject."""
@@ -137,7 +137,7 @@ def _check_subject_seq(stream: Stream, ahead: Ahead, message: PendingMessage) ->
 
 
 def _check_scheduler(stream: Stream, ahead: Ahead, message: PendingMessage) -> ApiError | None:
-    """Refuse the end of a schedule that is none; the batch itself may have stored one, or something in its place."""
+    """Refuse the end of a message that is not a schedule; the batch itself may have stored or replaced one."""
     scheduler, step = message.fields.get(headers.SCHEDULER, b""), message.fields.get(headers.SCHEDULE_NEXT)
     if step is None or scheduler not in ahead.schedules:
         return check_scheduler(stream, message)
@@ -160,7 +160,7 @@ def _check_rollup_place(ahead: Ahead, message: PendingMessage) -> ApiError | Non
 
 
 def _check_room(stream: Stream, ahead: Ahead, message: PendingMessage) -> ApiError | None:
-    """Refuse a message that discard new would refuse, and count it where it fits."""
+    """Refuse a message that discard new would refuse; count it if it fits."""
     config, store, subject = stream.config, stream.store, message.subject
     measure = file_size if store.storage == "file" else memory_size
     size = ahead.bytes + measure(len(subject), len(message.header), len(message.payload))
@@ -186,7 +186,7 @@ MAX_ID_BYTES: Final = 64
 """Longest id of a batch. Source: nats-server, error 10179."""
 
 MESSAGE_COST: Final = 640
-"""Memory of a staged message beside its bytes."""
+"""Memory of a staged message in addition to its bytes."""
 
 END: Final = b"eob"
 """The commit of a message that is not part of the batch."""

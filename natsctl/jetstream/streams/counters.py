@@ -1,7 +1,7 @@
-"""Counters: a stream whose messages add to the number of their subject instead of replacing it.
+"""Counters: messages of such a stream add to the number of their subject instead of replacing it.
 
-A publisher sends `Nats-Incr: +5` without a body; what is stored is the new total, `{"val":"17"}`. A message that comes
-from a source brings its own total: the increase since its last message is added, and the totals of all sources stand in
+A publisher sends `Nats-Incr: +5` without a body; the stream stores the new total, `{"val":"17"}`. A message that comes
+from a source has its own total: the increase since its last message is added, and the totals of all sources are in
 `Nats-Counter-Sources`. Numbers have any size. Source: docs/compatibility.md#counters.
 """
 
@@ -60,7 +60,7 @@ class Total:
         self.sources: Sources = sources or {}
 
     def copy(self) -> Total:
-        """Return one that can be changed alone."""
+        """Return an independent copy."""
         return Total(self.value, {stream: dict(subjects) for stream, subjects in self.sources.items()})
 
 
@@ -107,7 +107,7 @@ class FreshTotals:
         fresh[seq] = (message.header, message.payload)
 
     def last(self, subject: bytes) -> tuple[bytes, bytes] | None:
-        """Return header and payload of a counter's last message, durable or not; None where there is none."""
+        """Return header and payload of a counter's last message, durable or not, or None."""
         seq = self._store.last_seq_of(subject)
         if seq > self._store.durable_seq:
             return self._fresh.get(seq)

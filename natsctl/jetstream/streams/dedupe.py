@@ -6,8 +6,8 @@ the journal and the headers have the wall clock's. Entries leave when they are o
 an id is stored or asked for, and by a timer while no message is published. Deleting or purging a message does not clear
 its id.
 
-Surviving a crash. Ids stand in the headers of stored messages, so recovery reads those that are young enough. The ids
-of messages that are gone before they are too old go into the stream's journal at the moment they go; it may not have
+Surviving a crash. Ids are in the headers of stored messages, so recovery reads the recent ones. The ids
+of messages removed within the window go into the stream's journal at removal; it may not have
 got to the disk when the removal has, so recovery also reads removed messages that are still in the log. A stream that
 never saw an id has no mark for it in its journal, and its messages are not read but for the last ones: the first id may
 have come with a commit that did not get as far as the mark. Source: docs/compatibility.md#duplicates.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 IN_USE: Final = 0x10
 """Journal record: ids were seen on this stream."""
 GONE_IDS: Final = 0x11
-"""Journal record: entries whose messages are gone."""
+"""Journal record: entries of removed messages."""
 
 ONE_COMMIT: Final = 65_536
 """Messages that can be on the disk without the journal records of their commit; publishers are paused long before."""
@@ -177,7 +177,7 @@ class Dedupe:
     # Messages that go
 
     def message_gone(self, seq: int) -> None:
-        """Keep the id of a message that is gone."""
+        """Keep the id of a removed message."""
         entries = self._entries
         if not entries or seq < entries[self._head][0]:
             return
@@ -186,7 +186,7 @@ class Dedupe:
             self._journal([entries[at]])
 
     def messages_gone(self, seqs: Sequence[int]) -> None:
-        """Keep the ids of messages, ascending, that are gone."""
+        """Keep the ids of removed messages, ascending."""
         entries = self._entries
         if entries and len(seqs):
             at = bisect_left(entries, seqs[0], self._head, key=_seq_of)
@@ -195,7 +195,7 @@ class Dedupe:
             self._journal([entry for entry in entries[at:end] if entry[0] in gone])
 
     def purging(self, below_seq: int) -> Steps[None]:
-        """Keep the ids of messages below `below_seq` (0: all), some or all of which are about to be purged."""
+        """Keep the ids of messages below `below_seq` (0: all), some or all of them about to be purged."""
         while self._prune(self._clock.monotonic_ns()):
             yield STEP
         entries, seq = self._entries, 0

@@ -1,4 +1,4 @@
-"""max_age: removal of messages by age, and delete markers in place of the last message of a subject.
+"""max_age: removal of messages by age, and delete markers after the last message of a subject.
 
 One timer is set to the time of the oldest message, but never closer than `GRANULARITY_NS`, so that a steady flow
 expires in batches. A few messages are removed one by one, so that consumers can keep their counts; many are purged
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 ONE_BY_ONE: Final = 1000
-"""Messages that expire together, up to which consumers are informed of each."""
+"""Maximum number of messages expiring together for which consumers are informed of each."""
 WALK: Final = 256
 """Messages that one turn of a walk examines."""
 SEEN_PER_AGE: Final = 256
@@ -95,7 +95,7 @@ class Expiry:
                 self.arm()
 
     def _note_seen(self) -> None:
-        """Record the arrival of messages whose times are ahead of the clock."""
+        """Record the arrival of messages with times ahead of the clock."""
         clock, store = self._stream.engine.clock, self._stream.store
         if store.last_ts_ns <= clock.now_ns():
             return
@@ -105,7 +105,7 @@ class Expiry:
             seen.append((store.durable_seq, now_ns))
 
     def catch_up(self) -> None:
-        """Expire due messages after a restart, at once where no advisory is needed."""
+        """Expire due messages after a restart, immediately if no advisory is needed."""
         if self._max_age_ns <= 0 or self._stream.timed.loading or not self._stream.store.healthy:
             return
         self._cursor = 0
@@ -162,7 +162,7 @@ class Expiry:
         yield from self._stream.purging(below_seq=below_seq)
 
     def _walk(self, first_kept: int, limit: int) -> int:
-        """Remove up to `limit` messages one by one, except those that never expire."""
+        """Remove up to `limit` messages one by one, skipping messages that never expire."""
         for done in range(limit):
             seq = self._next(first_kept)
             if not seq:
@@ -176,7 +176,7 @@ class Expiry:
         return limit
 
     def _next(self, first_kept: int) -> int:
-        """Return the oldest durable sequence below `first_kept` that can expire, 0 when there is none."""
+        """Return the oldest durable sequence below `first_kept` that can expire, or 0."""
         store, spares = self._stream.store, self._stream.timed.ttl.spares
         seq = store.next_seq(ALL, max(self._cursor, store.first_seq))
         while seq and seq < first_kept and spares(seq):

@@ -2,9 +2,9 @@
 
 Theory of operation. The reply subject of a message holds all fields: `<inbox>.<id>.<flow>.<gap mode>.<place>.<op>.$FI`.
 A batch counts the highest place it has seen (`last`) and the highest that is durable (`persisted`); messages between
-stand in `waiting` until their commit ends, which sends `{"type":"ack"}` every `every` messages and, after the message
+stay in `waiting` until their commit ends, which sends `{"type":"ack"}` every `every` messages and, after the message
 that commits, the ack of the batch. A gap ends a batch, unless its publisher declared gaps `ok`. `every` doubles or
-halves towards the batch's share of `MAX_FLOW`. Batches stand in `_open` in the order of their last message. Source:
+halves towards the batch's share of `MAX_FLOW`. `_open` has batches in the order of their last message. Source:
 server/jetstream_batching.go and server/stream.go of nats-server, ADR-50.
 """
 
@@ -41,7 +41,7 @@ SERVICE_REPLY: Final = b"_R_."
 """The start of reply subjects of requests through a service of another account."""
 
 DEFAULT_FLOW: Final = 10
-"""Messages between two flow acks where a publisher gives no number."""
+"""Default number of messages between two flow acks."""
 LARGEST_FLOW: Final = 2**16 - 1
 """The largest number that a publisher may give; it is 16 bits in nats-server."""
 
@@ -84,13 +84,13 @@ def parse_control(reply: bytes) -> Control | None:
 
 
 class _RequestInfo(msgspec.Struct):
-    """The used field of the header `Nats-Request-Info`, which an import of a service adds."""
+    """The field read from the header `Nats-Request-Info`, which service imports add."""
 
     reply: str = ""
 
 
 def control_subject(message: PendingMessage) -> bytes:
-    """Return the reply subject that places a message in a fast batch, b"" where it is in none.
+    """Return the reply subject that places a message in a fast batch, or b"".
 
     The reply subject of a message from another account belongs to the service that was imported; the publisher's is in
     a header.
@@ -148,7 +148,7 @@ class Batch:
         self.pending = 0
         """Messages that are stored and not durable yet."""
         self.commits = False
-        """Whether the batch ends with what it has."""
+        """Whether the batch ends with the messages so far."""
         self.commit_reply = b""
         """Reply subject for the ack of the batch: that of the message that ended it."""
         self.open = True
@@ -280,7 +280,7 @@ class FastBatches:
             self.waiting.append(Stored(outcome, batch, control.seq, control.seq, reply, b""))
 
     def take_run(self, subject: bytes, messages: Sequence[Op]) -> None:
-        """Take messages without headers on one subject; those that only append, one after the other, together."""
+        """Accept messages without headers on one subject; consecutive plain appends are batched."""
         at, end = 0, len(messages)
         while at < end:
             _, _, reply, header, payload = messages[at]
@@ -409,7 +409,7 @@ class FastBatches:
         self._account.publish(batch.commit_reply, b"", b"", ack)
 
     def _flow(self, batch: Batch, reply: bytes) -> bool:
-        """Send a flow ack where one is due, and return whether it was."""
+        """Send a flow ack if due, and return whether it was."""
         steps = (batch.persisted - batch.acked) // batch.every
         if steps < 1:
             return False

@@ -74,7 +74,7 @@ class Limits:
     def trims_together(self) -> bool:
         """Return whether messages may be stored first and trimmed then, with the same removals.
 
-        It is not where a smaller message takes the place of a larger one, so that an older one would have fitted.
+        It is not if a smaller message replaces a larger one, so that an older one would have fitted.
         """
         config = self._stream.config
         return config.max_msgs_per_subject <= 0 or config.max_bytes <= 0 or config.discard is DiscardPolicy.NEW
@@ -101,7 +101,7 @@ class Limits:
         return dropped
 
     def _trim_stream(self, most: int = 0) -> int:
-        """Drop the oldest messages that are too many; with discard new those that are there may stay.
+        """Drop the oldest messages above a limit; with discard new the existing ones may stay.
 
         With `most`, so many at most. Returns how many went.
         """
@@ -118,7 +118,7 @@ class Limits:
         return dropped
 
     def recovered(self) -> None:
-        """Complete removals that a crash interrupted: of a commit, which writes them last, or of a job."""
+        """Complete removals that a crash interrupted: of a commit (which writes them last) or of a job."""
         if self._stream.store.healthy:
             finish(self.enforcing())
 
@@ -146,7 +146,7 @@ class Limits:
                 yield dropped
 
     def _enforcing_together(self) -> Steps[None]:
-        """Drop by whole columns; consumers are informed of their pending messages, and count the others anew."""
+        """Drop by whole columns; consumers are informed of their pending messages and recount the others."""
         stream, config, store = self._stream, self._stream.config, self._stream.store
         before = store.messages
         if config.discard is not DiscardPolicy.NEW:

@@ -2,15 +2,15 @@
 
 Theory of operation. A message that carries the header is stored with the flag TIMED. Where the stream allows TTLs its
 deadline goes into `_deadlines`, 16 bytes a message; one alarm is set to the earliest, never closer than the granularity
-that nats-server has. Messages with `never` are listed in `_never`, because max_age spares them. What is due is removed
-some messages per turn. After a restart both are filled again from the flagged messages (schedules.py); a message that
-is gone leaves its entries behind, which are skipped, and swept once they are the majority.
+that nats-server has. Messages with `never` are listed in `_never`, because max_age spares them. Due messages are
+removed some messages per turn. After a restart both are filled again from the flagged messages (schedules.py); a
+message that was removed leaves stale entries, which are skipped, and swept once they are the majority.
 
-`Deadlines`, which schedules use too, is a timing wheel with two levels. `_near` holds buckets of one tick (about a
+`Deadlines` (also used by schedules) is a timing wheel with two levels. `_near` holds buckets of one tick (about a
 second), for every tick up to the era that was opened last; `_far` holds one bucket for every later era (4096 ticks,
 about 73 minutes), which is distributed to ticks when it begins. A bucket is two arrays, sequences and times, in the
 order of arrival; it is sorted once, when its first entry is due. Nothing is removed when a message is removed: the
-caller checks whether a due sequence is still stored, and `sweep` drops in small steps what is gone, so that entries do
+caller checks whether a due sequence is still stored, and `sweep` drops stale entries in small steps, so that they do
 not outnumber messages.
 """
 
@@ -125,7 +125,7 @@ class Deadlines:
         bucket.add(due_ns, seq)
 
     def next_ns(self) -> int | None:
-        """Return the earliest deadline, None when there is none."""
+        """Return the earliest deadline, or None."""
         bucket = self._first()
         return bucket.lowest if bucket is not None else None
 
@@ -142,7 +142,7 @@ class Deadlines:
         return due
 
     def _first(self) -> Bucket | None:
-        """Return the bucket with the earliest deadline, having dealt out the next era where none is near."""
+        """Return the bucket with the earliest deadline; if no near bucket is left, distribute the next era first."""
         while True:
             while self._ticks:
                 bucket = self._near[self._ticks[0]]
@@ -196,7 +196,7 @@ def check_ttl(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def read_ttl(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse an invalid TTL; raise one to that of delete markers. The last check, for a message that is stored."""
+    """Refuse an invalid TTL; raise it to the TTL of delete markers. This is the last check before storing."""
     text = message.fields.get(headers.TTL)
     if text is None or stream.retention.refuses(message.subject):
         return None
@@ -218,9 +218,9 @@ def check_batch_ttl(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def raise_to_marker(stream: Stream, message: PendingMessage) -> None:
-    """Raise a message's TTL to that of delete markers: one that expired earlier could hide behind an older marker.
+    """Raise a message's TTL to the TTL of delete markers: an earlier expiry could be hidden by an older marker.
 
-    Where a subject has one message at most nothing can be hidden. Source: nats-server, stream.go.
+    With at most one message per subject nothing can be hidden. Source: nats-server, stream.go.
     """
     least_ns = stream.config.subject_delete_marker_ttl // SECOND * SECOND
     if 0 < message.ttl_ns < least_ns and stream.config.max_msgs_per_subject != 1:
@@ -279,14 +279,14 @@ class MessageTtl:
             self._alarm.no_later_than(clock.monotonic_ns() + max(min(*left, DAY), GRANULARITY_NS))
 
     def tidy(self) -> bool:
-        """Drop some entries of messages that are gone, if those prevail; return whether more of that is to do."""
+        """Drop some entries of removed messages if they prevail; return whether more are left."""
         if len(self._never) > 2 * self._stream.store.messages + STALE_SLACK:
             self._never = array("Q", filter(self._stream.store.holds, self._never))
         larger = max(self._deadlines, self._ahead, key=len)
         return self._prevails() and any(larger.sweep(self._stream.store.holds) for _ in range(SWEEP_STEPS))
 
     def _prevails(self) -> bool:
-        """Return whether most entries belong to messages that are gone."""
+        """Return whether a majority of entries belongs to removed messages."""
         return len(self) > 2 * self._stream.store.messages + STALE_SLACK
 
     # Messages without an end
@@ -297,7 +297,7 @@ class MessageTtl:
         return at < len(self._never) and self._never[at] == seq
 
     def spared_below(self, seq: int) -> bool:
-        """Return whether max_age spares a message below `seq` (or one that is gone since)."""
+        """Return whether max_age spares a message below `seq` (or one removed since)."""
         return bool(self._never) and self._never[0] < seq
 
     # Removal
@@ -306,7 +306,7 @@ class MessageTtl:
         self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Remove the next messages whose time is over, or sweep, and ask again where there is more."""
+        """Remove the next expired messages, or sweep, and schedule another call if more are left."""
         stream, store, engine = self._stream, self._stream.store, self._stream.engine
         if not store.healthy or not self.active:
             return 0

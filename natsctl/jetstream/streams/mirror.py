@@ -93,7 +93,7 @@ class Mirror:
         return config
 
     def known_identity(self) -> str:
-        """Return "": a mirror continues by sequences alone."""
+        """Return "": a mirror continues only by sequences."""
         return ""
 
     def connected(self, delivered_seq: int, identity: str) -> int:
@@ -125,7 +125,7 @@ class Mirror:
         transformed, largest = config.subject_transform is not None, config.max_msg_size
         if stream.usage.full:
             raise StoreLaterError
-        if messages[0][0] <= stream.store.last_seq:  # a purge took the mirror past what was on its way
+        if messages[0][0] <= stream.store.last_seq:  # a purge moved the mirror past messages in flight
             messages = [message for message in messages if message[0] > stream.store.last_seq]
         judged = mappings or transformed or picky or largest >= 0 or config.retention is RetentionPolicy.INTEREST
         if not judged and messages and stream.pipeline.copies_plainly and not any(message[3] for message in messages):
@@ -157,7 +157,7 @@ class Mirror:
         return refusal is not None
 
     def _take_with_header(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes) -> None:
-        """Store a message whose header may contain a rollup."""
+        """Store a message with a possible rollup header."""
         stream, config = self._stream, self._stream.config
         stream.pipeline.store_mirrored(seq, ts_ns, subject, header, payload)
         if config.allow_rollup_hdrs and not config.deny_purge:

@@ -5,7 +5,7 @@ can be mirrored and sourced from, and the headers that one server wrote are unde
 server/stream.go, server/consumer.go of nats-server.
 
 The requests create a consumer, or reset a durable one. Those to newer servers name the required API level and the
-identity of the origin; older ones, which refuse that, are asked for a plain direct consumer.
+identity of the origin; older servers refuse that and get a plain direct consumer.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _HASH_CHARS: Final = 8
 
 
 def short_hash(text: str) -> str:
-    """Return eight base62 digits that stand for `text`."""
+    """Return a hash of `text` as eight base62 digits."""
     digest = sha256(text.encode()).digest()[:_HASH_CHARS]
     return bytes(_DIGITS[byte % len(_DIGITS)] for byte in digest).decode()
 
 
 def identity(stream: Stream) -> str:
-    """Return the identity of a stream, which differs from that of another stream of the same name."""
+    """Return the identity of a stream; another stream of the same name has a different one."""
     return short_hash(format_time(stream.created_ns))
 
 

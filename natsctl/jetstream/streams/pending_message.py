@@ -63,7 +63,7 @@ class PendingMessage:
         self.rollup = b""
         """`sub` or `all` once it is known to be permitted."""
         self.ttl_ns = 0
-        """Lifetime: 0 by the stream's configuration, -1 for ever."""
+        """Lifetime: 0 for the stream's default, -1 for no limit."""
         self.timed = False
         """True if it has a TTL or a schedule."""
         self.extra = b""
@@ -75,7 +75,7 @@ class PendingMessage:
 def read_headers(block: bytes) -> HeaderFields:
     """Return the headers of a block that a stream reads, first value each.
 
-    One without a value counts as absent, except for the time zone of a schedule, which is invalid then.
+    A header without a value counts as absent, except that an empty time zone of a schedule is invalid.
     """
     if b"\r\nNats-" not in block and b"\r\nMsg-Id:" not in block:
         return NO_FIELDS
@@ -136,7 +136,7 @@ class PublishAcks:
             self._account.publish(reply, b"", b"", body)
 
     def refuse(self, reply: bytes, refusal: ApiError) -> None:
-        """Answer a publisher with the error, which a trace of the message shows too."""
+        """Answer a publisher with the error, and add it to a trace of the message."""
         if (traced := self._account.broker.storing) is not None:
             traced["error"] = refusal.description
         if reply and not self._no_ack:

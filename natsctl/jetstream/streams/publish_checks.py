@@ -72,7 +72,7 @@ def check_expected_stream(stream: Stream, message: PendingMessage) -> ApiError |
 
 
 def check_expected_subject_seq(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message whose subject is not where its publisher believes."""
+    """Refuse a message if its subject's last sequence is not as expected."""
     expected = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ)
     of = message.fields.get(headers.EXPECTED_LAST_SUBJECT_SEQ_SUBJECT)
     if expected is None:
@@ -83,7 +83,7 @@ def check_expected_subject_seq(stream: Stream, message: PendingMessage) -> ApiEr
 
 
 def check_expected_seq(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message when the stream is not where its publisher believes."""
+    """Refuse a message if the stream's last sequence is not as expected."""
     expected = message.fields.get(headers.EXPECTED_LAST_SEQ)
     if expected is not None and read_seq(expected) != stream.store.last_seq:
         return error(ErrCode.STREAM_WRONG_LAST_SEQUENCE, seq=stream.store.last_seq)
@@ -151,12 +151,12 @@ def check_header(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_resources(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message for which the server has no room."""
+    """Refuse a message if the server is full."""
     return error(ErrCode.INSUFFICIENT_RESOURCES) if stream.usage.full else None
 
 
 def check_account(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message for which the account has no room."""
+    """Refuse a message if the account is full."""
     if not stream.usage.limited:
         return None
     stream.count_bytes()

@@ -1,11 +1,11 @@
 """The patterns of the `Nats-Schedule` header: times to produce a message at, once or repeatedly; and their checks.
 
 `@at <RFC 3339>`, `@every <Go duration of a second or more>`, a cron pattern of six fields or one of the short names,
-the last two in a time zone where one is given. Source: nats-server, scheduler.go and stream.go.
+the last two in an optional time zone. Source: nats-server, scheduler.go and stream.go.
 
 Cron is implemented here and not by a library, because the syntax and the meaning of edge cases are nats-server's: a
 field before the minutes, `?`, steps that reach to the end of a field, Sunday only as 0, a day that must satisfy both of
-its fields where one has a star and either of them where none has, and hours that a change of clocks skips or repeats.
+its fields if one has a star and either of them if not, and hours that a clock change skips or repeats.
 """
 
 from __future__ import annotations
@@ -215,7 +215,7 @@ def zone_of(header: bytes) -> tzinfo | None:
 def first_firing(header: bytes, ts_ns: int) -> Firing | None:
     """Return the first moment after `ts_ns` that a header's schedule names; None without a schedule.
 
-    Raises TimeZoneError, which is checked first, or ScheduleError.
+    Raises TimeZoneError (checked first) or ScheduleError.
     """
     zone = zone_of(header)
     pattern = (headers.get(header, headers.SCHEDULE) or b"").decode("utf-8", "replace")
@@ -324,7 +324,7 @@ def _check_subjects(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_scheduler(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message that ends a schedule which is none, or claims to come from one."""
+    """Refuse a message that ends something other than a schedule, or claims to come from a schedule."""
     if message.own:
         return None
     scheduler = message.fields.get(headers.SCHEDULER, b"")

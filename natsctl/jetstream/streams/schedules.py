@@ -6,16 +6,16 @@ entry of `_deadlines` is dropped when it is due. Firing stores the produced mess
 waits in `_fired` until that is durable. Only then a schedule that fires once is removed, or the next time of a
 repeating one is added.
 
-Exactly once. A crash between the two leaves a schedule that is due although it has fired. What it produced names it in
+Exactly once. A crash between the two leaves a schedule that is due although it has fired. Its product names it in
 its header and was stored when it was due or later, so the recovery looks at its target's messages from that time on:
-`Nats-Schedule-Next` holds the next step. It also looks at the newest messages that are gone but still in the log, for a
+`Nats-Schedule-Next` holds the next step. It also looks at the newest removed messages that are still in the log, for a
 limit may have pushed one out with the commit that brought it. The journal keeps the next moment of schedules that
-repeat, so that there is little to look at, and what they produced may be gone by then.
+repeat: there is little to look at, and their products may already be removed.
 
 `TimedMessages` has the TTLs as well: the publish path calls its `stored` for every message on its slow path. After a
 restart, a restore or an update that turns a feature on, the messages that the store has flagged TIMED are read once,
 some per turn of the ready queue, oldest first; the store names them without reading others. max_age waits until that is
-done, because only then it is known what it must spare.
+done, because only then the messages to spare are known.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ NEXT_FIRING: Final = 0x18
 BATCH: Final = 64
 """Schedules that fire in one turn."""
 RETRY_NS: Final = SECOND
-"""Wait of a schedule whose message the stream refused."""
+"""Wait of a schedule after the stream refused its message."""
 SOON_NS: Final = 5_000_000
 """Wait of a schedule for messages that are not durable yet."""
 MAX_LOOK_BACK: Final = 65_536
-"""Messages of a target that recovery examines for those that a schedule produced."""
+"""Maximum number of messages of a target that recovery searches for a schedule's products."""
 READ_BATCH: Final = 256
 
 _NOT_PASSED_ON: Final = (b"Nats-Schedule", b"Nats-Expected-", b"Nats-Msg-Id:", b"Nats-TTL:", b"Nats-Rollup:")
@@ -170,7 +170,7 @@ class Schedules:
                 self._look()
 
     def _is_stale(self) -> bool:
-        """Return whether most deadlines belong to schedules that are gone."""
+        """Return whether a majority of deadlines belongs to removed schedules."""
         return len(self._deadlines) > 2 * self._stream.store.messages + STALE_SLACK
 
     def _counts(self, seq: int, subject: bytes) -> bool:
@@ -290,7 +290,7 @@ class Schedules:
         return bool(self._fired)
 
     def refused(self, durable_seq: int) -> None:
-        """Fire the schedules again whose messages the store could not keep."""
+        """Fire schedules again if the store could not keep their messages."""
         lost = [fired for fired in self._fired if fired.produced_seq > durable_seq]
         self._fired = [fired for fired in self._fired if fired.produced_seq <= durable_seq]
         now_ns = self._stream.engine.clock.now_ns()
@@ -392,7 +392,7 @@ class TimedMessages:
         """Return the callbacks for stored messages."""
         config = self._stream.config
         wanted = config.allow_msg_ttl or config.allow_msg_schedules
-        if config.sources or config.mirror is not None:  # what is foreign was not refused here
+        if config.sources or config.mirror is not None:  # messages from elsewhere were not checked here
             wanted = wanted or config.max_age > 0 or config.allow_rollup_hdrs
         return [self.stored] if wanted else []
 
@@ -433,7 +433,7 @@ class TimedMessages:
             self._stream.engine.ready(self)
 
     def run(self, budget: int) -> int:
-        """Read the next flagged messages; ask again where there are more."""
+        """Read the next flagged messages; schedule another call if there are more."""
         if self._stream.work.defers(self):
             return 0
         store, end = self._stream.store, self._place + min(budget, LOAD_BATCH)

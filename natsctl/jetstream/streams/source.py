@@ -4,13 +4,13 @@ Theory of operation. Every sourced message names its origin in a header, so the 
 each source, as long as the newest message of each is there. Because it may be deleted, expire or be consumed, the
 positions also go into the journal, with the commit that holds the messages: a record holds the positions of some
 sources at the time when `last_seq` was the stream's last sequence. Recovery takes the records in order, leaves out
-those of messages that were lost with the crash, reads the headers of the messages behind the last record, and writes
-the result before any request to an origin, so that a position is never ahead of what is stored, and never behind. (The
+records of messages lost in the crash, reads the headers of the messages after the last record, and writes
+the result before any request to an origin, so that a position is neither ahead of stored messages nor behind. (The
 journal is written right after the messages. After a crash between the two, messages that a limit pushed out within the
-very commit that brought them are not in the stream any more, but still in its log, where they are read too.)
+very commit that brought them are not in the stream any more, but still in its log, and are read there too.)
 
 The start of a source is decided, and written down, with its first connection. A recreated origin has another identity;
-its messages are then sourced from the beginning, as those of another stream. A source without a recorded position (the
+its messages are then sourced from the beginning, as for another stream. A source without a recorded position (the
 stream was restored from a snapshot, or comes from another server) looks for its newest header from the end of the
 stream, some messages per turn, before it connects; the first look is taken at once, because a crash right after the
 first commit leaves messages without a record.
@@ -207,7 +207,7 @@ SOURCED: Final = 0x30
 READ_BATCH: Final = 1024
 """Messages read at once at recovery, and examined per turn by a search."""
 MAX_FORMER: Final = 1024
-"""Sources that the stream no longer has whose positions are remembered."""
+"""Maximum number of removed sources with remembered positions."""
 
 Record = tuple[int, list[tuple[str, int, str]]]
 """Last sequence of the stream, and (index, sequence, identity) of sources."""
@@ -341,7 +341,7 @@ class SourceSet:
         self.stop()
         self._known, through = self._read_journal(store.records(), store.last_seq)
         self._read_headers(through)
-        for kind, body in self.records():  # over those of messages that are gone, whose sequences come again
+        for kind, body in self.records():  # over records of removed messages, whose sequences are reused
             store.append_record(kind, body)
         for source in self.sources.values():
             source.upstream.stopped = False
@@ -371,7 +371,7 @@ class SourceSet:
             finish(self.starting())
 
     def _read_journal(self, journal: Iterable[tuple[int, bytes]], last_seq: int) -> tuple[dict[str, Position], int]:
-        """Return positions, and the stream sequence up to which they are valid."""
+        """Return positions and the last stream sequence that they cover."""
         known: dict[str, Position] = {}
         through = 0
         for kind, body in journal:

@@ -3,8 +3,8 @@
 Theory of operation. The publish path appends messages to the store's appended view; limits are kept there at once. When
 a commit ends, it sends the acks and passes the durable messages to the consumers: nothing above `store.durable_seq` is
 shown to anyone. Removals reach consumers as they happen (`on_removed` one by one, `on_purged` after bulk removals,
-which makes them count again). A configuration is replaced as a whole by `reconfigure`, whose caller has checked it;
-everything that was derived from the old one is derived anew.
+which makes them count again). A configuration is replaced as a whole by `reconfigure`, after the caller's checks;
+everything derived from the old one is recomputed.
 
 Rollups are completed after a crash between their message and the removal of the messages that it replaces: the messages
 of a commit are on disk before its removals, and a publisher that tries again with its id would take a rollup without
@@ -176,7 +176,7 @@ class Upstreams:
             mirror.upstream.retry(mirror.setup_error("the store could not keep its newest messages"))
 
     def taken(self, lag: int) -> None:
-        """Answer direct gets for the origin, once the mirror lags behind by only a few messages."""
+        """Answer direct gets for the origin once the mirror lags by only a few messages."""
         self._stream.direct_get.caught_up(lag)
 
     def describe(self, info: StreamInfo) -> StreamInfo:
@@ -268,11 +268,11 @@ class Stream:
         self.retention.stop()
 
     def reconfiguring(self, config: StreamConfig) -> Steps[StoreError | None]:
-        """Apply a checked configuration, and remove what it no longer allows; a job of `work`.
+        """Apply a checked configuration and remove messages that it no longer allows; a job of `work`.
 
         Both are durable when the commit ends that follows its end. Returns why the configuration could not be kept,
-        where that is known already; then it was taken back. A crash meanwhile leaves the old one or the new one, and
-        what is left to be done then is done at the start (`Limits.recovered`).
+        if that is known already; then it was reverted. A crash meanwhile leaves the old one or the new one, and
+        the rest is then done at the start (`Limits.recovered`).
         """
         self.work.shut()
         try:
@@ -317,7 +317,7 @@ class Stream:
         self.direct_get.configure()
 
     def following(self) -> Steps[None]:
-        """Connect the sources of the configuration, and capture its subjects: what there may be very many of."""
+        """Connect the sources of the configuration and capture its subjects; there may be very many."""
         config = self.config
         for steps in (self.upstreams.configuring(), self._capturing()):
             for cost in steps:
@@ -379,8 +379,8 @@ class Stream:
         count = yield from self.store.purging(filters, below_seq, keep)
         self._purged |= not (filters or below_seq or keep)
         if below_seq > self.store.last_seq + 1 and filters is None:
-            self.store.skip_to(below_seq - 1)  # nats-server continues behind the requested sequence
-        for consumer in self._consumers_of(filters):  # they move even where nothing was taken
+            self.store.skip_to(below_seq - 1)  # nats-server continues after the requested sequence
+        for consumer in self._consumers_of(filters):  # they move even if nothing was removed
             # nats-server sends an advisory for a single message only, on disk by the subject of the purge.
             if count == 1 and oldest in consumer.state.pending and self._advises_on(consumer, filters):
                 consumer.retry.advise_gone(oldest)
@@ -398,7 +398,7 @@ class Stream:
             yield from consumer.trimmed(gone)
 
     def recounting(self) -> Steps[None]:
-        """Count num_pending of every consumer anew."""
+        """Recount num_pending of every consumer."""
         for consumer in tuple(self.consumers.values()):
             yield from consumer.recounting()
 
@@ -414,7 +414,7 @@ class Stream:
         return self.store.storage == "memory" or consumer.filters.matches(subject)
 
     def _consumers_of(self, filters: Filters | None) -> tuple[Consumer, ...]:
-        """Return the consumers whose filters may overlap `filters`; None matches everything."""
+        """Return the consumers with filters that may overlap `filters`; None matches everything."""
         if filters is None or filters.everything:
             return tuple(self.consumers.values())
         return tuple(finish(self.retention.interest.overlapping(filters.subjects)))

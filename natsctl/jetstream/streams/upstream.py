@@ -3,12 +3,12 @@
 Theory of operation. Everything goes over subjects of the account, so that an origin in another account, domain or
 server is reached like a local one. `connect` asks the origin's API for a consumer (flow control, heartbeats, no acks;
 or a reset of the durable one that the configuration names) and, when it is there, subscribes to its deliver subject.
-Deliveries go in batches to the mirror or source, which stores them. `sseq` is the newest sequence of the origin that
+Deliveries go in batches to the mirror or source for storage. `sseq` is the newest sequence of the origin that
 was taken, `dseq` the newest delivery of this consumer; a delivery that skips one, or a heartbeat that counts more of
 them, means a loss, and the consumer is recreated after `sseq`.
 
 Flow control is answered only when everything that came before it is durable here: a slow disk holds the origin back,
-what is in flight is bounded by the origin's window, and a work queue on the origin removes nothing that could be lost
+messages in flight are bounded by the origin's window, and a work queue on the origin removes nothing that could be lost
 here. Failures wait longer each time, up to `RETRY_MAX_NS`. Source: server/stream.go of nats-server.
 """
 
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 
 
 ANSWER_NS: Final = 30 * SECOND
-"""Longest wait for the creation of a consumer. Source: nats-server."""
+"""Maximum wait for the creation of a consumer. Source: nats-server."""
 RESET_ANSWER_NS: Final = 5 * SECOND
-"""Longest wait for the reset of a consumer. Source: nats-server."""
+"""Maximum wait for the reset of a consumer. Source: nats-server."""
 RETRY_NS: Final = SECOND // 2
 """Wait after the first failure; it doubles with each further one."""
 RETRY_MAX_NS: Final = 10 * SECOND
-"""Longest wait between attempts: nats-server waits up to two minutes, and a new origin as long for its mirror."""
+"""Maximum wait between attempts: nats-server waits up to two minutes, and a new origin as long for its mirror."""
 HELD_NS: Final = 2 * SECOND
 """Wait after a message that could not be stored: the connection itself is fine, so nothing doubles."""
 JITTER: Final = 0.1
@@ -393,7 +393,7 @@ class Upstream:
             self._stream.account.publish(reply, b"", _FLOW_ANSWER % (dseq, sseq), b"")
 
     def _stalled(self, reply: bytes) -> None:
-        """Answer again a request whose answer did not arrive."""
+        """Repeat an answer that did not arrive."""
         self._beats += 1
         if self._beats == STALLED_BEATS:
             self.error = error(ErrCode.SOURCE_CONSUMER_FLOW_CONTROL_STALLED)
