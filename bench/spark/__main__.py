@@ -14,7 +14,6 @@ from typing import Final
 
 from bench.spark.commands import WARM, Run, measure_commands, measure_import
 from bench.spark.direct import Figures, measure_without_spark, temporary
-from bench.spark.json_kinds import report_json
 from bench.spark.targets import SHOWN, Results, rate, shown, summary, us
 from bench.spark.through import FEW, measure_through_spark
 from natsctl.spark.session import SparkOptions
@@ -64,8 +63,8 @@ def main() -> None:
     parser.add_argument("--servers", default="natsctl,reference")
     parser.add_argument(
         "--parts",
-        default="direct,spark,commands,import,json",
-        help="of direct, spark (needs direct), commands (needs direct), import, json",
+        default="direct,spark,commands,import",
+        help="of direct, spark (needs direct), commands (needs direct), import",
     )
     parser.add_argument("--times", type=int, default=2, help="runs of each command")
     options = parser.parse_args()
@@ -76,9 +75,6 @@ def main() -> None:
     with temporary() as home:
         for kind in kinds:
             _measure(kind, parts, options, results, Path(home))
-    if "json" in parts:
-        with own_session(SPARK) as spark:
-            report_json(spark)
     print("", *summary(results), sep="\n")
     print(f"  in {time.monotonic() - begun:.0f} s", flush=True)
 

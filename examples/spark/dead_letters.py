@@ -16,6 +16,8 @@ import argparse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from natsctl.spark import json_table
+
 ADVISORIES = "DEAD"
 ADVISORY = "stream string, consumer string, stream_seq bigint, deliveries bigint"
 
@@ -23,9 +25,9 @@ ADVISORY = "stream string, consumer string, stream_seq bigint, deliveries bigint
 def dead_letters(spark: SparkSession, streams: str = "ORDERS", **options: str) -> DataFrame:
     """A row for each message of the streams that a consumer has given up; without a body where it is gone."""
     read = spark.read.format("jetstream").options(**options)
-    told = spark.read.format("jetstream").options(**options, valueFormat="json", valueSchema=ADVISORY).load(ADVISORIES)
     advisories = (
-        told.select("value.*")
+        json_table(spark, ADVISORIES, ADVISORY, **options)
+        .select("value.*")
         .groupBy("stream", F.col("stream_seq").alias("seq"))
         .agg(F.max("deliveries").alias("deliveries"), F.sort_array(F.collect_set("consumer")).alias("consumers"))
     )

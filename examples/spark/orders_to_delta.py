@@ -18,6 +18,8 @@ import argparse
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from natsctl.spark import json_table
+
 SCHEMA = "customer string, amount double"
 COLUMNS = ("seq", "timestamp", "value.customer", "value.amount")
 TABLE = "CREATE TABLE IF NOT EXISTS delta.`{path}` (customer string, seq bigint, amount double) USING delta"
@@ -33,8 +35,7 @@ WHEN NOT MATCHED THEN INSERT *
 
 def orders(spark: SparkSession, stream: str = "ORDERS", **server: str) -> DataFrame:
     """Return the orders of a stream as they come, from the first one on."""
-    found = spark.readStream.format("jetstream").options(startingOffsets="earliest", **server)
-    return found.options(valueFormat="json", valueSchema=SCHEMA).load(stream).select(*COLUMNS)
+    return json_table(spark, stream, SCHEMA, streaming=True, startingOffsets="earliest", **server).select(*COLUMNS)
 
 
 def start_all(found: DataFrame, folder: str) -> StreamingQuery:

@@ -15,6 +15,7 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
+from natsctl.spark import json_table
 from natsctl.spark.session import open_session
 
 if TYPE_CHECKING:
@@ -45,14 +46,14 @@ ROWS = 20_000
 def start(spark: SparkSession, checkpoint: str, database: str, stream: str = "ORDERS", **server: str) -> StreamingQuery:
     """Start the query; it ends when everything is in the table that the stream holds now."""
     psql(database, TABLE)
-    orders = spark.readStream.format("jetstream").options(startingOffsets="earliest", valueFormat="json", **server)
-    orders = orders.option("valueSchema", "customer string, amount double").option("maxOffsetsPerTrigger", "100000")
+    limits = {"startingOffsets": "earliest", "maxOffsetsPerTrigger": "100000"}
+    orders = json_table(spark, stream, "customer string, amount double", streaming=True, **limits, **server)
 
     def merge(batch: DataFrame, number: int) -> None:
         for rows in texts(batch.select(*COLUMNS).toLocalIterator()):
             psql(database, MERGE.format(rows=rows))
 
-    writer = orders.load(stream).writeStream.foreachBatch(merge).option("checkpointLocation", checkpoint)
+    writer = orders.writeStream.foreachBatch(merge).option("checkpointLocation", checkpoint)
     return writer.trigger(availableNow=True).start()
 
 

@@ -16,6 +16,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
+from natsctl.spark import json_table
+
 STREAM, TOTALS = "ORDERS", "TOTALS"
 LATE = "10 seconds"
 ORDER = "customer string, amount double, at timestamp"
@@ -40,12 +42,7 @@ def totals_of(orders: DataFrame) -> DataFrame:
 
 def start(spark: SparkSession, checkpoint: str, **options: str) -> StreamingQuery:
     """Start the query: everything that waits, from the first order on, then it ends."""
-    orders = (
-        spark.readStream.format("jetstream")
-        .options(**options)
-        .options(valueFormat="json", valueSchema=ORDER, startingOffsets="earliest")
-        .load(STREAM)
-    )
+    orders = json_table(spark, STREAM, ORDER, streaming=True, startingOffsets="earliest", **options)
     return (
         totals_of(orders)
         .writeStream.format("jetstream")

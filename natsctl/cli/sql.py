@@ -228,8 +228,8 @@ T = TypeVar("T")
 class SparkQueries:
     """Queries that Spark answers; views that they create last as long as the session of Spark."""
 
-    def __init__(self, session: Session, spark: SparkFlags, tables: Tables) -> None:
-        self._session, self._spark, self._tables = session, spark, tables
+    def __init__(self, session: Session, spark: SparkFlags, tables: Tables, schemas: Mapping[str, str]) -> None:
+        self._session, self._spark, self._tables, self._schemas = session, spark, tables, schemas
         self._known: tuple[SparkSession, Queries] | None = None
 
     def check(self, text: str) -> None:
@@ -292,7 +292,14 @@ class SparkQueries:
 
             self._known = (
                 opened,
-                Queries(opened, tables.catalogue, locate, did_you_mean, on_server=tables.on_server),
+                Queries(
+                    opened,
+                    tables.catalogue,
+                    locate,
+                    did_you_mean,
+                    on_server=tables.on_server,
+                    schemas=self._schemas,
+                ),
             )
         return self._known[1]
 
@@ -309,6 +316,12 @@ def sql(
         Path | None,
         Option("--backup", metavar="PATH", help="tables are backups at or below this path"),
     ] = None,
+    value_schema: Annotated[
+        list[str] | None,
+        Option(
+            "--value-schema", metavar="TABLE=SCHEMA", help="parse JSON values of a table, by 'id bigint, total double'"
+        ),
+    ] = None,
     limit: Annotated[
         int | None,
         Option("--limit", metavar="N", help="most rows; 0 for all [tables: 1000]", min=0),
@@ -323,8 +336,9 @@ def sql(
     """Query streams with SQL: each stream is a table, each bucket too, and STREAM$subjects has its subjects.
 
     Streams have the columns stream, seq, subject, timestamp, headers and value (binary; cast(value as string) is its
-    text). Buckets have bucket, key, revision, operation, timestamp and value. Counts of messages, also
-    by subject, and the first and last sequence come from the server; Spark reads and answers everything else.
+    text, and with --value-schema it is a struct of JSON). Buckets have bucket, key, revision, operation, timestamp and
+    value. Counts of messages, also by subject, and the first and last sequence come from the server; Spark reads and
+    answers everything else.
 
     --watch runs the query again each time, on all messages that exist then.
     """
@@ -333,10 +347,24 @@ def sql(
     if explain and (csv or every_s):
         raise UsageError("--explain excludes --csv and --watch")
     session = session_of(ctx)
+    schemas = value_schemas(value_schema or [])
     if query is None:
-        _prompt(session, spark, backup, shown, use_spark)
+        _prompt(session, spark, backup, shown, use_spark, schemas)
         return
-    _answer(session, spark, backup, shown, use_spark, query, explain)
+    _answer(session, spark, backup, shown, use_spark, schemas, query, explain)
+
+
+def value_schemas(texts: list[str]) -> dict[str, str]:
+    """Return the types of JSON payloads by table, in lower case, from texts such as `ORDERS=id bigint`."""
+    schemas: dict[str, str] = {}
+    for text in texts:
+        table, separator, schema = text.partition("=")
+        if not separator or not schema.strip():
+            raise UsageError(
+                f"--value-schema {text!r} has no schema", hint="such as --value-schema 'ORDERS=id bigint, total double'"
+            )
+        schemas[table.strip().lower()] = schema
+    return schemas
 
 
 def _answer(
@@ -345,6 +373,7 @@ def _answer(
     backup: Path | None,
     shown: OutputOptions,
     use_spark: bool,
+    schemas: Mapping[str, str],
     query: str,
     explain: bool,
 ) -> None:
@@ -353,7 +382,7 @@ def _answer(
     text = read_query(query)
     tables = tables_of(session, backup)
     counted = answered(session, tables, text, whole=not (use_spark or backup))
-    asked = SparkQueries(session, spark, tables)
+    asked = SparkQueries(session, spark, tables, schemas)
     if counted is None:
         asked.check(text)
     if explain:
@@ -367,7 +396,14 @@ def _answer(
             shown.show(lambda: asked.run(text, shown.limit, bar=False))
 
 
-def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: OutputOptions, use_spark: bool) -> None:
+def _prompt(
+    session: Session,
+    spark: SparkFlags,
+    backup: Path | None,
+    shown: OutputOptions,
+    use_spark: bool,
+    schemas: Mapping[str, str],
+) -> None:
     """Answer queries until the user ends the prompt. Raises UsageError without a terminal."""
     if not session.interactive:
         raise UsageError("a query is needed", hint="give QUERY, @FILE, or - for stdin")
@@ -377,7 +413,7 @@ def _prompt(session: Session, spark: SparkFlags, backup: Path | None, shown: Out
     def counted(text: str) -> Answer | None:
         return answered(session, tables, text, whole=not (use_spark or backup))
 
-    Prompt(SparkQueries(session, spark, tables), tables, shown, counted).run()
+    Prompt(SparkQueries(session, spark, tables, schemas), tables, shown, counted).run()
 
 
 def tables_of(session: Session, backup: Path | None) -> Tables:
@@ -490,7 +526,8 @@ def _asking(tables: Tables) -> Any:
     from prompt_toolkit.history import FileHistory
     from prompt_toolkit.output import create_output
 
-    from natsctl.spark.sql_tables import BUCKET_COLUMNS, STREAM_COLUMNS
+    from natsctl.spark.sql_tables import BUCKET_COLUMNS
+    from natsctl.spark.stream_frames import STREAM_COLUMNS
 
     words = [*_KEYWORDS, *dict.fromkeys((*STREAM_COLUMNS, *BUCKET_COLUMNS)), *tables.catalogue.names]
     path = history_path()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
@@ -315,7 +316,10 @@ _PLAIN = re.compile(r"\w+|.*\..*")
 
 
 class Queries:
-    """Queries of a session; `suggest` proposes an existing name for an unknown one."""
+    """Queries of a session; `suggest` proposes an existing name for an unknown one.
+
+    `schemas` are the types of JSON payloads, by the table's name in lower case.
+    """
 
     def __init__(
         self,
@@ -325,9 +329,10 @@ class Queries:
         suggest: Suggest,
         *,
         on_server: bool = True,
+        schemas: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._spark, self._catalogue, self._suggest = spark, catalogue, suggest
-        self._views = Views(spark, locate, on_server=on_server)
+        self._views = Views(spark, locate, on_server=on_server, schemas=schemas)
 
     def run(self, text: str, limit: int | None = None) -> Result:
         """Return the rows of the last statement, `limit` at most. Raises UnknownTableError, UsageError, or Spark's."""

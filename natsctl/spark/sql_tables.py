@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from natsctl.api.errors import UsageError
+from natsctl.spark.stream_frames import FORMAT, STREAM_COLUMNS, parse_json_value, read_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -226,7 +227,6 @@ TableKind = Literal["stream", "subjects", "bucket"]
 
 SUBJECTS = "$subjects"
 BUCKET_STREAM = "KV_"
-STREAM_COLUMNS = ("stream", "seq", "subject", "timestamp", "headers", "value")
 BUCKET_COLUMNS = {
     "bucket": ("stream",),
     "key": ("subject",),
@@ -405,41 +405,10 @@ def _leaves_text(words: Sequence[Token]) -> bool:
     return bool(words) and words[0].is_word(*_LEAVE_TEXTS)
 
 
-FORMAT = "jetstream"
-PUSHDOWN = "filterPushdown"
-"""The option that lets the server do its part of WHERE; sessions of natsctl allow it."""
-TYPES = {
-    "stream": "string",
-    "seq": "bigint",
-    "subject": "string",
-    "timestamp": "timestamp",
-    "headers": "array<struct<key: string, value: binary>>",
-    "value": "binary",
-}
 _COUNTED = "subject string, messages bigint"
-_ALWAYS = "seq"
-"""The column that is read where a query needs none: the cheapest that every message has."""
 
 Locate = Callable[[str], Mapping[str, str]]
 """The options of the data source for a stream."""
-
-
-def schema_of(columns: list[str]) -> str:
-    """Return the schema of those columns, in DDL."""
-    return ", ".join(f"{name} {TYPES[name]}" for name in columns)
-
-
-def read_stream(
-    spark: SparkSession, options: Mapping[str, str], columns: list[str], *, pushdown: bool = False
-) -> DataFrame:
-    """Return the messages that the options describe, with those columns.
-
-    With `pushdown` the server does its part of WHERE. Spark keeps that for every other use of the same frame, so it is
-    for frames of which one query takes one look.
-    """
-    schema = schema_of(columns or [_ALWAYS])
-    asked = {PUSHDOWN: "true", **options} if pushdown else options
-    return spark.read.format(FORMAT).schema(schema).options(**asked).load()
 
 
 class Views:
@@ -448,8 +417,10 @@ class Views:
     What is cached stays cached only while the views that it was read from are the same, so those are not made anew.
     """
 
-    def __init__(self, spark: SparkSession, locate: Locate, *, on_server: bool) -> None:
+    def __init__(self, spark: SparkSession, locate: Locate, *, on_server: bool, schemas: Mapping[str, str]) -> None:
         self._spark, self._locate, self._on_server = spark, locate, on_server
+        self._schemas = schemas
+        """The types of JSON payloads, by the table's name in lower case."""
         self._left = Left()
         self._made: set[str] = set()
 
@@ -471,10 +442,13 @@ class Views:
     def _frame(self, table: Table, query: str, pushdown: bool) -> DataFrame:
         if table.kind == "subjects":
             return self._subjects_of(table)
+        columns = needed(query, BUCKET_COLUMNS if table.kind == "bucket" else STREAM_COLUMNS)
         if table.kind == "bucket":
-            return self._bucket(table, needed(query, BUCKET_COLUMNS), pushdown)
-        columns = needed(query, STREAM_COLUMNS)
-        return read_stream(self._spark, self._locate(table.stream), columns, pushdown=pushdown)
+            frame = self._bucket(table, columns, pushdown)
+        else:
+            frame = read_stream(self._spark, self._locate(table.stream), columns, pushdown=pushdown)
+        schema = self._schemas.get(table.name.lower())
+        return parse_json_value(frame, schema, {}) if schema and "value" in columns else frame
 
     def _bucket(self, table: Table, columns: list[str], pushdown: bool) -> DataFrame:
         """Return a row for every revision of a key that the bucket keeps."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from natsctl.api.model import Model
 from natsctl.api.times import format_time
 from natsctl.spark.files.message_columns import OWN_ID
-from natsctl.spark.sql_tables import read_stream
+from natsctl.spark.stream_frames import read_stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -41,7 +41,7 @@ from natsctl.spark.files.file_import import NUMBER, NothingToImportError, examin
 from natsctl.spark.files.message_columns import IDS, headers_of, left_out, payload_of
 from natsctl.spark.files.parquet_import import noted_schema, parquet_export
 from natsctl.spark.session.failures import translated
-from natsctl.spark.sql_tables import STREAM_COLUMNS, schema_of
+from natsctl.spark.stream_frames import STREAM_COLUMNS, schema_of
 from natsctl.testing.process import ServerProcess
 from tests.support import patient_client
 
@@ -255,7 +255,7 @@ def test_what_is_exported_comes_back_once_and_in_order(
 @pytest.mark.parametrize("name", ["json", "csv", "parquet"])
 def test_an_export_of_no_messages_is_read_as_none(spark: SparkSession, tmp_path: Path, name: str, by: str) -> None:
     path = tmp_path / "out"
-    frame = spark.createDataFrame([], schema_of(list(STREAM_COLUMNS)))
+    frame = spark.createDataFrame([], schema_of(STREAM_COLUMNS))
     writer_of(frame, target(path, format=name, by=by)).save(spark_path(path))
     assert rows_of(spark, path) == []
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from natsctl.spark.source.jetstream_api import JetStreamApi
 
+from natsctl.spark import json_table
 from natsctl.spark.query_metrics import QueryMetrics, SourceMetrics
 from tests.spark.source.streams import add, make, until
 
@@ -78,15 +79,14 @@ def conditions(table: DataFrame) -> str:
     return " ".join(line for line in plan.splitlines() if "Filter " in line)
 
 
-def test_values_are_json_or_text_and_secrets_are_in_nothing_that_spark_prints(
+def test_secrets_are_in_nothing_that_spark_prints(
     streams: Streams, api: JetStreamApi, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(api, number=0)
     add(api, "ORDERS", 3, json.dumps({"id": 7, "total": 1.5}).encode())
     host = streams.url.removeprefix("nats://")
     secrets = {"servers": f"nats://ann:{SECRET}@{host}", "tlsKeyContent": SECRET, "credentialsContent": SECRET}
-    reader = streams.spark.read.format("jetstream").options(**{**secrets, "valueFormat": "json"})
-    failing = reader.option("valueSchema", "id bigint, total double").load("ORDERS")
+    failing = json_table(streams.spark, "ORDERS", "id bigint, total double", **secrets)
     failing.explain(True)
     shown = capsys.readouterr().out + str(failing) + str(failing.schema)
     with pytest.raises(Exception, match="no user JWT") as failure:
@@ -94,8 +94,51 @@ def test_values_are_json_or_text_and_secrets_are_in_nothing_that_spark_prints(
     assert SECRET not in shown + str(failure.value)
     with pytest.raises(Exception, match="there is no option startoffset; did you mean startingOffsets"):
         streams.table(startOffset="earliest").collect()
-    table = streams.table(valueFormat="json", valueSchema="id bigint, total double")
-    assert tuple(table.selectExpr("sum(value.id)", "sum(value.total)").collect()[0]) == (21, 4.5)
+    with pytest.raises(Exception, match=r"json_table\(spark, 'ORDERS', 'id bigint'\)"):
+        streams.table(valueFormat="json", valueSchema="id bigint").collect()
+
+
+ORDER = "id bigint, total double, _corrupt_record string"
+
+
+def test_json_is_parsed_in_the_plan(streams: Streams, api: JetStreamApi, tmp_path: Path) -> None:
+    make(api, number=0)
+    for payload in (b'{"id": 7, "total": 1.5}', b'{"id": 8, "total"', b"", b'{"id": "x", "total": 2}'):
+        add(api, "ORDERS", 1, payload)
+    table = json_table(streams.spark, "ORDERS", ORDER, servers=streams.url)
+    values = [row.value and tuple(row.value) for row in table.orderBy("seq").collect()]
+    assert values[0] == (7, 1.5, None)
+    assert values[1][2] == '{"id": 8, "total"'
+    assert values[2] is None
+    assert values[3] == (None, 2.0, '{"id": "x", "total": 2}')
+    strict = json_table(streams.spark, "ORDERS", "id bigint, total double", servers=streams.url, mode="FAILFAST")
+    assert strict.where("seq = 1").select("value.*").collect() == [(7, 1.5)]
+    with pytest.raises(Exception, match="MALFORMED_RECORD_IN_PARSING"):
+        strict.where("seq = 2").select("value.*").collect()
+    growing = json_table(
+        streams.spark, "ORDERS", ORDER, streaming=True, servers=streams.url, startingOffsets="earliest"
+    )
+    run(growing.select("seq", "value.total"), tmp_path / "c", "parquet", tmp_path / "out")
+    totals = streams.spark.read.parquet(str(tmp_path / "out")).where("total IS NOT NULL").orderBy("seq").collect()
+    assert [tuple(row) for row in totals] == [(1, 1.5), (4, 2.0)]
+
+
+def test_columns_of_messages_are_pruned_and_filtered_below_the_parsing_of_json(
+    streams: Streams, api: JetStreamApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make(api, number=0)
+    add(api, "ORDERS", 3, b'{"id": 7, "total": 1.5}')
+    table = json_table(
+        streams.spark, "ORDERS", ORDER, columns=("seq", "value"), servers=streams.url, filterPushdown="true"
+    )
+    few = table.where("seq > 2 AND value.total > 1").select("seq", "value.id")
+    few.explain("formatted")
+    plan = capsys.readouterr().out
+    assert [tuple(row) for row in few.collect()] == [(3, 7)]
+    assert "GreaterThan(seq,2)" in plan
+    assert "ReadSchema: struct<seq:bigint,value:binary>" in plan
+    bare = json_table(streams.spark, "ORDERS", ORDER, columns=("seq",), servers=streams.url)
+    assert bare.columns == ["seq"]
 
 
 # -- streaming

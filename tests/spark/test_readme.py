@@ -13,6 +13,7 @@ from pyspark.sql.functions import col
 from pyspark.sql.functions import sum as sum_of
 
 from natsctl.cli.main import run as run_main
+from natsctl.spark import json_table
 from natsctl.testing.process import ServerProcess
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def section(path: Path, title: str) -> str:
 def run_program(text: str, server: ServerProcess, **known: object) -> dict[str, object]:
     """What a program of a document leaves behind; the server, which Spark was started without, is named to it."""
     named = text.replace('.format("jetstream")', f'.format("jetstream").option("servers", "{server.url}")')
+    named = re.sub(r"(json_table\(spark.*)\)", rf'\1, servers="{server.url}")', named)
     assert named != text
     exec(compile(named, "document", "exec"), found := dict(known))
     return found
@@ -81,7 +83,8 @@ def test_the_programs_of_the_guide_work(
     shown = capsys.readouterr().out
     assert "|ORDERS.1.paid|       9.0|" in shown
     assert "12 messages in Parquet" in shown
-    (payments,) = PYTHON.findall(section(GUIDE, "Read"))
+    plain, payments = PYTHON.findall(section(GUIDE, "Read"))
+    assert run_program(plain, orders, spark=spark)["payments"].count() == 12  # type: ignore[attr-defined]  # a frame
     frame = run_program(payments, orders, spark=spark)["payments"]
     assert sum(row.value.total for row in frame.collect()) == 18.0  # type: ignore[attr-defined]  # a frame
     write, updates = PYTHON.findall(section(GUIDE, "Write"))
@@ -93,12 +96,9 @@ def test_the_programs_of_the_guide_work(
         ("COPY.ORDERS.0.paid", 6),
         ("COPY.ORDERS.1.paid", 6),
     }
-    payments = spark.readStream.format("jetstream").options(
-        servers=orders.url, startingOffsets="earliest", valueFormat="json", valueSchema="id bigint, total double"
-    )
-    totals = (
-        payments.load("ORDERS").groupBy(col("value.id").alias("customer")).agg(sum_of("value.total").alias("amount"))
-    )
+    schema = "id bigint, total double"
+    payments = json_table(spark, "ORDERS", schema, streaming=True, servers=orders.url, startingOffsets="earliest")
+    totals = payments.groupBy(col("value.id").alias("customer")).agg(sum_of("value.total").alias("amount"))
     query = run_program(updates.replace("/data/", f"{tmp_path}/"), orders, totals=totals)["query"]
     query.processAllAvailable()  # type: ignore[attr-defined]  # a query
     query.stop()  # type: ignore[attr-defined]  # a query

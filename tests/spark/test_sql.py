@@ -40,6 +40,9 @@ async def fill(url: str) -> None:
     await stream.add_stream(StreamConfig(name="growing", subjects=["grow"]))
     for _ in range(2):
         await stream.publish("grow", b"value")
+    await stream.add_stream(StreamConfig(name="payments", subjects=["pay"]))
+    for number in (1, 2):
+        await stream.publish("pay", b'{"id": %d, "total": %d.5}' % (number, number))
     bucket = await stream.create_key_value(bucket="config", history=5)
     await bucket.put("a.b", b"1")
     await bucket.put("a.b", b"2")
@@ -96,6 +99,20 @@ def test_filters_reach_the_server_and_mistakes_are_told_with_what_may_be_meant(q
     assert missing.value.hint.startswith('did you mean "my-stream"')
     with pytest.raises(AnalysisException, match="subject"):
         queries.run("select subjekt from my-stream")
+
+
+def test_json_values_of_tables_are_structs_and_filters_still_reach_the_server(
+    spark: SparkSession, running: ServerProcess
+) -> None:
+    def locate(stream: str) -> dict[str, str]:
+        return {"servers": running.url, "stream": stream}
+
+    schemas = {"payments": "id bigint, total double", "config": "n int"}
+    queries = Queries(spark, Catalogue(["payments", "KV_config"]), locate, did_you_mean, schemas=schemas)
+    assert queries.run("select value.total, seq from PAYMENTS where seq > 1 and value.id = 2").rows == [(2.5, 2)]
+    assert "GreaterThan(seq,1)" in queries.explain("select value.total from payments where seq > 1 and value.id = 2")
+    assert queries.run("select count(value.n) from config").rows == [(0,)]
+    assert queries.run("select max(seq) from payments where seq < 9").rows == [(2,)]
 
 
 def test_each_look_at_a_table_has_its_own_filters(queries: Queries) -> None:

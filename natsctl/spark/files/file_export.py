@@ -42,7 +42,7 @@ from natsctl.spark.files.file_formats import (
     named_format,
     spark_path,
 )
-from natsctl.spark.sql_tables import FORMAT, STREAM_COLUMNS, read_stream, schema_of
+from natsctl.spark.stream_frames import FORMAT, STREAM_COLUMNS, read_stream, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -227,7 +227,7 @@ def export(spark: SparkSession, options: Mapping[str, str], stream: str, target:
     from pyspark.sql import Observation
 
     observed = Observation()
-    frame = read_stream(spark, options, list(STREAM_COLUMNS)).observe(observed, *_counts())
+    frame = read_stream(spark, options, STREAM_COLUMNS).observe(observed, *_counts())
     spark.conf.set(_TIMES, "TIMESTAMP_MICROS")
     writer = writer_of(frame, target)
     files = 0
@@ -365,7 +365,7 @@ def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, ta
     """Add all messages of the stream that no earlier run has written, and return the totals."""
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", str(_KEPT_PROGRESS))
-    reader = spark.readStream.format(FORMAT).schema(schema_of(list(STREAM_COLUMNS))).options(**options)
+    reader = spark.readStream.format(FORMAT).schema(schema_of(STREAM_COLUMNS)).options(**options)
     frame = reader.load().selectExpr(*written(target.format, target.partition_by))
     writer = frame.writeStream.format(target.format.name).options(**target.format.writing)
     if target.partition_by:

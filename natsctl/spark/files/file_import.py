@@ -28,7 +28,8 @@ from natsctl.spark.files.file_formats import (
     spark_input,
 )
 from natsctl.spark.files.message_columns import OWN_ID, PLACE, ServerHeader, has, headers_of, kept, payload_of, spelled
-from natsctl.spark.sql_tables import FORMAT, literal
+from natsctl.spark.sql_tables import literal
+from natsctl.spark.stream_frames import FORMAT
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameReader, SparkSession

@@ -34,7 +34,8 @@ from pyspark.pipelines.spark_connect_pipeline import create_dataflow_graph
 from natsctl.spark.pipeline.checkpoints import Progress
 from natsctl.spark.pipeline.project import FILE, Fault, Project, StreamSink, StreamView
 from natsctl.spark.pipeline.run_record import Event, name_parts, readable_error, short_name
-from natsctl.spark.sql_tables import FORMAT, Token, quote, tokens
+from natsctl.spark.sql_tables import Token, quote, tokens
+from natsctl.spark.stream_frames import FORMAT, parse_json_value
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -305,7 +306,7 @@ class Graph:
         def read() -> DataFrame:
             reader: Any = spark.read if view.batch else spark.readStream
             frame: DataFrame = reader.format(FORMAT).options(**options).load()
-            return frame
+            return parse_json_value(frame, view.value_schema, view.json_options) if view.value_schema else frame
 
         self._places[view.name] = (FILE, view.line)
         pipelines.temporary_view(name=quote(view.name))(read)

@@ -21,6 +21,7 @@ from natsctl.spark.source.errors import OptionError, StreamNotFoundError
 from natsctl.spark.source.jetstream_api import Asking
 from natsctl.spark.source.source_options import BATCH_READ, STREAM_READ, STREAM_WRITE, Options
 from natsctl.spark.sql_tables import literal, quote
+from natsctl.spark.stream_frames import split_json_options
 
 
 @dataclass(frozen=True, order=True)
@@ -122,12 +123,17 @@ WILDCARDS: Final = "*?["
 
 @dataclass(frozen=True)
 class StreamView:
-    """A stream as a view; `options` are of the data source, and a `batch` view is read as a whole by each update."""
+    """A stream as a view; `options` are of the data source, and a `batch` view is read as a whole by each update.
+
+    With a `value_schema`, Spark's `from_json` parses the payloads by that and by `json_options`.
+    """
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
     batch: bool = False
     line: int = 0
+    value_schema: str = ""
+    json_options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -216,7 +222,8 @@ class _Reader:
             batch = options.pop("batch", "false")
             if batch not in ("true", "false"):
                 self._fault((*keys, "batch"), f"expected true or false, not {batch!r}")
-            views.append(StreamView(str(name), options, batch == "true", line_of(self._lines, keys)))
+            line = line_of(self._lines, keys)
+            views.append(StreamView(str(name), options, batch == "true", line, *_take_json(options)))
         return tuple(views), patterns
 
     def _sinks(self, said: Any) -> tuple[StreamSink, ...]:
@@ -274,6 +281,22 @@ class _Reader:
 
     def _fault(self, keys: Keys, text: str, hint: str = "") -> None:
         self._faults.append(Fault(FILE, line_of(self._lines, keys), f"{'.'.join(keys)}: {text}", hint))
+
+
+def _take_json(options: dict[str, str]) -> tuple[str, dict[str, str]]:
+    """Remove the options about JSON; return the schema of the payloads, "" without one, and options of `from_json`."""
+    spelled = {name.lower(): name for name in options}
+    if "valueschema" not in spelled:
+        return "", {}
+    schema = options.pop(spelled["valueschema"])
+    if options.get(spelled.get("valueformat", ""), "").lower() == "json":
+        del options[spelled["valueformat"]]
+    source_options, json_options = split_json_options(options)
+    if "valuemode" in spelled:
+        json_options["mode"] = options[spelled["valuemode"]]
+    options.clear()
+    options.update(source_options)
+    return schema, json_options
 
 
 SPECIFICATIONS: Final = ("spark-pipeline.yml", "spark-pipeline.yaml")

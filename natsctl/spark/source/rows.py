@@ -1,16 +1,10 @@
-"""The table's columns: their Spark and Arrow types, the columns that are wanted, and batches of them.
-
-Schemas may be DDL text. PySpark's own parser is in the JVM, out of reach of the processes that plan a read, so that the
-text is parsed here.
-"""
+"""The table's columns: their Spark and Arrow types, the requested columns, and batches of them."""
 
 from __future__ import annotations
 
 import inspect
-import json
-import re
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, Final, Protocol
 
@@ -20,184 +14,21 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
-    BooleanType,
-    ByteType,
     DataType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    FractionalType,
-    IntegerType,
-    IntegralType,
     LongType,
-    MapType,
-    ShortType,
     StringType,
     StructField,
     StructType,
-    TimestampNTZType,
     TimestampType,
 )
 
 from natsctl.spark.source.arrays import binary_array, header_column, int_array, repeated_text, text_array
 from natsctl.spark.source.errors import JetStreamSourceError, OptionError
-from natsctl.spark.source.json_column import json_column, json_fault
-from natsctl.spark.source.json_rows import JsonSettings
-from natsctl.spark.source.json_times import DateFormat, LocalFormat, TimestampFormat
-from natsctl.spark.source.json_tokens import Grammar
 from natsctl.spark.source.link import ack_prefix, deliveries_of, place_of
 from natsctl.spark.source.payload_compression import DecompressionError, decompressed
-
-WORDS: Final = re.compile(r"\s*(`(?:[^`]|``)*`|'(?:[^'\\]|\\.)*'|\w+|[<>(),:])")
-
-PLAIN: Final[dict[str, type[DataType]]] = {
-    "boolean": BooleanType,
-    "tinyint": ByteType, "byte": ByteType,
-    "smallint": ShortType, "short": ShortType,
-    "int": IntegerType, "integer": IntegerType,
-    "bigint": LongType, "long": LongType,
-    "float": FloatType, "real": FloatType,
-    "double": DoubleType,
-    "string": StringType,
-    "binary": BinaryType,
-    "date": DateType,
-    "timestamp": TimestampType, "timestamp_ltz": TimestampType,
-    "timestamp_ntz": TimestampNTZType,
-}  # fmt: skip
-DECIMAL: Final = frozenset({"decimal", "dec", "numeric"})
-
-
-def parsed_schema(text: str) -> StructType:
-    """Return a schema of DDL (`id bigint, total double`), of `struct<…>`, or of Spark's JSON; raises OptionError."""
-    if text.lstrip().startswith("{"):
-        try:
-            return StructType.fromJson(json.loads(text))
-        except (ValueError, KeyError, TypeError) as failure:
-            raise OptionError(f"the schema is not Spark's JSON of a struct: {failure}") from None
-    reader = _Reader(text)
-    if [word.lower() for word in reader.words[:2]] == ["struct", "<"]:
-        kind = reader.type()
-        reader.end()
-        return kind if isinstance(kind, StructType) else StructType()
-    fields = reader.fields()
-    reader.end()
-    return StructType(fields)
-
-
-class _Reader:
-    """Words of a DDL text, taken from the left."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.words: list[str] = []
-        self.at = 0
-        end = 0
-        while text[end:].strip():
-            found = WORDS.match(text, end)
-            if found is None:
-                raise OptionError(f"the schema {text!r} cannot be read from {text[end:].strip()[:20]!r} on")
-            self.words.append(found[1])
-            end = found.end()
-
-    def fields(self) -> list[StructField]:
-        """Parse fields separated by commas."""
-        found = [self._field()]
-        while self._next(","):
-            found.append(self._field())
-        return found
-
-    def type(self) -> DataType:
-        """Return one type."""
-        name = self._take("a type").lower()
-        if name in PLAIN:
-            return PLAIN[name]()
-        if name in DECIMAL:
-            numbers = self._numbers()
-            return DecimalType(*numbers[:2])
-        if name in ("varchar", "char"):
-            self._numbers()
-            return StringType()
-        if name in ("array", "map", "struct"):
-            return self._nested(name)
-        raise OptionError(f"the schema {self.text!r} has the type {name!r}, which Spark does not know")
-
-    def end(self) -> None:
-        """Raise OptionError where something is left."""
-        if self.at < len(self.words):
-            raise OptionError(f"the schema {self.text!r} cannot be read from {self.words[self.at]!r} on")
-
-    def _nested(self, name: str) -> DataType:
-        self._must("<")
-        kind: DataType
-        if name == "array":
-            kind = ArrayType(self.type())
-        elif name == "map":
-            key = self.type()
-            self._must(",")
-            kind = MapType(key, self.type())
-        else:
-            kind = StructType([] if self._sees(">") else self.fields())
-        self._must(">")
-        return kind
-
-    def _field(self) -> StructField:
-        name = self._take("a column's name")
-        self._next(":")
-        kind = self.type()
-        nullable = True
-        if self._next("not"):
-            self._must("null")
-            nullable = False
-        if self._next("comment"):
-            self._take("a comment")
-        bare = name[1:-1].replace("``", "`") if name.startswith("`") else name
-        return StructField(bare, kind, nullable)
-
-    def _numbers(self) -> list[int]:
-        """Parse numbers in parentheses, if they follow."""
-        found: list[int] = []
-        if self._next("("):
-            while not self._next(")"):
-                word = self._take("a number")
-                if word.isdigit():
-                    found.append(int(word))
-                elif word != ",":
-                    raise OptionError(f"the schema {self.text!r} has {word!r} where a number is expected")
-        return found
-
-    def _sees(self, word: str) -> bool:
-        return self.at < len(self.words) and self.words[self.at].lower() == word
-
-    def _next(self, word: str) -> bool:
-        found = self._sees(word)
-        self.at += found
-        return found
-
-    def _must(self, word: str) -> None:
-        if not self._next(word):
-            raise OptionError(f"the schema {self.text!r} lacks a {word!r}")
-
-    def _take(self, what: str) -> str:
-        if self.at >= len(self.words):
-            raise OptionError(f"the schema {self.text!r} ends where {what} is expected")
-        self.at += 1
-        return self.words[self.at - 1]
-
+from natsctl.spark.source.source_options import from_json_hint
 
 HEADERS: Final = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-
-JSON_TYPES: Final = (
-    BinaryType,
-    BooleanType,
-    DateType,
-    FractionalType,
-    IntegralType,
-    StringType,
-    TimestampType,
-    TimestampNTZType,
-)
-"""Types of single values that JSON is read as."""
 
 SCHEMA_FIELDS: Final = (
     StructField("stream", StringType()),
@@ -219,15 +50,14 @@ METADATA_FIELDS: Final = (
 it, and its ack subject."""
 
 
-class SchemaMismatchError(JetStreamSourceError):
-    """A payload is not what `valueSchema` says, and the mode is FAILFAST."""
+class DamagedPayloadError(JetStreamSourceError):
+    """A payload cannot be decompressed, and the mode is FAILFAST."""
 
     code = "JETSTREAM_VALUE"
 
 
 class ValueOptions(Protocol):
-    """The options of a read that concern columns: those whose names begin with `value`, those of JSON, and
-    includeHeaders."""
+    """The options of a read that concern columns: valueFormat, valueMode and includeHeaders."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
@@ -255,8 +85,7 @@ class RowShape:
     arrow_schema: pa.Schema
     value_format: str = "binary"
     mode: str = "permissive"
-    """The treatment of a row whose payload is malformed: `permissive`, `failfast` or `dropmalformed`."""
-    json: JsonSettings = field(default_factory=JsonSettings)
+    """The treatment of a payload that cannot be decompressed: `permissive` (null) or `failfast`."""
     include_headers: bool = True
     compression: str = "none"
     """Compression of payloads, as `payloadCompression` names it."""
@@ -278,21 +107,21 @@ class RowShape:
         return listed or (self.compression == "auto" and self.wants_value)
 
     def batch(self, stream: str, rows: Rows) -> pa.RecordBatch:
-        """Return the rows as Spark wants them; raises SchemaMismatchError."""
+        """Return the rows as Spark wants them; raises DamagedPayloadError."""
         if self.compression != "none" and self.wants_value:
             rows = self._decompressed(stream, rows)
-        value, dropped = self._values(stream, rows) if self.wants_value else (None, ())
         columns = [
-            value if name == "value" else self._column(name, field.type, stream, rows)
+            self._column(name, field.type, stream, rows)
             for name, field in zip(self.names, self.arrow_schema, strict=True)
         ]
         if not columns:
             nothing = pa.Array.from_buffers(pa.struct([]), len(rows.seqs), [None])
             return pa.RecordBatch.from_struct_array(nothing)
-        batch = pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
-        return batch.filter(_others(dropped, len(rows.seqs))) if dropped else batch
+        return pa.RecordBatch.from_arrays(columns, schema=self.arrow_schema)
 
     def _column(self, name: str, kind: pa.DataType, stream: str, rows: Rows) -> pa.Array:
+        if name == "value":
+            return self._values(rows)
         if name == "seq":
             return rows.seqs
         if name == "subject":
@@ -315,53 +144,13 @@ class RowShape:
             plain = decompressed(values, headers, self.compression, strict=self.mode == "failfast")
         except DecompressionError as damage:
             at = f"{stream} {rows.seqs[damage.row].as_py()}"
-            raise SchemaMismatchError(f"message {at}: {damage}; valueMode PERMISSIVE gives null") from damage
-        return replace(rows, values=plain.fill_null(b"") if self.value_format == "json" else plain)
+            raise DamagedPayloadError(f"message {at}: {damage}; valueMode PERMISSIVE gives null") from damage
+        return replace(rows, values=plain)
 
-    def _values(self, stream: str, rows: Rows) -> tuple[pa.Array, Collection[int]]:
-        """Return the column `value`, and the rows that are to be left out."""
+    def _values(self, rows: Rows) -> pa.Array:
         if self.value_format == "text":
-            return text_array(rows.values), ()
-        if self.value_format != "json":
-            return rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values), ()
-        payloads = rows.values.to_pylist() if isinstance(rows.values, pa.Array) else rows.values
-        kind = self.arrow_schema.field(self.names.index("value")).type
-        column, malformed = json_column(payloads, kind, self.json)
-        if malformed and self.mode == "failfast":
-            first = malformed[0]
-            raise SchemaMismatchError(
-                f"message {stream} {rows.seqs[first].as_py()} does not fit valueSchema: "
-                f"{json_fault(payloads[first], kind, self.json)}; valueMode PERMISSIVE gives null, DROPMALFORMED "
-                "leaves the row out"
-            )
-        return column, malformed if self.mode == "dropmalformed" else ()
-
-
-def _others(rows: Collection[int], size: int) -> pa.BooleanArray:
-    """Return a mask of the rows that are not among those."""
-    kept = bytearray(b"\x01" * size)
-    for at in rows:
-        kept[at] = 0
-    return pa.Array.from_buffers(pa.uint8(), size, [None, pa.py_buffer(kept)]).cast(pa.bool_())
-
-
-def json_settings(options: ValueOptions) -> JsonSettings:
-    """Return how JSON is read; the names are those of `from_json`."""
-    return JsonSettings(
-        Grammar(
-            comments=options["allowComments"],
-            unquoted_names=options["allowUnquotedFieldNames"],
-            single_quotes=options["allowSingleQuotes"],
-            leading_zeros=options["allowNumericLeadingZeros"],
-            non_numeric_numbers=options["allowNonNumericNumbers"],
-            any_escapes=options["allowBackslashEscapingAnyCharacter"],
-            control_chars=options["allowUnquotedControlChars"],
-        ),
-        options["columnNameOfCorruptRecord"],
-        TimestampFormat(options["timestampFormat"] or "", options["timeZone"]),
-        LocalFormat(options["timestampNTZFormat"] or ""),
-        DateFormat(options["dateFormat"] or ""),
-    )
+            return text_array(rows.values)
+        return rows.values if isinstance(rows.values, pa.Array) else binary_array(rows.values)
 
 
 _METADATA: Final[dict[str, Callable[[Sequence[bytes]], pa.Array]]] = {
@@ -382,7 +171,7 @@ def default_schema(options: ValueOptions, *, metadata: bool = False) -> StructTy
 def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = False) -> RowShape:
     """Return the shape of a schema, which may be any of the columns in any order; raises OptionError for others.
 
-    The column `value` may be declared as string or as a struct: that alone makes it text or JSON.
+    The column `value` may be declared as string, which makes it text.
     """
     known = {field.name: field.dataType for field in (*SCHEMA_FIELDS, *(METADATA_FIELDS if metadata else ()))}
     names = tuple(_known_name(field.name, known) for field in schema)
@@ -390,9 +179,6 @@ def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = Fal
     for column, name in zip(schema, names, strict=True):
         if name == "value":
             value_format = _format_of(column.dataType)
-            if value_format == "json":
-                _check_json(column, name)
-                _check_corrupt_record(column.dataType, options["columnNameOfCorruptRecord"])
         elif not _same(column.dataType, known[name]):
             raise OptionError(f"column {name} is {known[name].simpleString()}, not {column.dataType.simpleString()}")
         elif name == "headers" and not column.nullable:
@@ -400,8 +186,7 @@ def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = Fal
     if len(set(names)) < len(names):
         raise OptionError(f"the schema names a column twice: {', '.join(names)}")
     mode = str(options["valueMode"])
-    headers = bool(options["includeHeaders"])
-    return RowShape(names, arrow_schema(schema), value_format, mode, json_settings(options), headers)
+    return RowShape(names, arrow_schema(schema), value_format, mode, bool(options["includeHeaders"]))
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -412,25 +197,7 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 def _value_type(options: ValueOptions) -> DataType:
     """Return the type of `value` by the options."""
-    said = options["valueSchema"]
-    if options["valueFormat"] == "text":
-        return StringType()
-    if options["valueFormat"] != "json":
-        return BinaryType()
-    if not said:
-        raise OptionError("valueFormat json needs valueSchema, such as 'id bigint, total double'")
-    return _nullable(said if isinstance(said, StructType) else parsed_schema(str(said)))
-
-
-def _nullable(kind: DataType) -> DataType:
-    """Return the type with null allowed everywhere: a payload may lack any field."""
-    if isinstance(kind, StructType):
-        return StructType([StructField(each.name, _nullable(each.dataType)) for each in kind])
-    if isinstance(kind, ArrayType):
-        return ArrayType(_nullable(kind.elementType))
-    if isinstance(kind, MapType):
-        return MapType(kind.keyType, _nullable(kind.valueType))
-    return kind
+    return StringType() if options["valueFormat"] == "text" else BinaryType()
 
 
 def _known_name(name: str, known: dict[str, DataType]) -> str:
@@ -444,36 +211,12 @@ def _known_name(name: str, known: dict[str, DataType]) -> str:
 
 def _format_of(kind: DataType) -> str:
     """Return the conversion of payloads for the type that `value` was given."""
-    formats = {BinaryType: "binary", StringType: "text", StructType: "json"}
+    if isinstance(kind, StructType):
+        raise OptionError(f"column value is binary or string: {from_json_hint(kind.simpleString())}")
+    formats = {BinaryType: "binary", StringType: "text"}
     if type(kind) not in formats:
-        raise OptionError(f"column value is binary, string (text) or a struct (JSON), not {kind.simpleString()}")
+        raise OptionError(f"column value is binary or string, not {kind.simpleString()}")
     return formats[type(kind)]
-
-
-def _check_json(field: StructField, path: str) -> None:
-    """Raise OptionError for a field that JSON cannot fill, or that has no place for what a payload lacks."""
-    if not field.nullable:
-        raise OptionError(f"column {path} is declared NOT NULL, and what a payload lacks or does not fit is null")
-    kind = field.dataType
-    while isinstance(kind, ArrayType | MapType):
-        if isinstance(kind, MapType) and not isinstance(kind.keyType, StringType):
-            raise OptionError(f"column {path} is {kind.simpleString()}, and in JSON the keys of a map are strings")
-        kind = kind.elementType if isinstance(kind, ArrayType) else kind.valueType
-    if not isinstance(kind, StructType):
-        if not isinstance(kind, JSON_TYPES):
-            raise OptionError(f"column {path} is {kind.simpleString()}, which JSON is not read as here")
-        return
-    if len(set(kind.names)) < len(kind.names):
-        raise OptionError(f"column {path} names a field twice: {', '.join(kind.names)}")
-    for each in kind:
-        _check_json(each, f"{path}.{each.name}")
-
-
-def _check_corrupt_record(kind: DataType, name: str) -> None:
-    """Raise OptionError where the field of malformed records is no text."""
-    for each in kind if isinstance(kind, StructType) else ():
-        if each.name == name and not isinstance(each.dataType, StringType):
-            raise OptionError(f"field {name} holds the text of malformed records: it is string")
 
 
 def _same(one: DataType, other: DataType) -> bool:

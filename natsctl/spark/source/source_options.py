@@ -14,7 +14,6 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from natsctl.spark.source.errors import OptionError
-from natsctl.spark.source.json_times import check_pattern, zone_of
 
 EARLIEST = -2
 LATEST = -1
@@ -166,17 +165,6 @@ def moments_ns(said: str) -> dict[str, int]:
         except ValueError as failure:
             raise ValueError(f"{name}: {failure}") from None
     return moments
-
-
-def time_pattern(said: str) -> str:
-    """Return a pattern of times and dates."""
-    return check_pattern(said)
-
-
-def time_zone(said: str) -> str:
-    """Return a zone, by its name or its offset."""
-    zone_of(said.strip())
-    return said.strip()
 
 
 def sequences(*words: str) -> Callable[[str], str | dict[str, int]]:
@@ -347,29 +335,10 @@ READING: Final = (
     Option("fetchTimeout", "30s", READ, wait_s,
            "After this time without data, a task repeats its request from its position."),
     Option("includeHeaders", "true", READ, flag, "If false, the column `headers` is null and costs nothing."),
-    Option("valueFormat", "binary", READ, one_of("binary", "text", "json"),
-           "The column `value`: bytes, text, or what `valueSchema` says of JSON."),
-    Option("valueSchema", "", READ, some_text,
-           "The type of JSON values, as DDL such as `id bigint, total double` or as Spark's JSON."),
-    Option("valueMode", "PERMISSIVE", READ, one_of("permissive", "failfast", "dropmalformed"),
-           "The treatment of a message that `valueSchema` does not fit: the fields that do not fit are null, the query "
-           "fails, or the row is left out."),
-    Option("columnNameOfCorruptRecord", "_corrupt_record", READ, some_text,
-           "The field of `valueSchema` that holds the text of a message which does not fit, null in all others."),
-    Option("timestampFormat", "", READ, time_pattern,
-           "A pattern of Java's for times in JSON, such as `dd.MM.yyyy HH:mm`.",
-           otherwise="RFC 3339 and what else `cast` takes; numbers are seconds since 1970"),
-    Option("timestampNTZFormat", "", READ, time_pattern, "The same for times without a zone.",
-           otherwise="what `cast` takes"),
-    Option("dateFormat", "", READ, time_pattern, "The same for dates.", otherwise="what `cast` takes"),
-    Option("timeZone", "UTC", READ, time_zone, "The zone of times in JSON that have none."),
-    Option("allowComments", "false", READ, flag, "JSON may have comments as in Java."),
-    Option("allowUnquotedFieldNames", "false", READ, flag, "Names of fields may stand without quotes."),
-    Option("allowSingleQuotes", "true", READ, flag, "Names and texts may stand in single quotes."),
-    Option("allowNumericLeadingZeros", "false", READ, flag, "Numbers may begin with 0, such as 007."),
-    Option("allowNonNumericNumbers", "true", READ, flag, "`NaN`, `Infinity` and the like are numbers."),
-    Option("allowBackslashEscapingAnyCharacter", "false", READ, flag, "Any character may be escaped."),
-    Option("allowUnquotedControlChars", "false", READ, flag, "Texts may have control characters."),
+    Option("valueFormat", "binary", READ, one_of("binary", "text"),
+           "The column `value` as bytes or text. For JSON use `from_json` or `json_table`: see [JSON](#read)."),
+    Option("valueMode", "PERMISSIVE", READ, one_of("permissive", "failfast"),
+           "A payload that `payloadCompression` does not fit is null, or the query fails."),
     Option("filterPushdown", "false", (BATCH_READ,), flag,
            "The server applies `WHERE` as far as it can; needs `spark.sql.python.filterPushdown.enabled`. Only for a "
            "frame that one query uses once: Spark applies the condition to every other use too.",
@@ -380,8 +349,8 @@ READING: Final = (
     Option("payloadCompression", "none", READ,
            one_of("none", "auto", "gzip", "zlib", "zstd", "snappy", "s2", "lz4", "brotli"),
            "The compression of each payload: `gzip`, `zlib`, `zstd`, `snappy`, `s2`, `lz4`, `brotli`; with `auto` it "
-           "is in each message's header `Content-Encoding`. A damaged payload counts as one that does not fit: see "
-           "`valueMode`."),
+           "is in each message's header `Content-Encoding`. See `valueMode` for damaged "
+           "payloads."),
     Option("ackMode", "none", (STREAM_READ,), one_of("none", "explicit"),
            "With `explicit` a query reads through a durable consumer, `consumer`, and acknowledges each batch when "
            "Spark has committed it: at least once.", (BATCH_READ,)),
@@ -438,11 +407,19 @@ OF_KAFKA: Final = {
 }
 """The names here of options of Spark's Kafka source, which are in lower case."""
 
-OF_SPARK: Final = frozenset(
-    {"path", "paths", "checkpointlocation", "queryname", "primitivesasstring", "prefersdecimal", "multiline"}
-)
-"""Options that Spark itself adds, in lower case, and options of JSON that change nothing where there is a
-schema; `path` is what `load` was given."""
+OF_SPARK: Final = frozenset({"path", "paths", "checkpointlocation", "queryname"})
+"""Options that Spark itself adds, in lower case; `path` is the argument of `load`."""
+
+REMOVED_JSON: Final = frozenset({"valueschema", "columnnameofcorruptrecord"})
+"""Options of releases up to 0.1.0 that had JSON parsed by the source, as `valueFormat` `json` did."""
+
+
+def from_json_hint(schema: str, stream: str = "ORDERS") -> str:
+    """Return the line to write in place of a read whose `value` is JSON."""
+    return (
+        f"Spark parses JSON. Write natsctl.spark.json_table(spark, {stream!r}, {schema!r}), or behind load({stream!r}) "
+        f""".withColumn("value", from_json(col("value").cast("string"), {schema!r}))"""
+    )
 
 
 class Options:
@@ -453,6 +430,10 @@ class Options:
         self.place = place
         self.raw = {name.lower(): said for name, said in given.items()}
         self._known = {option.name.lower(): option for option in TABLE if place in (*option.where, *option.idle)}
+        if place in READ and (self.raw.get("valueformat", "").lower() == "json" or REMOVED_JSON & {*self.raw}):
+            schema = self.raw.get("valueschema") or "id bigint, total double"
+            stream = self.path or self.raw.get("stream") or "ORDERS"
+            raise OptionError(f"valueFormat json was removed: {from_json_hint(schema, stream)}")
         for name in self.raw:
             if name not in self._known and name not in OF_SPARK:
                 raise _unknown(name, place)

@@ -8,13 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import ArrayType, BinaryType, IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from natsctl.spark.source import arrays
 from natsctl.spark.source.arrays import binary_array, int_array
 from natsctl.spark.source.errors import OptionError
-from natsctl.spark.source.rows import Rows, RowShape, default_schema, parsed_schema, row_shape
-from tests.spark.source.reads import said, shape
+from natsctl.spark.source.rows import Rows, RowShape, default_schema, row_shape
+from tests.spark.source.reads import parsed_schema, said, shape
 
 HEADERS = b"NATS/1.0\r\nA: b\r\nA:c: d\r\nEmpty:\r\n\r\n"
 TIME_NS = 1_600_000_000_123_456_789
@@ -82,42 +82,12 @@ def test_text_that_is_none_has_marks_in_place_of_what_is_wrong() -> None:
         ("seq bigint, SEQ bigint", "twice"),
         ("nothing int", "there are stream, seq"),
         ("headers array<struct<key: string, value: binary>> not null", "headers is declared NOT NULL"),
-        ("value struct<id: bigint> not null", "value is declared NOT NULL"),
-        ("value struct<a: array<struct<id: bigint not null>>>", "value.a.id is declared NOT NULL"),
-        ("value struct<id: int, id: int>", "value names a field twice"),
-        ("value struct<_corrupt_record: int>", "_corrupt_record holds the text of malformed records"),
-        ("value struct<a: array<map<int, string>>>", "value.a is map<int,string>, and in JSON the keys"),
+        ("value struct<id: bigint>", r"json_table\(spark, 'ORDERS', 'struct<id:bigint>'\)"),
     ],
 )
 def test_columns_that_cannot_be_are_told(ddl: str, text: str) -> None:
     with pytest.raises(OptionError, match=text):
         shape(ddl)
-
-
-# Schemas as text
-
-
-def test_ddl_is_read() -> None:
-    found = parsed_schema("a int NOT NULL COMMENT 'x', `b c` array<struct<x: decimal(5, 2), y: string>>, d varchar(5)")
-    assert [field.name for field in found] == ["a", "b c", "d"]
-    assert (found[0].dataType, found[0].nullable) == (IntegerType(), False)
-    assert found[1].dataType.simpleString() == "array<struct<x:decimal(5,2),y:string>>"
-    assert found[2].dataType == StringType()
-
-
-def test_schemas_in_other_words_are_the_same() -> None:
-    expected = StructType([StructField("a", LongType()), StructField("b", ArrayType(BinaryType()))])
-    for text in ("a bigint, b array<binary>", "struct<a: bigint, b: array<binary>>", expected.json()):
-        assert parsed_schema(text) == expected
-
-
-NO_SCHEMAS = ["", "a", "a wat", "a int,", "a int b int", "array<int>", "a array<int", "a int;", "{}", "a decimal(x)"]
-
-
-@pytest.mark.parametrize("text", NO_SCHEMAS)
-def test_what_is_no_schema_is_told(text: str) -> None:
-    with pytest.raises(OptionError):
-        parsed_schema(text)
 
 
 # Columns of buffers

@@ -16,11 +16,11 @@ from natsctl.spark.source.acknowledged import WINDOW, pack, parse_lines, unpack
 from natsctl.spark.source.alike import publish_rest
 from natsctl.spark.source.errors import PublishError
 from natsctl.spark.source.jetstream_api import JetStreamApi
-from natsctl.spark.source.rows import parsed_schema
 from natsctl.spark.source.source_options import BATCH_WRITE
 from natsctl.spark.source.write_job import WriteJob, Written, write_job
 from natsctl.spark.source.writers import write_partition
 from tests.spark.source.memory_server import Killed, MemoryServer, connected
+from tests.spark.source.reads import parsed_schema
 from tests.spark.source.streams import messages
 from tests.support import tiers
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from natsctl.spark.source.errors import OptionError, PublishError
 from natsctl.spark.source.message_maker import MessageMaker, Roles, subjects_regex, write_roles
 from natsctl.spark.source.messages import MessageIds, RowIds
-from natsctl.spark.source.rows import parsed_schema
 from natsctl.spark.source.source_options import BATCH_WRITE, Options
+from tests.spark.source.reads import parsed_schema
 from tests.support import tiers
 
 KEY = "q.1"

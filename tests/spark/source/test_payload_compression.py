@@ -83,12 +83,12 @@ def test_what_becomes_too_large_is_refused(name: str, monkeypatch: pytest.Monkey
         plain(name, MAKERS[name](b"x" * 1001))
 
 
-@pytest.mark.parametrize(("value", "expected"), [("binary", b'{"id": 7}'), ("text", '{"id": 7}'), ("json", {"id": 7})])
+@pytest.mark.parametrize(("value", "expected"), [("binary", b'{"id": 7}'), ("text", '{"id": 7}')])
 def test_a_read_decompresses_before_it_reads_the_value(api: JetStreamApi, value: str, expected: object) -> None:
     make(api, number=0)
     for payload in (gzip.compress(b'{"id": 7}'), b"damaged"):
         api.link.request("ORDERS.1", payload)
-    options = {"stream": "ORDERS", "payloadCompression": "gzip", "valueFormat": value, "valueSchema": "id bigint"}
+    options = {"stream": "ORDERS", "payloadCompression": "gzip", "valueFormat": value}
     assert [row["value"] for row in table(api, **options)] == [expected, None]
     source = JetStreamDataSource({"servers": api.link.settings.urls[0], **options, "valueMode": "FAILFAST"})
     reader = source.reader(source.schema())

@@ -17,8 +17,8 @@ from natsctl.spark.source.errors import NoResponseError, NotAuthorisedError, Opt
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from natsctl.spark.source.ledger import BUCKET, Ledger
 from natsctl.spark.source.link import Link, Reply
-from natsctl.spark.source.rows import parsed_schema
 from natsctl.spark.source.writers import JetStreamBatchWriter, JetStreamStreamWriter
+from tests.spark.source.reads import parsed_schema
 from tests.spark.source.streams import messages, until
 
 pytestmark = pytest.mark.both
