@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -18,7 +18,8 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
 )
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
-from natsctl.server.monitor.query import BadRequestError, Query
+from natsctl.server.monitor.document import head
+from natsctl.server.monitor.query import BadRequestError, EndpointOptions
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -114,27 +115,22 @@ def _service(subject: str, account: str, here: str, share: bool) -> dict[str, An
     return {**shown, "invalid": False, "share": share, "tracking": False}
 
 
-class AccountzOptions(msgspec.Struct, kw_only=True):
+class AccountzOptions(EndpointOptions, kw_only=True):
     """Options of `accountz`."""
+
+    QUERY: ClassVar = {"account": "acc"}
 
     account: str = ""
 
 
-def read_accountz(query: Query) -> AccountzOptions:
-    return AccountzOptions(account=query.text("acc"))
-
-
 def accountz(server: ServerInstance, options: AccountzOptions) -> dict[str, Any]:
     broker = server.broker
-    head = {
-        "server_id": broker.server_id,
-        "now": format_time(broker.clock.now_ns()),
-    }
+    shown = head(broker)
     if broker.system_account.name:
-        head["system_account"] = broker.system_account.name
+        shown["system_account"] = broker.system_account.name
     if options.account:
-        return {**head, "account_detail": account_info(server, options.account)}
-    return {**head, "accounts": list(broker.accounts)}
+        return {**shown, "account_detail": account_info(server, options.account)}
+    return {**shown, "accounts": list(broker.accounts)}
 
 
 def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
@@ -174,15 +170,13 @@ def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
     return {**info, **before, "name_tag": name_tag(account), **behind, "sublist_stats": stats}
 
 
-class AccstatzOptions(msgspec.Struct, kw_only=True):
+class AccstatzOptions(EndpointOptions, kw_only=True):
     """Options of `accstatz`; no names: every account."""
 
-    accounts: list[str] = []
+    QUERY: ClassVar = {"accounts": "", "include_unused": "unused"}
+
+    accounts: list[str] = msgspec.field(default_factory=list)
     include_unused: bool = False
-
-
-def read_accstatz(query: Query) -> AccstatzOptions:
-    return AccstatzOptions(include_unused=query.flag("unused"))
 
 
 def accstatz(server: ServerInstance, options: AccstatzOptions) -> dict[str, Any]:
@@ -190,11 +184,7 @@ def accstatz(server: ServerInstance, options: AccstatzOptions) -> dict[str, Any]
     named = [broker.accounts[name] for name in options.accounts if name in broker.accounts]
     shown = named if options.accounts else list(broker.accounts.values())
     stats = [account_stat(server, account) for account in shown]
-    return {
-        "server_id": broker.server_id,
-        "now": format_time(broker.clock.now_ns()),
-        "account_statz": [stat for stat in stats if options.include_unused or stat["total_conns"]],
-    }
+    return {**head(broker), "account_statz": [stat for stat in stats if options.include_unused or stat["total_conns"]]}
 
 
 def account_stat(server: ServerInstance, account: Account) -> dict[str, Any]:

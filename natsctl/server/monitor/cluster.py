@@ -5,75 +5,44 @@ One node has no routes, gateways or Raft groups: `/routez`, `/gatewayz` and `/ra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import msgspec
-
-from natsctl.api.times import format_time
-from natsctl.server.monitor.document import round_trip, text
-from natsctl.server.monitor.query import Query
+from natsctl.server.monitor.connz import proxy
+from natsctl.server.monitor.document import head, round_trip, text
+from natsctl.server.monitor.query import NO_SUBJECTS, EndpointOptions, ListingOptions
 
 if TYPE_CHECKING:
     from natsctl.broker.leaf.link import LeafLink
     from natsctl.server.instance import ServerInstance
 
 
-class GatewayzOptions(msgspec.Struct, kw_only=True):
+class GatewayzOptions(ListingOptions, kw_only=True):
     """Options of `gatewayz`."""
+
+    QUERY: ClassVar = {"name": "gw_name", "accounts": "accs", "account_name": "acc_name"} | NO_SUBJECTS
 
     name: str = ""
     accounts: bool = False
     account_name: str = ""
-    subscriptions: bool = False
-    subscriptions_detail: bool = False
-
-
-def read_gatewayz(query: Query) -> GatewayzOptions:
-    subscriptions, detail = query.subscriptions()
-    accounts, name = query.flag("accs"), query.text("acc_name")
-    return GatewayzOptions(
-        name=query.text("gw_name"),
-        accounts=accounts or bool(name),
-        account_name=name,
-        subscriptions=subscriptions,
-        subscriptions_detail=detail,
-    )
 
 
 def gatewayz(server: ServerInstance, options: GatewayzOptions) -> dict[str, Any]:
-    broker = server.broker
-    return {
-        "server_id": broker.server_id,
-        "now": format_time(broker.clock.now_ns()),
-        "outbound_gateways": {},
-        "inbound_gateways": {},
-    }
+    return {**head(server.broker), "outbound_gateways": {}, "inbound_gateways": {}}
 
 
-class RoutezOptions(msgspec.Struct, kw_only=True):
+class RoutezOptions(ListingOptions, kw_only=True):
     """Options of `routez`."""
 
-    subscriptions: bool = False
-    subscriptions_detail: bool = False
-
-
-def read_routez(query: Query) -> RoutezOptions:
-    subscriptions, detail = query.subscriptions()
-    return RoutezOptions(subscriptions=subscriptions, subscriptions_detail=detail)
+    QUERY: ClassVar = NO_SUBJECTS
 
 
 def routez(server: ServerInstance, options: RoutezOptions) -> dict[str, Any]:
     broker = server.broker
-    return {
-        "server_id": broker.server_id,
-        "server_name": broker.server_name,
-        "now": format_time(broker.clock.now_ns()),
-        "num_routes": 0,
-        "routes": [],
-    }
+    shown = {"server_id": broker.server_id, "server_name": broker.server_name, **head(broker)}
+    return {**shown, "num_routes": 0, "routes": []}
 
 
-class RaftzOptions(msgspec.Struct, kw_only=True):
+class RaftzOptions(EndpointOptions, kw_only=True):
     """Options of `raftz`."""
 
     account: str = ""
@@ -84,26 +53,19 @@ def raftz(server: ServerInstance, options: RaftzOptions) -> dict[str, Any]:
     return {}
 
 
-class LeafzOptions(msgspec.Struct, kw_only=True):
+class LeafzOptions(EndpointOptions, kw_only=True):
     """Options of `leafz`."""
+
+    QUERY: ClassVar = {"subscriptions": "subs", "account": "acc"}
 
     subscriptions: bool = False
     account: str = ""
 
 
-def read_leafz(query: Query) -> LeafzOptions:
-    return LeafzOptions(subscriptions=query.flag("subs"), account=query.text("acc"))
-
-
 def leafz(server: ServerInstance, options: LeafzOptions) -> dict[str, Any]:
-    broker = server.broker
-    peers = [peer for peer in broker.leafs.values() if options.account in ("", peer.account.name)]
-    return {
-        "server_id": broker.server_id,
-        "now": format_time(broker.clock.now_ns()),
-        "leafnodes": len(peers),
-        "leafs": [_leaf(peer, options.subscriptions) for peer in peers],
-    }
+    peers = [peer for peer in server.broker.leafs.values() if options.account in ("", peer.account.name)]
+    leafs = [_leaf(peer, options.subscriptions) for peer in peers]
+    return {**head(server.broker), "leafnodes": len(peers), "leafs": leafs}
 
 
 def _leaf(peer: LeafLink, with_subjects: bool) -> dict[str, Any]:
@@ -128,4 +90,4 @@ def _leaf(peer: LeafLink, with_subjects: bool) -> dict[str, Any]:
         shown["compression"] = peer.compression
     if peer.websocket:
         shown["websocket"] = True
-    return {**shown, "proxy": {"key": peer.proxy}} if peer.proxy else shown
+    return shown | proxy(peer)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import msgspec
 
@@ -17,8 +17,8 @@ from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.session import Session
-from natsctl.server.monitor.document import go_number, round_trip, text, uptime, wall_time, whole
-from natsctl.server.monitor.query import BadRequestError, Query
+from natsctl.server.monitor.document import go_number, head, round_trip, text, uptime, wall_time
+from natsctl.server.monitor.query import NO_SUBJECTS, BadRequestError, EndpointOptions, ListingOptions, Query
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
@@ -228,13 +228,13 @@ _STATES: Final = {
 }  # fmt: skip
 
 
-class ConnzOptions(msgspec.Struct, kw_only=True):
-    """Options of `connz`; names are those of the system account's requests."""
+class ConnzOptions(ListingOptions, kw_only=True):
+    """Options of `connz`."""
+
+    QUERY: ClassVar = {"cid": "", "state": "", "filter_subject": ""} | NO_SUBJECTS
 
     sort: str = ""
     auth: bool = False
-    subscriptions: bool = False
-    subscriptions_detail: bool = False
     offset: int = 0
     limit: int = 0
     cid: int = 0
@@ -244,35 +244,19 @@ class ConnzOptions(msgspec.Struct, kw_only=True):
     acc: str = ""
     filter_subject: str = ""
 
-
-def read_connz(query: Query) -> ConnzOptions:
-    auth = query.flag("auth")
-    subscriptions, detail = query.subscriptions()
-    offset, limit, cid = query.number("offset"), query.number("limit"), query.unsigned("cid")
-    state = _STATES.get(query.text("state").lower())
-    if state is None:
-        raise BadRequestError(f"Error decoding state for {query.text('state')}")
-    return ConnzOptions(
-        sort=query.text("sort"),
-        auth=auth,
-        subscriptions=subscriptions,
-        subscriptions_detail=detail,
-        offset=offset,
-        limit=limit,
-        cid=cid,
-        mqtt_client=query.text("mqtt_client"),
-        state=state,
-        user=query.text("user"),
-        acc=query.text("acc"),
-    )
+    @classmethod
+    def of(cls, query: Query) -> ConnzOptions:
+        """Return the options of a query. Raises BadRequestError."""
+        options = super().of(query)
+        options.cid = query.unsigned("cid")
+        state = _STATES.get(query.text("state").lower())
+        if state is None:
+            raise BadRequestError(f"Error decoding state for {query.text('state')}")
+        options.state = state
+        return options
 
 
 def connz(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
-    found: dict[str, Any] = whole(connz_in_pieces(server, options))
-    return found
-
-
-def connz_in_pieces(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
     """Return a page of connections, to be made one after the other. Raises BadRequestError."""
     _check(options)
     broker = server.broker
@@ -283,8 +267,8 @@ def connz_in_pieces(server: ServerInstance, options: ConnzOptions) -> dict[str, 
     page = _sorted(broker, chosen, options.sort)[offset : offset + limit]
     show = Show(options.auth, options.subscriptions, options.subscriptions_detail, broker.clock)
     return {
-        "server_id": "" if unknown else broker.server_id,
-        "now": format_time(broker.clock.now_ns()),
+        **head(broker),
+        **({"server_id": ""} if unknown else {}),
         "num_connections": len(page),
         "total": total,
         "offset": offset,
@@ -379,8 +363,10 @@ FANOUT_ROUTES: Final = 4096
 """Cached routes per account that fan-outs are taken from."""
 
 
-class SubszOptions(msgspec.Struct, kw_only=True):
+class SubszOptions(EndpointOptions, kw_only=True):
     """Options of `subsz`."""
+
+    QUERY: ClassVar = {"subscriptions": "subs", "account": "acc"}
 
     offset: int = 0
     limit: int = 0
@@ -389,36 +375,14 @@ class SubszOptions(msgspec.Struct, kw_only=True):
     test: str = ""
 
 
-def read_subsz(query: Query) -> SubszOptions:
-    return SubszOptions(
-        subscriptions=query.flag("subs"),
-        offset=query.number("offset"),
-        limit=query.number("limit"),
-        account=query.text("acc"),
-        test=query.text("test"),
-    )
-
-
 def subsz(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
-    found: dict[str, Any] = whole(subsz_in_pieces(server, options))
-    return found
-
-
-def subsz_in_pieces(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
-    """Return the document of `subsz`, with the subscriptions as an iterator. Raises BadRequestError."""
+    """Return counters of the subscriptions, and a page of them on request, as an iterator. Raises BadRequestError."""
     if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
         raise BadRequestError(f"invalid test subject, must be valid publish subject: {options.test}")
     broker = server.broker
     accounts = [one for one in broker.accounts.values() if options.account in ("", one.name)]
     offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else DEFAULT_LIMIT
-    answer = {
-        "server_id": broker.server_id,
-        "now": format_time(broker.clock.now_ns()),
-        **subscription_stats(accounts),
-        "total": 0,
-        "offset": offset,
-        "limit": limit,
-    }
+    answer = {**head(broker), **subscription_stats(accounts), "total": 0, "offset": offset, "limit": limit}
     if options.subscriptions:
         total, found = _found(accounts, options.test.encode())
         answer["total"] = total

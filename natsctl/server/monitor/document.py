@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from natsctl.api.codec import encode
+from natsctl.api.times import format_time
 from natsctl.api.units import SECOND, format_duration
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
+    from natsctl.broker.broker import Broker
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
@@ -66,6 +68,11 @@ def make(value: Any) -> Generator[None, None, Any]:
             found.append((yield from make(item)))
             yield
     return found
+
+
+def head(broker: Broker) -> dict[str, Any]:
+    """Return the first members of most documents."""
+    return {"server_id": broker.server_id, "now": format_time(broker.clock.now_ns())}
 
 
 def go_number(number: float) -> float | int:

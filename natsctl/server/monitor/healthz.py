@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
-
 from natsctl.api.catalogue import error
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import ErrCode
-from natsctl.server.monitor.query import Query
+from natsctl.server.monitor.query import EndpointOptions
 
 if TYPE_CHECKING:
     from natsctl.jetstream.account import JetStreamAccount
@@ -24,7 +22,7 @@ STALL_S: Final = 10.0
 """Delay of the event loop from which on the server counts as unhealthy."""
 
 
-class HealthzOptions(msgspec.Struct, kw_only=True, rename="kebab"):
+class HealthzOptions(EndpointOptions, kw_only=True, rename="kebab"):
     """Options of `healthz`; keys are written with dashes."""
 
     js_enabled: bool = False
@@ -50,19 +48,6 @@ class HealthProblem(NamedTuple):
     def detail(self) -> dict[str, str]:
         named = {"account": self.account, "stream": self.stream, "consumer": self.consumer}
         return {"type": self.kind, **{key: value for key, value in named.items() if value}, "error": self.text}
-
-
-def read(query: Query) -> HealthzOptions:
-    return HealthzOptions(
-        js_enabled=query.flag("js-enabled"),
-        js_enabled_only=query.flag("js-enabled-only"),
-        js_server_only=query.flag("js-server-only"),
-        js_meta_only=query.flag("js-meta-only"),
-        details=query.flag("details"),
-        account=query.text("account"),
-        stream=query.text("stream"),
-        consumer=query.text("consumer"),
-    )
 
 
 def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 from msgspec import field
@@ -12,10 +12,9 @@ from natsctl.api.codec import recast
 from natsctl.api.consumer import ConsumerConfig, ConsumerInfo
 from natsctl.api.model import UINT64_MAX
 from natsctl.api.stream import StorageType
-from natsctl.api.times import format_time
 from natsctl.server.monitor.connz import name_tag
-from natsctl.server.monitor.document import whole
-from natsctl.server.monitor.query import BadRequestError, Query
+from natsctl.server.monitor.document import head
+from natsctl.server.monitor.query import BadRequestError, EndpointOptions
 from natsctl.server.monitor.varz import jetstream_config, jetstream_limits, jetstream_stats
 
 if TYPE_CHECKING:
@@ -29,8 +28,13 @@ DEFAULT_LIMIT: Final = 1024
 """Default number of accounts of a page."""
 
 
-class JszOptions(msgspec.Struct, kw_only=True):
-    """Options of `jsz`; names are those of the system account's requests."""
+class JszOptions(EndpointOptions, kw_only=True):
+    """Options of `jsz`."""
+
+    QUERY: ClassVar = {
+        "account": "acc", "consumer": "consumers", "direct_consumer": "direct-consumers", "leader_only": "leader-only",
+        "stream_leader_only": "stream-leader-only",
+    }  # fmt: skip
 
     account: str = ""
     accounts: bool = False
@@ -51,28 +55,7 @@ class ConsumerDetail(ConsumerInfo):
     config: ConsumerConfig | None = field(default=None)  # type: ignore[assignment]  # wider than an info's, in its place
 
 
-def read(query: Query) -> JszOptions:
-    return JszOptions(
-        accounts=query.flag("accounts"),
-        streams=query.flag("streams"),
-        consumer=query.flag("consumers"),
-        direct_consumer=query.flag("direct-consumers"),
-        config=query.flag("config"),
-        offset=query.number("offset"),
-        limit=query.number("limit"),
-        leader_only=query.flag("leader-only"),
-        raft=query.flag("raft"),
-        stream_leader_only=query.flag("stream-leader-only"),
-        account=query.text("acc"),
-    )
-
-
 def jsz(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
-    found: dict[str, Any] = whole(jsz_in_pieces(server, options))
-    return found
-
-
-def jsz_in_pieces(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     """Return the document of `jsz`, with accounts, streams and consumers to be made one after the other.
 
     Raises BadRequestError.
@@ -80,8 +63,7 @@ def jsz_in_pieces(server: ServerInstance, options: JszOptions) -> dict[str, Any]
     broker, engine = server.broker, server.engine
     answer = {
         **(jetstream_stats(server) or _NO_STATS),
-        "server_id": broker.server_id,
-        "now": format_time(broker.clock.now_ns()),
+        **head(broker),
     }
     if engine is None:
         if options.leader_only:
@@ -109,8 +91,7 @@ def jsz_account(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     js = server.engine.accounts.get(options.account)
     if js is None:
         raise BadRequestError(f'account "{options.account}" not jetstream enabled')
-    found: dict[str, Any] = whole(account_detail(server, js, options))
-    return found
+    return account_detail(server, js, options)
 
 
 _NO_STATS: Final = {

@@ -18,7 +18,7 @@ from natsctl.api.units import SECOND
 from natsctl.server.monitor.accountz import account_stat
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.http import Page
-from natsctl.server.monitor.jsz import JszOptions, jsz_in_pieces
+from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.monitor.varz import resident_bytes, varz
 
 if TYPE_CHECKING:
@@ -207,7 +207,7 @@ def _jetstream(server: ServerInstance) -> Iterator[bytes]:
     if engine is not None:
         mine |= {"domain": engine.options.domain}
     mine |= {"is_meta_leader": "true"}
-    shown = jsz_in_pieces(server, JszOptions())
+    shown = jsz(server, JszOptions())
     yield _gauge("jetstream_server_jetstream_disabled", "1 where JetStream is off", mine, int(engine is None))
     for name in ("max_memory", "max_storage"):
         yield _gauge(f"jetstream_server_{name}", f"{name} of JetStream", mine, shown["config"][name])

@@ -31,8 +31,8 @@ from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, probl
 from natsctl.server.monitor.document import pieces
 from natsctl.server.monitor.http import HttpServer, Page, Request
 from natsctl.server.monitor.metrics import metrics_page
-from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, Query
-from natsctl.server.monitor.varz import expvarz, ipqueuesz, read_ipqueuesz, stacksz, varz
+from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, EndpointOptions, Query
+from natsctl.server.monitor.varz import IpqueueszOptions, expvarz, ipqueuesz, stacksz, varz
 from natsctl.server.options import joined
 from natsctl.server.tls.contexts import TlsFileError, server_context
 
@@ -182,10 +182,10 @@ def _json(value: Any, step: int = 2) -> Page:
 
 
 def _endpoint(
-    path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any], Any], *, strict: bool = False
+    path: str, options: type[EndpointOptions], answer: Callable[[Any, Any], Any], *, strict: bool = False, step: int = 2
 ) -> Endpoint:
-    """Return an endpoint of JSON: a query read into options, and a function of server and options."""
-    return Endpoint(lambda server, query: _json(answer(server, read(query))), path, strict)
+    """Return an endpoint of JSON: the options in a query, and a function of server and options."""
+    return Endpoint(lambda server, query: _json(answer(server, options.of(query)), step), path, strict)
 
 
 def _listing(path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any], Iterator[bytes]]) -> Endpoint:
@@ -193,7 +193,7 @@ def _listing(path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any
 
 
 def _healthz(server: ServerInstance, query: Query) -> Page:
-    options = healthz.read(query)
+    options = healthz.HealthzOptions.of(query)
     if options.js_enabled:
         server.log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
     health = healthz.healthz(server, options)
@@ -214,29 +214,25 @@ def _expvarz(server: ServerInstance, query: Query) -> Page:
     return Page(200, b"{\n%b\n}\n" % b",\n".join(lines), "application/json; charset=utf-8")
 
 
-def _ipqueuesz(server: ServerInstance, query: Query) -> Page:
-    return _json(ipqueuesz(server, read_ipqueuesz(query)), step=3)
-
-
-_SUBSZ: Final = _endpoint("/subsz", connz.read_subsz, connz.subsz_in_pieces)
+_SUBSZ: Final = _endpoint("/subsz", connz.SubszOptions, connz.subsz)
 ENDPOINTS: Final = {
     "/": Endpoint(lambda server, query: index_page(server), "/"),
     "/varz": Endpoint(lambda server, query: _json(varz(server)), "/varz"),
-    "/connz": _endpoint("/connz", connz.read_connz, connz.connz_in_pieces, strict=True),
-    "/routez": _endpoint("/routez", cluster.read_routez, cluster.routez, strict=True),
-    "/gatewayz": _endpoint("/gatewayz", cluster.read_gatewayz, cluster.gatewayz),
-    "/leafz": _endpoint("/leafz", cluster.read_leafz, cluster.leafz),
+    "/connz": _endpoint("/connz", connz.ConnzOptions, connz.connz, strict=True),
+    "/routez": _endpoint("/routez", cluster.RoutezOptions, cluster.routez, strict=True),
+    "/gatewayz": _endpoint("/gatewayz", cluster.GatewayzOptions, cluster.gatewayz),
+    "/leafz": _endpoint("/leafz", cluster.LeafzOptions, cluster.leafz),
     "/subsz": _SUBSZ,
     "/subscriptionsz": _SUBSZ,
     "/stacksz": Endpoint(lambda server, query: Page(200, stacksz(), headers=ANY_ORIGIN)),
-    "/accountz": _endpoint("/accountz", accountz.read_accountz, accountz.accountz),
-    "/accstatz": _endpoint("/accstatz", accountz.read_accstatz, accountz.accstatz),
-    "/jsz": _endpoint("/jsz", jsz.read, jsz.jsz_in_pieces),
+    "/accountz": _endpoint("/accountz", accountz.AccountzOptions, accountz.accountz),
+    "/accstatz": _endpoint("/accstatz", accountz.AccstatzOptions, accountz.accstatz),
+    "/jsz": _endpoint("/jsz", jsz.JszOptions, jsz.jsz),
     "/streamz": _listing("/streamz", streamz.read_streamz, streamz.streamz),
     "/consumerz": _listing("/consumerz", streamz.read_consumerz, streamz.consumerz),
     "/problemz": _listing("/problemz", problemz.read, problemz.problemz),
     "/healthz": Endpoint(_healthz, "/healthz"),
-    "/ipqueuesz": Endpoint(_ipqueuesz),
+    "/ipqueuesz": _endpoint("", IpqueueszOptions, ipqueuesz, step=3),
     "/raftz": Endpoint(_raftz),
     "/debug/vars": Endpoint(_expvarz),
     "/metrics": Endpoint(lambda server, query: metrics_page(server)),

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Any, ClassVar, Final, Self, TypeAlias
+
+import msgspec
 
 from natsctl.api.codec import go_quote
-
-if TYPE_CHECKING:
-    pass
 
 
 class BadRequestError(ValueError):
@@ -84,11 +83,42 @@ class Query:
             raise _refused(kind, name, reader, value, "value out of range")
         return number
 
-    def subscriptions(self) -> tuple[bool, bool]:
-        """Return whether `subs` requests subjects, and whether details. Raises BadRequestError."""
-        detail = self.text("subs").lower() == "detail"
-        return not detail and self.flag("subs"), detail
-
 
 def _refused(kind: str, name: str, reader: str, value: str, reason: str) -> BadRequestError:
     return BadRequestError(f"Error decoding {kind} for '{name}': strconv.{reader}: parsing {go_quote(value)}: {reason}")
+
+
+class EndpointOptions(msgspec.Struct, kw_only=True):
+    """Options of an endpoint; names are those of the system account's requests."""
+
+    QUERY: ClassVar[dict[str, str]] = {}
+    """The parameter of a query for each option that has another name there; empty: a query has none of the option."""
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Return the options of a query. Raises BadRequestError."""
+        read: dict[type, Callable[[str], Any]] = {bool: query.flag, int: query.number, str: query.text}
+        values = {}
+        for option in msgspec.structs.fields(cls):
+            parameter = cls.QUERY.get(option.name, option.encode_name)
+            if parameter:
+                values[option.name] = read[type(option.default)](parameter)
+        return cls(**values)
+
+
+NO_SUBJECTS: Final = {"subscriptions": "", "subscriptions_detail": ""}
+
+
+class ListingOptions(EndpointOptions, kw_only=True):
+    """Options of an endpoint that lists subscriptions on request."""
+
+    subscriptions: bool = False
+    subscriptions_detail: bool = False
+
+    @classmethod
+    def of(cls, query: Query) -> Self:
+        """Return the options of a query; `subs=detail` requests details. Raises BadRequestError."""
+        detail = query.text("subs").lower() == "detail"
+        options = super().of(query)
+        options.subscriptions, options.subscriptions_detail = not detail and query.flag("subs"), detail
+        return options

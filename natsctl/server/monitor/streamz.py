@@ -18,7 +18,7 @@ import msgspec
 
 from natsctl.api.times import format_time
 from natsctl.server.monitor.connz import name_tag
-from natsctl.server.monitor.document import pieces
+from natsctl.server.monitor.document import head, pieces
 from natsctl.server.monitor.jsz import consumer_detail
 from natsctl.server.monitor.query import BadRequestError, Query
 
@@ -158,10 +158,7 @@ def consumerz(server: ServerInstance, options: AssetOptions) -> Iterator[bytes]:
 
 
 def page_head(server: ServerInstance, page: Paging, total: int) -> dict[str, Any]:
-    now = format_time(server.broker.clock.now_ns())
-    return {
-        "server_id": server.broker.server_id, "now": now, "total": total, "offset": page.offset, "limit": page.limit,
-    }  # fmt: skip
+    return {**head(server.broker), "total": total, "offset": page.offset, "limit": page.limit}
 
 
 def every_stream(server: ServerInstance) -> Iterator[Stream]:

@@ -14,9 +14,7 @@ import time
 import traceback
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
-
-import msgspec
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 from natsctl.api.stream import StorageType
 from natsctl.api.times import format_time
@@ -26,7 +24,7 @@ from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.jetstream.engine_options import BatchLimits
 from natsctl.server.monitor.connz import operator_claims
 from natsctl.server.monitor.document import go_number, uptime
-from natsctl.server.monitor.query import Query
+from natsctl.server.monitor.query import EndpointOptions
 from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
 if TYPE_CHECKING:
@@ -35,15 +33,13 @@ if TYPE_CHECKING:
     from natsctl.server.options import LeafRemoteOptions, TlsOptions
 
 
-class IpqueueszOptions(msgspec.Struct, kw_only=True):
+class IpqueueszOptions(EndpointOptions, kw_only=True):
     """Options of `ipqueuesz`."""
+
+    QUERY: ClassVar = {"filter": "queues"}
 
     all: bool = False
     filter: str = ""
-
-
-def read_ipqueuesz(query: Query) -> IpqueueszOptions:
-    return IpqueueszOptions(all=query.flag("all"), filter=query.text("queues"))
 
 
 def ipqueuesz(server: ServerInstance, options: IpqueueszOptions) -> dict[str, Any]:

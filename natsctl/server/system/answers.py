@@ -35,7 +35,7 @@ from natsctl.server.monitor.cluster import (
     raftz,
     routez,
 )
-from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz_in_pieces, subsz_in_pieces
+from natsctl.server.monitor.connz import ConnzOptions, SubszOptions, connz, subsz
 from natsctl.server.monitor.document import make
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
 from natsctl.server.monitor.jsz import JszOptions, jsz, jsz_account
@@ -167,8 +167,8 @@ _STATZ: Final = RequestFormat("AccountStatzEventOptions", "AccountStatzOptions",
 
 SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
     "VARZ": Endpoint(RequestFormat("VarzEventOptions"), lambda server, _: varz(server)),
-    "SUBSZ": Endpoint(_SUBSZ, subsz_in_pieces),
-    "CONNZ": Endpoint(_CONNZ, connz_in_pieces),
+    "SUBSZ": Endpoint(_SUBSZ, subsz),
+    "CONNZ": Endpoint(_CONNZ, connz),
     "ROUTEZ": Endpoint(RequestFormat("RoutezEventOptions", "RoutezOptions", RoutezOptions), routez),
     "GATEWAYZ": Endpoint(RequestFormat("GatewayzEventOptions", "GatewayzOptions", GatewayzOptions), gatewayz),
     "LEAFZ": Endpoint(_LEAFZ, leafz),
@@ -185,12 +185,12 @@ SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
 
 def _account_subsz(server: ServerInstance, options: SubszOptions, account: str) -> dict[str, Any]:
     options.subscriptions, options.account = True, account
-    return subsz_in_pieces(server, options)
+    return subsz(server, options)
 
 
 def _account_connz(server: ServerInstance, options: ConnzOptions, account: str) -> dict[str, Any]:
     options.acc = account
-    return connz_in_pieces(server, options)
+    return connz(server, options)
 
 
 def _account_leafz(server: ServerInstance, options: LeafzOptions, account: str) -> dict[str, Any]:

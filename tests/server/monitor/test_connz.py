@@ -15,6 +15,7 @@ from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.accountz import AccstatzOptions, accstatz
 from natsctl.server.monitor.connz import ConnState, ConnzOptions, SubszOptions, connz, payload, presentable, subsz
+from natsctl.server.monitor.document import whole
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.testing.process import ServerProcess
@@ -41,7 +42,7 @@ def client(server: ServerInstance, name: str, *lines: str) -> Session:
 
 
 def names(server: ServerInstance, **options: object) -> list[str]:
-    page = connz(server, msgspec.convert(options, ConnzOptions))
+    page = whole(connz(server, msgspec.convert(options, ConnzOptions)))
     return [entry["name"] for entry in page["connections"]]
 
 
@@ -86,7 +87,7 @@ async def test_a_connection_that_has_ended_keeps_a_bounded_number_of_subscriptio
     monkeypatch.setattr(sessions, "MAX_LEFT_SUBS", 3)
     client(server, "gone", *(f"SUB s.{number} {number}" for number in range(5))).closed()
     options = ConnzOptions(state=ConnState.CLOSED, subscriptions_detail=True)
-    (entry,) = connz(server, options)["connections"]
+    (entry,) = whole(connz(server, options))["connections"]
     assert (entry["subscriptions"], len(entry["subscriptions_list_detail"])) == (5, 3)
     assert entry["reason"] == "Client Closed"
 
@@ -112,7 +113,7 @@ async def test_receiving_counts_as_activity_and_protocol_chatter_does_not(server
 
 async def test_subscriptions_that_a_subject_reaches(server: ServerInstance) -> None:
     client(server, "one", "SUB orders.* 1", "SUB orders.new workers 2", "SUB other 3")
-    page = subsz(server, SubszOptions(subscriptions=True, test="orders.new", account="$G"))
+    page = whole(subsz(server, SubszOptions(subscriptions=True, test="orders.new", account="$G")))
     found = sorted((one["subject"], one.get("qgroup", "")) for one in page["subscriptions_list"])
     assert found == [("orders.*", ""), ("orders.new", "workers")]
     assert page["total"] == 2
