@@ -2,7 +2,7 @@
 
 `StreamIndex`, `Segment` and `View` do the same message by message, and leave it to this module for streams where that
 would block the event loop (from `index.BULK` or `view.BULK_MESSAGES` on). The native module works on the columns as
-they lie; each of its functions has its specification here, as one loop in Python.
+they lie; `native` puts its functions in the place of their specifications, each of which is one loop in Python.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import re
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import update_wrapper
 from heapq import nsmallest
 from itertools import compress
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from natsctl.native import lib
 from natsctl.store.frame import FRAME_OVER_SIZE
@@ -32,6 +33,7 @@ Positions: TypeAlias = "array[int]"
 Mask: TypeAlias = bytearray
 """A byte for each subject number: 1 where it is selected."""
 
+F = TypeVar("F", bound=Callable[..., Any])
 _LIVE: Final = re.compile(rb"\0+")
 """A run of messages that are not dead."""
 
@@ -48,12 +50,29 @@ def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
     return mask
 
 
-def _mark(marks: bytearray, numbers: array[int]) -> None:
+def native(name: str, typecode: str = "") -> Callable[[F], F]:
+    """Put the native function of that name, if there is one, in the place of its specification.
+
+    With `typecode`, the bytes that it returns are an array of that type. `__wrapped__` is the specification.
+    """
+
+    def choose(specification: F) -> F:
+        function = None if lib is None else getattr(lib, name)
+        if function is None:
+            return specification
+
+        def call(*columns: Any) -> Any:
+            return array(typecode, function(*columns)) if typecode else function(*columns)
+
+        return cast(F, update_wrapper(call, specification))
+
+    return choose
+
+
+@native("mark")
+def mark(marks: bytearray, numbers: array[int]) -> None:
     for number in numbers:
         marks[number] = 1
-
-
-mark = _mark if lib is None else lib.mark
 
 
 def count_all(index: StreamIndex, view: View) -> int:
@@ -72,17 +91,16 @@ def above(counts: array[int], limit: int) -> array[int]:
 def _above(counts: array[int], view: View | None, limit: int) -> tuple[array[int], int]:
     """Return those subjects of a view, or of all, whose count is above `limit`, and the sum of the counts."""
     listed = None if view is None or isinstance(view.sids, range) else view.listed
-    end = len(counts) if view is None else len(view.sids)
-    if lib is None:
-        return _above_in(counts, listed, end, limit)
-    found, total = lib.above(counts, listed, end, limit)
+    found, total = _above_in(counts, listed, len(counts) if view is None else len(view.sids), limit)
     return array("I", found), total
 
 
-def _above_in(counts: array[int], listed: array[int] | None, end: int, limit: int) -> tuple[array[int], int]:
+@native("above")
+def _above_in(counts: array[int], listed: array[int] | None, end: int, limit: int) -> tuple[bytes, int]:
     numbers: Sequence[int] = range(end) if listed is None else listed
     chosen: Sequence[int] = counts[:end] if listed is None else [*map(counts.__getitem__, listed)]
-    return array("I", compress(numbers, [count > limit for count in chosen] if limit else chosen)), sum(chosen)
+    above_limit = array("I", compress(numbers, [count > limit for count in chosen] if limit else chosen))
+    return above_limit.tobytes(), sum(chosen)
 
 
 def count(index: StreamIndex, view: View, from_seq: int, to_seq: int) -> int:
@@ -104,14 +122,9 @@ def live_positions(segment: Segment, mask: Mask | None, start: int, stop: int) -
     return _positions(segment.sids, segment.dead, mask, start, stop)
 
 
+@native("pick", "I")
 def _positions(sids: array[int], dead: bytearray | None, mask: Mask | None, start: int, stop: int) -> Positions:
     """Return the positions in [start, stop) that are not dead and whose number is in a mask."""
-    return (
-        _picked(sids, dead, mask, start, stop) if lib is None else array("I", lib.pick(sids, dead, mask, start, stop))
-    )
-
-
-def _picked(sids: array[int], dead: bytearray | None, mask: Mask | None, start: int, stop: int) -> Positions:
     if mask is None:
         live = range(start, stop)
         return array("I", live if dead is None else [p for p in live if not dead[p]])
@@ -129,15 +142,12 @@ def positions_on(sids: array[int], view: View, index: StreamIndex, start: int) -
 
 
 def sequences(segment: Segment, positions: Positions) -> array[int]:
-    return _at(segment.seqs, positions, segment.base)
+    return sequences_at(positions, segment.seqs, segment.base)
 
 
-def _at(seqs: array[int] | None, positions: Positions, base: int = 0) -> array[int]:
+@native("sequences", "Q")
+def sequences_at(positions: Positions, seqs: array[int] | None, base: int) -> array[int]:
     """Return the sequences at positions of a column; without one they count up from a base."""
-    return _sequences(positions, seqs, base) if lib is None else array("Q", lib.sequences(positions, seqs, base))
-
-
-def _sequences(positions: Positions, seqs: array[int] | None, base: int) -> array[int]:
     return array("Q", map(base.__add__ if seqs is None else seqs.__getitem__, positions))
 
 
@@ -161,11 +171,10 @@ def surplus(index: StreamIndex, segment: Segment, positions: Positions, per_subj
 
     No live message of these subjects may be older than those at `positions`.
     """
-    if lib is None:
-        return _surplus(index.table.count, segment.sids, positions, per_subject)
-    return array("I", lib.surplus(index.table.count, segment.sids, positions, per_subject))
+    return _surplus(index.table.count, segment.sids, positions, per_subject)
 
 
+@native("surplus", "I")
 def _surplus(count: array[int], sids: array[int], positions: Positions, per_subject: int) -> Positions:
     """Return the first positions of each subject, as many as are above a limit; counts are the same afterwards."""
     found = array("I")
@@ -221,12 +230,10 @@ def _count_out(table: SubjectTable, segment: Segment, positions: Positions, dead
     They are marked in `dead` where that is given.
     """
     segment.live -= len(positions)
-    columns = (table.count, table.last, dead, segment.sids, segment.sizes, positions)
-    if lib is None:
-        size, emptied, uncovered = _taken_out(*columns, sequences(segment, positions))
-    else:
-        size, *found = lib.take_out(*columns, segment.seqs, segment.base)
-        emptied, uncovered = (array("I", numbers) for numbers in found)
+    size, *found = take_out(
+        table.count, table.last, dead, segment.sids, segment.sizes, positions, segment.seqs, segment.base
+    )
+    emptied, uncovered = (array("I", numbers) for numbers in found)
     table.live -= len(emptied)
     if table.stale:
         table.stale.difference_update(emptied)
@@ -234,18 +241,14 @@ def _count_out(table: SubjectTable, segment: Segment, positions: Positions, dead
     return size
 
 
-def _taken_out(
-    count: array[int],
-    last: array[int],
-    dead: bytearray | None,
-    sids: array[int],
-    sizes: array[int],
-    positions: Positions,
-    seqs: array[int],
-) -> tuple[int, array[int], array[int]]:
+@native("take_out")
+def take_out(
+    count: array[int], last: array[int], dead: bytearray | None, sids: array[int], sizes: array[int],
+    positions: Positions, seqs: array[int] | None, base: int,
+) -> tuple[int, bytes, bytes]:  # fmt: skip
     """Count messages out; return their size, the subjects without any left, and the others whose newest is gone."""
     chosen = [*map(sids.__getitem__, positions)]
-    newest = dict(zip(chosen, seqs, strict=True))
+    newest = dict(zip(chosen, sequences_at(positions, seqs, base), strict=True))
     for sid in chosen:
         count[sid] -= 1
     if dead is not None:
@@ -255,18 +258,16 @@ def _taken_out(
     uncovered = array("I", [sid for sid, seq in newest.items() if last[sid] == seq and count[sid]])
     for sid in emptied:
         last[sid] = 0
-    return sum(map(sizes.__getitem__, positions)), emptied, uncovered
+    return sum(map(sizes.__getitem__, positions)), emptied.tobytes(), uncovered.tobytes()
 
 
-def _counted_down(keys: array[int], counts: array[int], sids: array[int], positions: Positions) -> None:
+@native("count_down")
+def count_down(keys: array[int], counts: array[int], sids: array[int], positions: Positions) -> None:
     """Subtract 1 from the count of a subject, among ascending keys, for each of its positions."""
     for sid, number in Counter(map(sids.__getitem__, positions)).items():
         at = bisect_left(keys, sid)
         if at < len(keys) and keys[at] == sid:
             counts[at] -= number
-
-
-count_down = _counted_down if lib is None else lib.count_down
 
 
 def remove_seqs(index: StreamIndex, removed: array[int]) -> None:
@@ -314,7 +315,7 @@ def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) 
     table = index.table
     for sid in list(table.stale):
         index.last_of(sid)
-    lasts = _at(table.last, live_subjects(index, view))
+    lasts = sequences_at(live_subjects(index, view), table.last, 0)
     return sorted(lasts) if most >= len(lasts) else nsmallest(most, lasts)
 
 
@@ -337,12 +338,9 @@ def finding_newest(index: StreamIndex, view: View | None, to_seq: int) -> Steps[
     return found
 
 
+@native("unseen", "I")
 def last_of_each(seen: bytearray, sids: array[int], positions: Positions) -> Positions:
     """Return the last position of each subject that is not marked as seen, and mark it."""
-    return _last_of_each(seen, sids, positions) if lib is None else array("I", lib.unseen(seen, sids, positions))
-
-
-def _last_of_each(seen: bytearray, sids: array[int], positions: Positions) -> Positions:
     found = array("I")
     for position in reversed(positions):
         sid = sids[position]
@@ -392,19 +390,13 @@ def _run_end(seqs: array[int], start: int, stop: int) -> int:
     return bisect_right(range(start, min(start + step, stop)), ahead, key=lambda at: seqs[at] - at) + start - 1
 
 
+@native("order", "I")
 def order_of(sids: array[int]) -> array[int]:
     """Return the positions sorted by subject number, then by position."""
-    return _ordered(sids) if lib is None else array("I", lib.order(sids))
-
-
-def _ordered(sids: array[int]) -> array[int]:
     return array("I", sorted(range(len(sids)), key=sids.__getitem__))
 
 
+@native("renumber", "I")
 def renumbered(sids: array[int], moves: array[int]) -> array[int]:
     """Return a column after a renumbering of the subject table; the number of no subject stays."""
-    return _renumbered(sids, moves) if lib is None else array("I", lib.renumber(sids, moves))
-
-
-def _renumbered(sids: array[int], moves: array[int]) -> array[int]:
     return array("I", [moves[sid] if sid < len(moves) else GONE for sid in sids])

@@ -15,9 +15,6 @@ from typing import TypeAlias
 
 from natsctl.native import lib
 
-BLOCK = 16
-"""Offsets of which the first is kept whole."""
-_REACH = 1 << 16
 _SHIFT = 4
 
 Numbers: TypeAlias = "array[int]"
@@ -49,21 +46,6 @@ class Offsets:
 
 
 Places: TypeAlias = "array[int] | Offsets"
-
-
-def _split_offsets(offsets: Numbers) -> tuple[bytes, bytes] | None:
-    """Return every 16th offset and the lower halves of all; None where 16 reach over 64 KiB."""
-    anchors = offsets[::BLOCK]
-    blocks = [offsets[at : at + BLOCK] for at in range(0, len(offsets), BLOCK)]
-    if any(not 0 <= offset - block[0] < _REACH for block in blocks for offset in block):
-        return None
-    return anchors.tobytes(), array("H", [offset & 0xFFFF for offset in offsets]).tobytes()
-
-
-def _narrow(column: Numbers) -> bytes | None:
-    """Return the numbers in one or two bytes each, None where one needs more."""
-    top = max(column, default=0)
-    return None if top >= _REACH else array("B" if top <= 0xFF else "H", column).tobytes()
 
 
 def narrowed(column: Numbers) -> Numbers:
