@@ -10,7 +10,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from natsctl.store import bulk
 from natsctl.store.filters import ALL, Filters
@@ -18,6 +18,11 @@ from natsctl.store.index import BULK, StreamIndex
 from natsctl.store.segment import Segment
 from natsctl.store.steps import STEP, Steps, pieces
 from natsctl.store.view import BULK_MESSAGES
+
+if TYPE_CHECKING:
+    from natsctl.store.file_log import FileLog
+    from natsctl.store.memory_stream import MemoryLog
+
 
 Blob = bytes
 """bytes, where the property of that name hides the type."""
@@ -46,19 +51,12 @@ def _in_buckets(sids: array[int], names: Sequence[Blob]) -> Steps[list[list[int]
     return buckets
 
 
-class MessageTimes(Protocol):
-    """Interface of what knows the times of a stream's messages."""
-
-    def ts_at(self, segment: Segment, position: int) -> int:
-        """Return a message's time, live or not; 0 where it was erased."""
-
-
 class AppendedView:
     """The answers of one stream's index."""
 
-    def __init__(self, index: StreamIndex, times: MessageTimes) -> None:
+    def __init__(self, index: StreamIndex, log: FileLog | MemoryLog) -> None:
         self._index = index
-        self._ts_at = times.ts_at
+        self._ts_at = log.ts_at
         self.durable_seq = index.last_seq
 
     @property

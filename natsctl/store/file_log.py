@@ -585,9 +585,11 @@ class FileLog:
             at -= 1
 
     def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
+        """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError."""
         return self._reader.messages_at(segment, positions)
 
     def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
         return self._reader.remnants_at(segment, positions)
 
     def reading_frames(self, from_seq: int, to_seq: int, filters: Filters, max_bytes: int) -> Steps[FrameRun]:
@@ -629,6 +631,7 @@ class FileLog:
         return live_run(segment, view, start, stop, STEP), segment
 
     def remaining(self) -> Sequence[Segment]:
+        """Return the segments whose bytes are there, in order."""
         return [*self._below_floor, *self._index.segments] if self._below_floor else self._index.segments
 
     def ts_at(self, segment: Segment, position: int) -> int:

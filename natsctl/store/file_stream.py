@@ -114,10 +114,12 @@ class FileStream:
         return not self.left and self.log.has_work
 
     def request_sync(self, force: bool) -> None:
+        """Request a sync of everything by the next commit, with `force` whatever the policy says."""
         self._sync_wanted = True
         self._sync_forced |= force
 
     def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
+        """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
         plan = Plan(self.folder)
         if self._trash_folder:
             plan.trash_folder, plan.was_born = self._trash_folder, self.born
@@ -138,6 +140,10 @@ class FileStream:
         return FileCommit(last_seq, callbacks, self._disk, plan, self._host.reserve)
 
     def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
+        """Apply the outcome of a commit that ran; return the argument of the callbacks.
+
+        If its messages found no room, they and all messages appended since are taken back.
+        """
         assert isinstance(commit, FileCommit)
         plan = commit.plan
         self.keep_files(commit)

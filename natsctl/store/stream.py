@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING
 
 from natsctl.store import bulk
-from natsctl.store.appended import AppendedView, Blob, MessageTimes
+from natsctl.store.appended import AppendedView, Blob
 from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError, StorePoisonedError
 from natsctl.store.file_commit import NO_SPACE, Commit, Settled
 from natsctl.store.file_log import FileLog, FrameRun
@@ -30,6 +30,8 @@ from natsctl.store.view import fitting, live_run
 if TYPE_CHECKING:
     from natsctl.native._native import PublishRun
     from natsctl.store.bulk import Positions
+    from natsctl.store.file_stream import FileStream
+    from natsctl.store.memory_stream import MemoryStream
     from natsctl.store.store import Store
 
 BULK_PRESENT = 100_000
@@ -54,127 +56,10 @@ class RecordsCallback:
         self._callback(None if isinstance(fault, RecordsKeptError) else fault)
 
 
-class MessageLog(MessageTimes, Protocol):
-    """Interface of the messages on a stream's storage. They are in order, and the stream is known to take writes."""
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Return how much is buffered for the commit after the one in flight."""
-
-    def append(self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, flags: int) -> None:
-        """Buffer one message and enter it into the index; `flags` are TIMED and MORE."""
-
-    def append_run(self, first_seq: int, ts_ns: int, subject: bytes, payloads: Sequence[bytes]) -> None:
-        """Buffer messages without headers on one subject, all of one time."""
-
-    def append_copies(self, messages: Sequence[Copy]) -> None:
-        """Buffer messages under their own sequences and times; a time below an earlier one is raised to it."""
-
-    def append_published(self, first_seq: int, ts_ns: int, subject: bytes, run: PublishRun) -> None:
-        """Buffer a run of messages of one time; `subject` is b"" where they are on several."""
-
-    def compress(self, on: bool) -> None:
-        """Switch compression of what is written from here on."""
-
-    def message_at(self, segment: Segment, position: int) -> StoredMessage:
-        """Return one live message. Raises StoreDamagedError."""
-
-    def messages_at(self, segment: Segment, positions: Sequence[int]) -> list[StoredMessage]:
-        """Return live messages of one segment; `positions` ascend and are not empty. Raises StoreDamagedError."""
-
-    def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Yield those messages of one segment that can be read; `positions` ascend and are not empty."""
-
-    def remaining(self) -> Sequence[Segment]:
-        """Return the segments whose bytes are there, in order."""
-
-    def emptied(self, next_seq: int) -> None:
-        """Record in front of message `next_seq` that the stream is empty."""
-
-    def removing(self, segment: Segment, position: int, seq: int, erase: bool) -> None:
-        """Record that this message goes."""
-
-    def removing_many(self, segment: Segment, positions: array[int], seqs: array[int], size: int) -> None:
-        """Record that these messages of one segment go, of `size` bytes together."""
-
-    def dropping_first(self, seq: int) -> None:
-        """Record that the oldest message goes."""
-
-    def dropping_below(self, seq: int) -> None:
-        """Record that everything below `seq` goes."""
-
-    def skipping(self) -> None:
-        """Record that the sequences up to a new last one hold nothing."""
-
-
-class StreamStorage(Protocol):
-    """Interface of the storage of one stream."""
-
-    kind: Literal["file", "memory"]
-
-    @property
-    def leaving(self) -> bool:
-        """Return whether the stream was deleted and its files are still to go."""
-
-    @property
-    def left(self) -> bool:
-        """Return whether the stream was deleted and nothing of it is there."""
-
-    @property
-    def log(self) -> MessageLog:
-        """Return the messages."""
-
-    @property
-    def meta(self) -> bytes:
-        """Return the metadata that the newest commit has written or the next one will write."""
-
-    def set_meta(self, meta: bytes) -> None:
-        """Replace the metadata with the next commit."""
-
-    def append_record(self, kind: int, body: bytes) -> None:
-        """Buffer one journal record."""
-
-    def records(self) -> list[tuple[int, bytes]]:
-        """Return the journal as (kind, body) in order, buffered ones included."""
-
-    def rewrite(self, records: Sequence[tuple[int, bytes]]) -> None:
-        """Replace the whole journal with the next commit."""
-
-    @property
-    def journal_bytes(self) -> int:
-        """Return the length of the journal."""
-
-    @property
-    def unsynced(self) -> bool:
-        """Return whether something written waits for a sync that a policy postponed."""
-
-    @property
-    def has_work(self) -> bool:
-        """Return whether another commit has something to do, although nothing new is buffered."""
-
-    def request_sync(self, force: bool) -> None:
-        """Request a sync of everything by the next commit, with `force` whatever the policy says."""
-
-    def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
-        """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
-
-    def settle(self, commit: Commit, durable_seq: int) -> StoreError | None:
-        """Apply the outcome of a commit that ran; return the argument of the callbacks.
-
-        Where its messages found no room, they and all that were appended since are taken back.
-        """
-
-    def keep_files(self, commit: Commit) -> None:
-        """Keep the descriptors that a commit which failed has opened, so that `close_files` closes them."""
-
-    def close_files(self) -> None:
-        """Close all files."""
-
-
 class StreamStore(AppendedView):
     """Messages, metadata and journal of one stream."""
 
-    def __init__(self, host: Store, key: str, index: StreamIndex, storage: StreamStorage) -> None:
+    def __init__(self, host: Store, key: str, index: StreamIndex, storage: FileStream | MemoryStream) -> None:
         super().__init__(index, storage.log)
         self.key = key
         self.backing = storage
