@@ -2,7 +2,7 @@
 
 Theory of operation. One authenticator serves one kind of listener: WebSocket clients have their own where their block
 says so. The first that a client shows decides, in nats-server's order: a public nkey, then the names in its certificate
-where they are mapped, then its user name, then the token. `no_auth_user` stands in for a client that shows nothing.
+where they are mapped, then its user name, then the token. A client without credentials becomes `no_auth_user`.
 Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, every refusal for a name or a
 secret takes as long as the most costly hash, whether the name is unknown, its secret plain, or a hash of less cost, so
 that neither the time nor a pause of the loop reveals which users exist.
@@ -42,7 +42,7 @@ from natsctl.broker.auth.credentials import (
 from natsctl.broker.auth.permissions import Permissions
 
 MAX_KNOWN: Final = 4096
-"""Hashes whose password is remembered; then the one that was asked for longest ago is forgotten."""
+"""Maximum number of hashes with a remembered password; the least recently used is dropped."""
 MAX_BCRYPT_BYTES: Final = 72
 """Bytes of a password that bcrypt looks at."""
 
@@ -60,7 +60,7 @@ def is_bcrypt(configured: str) -> bool:
 
 
 def cost_of(configured: str) -> int:
-    """Return the cost of a bcrypt hash, whose work doubles with each; 0 for anything else."""
+    """Return the cost of a bcrypt hash (each step doubles the work); 0 for anything else."""
     found = _WHOLE.fullmatch(configured)
     return int(found[1]) if found is not None and int(found[1]) in _COSTS else 0
 
@@ -80,7 +80,7 @@ def is_known(configured: str, given: str) -> bool:
 
 
 def secret_matches(configured: str, given: str) -> bool:
-    """Compare a secret with a plain one or a bcrypt hash, which takes long where the password is not known."""
+    """Compare a secret with a plain one or a bcrypt hash; slow if the hash's password is not remembered."""
     if not is_bcrypt(configured):
         return hmac.compare_digest(configured.encode(), given.encode())
     if is_known(configured, given):
@@ -157,7 +157,7 @@ class StaticAuthenticator:
 
         `map_certificates`: the names in the certificate say who the client is. `mapped_types`: kinds of connections
         where that is so; a user without a password that comes over another one is refused. `hidden_default`: INFO
-        asks for credentials all the same. `proxy_required`: nobody comes but through a trusted proxy.
+        asks for credentials anyway. `proxy_required`: only connections through a trusted proxy are accepted.
         """
         self._proxied = proxy_required
         self._token = token
@@ -172,12 +172,12 @@ class StaticAuthenticator:
 
     @property
     def required(self) -> bool:
-        """False where a client without credentials is let in."""
+        """False if clients without credentials are accepted."""
         return self._hidden or not self._no_auth_user
 
     @property
     def wants_nonce(self) -> bool:
-        """True where a user has an nkey."""
+        """True if a user has an nkey."""
         return bool(self._nkeys)
 
     @property
@@ -217,7 +217,7 @@ class StaticAuthenticator:
         return _refused(Refusal("no credentials"), cost if options.password or options.auth_token else 0)
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
-        """Return whether the client would be let in as the same."""
+        """Return whether the client would be accepted as the same user."""
         answer = self._decide(credentials, 0)
         return (answer.work() if isinstance(answer, Pending) else answer) == grant
 
@@ -326,7 +326,7 @@ def _signed(nkey: str, credentials: Credentials) -> bool:
 
 
 def _compared(configured: str, given: str, answer: Grant, cost: int) -> Grant | Refusal | Pending:
-    """Return `answer` where a secret is right; what takes long is left to a thread."""
+    """Return `answer` if a secret is right; slow comparisons run in a thread."""
     if is_bcrypt(configured) and not is_known(configured, given):
         return Pending(partial(_answer, configured, given, answer, cost))
     return answer if secret_matches(configured, given) else _refused(Refusal("wrong secret"), cost)
@@ -341,7 +341,7 @@ def _answer(configured: str, given: str, answer: Grant, cost: int) -> Grant | Re
 
 
 def _refused(refusal: Refusal, cost: int) -> Refusal | Pending:
-    """Return a refusal, or how to come to it as slowly as to one behind a hash of `cost`."""
+    """Return a refusal, or a pending one as slow as checking a hash of `cost`."""
     return Pending(partial(_late, refusal, cost)) if cost else refusal
 
 

@@ -1,8 +1,8 @@
 """Leaf node connection that another server made: our INFO, its CONNECT, our answer to it.
 
 Theory of operation. This server sends INFO with a nonce and waits for CONNECT; anything else first is refused. The user
-in CONNECT decides the account and what the other side may send and receive, which a second INFO announces. A login that
-takes long is worked out as a client's is. Then interest flows. The other side may call itself the hub: then this
+in CONNECT decides the account and the other side's permissions; a second INFO announces them. A slow login
+is handled as a client's. Then interest flows. The other side may call itself the hub: then this
 server is its spoke.
 
 JetStream crosses a connection only as the domains of both sides allow. Source: nats-server, leafnode.go.
@@ -71,7 +71,7 @@ SERVERS_API: Final = ("$JSC.>", "$NRG.>", *CLIENTS_API)
 
 
 def keep_domains_apart(leafs: LeafLinks, link: LeafLink) -> None:
-    """Hold a link, whose other side is known, to the rules that its domain asks for."""
+    """Apply the rules of the other side's domain to a link."""
     broker, log = leafs.broker, leafs.log
     local, remote = broker.options.domain, link.remote_domain
     is_system = link.account is broker.system_account
@@ -99,7 +99,7 @@ def keep_domains_apart(leafs: LeafLinks, link: LeafLink) -> None:
         log.info(f'{link.label} - JetStream using domains: local "{local}", remote "{remote}"')
         link.rules.forbid_both(CLIENTS_API)
     if local and broker.options.jetstream:
-        # Two servers of one name would send each other what is for themselves.
+        # Two servers with the same name would send each other their own messages.
         link.rules.send.forbid([f"$JS.{local}.API.>"])
 
 
@@ -182,7 +182,7 @@ class AcceptedLink(LeafLink):
         return auth.still_holds(self.login.grant, replace(self._shown, now_ns=self.broker.clock.now_ns()))
 
     def tick(self) -> None:
-        """Do what is due, and look again at a user whose account has changed, or whose JWT may have lost its worth."""
+        """Handle timers, and check the user again if its account has changed or its JWT may have expired."""
         super().tick()
         now = self.broker.clock.monotonic_ns()
         changed = self.account.config is not self._config
@@ -248,7 +248,7 @@ class AcceptedLink(LeafLink):
         leafs.joined(self)
 
     def _hold_to(self, grant: Grant, connect: LeafConnect) -> None:
-        """Apply what the user may do; what it may publish is what the other side may send."""
+        """Apply the user's permissions; publish permissions limit the other side's messages."""
         rules = self.rules
         if grant.permissions is not None:
             self._import, self._export = grant.permissions.subscribe, grant.permissions.publish

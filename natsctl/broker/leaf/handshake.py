@@ -1,6 +1,6 @@
 """Bodies of INFO and CONNECT between servers, keys in nats-server's order, and the options of leaf nodes.
 
-The options are those of connections that a server accepts, and of those it makes.
+The options apply to connections that a server accepts, and to connections it makes.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class LeafConnect(msgspec.Struct, omit_defaults=True, kw_only=True):
 
 
 def parse_body(body: bytes, kind: type[_Body]) -> _Body | None:
-    """Return the fields of INFO or CONNECT; None where it is not what the protocol asks for."""
+    """Return the fields of INFO or CONNECT, or None if it violates the protocol."""
     try:
         given = msgspec.json.decode(body, type=dict[str, object])
         names = kind.__struct_encode_fields__
@@ -186,7 +186,7 @@ class LeafOptions(msgspec.Struct, frozen=True):
     port: int = 0
     """Address for leaf nodes in INFO."""
     urls: tuple[str, ...] = ()
-    """Addresses in INFO for connecting again; empty where none are advertised."""
+    """Addresses in INFO for reconnecting; empty if none are advertised."""
     cluster: str = ""
     """Cluster name of a server with remotes; messages do not go back to a cluster of the same name."""
     tls_required: bool = False
@@ -200,7 +200,7 @@ class LeafOptions(msgspec.Struct, frozen=True):
     isolate: bool = False
     """Whether interest of one leaf node is kept from others."""
     undivided: frozenset[str] = frozenset()
-    """Accounts whose JetStream is not kept apart from that of the other side."""
+    """Accounts that share the other side's JetStream."""
 
 
 class RemoteOptions(msgspec.Struct, frozen=True):

@@ -2,14 +2,14 @@
 
 Theory of operation of remote interest. The other side's interest stands as handler subscriptions of the account. A
 message goes over a connection once, however many of its subscriptions match, and it names the queue groups that were
-chosen for it. So each interest has a plain handler (`Carrier`), and of those that match a subject only the first
+chosen for it. So each interest has a plain handler (`Carrier`), and of the handlers that match a subject only the first
 carries; it knows the groups because an account chooses queue members before it calls plain handlers. A queue interest
-has a member in its group besides, which stands back where the group has a member on this server or, by weight, on
+also has a member in its group; it yields if the group has a member on this server or, by weight, on
 another connection; its carrier (`helper`) has nothing to carry unless it was chosen.
 
 Theory of operation of local interest. Subscriptions of the account are counted by subject and queue group; the other
 side learns of the first and of the end of the last one, and of every change in a group's number, its weight. A spoke
-reports the interest here and at the leaf nodes that it is a hub to, a hub reports everything but what came over the
+reports the interest here and at the leaf nodes that it is a hub to, a hub reports everything except interest from the
 same connection. One subject that nothing else can have, `$LDS.…`, goes along: when it comes back, the connections are a
 loop.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 MAX_CHOSEN: Final = 1024
-"""Subjects for which queue groups were chosen and nothing was carried yet; more are left over by faults."""
+"""Maximum number of subjects with chosen queue groups and nothing carried yet; more are leftovers of faults."""
 
 
 class Carrier(Subscription):
@@ -52,7 +52,7 @@ class Carrier(Subscription):
         return self.link.remote_interest.carry(self, subject, reply, header, payload, origin)
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
-        """Pass a traced message on: the other side traces it further, and does not deliver what is only traced."""
+        """Forward a traced message: the other side traces it further and does not deliver trace-only messages."""
         return self.link.remote_interest.carry(self, *message, trace.origin, trace) is not False
 
 
@@ -208,7 +208,7 @@ class RemoteInterest:
 
 LOOP_PREFIX: Final = b"$LDS."
 OWN_BUSINESS: Final = (b"$SYS.REQ.USER.INFO", b"$JS.NEXT.", b"$JS.STREAM.", b"$JS.ACK.*.*.>")
-"""Prefixes of subjects that a server answers for its own clients alone, or announces consumer by consumer."""
+"""Prefixes of subjects that a server answers only for its own clients, or announces per consumer."""
 
 
 class LocalInterest:
@@ -221,11 +221,11 @@ class LocalInterest:
         self._counts: dict[tuple[bytes, bytes], int] = {}
 
     def start(self, subs: Iterable[Subscription], subjects: Iterable[bytes]) -> None:
-        """Announce all interest that exists, and `subjects` beside it."""
+        """Announce all existing interest and `subjects`."""
         counts = self._counts
         for sub in subs:
             if self._link.is_spoke and isinstance(sub, (Carrier, Member)) and sub.link.is_spoke:
-                continue  # also what finds loops: it comes later where there is one
+                continue  # includes the loop detection subject: if there is a loop, it comes later
             if self._concerns(sub) and self._link.rules.may_ask(sub.subject):
                 key = (sub.subject, sub.queue)
                 counts[key] = counts.get(key, 0) + _weight(sub)
@@ -236,7 +236,7 @@ class LocalInterest:
             self._link.write(encode_leaf_sub(subject, queue, count))
 
     def offered(self, subject: bytes) -> None:
-        """Handle interest behind a wider handler."""
+        """Handle interest covered by a wider handler."""
         if self._link.rules.may_ask(subject):
             self._change((subject, b""), 1)
 
@@ -246,7 +246,7 @@ class LocalInterest:
             self._change((subject, b""), -1)
 
     def reoffered(self, before: Sequence[bytes], now: Sequence[bytes]) -> None:
-        """Handle several changes, of which some may be ends and others may be new."""
+        """Handle several changes, ends and new interest mixed."""
         for subject in now:
             if subject not in before:
                 self.offered(subject)

@@ -1,7 +1,7 @@
 """All leaf node connections of one server.
 
 Theory of operation. The shell makes a link per connection, `accept` for one that came and `solicit` for one that it
-made, and treats it like a client's session from then on. A link is in `links` until its transport is gone; it serves
+made, and treats it like a client's session from then on. A link is in `links` until its transport is closed; it serves
 an account once it is `registered`. What all links of an account share, its loop detection subject, is here too.
 """
 
@@ -96,7 +96,7 @@ class LeafLinks:
         return [link for link in self.links.values() if isinstance(link, AcceptedLink)]
 
     def review(self) -> None:
-        """Close the accepted links whose login would no longer get the same grant."""
+        """Close accepted links with a login that would no longer get the same grant."""
         for link in self.accepted():
             if link.registered and not link.still_holds():
                 link.fail(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")

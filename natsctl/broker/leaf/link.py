@@ -6,10 +6,10 @@ Messages that came over a link never go back over it, or to a link of the same r
 subclasses: `accepted.py` and `solicited.py`.
 
 `LinkRules` restrict what may cross a link. `send` rules say what this server may put on the connection, `ask` rules
-what it may ask the other side for, `export` rules, which a hub has, what the other side may send. Deny wins; where
-there is an allow list everything else is denied. Interest may be wider than what is allowed (`foo.>` where `foo.bar`
-is): messages are checked again. Verdicts for literal subjects are kept, bounded, until a rule changes. Source:
-nats-server, leafnode.go and client.go.
+the interest that it may announce to the other side; `export` rules (of a hub) limit the other side's messages. Deny
+wins; if there is an allow list everything else is denied. Interest may be wider than the allowed subjects (`foo.>`
+where `foo.bar` is): messages are checked again. Verdicts for literal subjects are kept, bounded, until a rule changes.
+Source: nats-server, leafnode.go and client.go.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 MAX_CACHED: Final = 512
-"""Subjects whose answer is kept; then all are forgotten."""
+"""Maximum number of cached answers; then the cache is cleared."""
 ALWAYS_LET_IN: Final = (b"_R_.", b"$JS.ACK.")
 """Beginnings of subjects that are answers: no rule is asked."""
 UNRULED_INTEREST: Final = (b"$LDS.", b"$GR.", b"_GR_.")
@@ -79,7 +79,7 @@ class Direction:
         return known
 
     def allows_interest(self, subject: bytes) -> bool:
-        """Return whether interest in `subject` may pass; one that is wider than what is allowed may."""
+        """Return whether interest in `subject` may pass; wider interest than allowed may."""
         if self.allow is None and not self.deny.patterns:
             return True
         if self._matches(subject):
@@ -102,7 +102,7 @@ class LinkRules:
         self.ask = Direction()
         self.export = Direction()
         self.replies: Replies | None = None
-        """Subjects on which a hub's user may respond besides, where it may respond to messages it gets."""
+        """Additional subjects on which a hub's user may respond to messages."""
 
     def may_ask(self, subject: bytes) -> bool:
         """Return whether interest in `subject` may be announced to the other side."""
@@ -131,15 +131,15 @@ def _pattern(text: str) -> bytes:
 
 
 PENDING_FACTOR: Final = 4
-"""Factor by which more data may wait for a link than for a client: it serves many clients."""
+"""A link may have this many times a client's pending output: it serves many clients."""
 MAX_INTERESTS: Final = 1 << 20
 """Subscriptions that the other side of one link may have."""
 FIRST_PING_NS: Final = SECOND
-"""Time after which the first PING goes out, which measures the round trip. Source: nats-server, firstPingInterval."""
+"""Delay of the first PING, which measures the round trip. Source: nats-server, firstPingInterval."""
 DELAY_NS: Final = 30 * SECOND
 """Delay before connecting again after a loop, a violation, or a name that both sides have."""
 ACK_DOTS: Final = 8
-"""Dots before the subject that a delivery carries behind its ack subject. Source: nats-server, jsAckDeliverIdx."""
+"""Dots before the subject appended to a delivery's ack subject. Source: nats-server, jsAckDeliverIdx."""
 
 
 class LeafLink(Session):
@@ -179,7 +179,7 @@ class LeafLink(Session):
         self._registered = self.was_registered = False
         self._pings_out = self._ping_sent_ns = 0
         self.due_ns = NEVER_NS
-        """Time at which `tick` has something to do, monotonic clock."""
+        """Time of the next work for `tick`, monotonic clock."""
         self.max_pending *= PENDING_FACTOR
         self.echo = self.verbose = self.pedantic = False
         self.is_spoke = False
@@ -201,10 +201,10 @@ class LeafLink(Session):
         self.account = account
 
     def has_room(self, account: str) -> bool:
-        """Return whether an account may have this connection besides those that it has."""
+        """Return whether an account may have one more connection."""
         return not self._leafs.is_full(self.broker.account(account), self)
 
-    # --- what is shown of it
+    # --- monitoring
 
     @property
     def label(self) -> str:
@@ -253,7 +253,7 @@ class LeafLink(Session):
     def send_message(
         self, to: bytes, subject: bytes, reply: bytes, queues: list[bytes], header: bytes, payload: bytes
     ) -> None:
-        """Send one message to the recipients of `to`, who see `subject`, which goes along behind the ack subject."""
+        """Send one message to the recipients of `to`, who see `subject` (appended to the ack subject)."""
         if subject != to and reply:
             reply = b"%b@%b" % (reply, subject)
         if reply and self.rules.replies is not None:
@@ -335,7 +335,7 @@ class LeafLink(Session):
             self.remote_interest.add(subject, queue, weight)
 
     def _violated(self, action: str, subject: bytes) -> None:
-        """End a connection whose other side does what its user may not; a spoke just does not take part in it."""
+        """Close the connection after a permissions violation by the other side; a spoke only ignores it."""
         if self.is_spoke:
             return
         self.reconnect_delay_ns = DELAY_NS
@@ -353,7 +353,7 @@ class LeafLink(Session):
     # --- the end
 
     def closed(self, reason: CloseReason = CloseReason.CLIENT_CLOSED) -> None:
-        """Forget the link, whose transport is gone."""
+        """Remove the link after its transport has closed."""
         joined = self.cid in self._leafs.broker.leafs
         if not self._leafs.forget(self):
             return
@@ -376,14 +376,14 @@ class LeafLink(Session):
             self.account.listeners.remove(self.local_interest)
 
     def count_slow_consumer(self) -> None:
-        """Count a link whose other side does not read."""
+        """Count a slow link."""
         self._leafs.slow_consumers += 1
         super().count_slow_consumer()
 
     # --- timers
 
     def tick(self) -> None:
-        """Do what is due: the end of the time for the handshake, PING, stale connection."""
+        """Handle timers: handshake timeout, PING, stale connection."""
         now = self.broker.clock.monotonic_ns()
         if self.close_reason is None and 0 < self.login.grant.expires_ns <= self.broker.clock.now_ns():
             self.close(CloseReason.AUTHENTICATION_EXPIRED, "User Authentication Expired")
@@ -434,7 +434,7 @@ class LeafLink(Session):
         return self._leafs.options.auth_timeout_ns
 
     def _late(self) -> None:
-        """End a link whose handshake took too long."""
+        """Close a link after its handshake timed out."""
         self.close(CloseReason.AUTHENTICATION_TIMEOUT, "Authentication Timeout")
 
     # --- input
@@ -496,7 +496,7 @@ class LeafLink(Session):
             self._ping_sent_ns = 0
 
     def _take_error(self, text: str) -> None:
-        """Log the error that the other side reports; it closes the link itself where it has to."""
+        """Log an error from the other side, which closes the link itself if necessary."""
         self._leafs.log.error(f"{self.label} - Leafnode Error {text}")
         if "Loop detected" in text:
             self.loop_found(notify=False)

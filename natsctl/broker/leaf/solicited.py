@@ -1,6 +1,6 @@
 """Leaf node connection that this server makes: the other side's INFO, our CONNECT, its answer.
 
-Theory of operation. Nothing is sent before the other side's INFO. It carries a nonce, which the remote's credentials
+Theory of operation. Nothing is sent before the other side's INFO. It has a nonce, which the remote's credentials
 sign. A second INFO names our account over there and what we may send and receive; this server obeys it by itself,
 because it would be cut off otherwise. Servers that do not send it are served by their first INFO.
 """
@@ -117,7 +117,7 @@ class SolicitedLink(LeafLink):
             self._connect(info)
 
     def _operate(self, op: Op) -> None:
-        """Carry out an operation; one that came in clear, behind the INFO that asks for TLS, ends the connection."""
+        """Carry out an operation; one sent in clear text after an INFO that requires TLS closes the connection."""
         if self.wants_tls:
             self._leafs.log.error(f"{self.label} - TLS leafnode handshake error: data in clear after INFO")
             self.close(CloseReason.TLS_HANDSHAKE_ERROR)
@@ -125,10 +125,10 @@ class SolicitedLink(LeafLink):
         super()._operate(op)
 
     def secured(self) -> None:
-        """Send CONNECT, which INFO began, now that TLS is established."""
+        """Send the CONNECT prepared at INFO, now that TLS is established."""
         self.wants_tls = False
         self._secured = True
-        self._reader = LeafParser(leaf_limits(self.broker.options.limits))  # without what came in clear
+        self._reader = LeafParser(leaf_limits(self.broker.options.limits))  # drops data received in clear text
         self._connect(PeerInfo(info_on_connect=True))
 
     def _connect(self, info: PeerInfo) -> None:
@@ -172,7 +172,7 @@ class SolicitedLink(LeafLink):
             self._finish()
 
     def _hold_to(self, info: PeerInfo) -> None:
-        """Apply what the other side says that we may send and hear, besides what this side denies."""
+        """Apply the other side's permissions in addition to those of this side."""
         rules, remote = self.rules, self._remote
         for direction, lists, mine in (
             (rules.send, info.export, remote.deny_exports),
