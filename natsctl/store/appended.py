@@ -1,6 +1,6 @@
 """Appended view of a stream: counters and ends, and questions about subjects and times.
 
-It changes at once with every append and removal, whatever is durable; the index alone answers, and no message is read
+It changes at once with every append and removal, durable or not; only the index is used, and no message is read
 but for its time.
 """
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 Blob = bytes
 """bytes, where the property of that name hides the type."""
 MAX_TS_NS = 1 << 64
-"""Stands for the time of a segment without messages."""
+"""Placeholder for the time of a segment without messages."""
 BULK_SUBJECTS = 4096
-"""Subjects in an answer from which on whole columns are looked at."""
+"""Number of subjects in an answer from which whole columns are scanned."""
 
 
 PAGE_STEP = 1024
@@ -71,7 +71,7 @@ class AppendedView:
 
     @property
     def last_ts_ns(self) -> int:
-        """Return the time of the newest message, which may be gone; 0 when the stream was never used."""
+        """Return the time of the newest message, removed or not; 0 if the stream was never used."""
         return self._index.last_ts_ns
 
     @property
@@ -121,17 +121,17 @@ class AppendedView:
         return self._index.locate(seq) is not None
 
     def subject_of(self, seq: int) -> Blob | None:
-        """Return the subject of message `seq` without reading it, None when it is gone (appended view)."""
+        """Return the subject of message `seq` without reading it, or None if it was removed (appended view)."""
         place = self._index.locate(seq)
         return self._index.table.names[place[0].sids[place[1]]] if place else None
 
     def size_of(self, seq: int) -> int:
-        """Return the accounted size of message `seq`, 0 when it is gone (appended view)."""
+        """Return the accounted size of message `seq`, 0 if it was removed (appended view)."""
         place = self._index.locate(seq)
         return place[0].sizes[place[1]] if place else 0
 
     def ts_of(self, seq: int) -> int:
-        """Return the time of message `seq`, 0 when it is gone (appended view)."""
+        """Return the time of message `seq`, 0 if it was removed (appended view)."""
         place = self._index.locate(seq)
         return self._ts_at(*place) if place else 0
 
@@ -227,7 +227,7 @@ class AppendedView:
         return index.last_seq + 1
 
     def _live_position_at(self, segment: Segment, ts_ns: int) -> int:
-        """Return the first position with a live message of `ts_ns` or later, -1 when there is none.
+        """Return the first position with a live message of `ts_ns` or later, or -1.
 
         The times of removed messages are not looked at: damage to those goes unnoticed.
         """
@@ -242,7 +242,7 @@ class AppendedView:
         return segment.next_live(low)
 
     def _position_at(self, segment: Segment, low: int, ts_ns: int) -> int:
-        """Return the first position from `low` on with a message of `ts_ns` or later, the length when there is none."""
+        """Return the first position from `low` on with a message of `ts_ns` or later, or the length."""
         high = len(segment.sids)
         while low < high:
             middle = at = (low + high) // 2

@@ -1,9 +1,9 @@
 """Columns of numbers as a segment keeps them once it takes no more messages: in as few bytes as they need.
 
 A segment that takes messages has 4 bytes for the subject number, the size and the offset of each: `array("I")`. In a
-sealed one most of these need less. Sizes and subject numbers go into one or two bytes where all of a segment fit; the
+sealed one most of these need less. Sizes and subject numbers take one or two bytes if all of a segment fit; the
 array then only has another typecode. Offsets ascend in small steps: `Offsets` keeps the lower halves, and every 16th
-whole. A message takes 5 or 6 bytes in place of 12. Without the native module columns stay as they are.
+whole. A message takes 5 or 6 bytes instead of 12. Without the native module columns stay as they are.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def narrowed(column: Numbers) -> Numbers:
 
 
 def packed(offsets: Places) -> Places:
-    """Return offsets in less memory where they are close to each other."""
+    """Return offsets in less memory if they are close to each other."""
     found = lib.split_offsets(offsets) if lib is not None and isinstance(offsets, array) else None
     return offsets if found is None else Offsets(*found)
 
 
 def widened(column: Places) -> Numbers:
-    """Return the numbers of a column in 4 bytes each, which take any other."""
+    """Return the numbers of a column in 4 bytes each, so that any number fits."""
     if isinstance(column, Offsets):
         return column.between(0, len(column))
     if column.typecode == "I":

@@ -1,10 +1,10 @@
 """Compaction: empty segments are unlinked from the front, and mostly dead ones are rewritten without their dead frames.
 
 Segments that are to be compressed are rewritten too, and sealed neighbours that are small together become one, so that
-the number of files follows the live bytes: of two neighbours in the interior at least half of what a segment takes is
-kept. The file of several stands under the base of the first and covers all of them, which is how a start knows that
-the old files of the others are superseded. Rewritten segments stand under the next generation; the old files are
-unlinked with the commit after that, and until then an erasure must reach them too.
+the number of files follows the live bytes: two interior neighbours together hold at least half the capacity of a
+segment. A merged file has the base of its first segment and covers all of them, so a start knows that the old files of
+the others are superseded. Rewritten segments get the next generation; the old files are unlinked with the commit after
+that, and until then an erasure must reach them too.
 
 A file is unlinked for one of three reasons (its segment fell off the front, was rewritten, or was found below the floor
 at the start), and only here: such a segment is *retired*, the next commit that removes files takes it, and it is
@@ -50,7 +50,7 @@ class Part(msgspec.Struct):
 
 
 class Rewrite(msgspec.Struct):
-    """Sealed segments in a row to be written anew as one."""
+    """Consecutive sealed segments to be rewritten as one."""
 
     parts: list[Part]
     new: SegmentFile
@@ -63,7 +63,7 @@ class Rewrite(msgspec.Struct):
     built: Segment | None = None
 
     def build(self, read: Callable[[SegmentFile], bytes | None]) -> bytes | None:
-        """Return the new file's plain bytes and note where frames came to lie; None where an old one is damaged."""
+        """Return the new file's plain bytes and record the positions of frames; None if an old file is damaged."""
         head = self.new.head
         pieces, size = [head.encode()], frame.FILE_HEAD_BYTES
         for part in self.parts:
@@ -96,7 +96,7 @@ class Rewrite(msgspec.Struct):
         return b"".join(pieces)
 
     def index(self) -> IndexImage:
-        """Index the new file as if nothing had been removed meanwhile, and return what its index file will say."""
+        """Index the new file as if nothing had been removed meanwhile, and return the content of its index file."""
         file, new = self.new, Segment(self.new.head.base)
         new.seqs, new.sizes, new.sids, new.timed = array("Q"), array("I"), array("I"), array("Q")
         for part in self.parts:
@@ -128,7 +128,7 @@ class Rewrite(msgspec.Struct):
         return image
 
     def result(self) -> Segment:
-        """Return the index of the new file; what was removed meanwhile is dead in it."""
+        """Return the index of the new file; messages removed meanwhile are dead in it."""
         new = self.built
         assert new is not None
         if any(part.segment.sids is not part.sids for part in self.parts):  # renumbered
@@ -149,7 +149,7 @@ class Rewrite(msgspec.Struct):
 
 
 def _under_another_salt(piece: bytes, old: int, new: int) -> bytes | None:
-    """Return a frame with its checksum for another file, None where it is damaged."""
+    """Return a frame with its checksum for another file, or None if it is damaged."""
     body, length = piece[frame.PREFIX.size :], len(piece)
     if frame.PREFIX.unpack_from(piece) != (frame.MAGIC, length, crc32(body, (old + length) & frame.MASK)):
         return None
@@ -204,11 +204,11 @@ class Compaction:
         self._small_bytes = segment_bytes // 2
         self._candidates: dict[SegmentFile, Segment] = {}
         self._retired: list[Segment] = []
-        """Unused segments, whose files the next commit that removes files is to unlink."""
+        """Unused segments; the next commit that removes files unlinks theirs."""
         self._leaving: list[Segment] = []
-        """Segments whose files the commit in flight unlinks, after its erasures."""
+        """Segments with files that the commit in flight unlinks, after its erasures."""
         self.block_bytes = 0
-        """Length of the blocks that files are compressed in when they are written anew; 0 leaves them plain."""
+        """Block length for compressing rewritten files; 0 leaves them plain."""
 
     def note(self, segment: Segment) -> None:
         """Queue a segment for rewriting if more than half of it is dead, or if it is to be compressed."""
@@ -294,7 +294,7 @@ class Compaction:
         self._leaving, self._retired = [], self._leaving + self._retired
 
     def settle(self) -> None:
-        """Forget the segments whose files the commit that ended has unlinked."""
+        """Forget the segments with files that the finished commit has unlinked."""
         self._leaving = []
 
     def places(self, index: StreamIndex, seq: int) -> Iterator[tuple[Segment, int, SegmentFile]]:

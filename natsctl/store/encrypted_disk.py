@@ -6,12 +6,12 @@ cuts are as they are without encryption. Files that are written whole (`meta`, i
 authenticated as one piece. FORMAT, LOCK, RESERVE, KEYS and its copy hold nothing of the owner's and stay as they are.
 
 No byte of a stream of bytes is ever used for two different contents, as two versions of a disk would then reveal both.
-A range that could have been written before, by this process or by an earlier one whose bytes were lost, begins a new
+A range that may have been written before, by this process or by an earlier one with lost bytes, begins a new
 stream under a key of its own. Its slot in the header says from where on: 112 of them, and a start copies a file that
 has used half. Bytes in the middle of a log are not overwritten with others; erasures replace the file. On a full disk
 zeros are written first, so that a write that fails uses none.
 
-A file whose header is damaged or was never synced reads as noise, in which no frame validates.
+A file with a damaged or never synced header reads as noise, in which no frame validates.
 Source: docs/adr/0031.
 """
 
@@ -36,12 +36,12 @@ HEAD_BYTES: Final = HEAD.size
 LOG_START: Final = 4096
 """Place of a log's first byte: a page, so that pages of the log are pages of the file."""
 SLOT: Final = struct.Struct("<Q16s8s")
-"""Place from which on another stream of bytes is used, its random number, check."""
+"""Offset from which another stream of bytes is used, its random number, check."""
 SLOTS_START: Final = 512
 """The header's first sector is written once; slots share the others, none of them with a sector's end in it."""
 SLOTS: Final = (LOG_START - SLOTS_START) // SLOT.size
 WORN_SLOTS: Final = SLOTS // 2
-"""Slots in use from which on a start copies the file."""
+"""Number of used slots from which a start copies the file."""
 ANYWHERE: Final = 1 << 63
 """The end of what may have been written by an earlier process."""
 _CHECKED: Final = HEAD_BYTES - 16
@@ -61,7 +61,7 @@ def _head_of(key: DataKey, nonce: bytes) -> bytes:
 
 
 def _parse_head(data: bytes, keyring: Keyring) -> tuple[DataKey, bytes] | None:
-    """Return data key and random number of a file, None where it has no valid header."""
+    """Return data key and random number of a file, or None if it has no valid header."""
     if len(data) < HEAD_BYTES:
         return None
     magic, number, nonce, _ = HEAD.unpack_from(data)
@@ -83,7 +83,7 @@ class Log:
         self.end = ANYWHERE
         """End of what may have been written with the last range's stream, even if it was cut off since."""
         self.is_renewed = False
-        """Whether this process has written the header, so that it is synced with what is written next."""
+        """Whether this process has written the header, so that it is synced with the next write."""
         self.found_no_room = False
         """Whether a write failed for lack of room; from then on zeros take the room first."""
 
@@ -130,7 +130,7 @@ class Log:
         return hmac.digest(self.key.derived(b"slot", self.nonce + nonce), place, "sha256")[:8]
 
     def over(self, data: bytes | memoryview, offset: int) -> bytes:
-        """Return `data`, which lies at `offset`, encrypted or decrypted."""
+        """Return `data` from `offset`, encrypted or decrypted."""
         last = self.ranges[-1]
         if last.start <= offset:
             return last.stream.over(data, offset)
@@ -150,7 +150,7 @@ class Log:
 
 
 def _parsed(header: bytes, head: tuple[DataKey, bytes] | None, newest: DataKey) -> Log:
-    """Return the encryption of a log by its header, which has a valid `head` or none."""
+    """Return the encryption of a log by its header, with or without a valid `head`."""
     if head is None:
         return Log(newest, b"")
     log = Log(*head)
@@ -184,10 +184,10 @@ class LogFile:
         return self._put(data, offset)
 
     def _put(self, data: bytes | memoryview, offset: int) -> int:
-        """Write what lies behind everything that the last stream was used for.
+        """Write data after everything that used the last stream.
 
         A write that fails costs a range, as some of its bytes may be on the disk. A full disk lets each attempt fail,
-        so that zeros are written first there: where they find no room, nothing of the stream was used.
+        so that zeros are written there first: if the disk is full, nothing of the stream was used.
         """
         log = self._log
         if log.found_no_room:
@@ -203,9 +203,9 @@ class LogFile:
         return done
 
     def _may_continue(self, data: bytes | memoryview, offset: int) -> bool:
-        """Begin another stream for bytes whose place may have been written; return False where they lie there.
+        """Begin another stream for bytes at a possibly written place; return False if they are already there.
 
-        Raises OSError where others do, and something behind them.
+        Raises OSError if other bytes, and something after them, are there.
         """
         log = self._log
         if not log.ranges:
@@ -223,7 +223,7 @@ class LogFile:
         return not again
 
     def placed(self, data: bytes, offset: int) -> tuple[int, bytes, int]:
-        """Return descriptor, bytes and offset for a thread that writes by itself; -1 where it must not."""
+        """Return descriptor, bytes and offset for a thread that writes by itself; -1 if it must not."""
         log, (fd, _, _) = self._log, self._file.placed(b"", 0)
         if fd < 0 or offset < log.end or log.found_no_room:
             return -1, b"", 0
@@ -245,7 +245,7 @@ class LogFile:
         return max(self._file.size() - LOG_START, 0)
 
     def fileno(self) -> int:
-        """Return -1: what is written to the descriptor would not be encrypted."""
+        """Return -1: data written to the descriptor would not be encrypted."""
         return -1
 
     def close(self) -> None:
@@ -253,7 +253,7 @@ class LogFile:
 
 
 class AuthenticatedFile:
-    """An open file that is written once, as one piece, and reads as empty where a byte of it was altered."""
+    """An open file that is written once, as one piece, and reads as empty if any byte was altered."""
 
     __slots__ = ("_content", "_file", "_key", "_keyring", "_nonce")
 
@@ -277,7 +277,7 @@ class AuthenticatedFile:
         return self._content
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to `size` bytes at `offset`; none where the file was altered."""
+        """Return up to `size` bytes at `offset`; none if the file was altered."""
         return self._plain()[offset : offset + size]
 
     def pwrite(self, data: bytes | memoryview, offset: int) -> int:
@@ -303,7 +303,7 @@ class AuthenticatedFile:
         return len(self._plain())
 
     def fileno(self) -> int:
-        """Return -1: what is written to the descriptor would not be encrypted."""
+        """Return -1: data written to the descriptor would not be encrypted."""
         return -1
 
     def close(self) -> None:
@@ -336,9 +336,9 @@ class EncryptedDisk:
         log: Callable[[str], object] = str,
         cost: int = SCRYPT_COST,
     ) -> None:
-        """Encrypt what goes to `disk`, with the configured `key`; `prev_key` opens a store that is not under it yet.
+        """Encrypt data for `disk` with the configured `key`; `prev_key` opens a store that does not use it yet.
 
-        `draw` returns random bytes, which must be unpredictable; `log` gets a line about a conversion; `cost` is
+        `draw` returns unpredictable random bytes; `log` gets a line about a conversion; `cost` is
         scrypt's.
         """
         self._disk = disk
@@ -352,7 +352,7 @@ class EncryptedDisk:
     # -- keys
 
     def unlock(self) -> None:
-        """Read the keys, or draw them for a store that has none; the store's lock must be held.
+        """Read the keys, or draw them for a new store; the store's lock must be held.
 
         Raises StoreKeyError, StoreDamagedError, OSError, and has then written nothing.
         """
@@ -360,7 +360,7 @@ class EncryptedDisk:
         self._keyring = self._key_file.open(says_encrypted(self._disk), not stands)
 
     def convert(self) -> None:
-        """Encrypt what is not encrypted yet, or with an earlier key; a conversion that was cut short goes on.
+        """Encrypt files that are not encrypted yet or use an earlier key; an interrupted conversion continues.
 
         Each file is replaced in one step, its plain bytes unchanged. Raises OSError.
         """

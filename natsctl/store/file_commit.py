@@ -3,7 +3,7 @@
 The disk work of a file stream has the one order that keeps every promise. New folders and files get their names synced
 before anything in them counts. A segment is sealed and synced before the next one exists. Messages and the records
 about them go out in one write and one sync; only then are bytes erased, files unlinked or segments rewritten, so that
-a crash in between finds a record that explains what it sees.
+a crash in between finds a record that explains the files.
 No space for the messages: they are taken back, and only the records (deletes, purges) are written, into the reserve if
 need be. While a part of the reserve is in use messages are not even tried. No space for the records either: nothing of
 the commit is done, and the next one repeats them. Any other failure leaves the stream poisoned; a sync is never tried
@@ -51,7 +51,7 @@ class Commit:
 
     @property
     def appends(self) -> tuple[Append, ...]:
-        """Return all that `run` does where it only appends to open files that have descriptors, nothing elsewhere."""
+        """Return all the work of `run` if it only appends to open files with descriptors, else nothing."""
         return ()
 
     def __init__(self, last_seq: int, callbacks: list[Settled]) -> None:
@@ -59,7 +59,7 @@ class Commit:
         self.callbacks = callbacks
 
     creates = removes = False
-    """Whether it makes the files of a new stream, or takes those of a deleted one away."""
+    """Whether it creates the files of a new stream, or removes the files of a deleted one."""
 
     @property
     def found_no_room(self) -> bool:
@@ -73,11 +73,11 @@ class Commit:
 
     @property
     def kept(self) -> bool:
-        """Return whether what was appended up to `last_seq` is on disk, even if something else found no room."""
+        """Return whether messages up to `last_seq` are on disk, even if something else found no room."""
         return True
 
     def run(self) -> None:
-        """Do the disk work; raises OSError, which the caller hands to finish_commit."""
+        """Do the disk work; raises OSError, for the caller to pass to finish_commit."""
 
 
 class Committable(Protocol):
@@ -132,7 +132,7 @@ class Plan(msgspec.Struct):
     seal_offset: int = 0
     seal: bytes = b""
     fallback: Callable[[SegmentFile], bytes] = lambda file: b""
-    """Returns the records alone for a file, clamped to what stays; called when there is no room for the messages."""
+    """Return only the records for a file, clamped to the remaining messages; called without room for the messages."""
     rolls_alone: bool = False
     """Whether the seal is written even without the messages: nothing in `sealed` is live, so that its file can go."""
     has_messages: bool = False
@@ -151,7 +151,7 @@ class Plan(msgspec.Struct):
     """Sequences that the records of this commit say were removed."""
     unlinks: list[str] = msgspec.field(default_factory=list)
     sync_names: bool = False
-    """Whether what was unlinked, now or before, may not come back: it could hold what is erased."""
+    """Whether unlinked files, now or before, must not reappear: they could hold erased messages."""
     rewrite: Rewrite | None = None
     image: IndexImage | None = None
     """Content of the index file of the sealed segment."""
@@ -166,7 +166,7 @@ def no_room() -> OSError:
 
 
 def sync_error(error: OSError) -> OSError:
-    """Return the error of a commit whose sync failed."""
+    """Return the error of a commit after a failed sync."""
     return OSError(errno.EIO, f"sync failed: {error}")
 
 
@@ -269,7 +269,7 @@ class FileCommit(Commit):
 
     @property
     def appends(self) -> tuple[Append, ...]:
-        """Return all that `run` does where it only appends to open files that have descriptors, nothing elsewhere."""
+        """Return all the work of `run` if it only appends to open files with descriptors, else nothing."""
         plan, found = self.plan, list[Append]()
         if not self._only_appends:
             return ()
@@ -370,14 +370,14 @@ class FileCommit(Commit):
             self._disk.fsync_dir(plan.folder)
 
     def _sync(self, file: File) -> None:
-        """Sync once; a failure is final even where it is spelled as lack of space."""
+        """Sync once; a failure is final even if reported as lack of space."""
         try:
             file.sync()
         except OSError as error:
             raise sync_error(error) from error
 
     def _write_records_only(self) -> None:
-        """Take the messages of this commit back, erased ones too, and write what is left of it."""
+        """Revert the messages of this commit, erased ones too, and write the rest of it."""
         plan = self.plan
         if not plan.has_messages and self._spent(self._write_log):
             return
@@ -403,7 +403,7 @@ class FileCommit(Commit):
         self.settled_end = plan.offset
 
     def _put_records(self, target: SegmentFile) -> bool:
-        """Write what is left without the messages; return False, with nothing written, if there is no room for that."""
+        """Write the commit without the messages; return False, with nothing written, if there is no room for that."""
         plan = self.plan
         plan.data = (b"" if plan.offset else target.head.encode()) + plan.fallback(target)
         self.settled_end = plan.offset + len(plan.data)
@@ -418,7 +418,7 @@ class FileCommit(Commit):
         target.close()
         if self._disk.exists(target.path):
             self._disk.unlink(target.path)
-            self._disk.fsync_dir(plan.folder)  # or it could come back behind a segment without its seal
+            self._disk.fsync_dir(plan.folder)  # or it could reappear after a segment without its seal
 
     def _spent(self, write: Callable[[], None]) -> bool:
         """Write with the reserve if need be; return False, with nothing written, if even that does not suffice."""
@@ -470,7 +470,7 @@ class FileCommit(Commit):
         write_all(work.file, work.data, work.offset)
 
     def _write_meta(self, meta: bytes, refused: bool) -> None:
-        """Replace the metadata; what is left of a used reserve is not for them."""
+        """Replace the metadata; the rest of a used reserve is not for them."""
         try:
             if refused or not (self._reserve.intact or self._reserve.restore()):
                 raise no_room()
@@ -539,7 +539,7 @@ class FileCommit(Commit):
         self.unerased.update((Erasure(segment, *spot), full) for spot in group)
 
     def _rewrite(self, work: Rewrite) -> None:
-        """Write segments without their dead frames beside the old ones; lack of space only postpones it."""
+        """Write segments without their dead frames next to the old ones; lack of space only postpones it."""
         data = work.build(self._read)
         if data is None or not self._reserve.has_room_for(len(data)):
             return
@@ -554,7 +554,7 @@ class FileCommit(Commit):
         self.rewritten = True
 
     def _read(self, segment: SegmentFile) -> bytes | None:
-        """Return the plain bytes of a segment; None where some of them are not to be read."""
+        """Return the plain bytes of a segment, or None if some are unreadable."""
         file = open_segment(self._disk, segment.path)
         try:
             data = file.pread(segment.size, 0)
@@ -563,7 +563,7 @@ class FileCommit(Commit):
             file.close()
 
     def _leave(self) -> None:
-        """Rename the folder: from here on the stream is gone, as is one whose creation failed."""
+        """Rename the folder: from here on the stream is deleted, as is one with a failed creation."""
         if self.plan.was_born or self._disk.exists(self.plan.folder):
             self._reserve.spend(lambda: self._disk.rename(self.plan.folder, self.plan.trash_folder))
         self._disk.fsync_dir("streams")

@@ -13,7 +13,7 @@ from natsctl.store.steps import Steps, pieces
 MATCH_CACHE_ENTRIES = 8192
 """Verdicts remembered per filter; the cache is emptied when full."""
 MANY_PATTERNS = 8
-"""Patterns from which on a subject is looked up token by token: a regular expression would try one after the other."""
+"""Number of patterns from which subjects are looked up by token: a regular expression would try each in turn."""
 
 _ANY, _REST, _END = b" *", b" >", b" "
 """Edges of the tree of patterns that no token of a subject can be: `*`, a final `>`, and the end of a pattern."""
@@ -160,7 +160,7 @@ class _Patterns:
             node[_END] = {}
 
     def fullmatch(self, subject: bytes) -> bool | None:
-        """Return True where one of the patterns takes a subject, else None."""
+        """Return True if one of the patterns matches a subject, else None."""
         level, tokens = [self._root], subject.split(b".")
         last = len(tokens) - 1
         for at, token in enumerate(tokens):

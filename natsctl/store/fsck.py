@@ -2,9 +2,9 @@
 
 The rules (docs/adr/0003): a tail that was never synced may be torn and will be cut; anything missing or altered below
 the highest sequence that some surviving frame, or the high-water file, says was synced is damage, and the stream is
-refused. Every file is judged by the identity in its header: one that another stream, another store or an earlier time
-left here is refused as damage is, or, where the stream has no use for it, reported and left alone.
-A frame half overwritten by an erasure is explained by its ERASE record, which lies further on, and is finished.
+refused. Every file is checked by the identity in its header: a file that another stream, another store or an earlier
+time left here is refused like damage, or, if the stream does not need it, reported and kept. A frame half overwritten
+by an erasure is explained by its ERASE record further on, and finished.
 """
 
 from __future__ import annotations
@@ -69,12 +69,12 @@ class HighWaterEntry(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Return whether nothing lies behind what the entry says, given that the store was closed."""
+        """Return whether nothing follows the entry's mark, given that the store was closed."""
         return bool(self.flags & EXACT)
 
 
 class Found(NamedTuple):
-    """One log file and its scan, or what its index file says."""
+    """One log file and its scan or index file."""
 
     name: str
     generation: int
@@ -94,7 +94,7 @@ class StreamCheck(msgspec.Struct):
     cuts: list[tuple[str, int]] = msgspec.field(default_factory=list)
     """(file name, length to keep)."""
     headless_base: int = 0
-    """Base of the last segment if its header never reached the disk, else 0; the segment is made anew."""
+    """Base of the last segment if its header never reached the disk, else 0; the segment is recreated."""
     erasures: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
     """(file name, offset, bytes) that finish an erasure that had begun."""
     unerased: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
@@ -117,7 +117,7 @@ class StreamCheck(msgspec.Struct):
     stopped_cleanly: bool = False
     """Whether the last run closed this stream and nothing has to be made durable again."""
     identity: bytes = frame.NO_IDENTITY
-    """Identity that the header of each file must have, if it has any; none where it is not known."""
+    """Identity required in the header of each file, if it has any; empty if unknown."""
     meta_crc: int = 0
     fully_synced: bool = False
     """Whether the high-water file proves that all of the last segment and of the journal was synced."""
@@ -143,7 +143,7 @@ def check_stream(
 ) -> StreamCheck:
     """Return the state of the stream in `folder` of the store with the identity `store`.
 
-    With `indexes` the messages of a sealed segment are not read where its index file can be trusted; after a
+    With `indexes` the messages of a sealed segment are not read if its index file can be trusted; after a
     `clean_stop` this holds for the last segment too. Without, every byte is.
     """
     check = StreamCheck(folder)
@@ -193,7 +193,7 @@ def check_stream(
 
 
 def _covers_all(high_water: HighWaterEntry, check: StreamCheck) -> bool:
-    """Return whether nothing was written behind what the high-water file says was synced."""
+    """Return whether nothing was written after the high-water mark."""
     last, journal = check.segments[-1], check.journal
     if (high_water.base, high_water.generation, high_water.end) != (
         int(last.name[:20]),
@@ -217,7 +217,7 @@ def _read(disk: Disk, path: str) -> bytes:
 def _judge_meta(
     disk: Disk, check: StreamCheck, names: list[str], high_water: HighWaterEntry | None, store: bytes
 ) -> None:
-    """Read the meta file and find out whose it is, and of when."""
+    """Read the meta file and check its identity and age."""
     path, marked = f"{check.folder}/meta", high_water is not None and high_water.is_marked
     if high_water is not None and marked:
         check.identity = high_water.identity
@@ -269,7 +269,7 @@ def foreign_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
 
 
 def _foreign_segment(check: StreamCheck, found: Found) -> str:
-    """Return why a file is not the segment that its name says, empty where it may be."""
+    """Return why a file is not the segment of its name, or ""."""
     head = found.scan.head
     if head is None:
         return ""
@@ -291,7 +291,7 @@ def _judge_foreign(check: StreamCheck) -> None:
 
 
 def _leave_foreign_alone(disk: Disk, check: StreamCheck) -> None:
-    """Keep what is superseded by its name, and not one of the stream's files, from being read or removed."""
+    """Keep files that are superseded by name but belong elsewhere from being read or removed."""
     for name in list(check.leftovers):
         segment, journal = re.fullmatch(_SEGMENT, name), re.fullmatch(_JOURNAL, name)
         if segment is None and journal is None:
@@ -342,12 +342,12 @@ def _unbelieved(check: StreamCheck) -> list[str]:
 
 
 def superseded(base: int, covered_seq: int) -> bool:
-    """Return whether a segment was rewritten together with the one before, which covers sequences up to the given."""
+    """Return whether a segment was rewritten together with its predecessor, which covers sequences up to that one."""
     return base <= covered_seq
 
 
 def _scan_where_erased(disk: Disk, check: StreamCheck, max_frame_bytes: int) -> None:
-    """Scan the segments that hold an erased message of which their index file does not know yet."""
+    """Scan segments with an erased message that is not yet in their index file."""
     records = [record for found in check.segments for record in found.scan.records if record.kind == frame.ERASE]
     doubtful = {frame.ERASE_BODY.unpack(record.payload)[:3] for record in records}
     for at, found in enumerate(check.segments):
@@ -360,7 +360,7 @@ def _scan_where_erased(disk: Disk, check: StreamCheck, max_frame_bytes: int) -> 
 
 
 def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, int, str]], list[tuple[int, str]]]:
-    """Return the newest generation of each segment and all journals, in order; note what is left over."""
+    """Return the newest generation of each segment and all journals, in order; note leftovers."""
     segments: dict[int, tuple[int, int, str]] = {}
     journals: list[tuple[int, str]] = []
     for name in names:
@@ -389,7 +389,7 @@ def sort_names(names: list[str], check: StreamCheck) -> tuple[list[tuple[int, in
 
 
 def _explain_erasures(check: StreamCheck) -> None:
-    """Take gaps out that are exactly frames whose erasure is on record, and list every erasure not yet done."""
+    """Remove gaps that are exactly frames with a recorded erasure, and list every unfinished erasure."""
     intents = _intents(check, check.segments[-1].scan.size)
     last_scan, last_head = check.segments[-1].scan, check.segments[-1].scan.head
     known = intents.get((last_head.base, last_head.generation), {}) if last_head is not None else {}
@@ -605,7 +605,7 @@ def _judge_journal(check: StreamCheck, found: Found, high_water: HighWaterEntry 
 
 
 def _journal_conflict(check: StreamCheck, found: Found, high_water: HighWaterEntry) -> str:
-    """Return the contradiction between the journal and the high-water file, "" if there is none."""
+    """Return the contradiction between the journal and the high-water file, or ""."""
     scan, known = found.scan, (high_water.journal_generation, high_water.journal_end)
     if not high_water.journal_end:
         newer = check.stopped_cleanly and high_water.is_marked

@@ -1,9 +1,9 @@
-"""The high-water file, `WITNESS`: a small log of what was synced in all streams; it proves that a log was cut short.
+"""The high-water file, `WITNESS`: a small log of the synced state of all streams; it proves that a log was cut short.
 
 An entry is written only after the syncs that it records, at most once a second and at a clean stop; a log that is
-shorter than its entry is damaged. Where the file itself is damaged its valid part is used; where there is no room for
-it, the next attempt rewrites it. It also names each stream and its files, so that a stream whose folder or meta file is
-missing keeps its name, and a file that is older than what was synced, or from another stream, is recognised.
+shorter than its entry is damaged. If the file itself is damaged its valid part is used; if there is no room for
+it, the next attempt rewrites it. It also names each stream and its files, so that a stream without its folder or meta
+file keeps its name, and a file that is older than the synced one, or from another stream, is recognised.
 
 The header has the store's identity and the number of the run, a count of the store's starts. Entries are lower bounds
 and stay true, so an earlier copy that was put back does no harm: LOCK has the number of the run too, and where it is
@@ -48,15 +48,15 @@ class HighWaterMarks(NamedTuple):
     clean_stop: bool = False
     note: str = ""
     run: int = 0
-    """The run that wrote it, 0 where an earlier version did."""
+    """The run that wrote it, 0 for earlier versions."""
     is_complete: bool = False
-    """Whether every stream that was there when that run began is in `entries` or `gone`."""
+    """Whether every stream that existed when that run began is in `entries` or `gone`."""
     gone: frozenset[int] = frozenset()
     """Streams that were deleted in that run."""
 
 
 def read_high_water(disk: Disk, store: bytes) -> HighWaterMarks:
-    """Return the content of the high-water file of `store`; empty marks if there is none.
+    """Return the content of the high-water file of `store`, or empty marks.
 
     Raises StoreDamagedError if the file belongs to another store.
     """
@@ -89,7 +89,7 @@ def read_high_water(disk: Disk, store: bytes) -> HighWaterMarks:
 
 
 class _Reading:
-    """The records of the file, taken one after the other."""
+    """The records of the file, in order."""
 
     def __init__(self) -> None:
         self.entries: dict[int, HighWaterEntry] = {}
@@ -141,7 +141,7 @@ def _encode(entry: HighWaterEntry, salt: int) -> bytes:
 
 
 def unmark_clean_stop(disk: Disk) -> None:
-    """Cut the mark of a clean stop off the file, which must end with one; this works on a full disk. Raises OSError."""
+    """Cut the mark of a clean stop off the end of the file; this works on a full disk. Raises OSError."""
     file = disk.open(PATH)
     try:
         file.truncate(file.size() - len(frame.encode(frame.CLEAN, 0, 0, 0, 1, b"")))

@@ -24,15 +24,15 @@ VIEWS = 8192
 VIEW_SUBJECTS = 4_000_000
 """Subject numbers that all views of a stream may hold together."""
 BULK = 50_000
-"""Messages, or subjects, of a stream from which on long runs are processed by whole columns (see bulk.py)."""
+"""Number of messages, or subjects, of a stream from which long runs are processed by columns (see bulk.py)."""
 BULK_DROP = 4096
-"""Length of a run of messages from which on it is long."""
+"""Length from which a run of messages is long."""
 FEW = 16
-"""Most subjects of a filter for which messages are counted subject by subject."""
+"""Maximum number of subjects of a filter for which messages are counted by subject."""
 LOOK_STEP = 1024
 """Subjects that one step of `preparing` matches against a filter."""
 QUICK_LOOK_STEP = 16_384
-"""The same where a look costs little."""
+"""The same if a lookup is cheap."""
 
 
 class StreamIndex(SegmentList):
@@ -48,7 +48,7 @@ class StreamIndex(SegmentList):
         self.first_seq = first_seq
         self.last_seq = first_seq - 1
         self.last_ts_ns = 0
-        """Time of the newest message, which may be gone."""
+        """Time of the newest message, removed or not."""
         self._views: dict[Filters, View] = {}
         self._view_subjects = 0
 
@@ -69,7 +69,7 @@ class StreamIndex(SegmentList):
         return view
 
     def preparing(self, filters: Filters) -> Steps[None]:
-        """Bring the view of `filters` up to date in steps, where it has many new subjects to match."""
+        """Update the view of `filters`, in steps if it has many new subjects to match."""
         step = QUICK_LOOK_STEP if filters.quick else LOOK_STEP
         if filters.everything or not filters.wildcards or len(self.table.names) <= step:
             return
@@ -93,7 +93,7 @@ class StreamIndex(SegmentList):
             self._view_subjects -= len(views.pop(filters).sids)
 
     def add(self, seq: int, subject: bytes, size: int, ts_ns: int, offset: int = 0) -> None:
-        """Add the next message; `seq` must be above last_seq. `offset` is that of its bytes in a file, if any."""
+        """Add the next message; `seq` must be above last_seq. `offset` locates its bytes in a file, if any."""
         segment, table = self.segments[-1], self.table
         sid = table.ids.get(subject)
         if sid is None:

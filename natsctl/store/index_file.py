@@ -1,11 +1,11 @@
-"""The index file of a segment: what a scan of the segment and the removals since would give, so that a start need not
+"""The index file of a segment: the result of a scan of the segment and of later removals, so that a start need not
 read the messages.
 
-It stands beside its segment under the same name (`.idx`), is written when the segment is sealed or rewritten, and is
+It is next to its segment under the same name (`.idx`), is written when the segment is sealed or rewritten, and is
 never synced: a checksum covers all of it, and it names the identity of the stream, and salt, generation and length of
-the segment that it speaks of. A file that is missing, torn, damaged or of another segment is as good as none: the
+the segment that it describes. A file that is missing, torn, damaged or of another segment is ignored: the
 segment is scanned.
-Removals are in it only once the records that say so are on disk; those that came later are applied on top, and one
+Removals are in it only once their records are on disk; later removals are applied on top, and one
 that is in it already is no harm. Subjects of dead messages are left out. Source: docs/adr/0009.
 """
 
@@ -34,7 +34,7 @@ HEAD = struct.Struct("<8sI12sIQQQQQQQQIIIII")
 many messages, subjects, tombs and timed messages; flags."""
 UNMARKED_MAGIC = b"natsidx\x01"
 UNMARKED_HEAD = struct.Struct("<8sIIQQQQQQQQIIIII")
-"""HEAD without the identity, for segments that have none."""
+"""HEAD without the identity, for segments without one."""
 CRC_FROM = 12
 SPARSE, DEAD, SEALED = 1, 2, 4
 SEAL_BYTES = frame.HEAD_BYTES + frame.SEAL_BODY.size
@@ -65,7 +65,7 @@ class IndexImage(msgspec.Struct, frozen=True):
         return index_name(self.head.base, self.head.generation)
 
     def encode(self) -> bytes:
-        """Return the file's bytes; nothing where a subject holds the byte that separates them."""
+        """Return the file's bytes; nothing if a subject contains the separator byte."""
         sids, seqs, base = widened(self.sids), self.seqs, self.head.base
         if self.dead:
             sids = array("I", [GONE if gone else sid for sid, gone in zip(sids, self.dead, strict=True)])
@@ -86,7 +86,7 @@ class IndexImage(msgspec.Struct, frozen=True):
 
 
 def image_of(segment: Segment, end: int, covers: int, names: list[bytes], sealed: bool) -> IndexImage:
-    """Return what the index file of `segment` will say; every removal up to now must be on disk when it is written."""
+    """Return the content of `segment`'s index file; every removal up to now must be on disk when it is written."""
     file = segment.body
     assert file is not None
     dead = b""
@@ -98,7 +98,7 @@ def image_of(segment: Segment, end: int, covers: int, names: list[bytes], sealed
 
 
 def write_index(disk: Disk, folder: str, image: IndexImage) -> bool:
-    """Write an index file and return whether it is there; a failure of the disk only means that there is none."""
+    """Write an index file and return whether it exists; after a disk failure it is just missing."""
     data, path = image.encode(), f"{folder}/{image.name}"
     with suppress(OSError):
         if disk.exists(path):
@@ -117,7 +117,7 @@ def write_index(disk: Disk, folder: str, image: IndexImage) -> bool:
 
 
 def load_index(disk: Disk, folder: str, base: int, generation: int, table: SubjectTable) -> Scan | None:
-    """Return the content of the index file, its subjects as numbers of `table`; None where it cannot be trusted.
+    """Return the content of the index file, its subjects as numbers of `table`; None if it cannot be trusted.
 
     The head, the length and the seal of the segment are looked at; its messages are checked when they are read.
     """
@@ -219,7 +219,7 @@ def _renumber(scan: Scan, sids: array[int]) -> None:
 
 
 class _Columns:
-    """The columns of an index file, taken one after the other."""
+    """The columns of an index file, in order."""
 
     def __init__(self, data: bytes, start: int) -> None:
         self._data = data

@@ -1,11 +1,11 @@
 """Journal of one stream, and its meta file.
 
-The journal holds the records of the stream's consumers, in a file of its own beside the segments. Records are buffered,
+The journal has the records of the stream's consumers, in a separate file next to the segments. Records are buffered,
 written with the stream's next commit, and synced on request. The file is created with its first records. A rewrite
 replaces the whole file by one of the next generation, in one step. Source: docs/adr/0006.
 
 The meta file is one JSON line with a checksum of the whole file, then the bytes of the store's user. The line names the
-owner of the file: the store, the stream's number and its identity, which is drawn at random when the stream is created
+owner of the file: the store, the stream's number and its random identity, drawn when the stream is created
 and repeated in the header of every file of the stream. In a store of format 1 the identity is computed from the store's
 and the stream's number instead, so that each file can be marked when it is next written. Source: docs/adr/0004.
 """
@@ -39,7 +39,7 @@ def entry_of(record: frame.Record) -> Entry:
 
 
 class Journal:
-    """Records of one stream: those in the file, those that a commit is writing, and those that wait for the next."""
+    """Records of one stream: in the file, being written by a commit, and waiting for the next."""
 
     __slots__ = (
         "_buffered",
@@ -114,7 +114,7 @@ class Journal:
         )
 
     def take(self, sync: bool) -> JournalWork | None:
-        """Return the disk work for the buffered records, None if there is none; `settle` ends it."""
+        """Return the disk work for the buffered records, or None; `settle` ends it."""
         waiting = self.size - self.synced_size
         if self._replacement is None and not self._buffered:
             if not (sync and self.unsynced):
@@ -197,11 +197,11 @@ class MetaRecord(NamedTuple):
     store: bytes = NO_IDENTITY
     identity: bytes = NO_IDENTITY
     run: int = 0
-    """Number of the store's start (run) in which the stream was created."""
+    """Number of the store's start (run) that created the stream."""
     version: int = 0
     """Number of earlier writes of the file, so that an earlier one is recognised."""
     unmarked: tuple[int, int] = (0, -1)
-    """Highest base of a segment, and generation of the journal, whose header has no identity."""
+    """Highest base of a segment, and generation of the journal, without an identity in the header."""
 
     def encode(self) -> bytes:
         marked = self.identity != NO_IDENTITY
@@ -235,12 +235,12 @@ def parse_meta_record(data: bytes) -> MetaRecord | None:
 
 
 def inherited_identity(store: bytes, stream_id: int) -> bytes:
-    """Return the identity of a stream of format 1, which was created without one."""
+    """Return the identity of a stream of format 1, created without one."""
     return blake2b(store + stream_id.to_bytes(8, "little"), digest_size=IDENTITY_BYTES).digest()
 
 
 class MetaFile:
-    """The meta file of one stream: its content, what the next commit writes, and the mark of what is durable."""
+    """The meta file of one stream: its content, the next content to write, and the mark of the durable one."""
 
     __slots__ = ("_birth", "_pending", "content", "durable", "mark", "record")
 
@@ -264,7 +264,7 @@ class MetaFile:
     def adopt(self, record: MetaRecord, crc: int, identity: bytes, newest: tuple[int, int]) -> None:
         """Go on from a recovered file.
 
-        Where it has no identity, `newest` is noted as the last segment and journal that cannot have one either.
+        Without an identity, `newest` is recorded as the last segment and journal that lack one too.
         """
         self.mark = (record.version, crc)
         self.record = record._replace(replaces=0)

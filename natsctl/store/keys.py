@@ -1,6 +1,6 @@
 """Keys of an encrypted store: the configured key, the file KEYS that it opens, and the streams of bytes made of them.
 
-A file's bytes are encrypted with a key of their own. It follows from a data key, which is drawn at random, and from a
+Each file is encrypted with its own key. That is derived from a random data key and from a
 number that is drawn for each file; KEYS holds the data keys, encrypted and authenticated with what scrypt makes of the
 configured key. So a wrong key is recognised before anything is written, and another configured key only needs another
 KEYS. A store that was plain, or under another key or cipher, is converted: KEYS says so until every file is done.
@@ -32,7 +32,7 @@ COPY: Final = "KEYS.copy"
 FORMAT: Final = 1
 SECRET_BYTES: Final = 32
 NONCE_BYTES: Final = 16
-"""Length of the random number from which a key follows: 2^64 of them may be drawn before two are likely to be equal."""
+"""Length of the random number that a key is derived from: 2^64 draws are possible before two are likely to be equal."""
 AEAD_NONCE_BYTES: Final = 12
 SCRYPT_COST: Final = 1 << 15
 """scrypt's N, with r = 8: 32 MiB and about 0.1 s at each start."""
@@ -71,7 +71,7 @@ class Keystream:
         self._key = key
 
     def over(self, data: bytes | memoryview, offset: int) -> bytes:
-        """Return `data`, which lies at `offset`, encrypted or decrypted."""
+        """Return `data` from `offset`, encrypted or decrypted."""
         if self._cipher == "chacha":
             block, skip = divmod(offset, 64)
             chacha = algorithms.ChaCha20(self._key, block.to_bytes(8, "little") + bytes(8))
@@ -85,12 +85,12 @@ class Keystream:
 
 
 def seal(cipher: Cipher, key: bytes, plain: bytes, beside: bytes, nonce: bytes = _ONCE) -> bytes:
-    """Return `plain` encrypted and authenticated together with `beside`."""
+    """Return `plain` encrypted, and authenticated together with `beside`."""
     return bytes(_aead(cipher, key).encrypt(nonce, plain, beside))
 
 
 def unseal(cipher: Cipher, key: bytes, sealed: bytes, beside: bytes, nonce: bytes = _ONCE) -> bytes | None:
-    """Return the bytes that `seal` was given, None where the key is another one or something was altered."""
+    """Return the bytes passed to `seal`, or None if the key is different or something was altered."""
     try:
         return bytes(_aead(cipher, key).decrypt(nonce, sealed, beside))
     except (InvalidTag, ValueError):
@@ -116,7 +116,7 @@ class Keyring:
         return self.keys[max(self.keys)]
 
     def add(self, cipher: Cipher, secret: bytes) -> None:
-        """Add a data key for new files, to which the others are to be converted."""
+        """Add a data key for new files; the others are converted to it."""
         number = 1 + max(self.keys, default=0)
         self.keys[number] = DataKey(number, cipher, secret)
         self.converting = len(self.keys) > 1 or self.plain
@@ -141,7 +141,7 @@ def _parse_keyring(data: bytes) -> Keyring:
 
 
 class Envelope(NamedTuple):
-    """The parts of KEYS: the encrypted keyring, and what is needed to decrypt it."""
+    """The parts of KEYS: the encrypted keyring, and the parameters to decrypt it."""
 
     sealed: bytes
     beside: bytes
@@ -151,14 +151,14 @@ class Envelope(NamedTuple):
     nonce: bytes
 
     def opened(self, key: str) -> Keyring | None:
-        """Return the keyring, None where it is encrypted with another key or was altered."""
+        """Return the keyring, or None if it is encrypted with another key or was altered."""
         stretched = _stretched(key, self.salt, self.cost)
         plain = unseal(self.cipher, stretched, self.sealed, self.beside, self.nonce)
         return _parse_keyring(plain) if plain is not None else None
 
 
 def _parse_envelope(data: bytes) -> Envelope | None:
-    """Return the parts of the file, None where it is damaged or of a later version."""
+    """Return the parts of the file, or None if it is damaged or of a later version."""
     try:
         fields = json.loads(data)
         sealed, salt, nonce = (bytes.fromhex(fields.pop(name)) for name in ("keys", "salt", "nonce"))
@@ -172,7 +172,7 @@ def _parse_envelope(data: bytes) -> Envelope | None:
 
 
 def _beside(cipher: Cipher, cost: int, salt: bytes, nonce: bytes) -> bytes:
-    """Return the plain part of the file, which is authenticated with the encrypted one."""
+    """Return the plain part of the file; it is authenticated with the encrypted part."""
     fields: dict[str, object] = {"format": FORMAT, "cipher": cipher, "kdf": "scrypt", "cost": cost}
     return json.dumps(fields | {"salt": salt.hex(), "nonce": nonce.hex()}).encode()
 
@@ -181,7 +181,7 @@ class KeyFile:
     """The file KEYS with its copy, and the configured keys that open it.
 
     The copy is written after the file, and before any file of the store is encrypted with a data key that is new in
-    it. So it may take the place of a damaged file, and of one whose conversion has not begun.
+    it. So it may replace a damaged file, and one before its conversion.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class KeyFile:
         log: Callable[[str], object],
         cost: int,
     ) -> None:
-        """`draw` returns random bytes, which must be unpredictable; `cost` is scrypt's for a new file."""
+        """`draw` returns unpredictable random bytes; `cost` is scrypt's for a new file."""
         self._disk = disk
         self._key = key
         self._prev_key = prev_key
@@ -204,9 +204,9 @@ class KeyFile:
         self._cost = cost
 
     def open(self, is_encrypted: bool, is_new: bool) -> Keyring:
-        """Return the data keys, drawn where there is none for this cipher or key; nothing is written where this fails.
+        """Return the data keys, drawn if missing for this cipher or key; nothing is written on failure.
 
-        `is_encrypted` is FORMAT's word on the store, `is_new` says that there is none yet. Raises StoreKeyError,
+        `is_encrypted` comes from FORMAT, `is_new` means that there is no store yet. Raises StoreKeyError,
         StoreDamagedError, OSError.
         """
         found = self._read()

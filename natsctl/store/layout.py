@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from natsctl.store.reserve import Reserve
 
 FORMAT, ENCRYPTED_FORMAT = 2, 3
-"""The second is of a store whose files are encrypted with what KEYS holds; versions before it leave it alone."""
+"""The second is for a store encrypted with the keys in KEYS; earlier versions leave it alone."""
 UNMARKED_TEXT = b'{"format":1,"min_reader":1}\n'
 """The whole file in folders of format 1."""
 
@@ -32,7 +32,7 @@ def format_text(identity: bytes, number: int = FORMAT) -> bytes:
 
 
 def open_layout(disk: Disk, new_identity: Callable[[], bytes], reserve: Reserve) -> bytes:
-    """Make what is missing from a new folder, with the reserve if need be, and return the store's identity.
+    """Create missing parts of a new folder, with the reserve if needed, and return the store's identity.
 
     Raises StoreKeyError, StoreFormatError, StoreDamagedError (a
     store stood here), OSError.

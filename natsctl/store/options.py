@@ -18,13 +18,13 @@ class StoreOptions(msgspec.Struct, frozen=True):
     cache_bytes: int = 128 * 1024 * 1024
     """Segment bytes kept for reads, over all streams."""
     max_open_streams: int = 256
-    """Streams whose files stay open; others are opened again when they commit."""
+    """Number of streams with files that stay open; files of others are reopened for a commit."""
     max_frame_bytes: int = 72 * 1024 * 1024
     """Largest frame that a scan takes for one: the largest max_payload (64 MiB) plus headers."""
     tail_index_bytes: int = 256 * 1024
     """A last segment of this length gets an index file at a clean stop; a shorter one is scanned as quickly."""
     block_bytes: int = 64 * 1024
-    """Bytes that are compressed, and read, in one piece, where a stream asks for compression."""
+    """Block length of compression, if a stream asks for it."""
     reserve_bytes: int = 1024 * 1024
     """Disk space held back so that deletes and purges still work when the disk is full."""
     high_water_interval_ns: int = 1_000_000_000

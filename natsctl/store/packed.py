@@ -1,8 +1,8 @@
 """Sealed segments kept compressed: the bytes of an ordinary segment file in blocks, and how they are read back.
 
 A packed file is a head, a table with length and checksum of every block, and the blocks: Snappy (which is S2 without
-its own codes), or the plain bytes where that is not shorter. All other modules see the bytes that were packed,
-at their own offsets: frames, their checksums, the seal and what the index file says are those of the plain file.
+its own codes), or the plain bytes if that is not shorter. All other modules see the plain bytes
+at their own offsets: frames, checksums, the seal and the index file refer to the plain file.
 
 A packed file is written whole and synced before it gets its name, and never changed: an erasure replaces it. So what
 does not fit together was damaged later. A block that is damaged, or says of itself that it is longer than a block can
@@ -27,7 +27,7 @@ HEAD: Final = struct.Struct("<8sIIQI")
 CRC_FROM: Final = 12
 BLOCK_MAX: Final = 1024 * 1024
 EXPANSION_MAX: Final = 22
-"""Bytes that one byte of Snappy can stand for: a copy of 64 takes three."""
+"""Maximum plain bytes for one byte of Snappy: a copy of 64 takes three."""
 
 
 class Readable(Protocol):
@@ -67,7 +67,7 @@ class PackedFile:
         self._file.close()
 
     def pread(self, size: int, offset: int) -> bytes:
-        """Return up to `size` plain bytes at `offset`; zeros for those of damaged blocks."""
+        """Return up to `size` plain bytes at `offset`; zeros for damaged blocks."""
         end = min(offset + size, self._size)
         if end <= offset:
             return b""
@@ -104,7 +104,7 @@ def open_segment(disk: Disk, path: str) -> Readable:
 
 
 def _packed(file: File) -> PackedFile | None:
-    """Return the reader of a packed file; None where the file is plain, or damaged so that nothing can be read."""
+    """Return the reader of a packed file, or None if the file is plain or unreadable."""
     head = file.pread(HEAD.size, 0)
     if len(head) < HEAD.size or head[:8] != MAGIC:
         return None
@@ -128,7 +128,7 @@ def pack(data: bytes, block_bytes: int) -> bytes:
 
 
 def altered(file: PackedFile, writes: Sequence[tuple[int, bytes]]) -> bytes | None:
-    """Return a packed file with `writes` (offset, bytes) put over its plain bytes; None where those are damaged.
+    """Return a packed file with `writes` (offset, bytes) applied to its plain bytes, or None if they are damaged.
 
     Blocks that are not written to are taken over as they lie, damage included.
     """
@@ -178,7 +178,7 @@ def _pack_block(plain: memoryview | bytearray) -> bytes:
 
 
 def _unpack_block(block: bytes, length: int) -> bytes | None:
-    """Return a block's plain bytes; None where it does not say, or does not hold, exactly `length` of them."""
+    """Return a block's plain bytes, or None if there are not exactly `length` of them."""
     if len(block) == length:
         return block
     import cramjam

@@ -4,7 +4,7 @@ After an unclean stop, bytes that are not proven to be synced may exist in the p
 failed sync marked clean. They are written again at the same offsets and synced before anything reads them. The store
 syncs the names in every folder again too, for all streams together.
 
-A refused stream is salvaged only at an operator's request: what can be read becomes a stream again, and the rest is
+A refused stream is salvaged only at an operator's request: its readable part becomes a stream again, and the rest is
 given up. Every file of the stream is read from end to end, past damage. Messages whose frames validate and that no
 record removes go into a new stream of the same name, with their sequences and times; the journal is taken up to its
 first gap. The old folder is moved aside unchanged, so that the attempt loses nothing. A crash leaves the old folder
@@ -33,9 +33,9 @@ from natsctl.store.segment_file import SegmentFile
 from natsctl.store.subject_table import tally_of
 
 BULK_REMOVALS = 100_000
-"""Number of recorded removals from which on they are applied by whole columns."""
+"""Number of recorded removals from which they are applied by whole columns."""
 TORN_COPY_BYTES = 1024 * 1024
-"""Most bytes of a cut tail that are kept in a .torn file."""
+"""Maximum size of a cut tail that is kept in a .torn file."""
 
 
 def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
@@ -65,7 +65,7 @@ def repair(disk: Disk, check: StreamCheck, salt: int) -> list[str]:
 
 
 def _overwrite(disk: Disk, path: str, offset: int, data: bytes) -> None:
-    """Write `data` over other bytes of a file, or replace the file where its bytes are encrypted."""
+    """Write `data` over other bytes of a file, or replace the file if it is encrypted."""
     file = disk.open(path)
     try:
         if disk.encrypted:
@@ -97,7 +97,7 @@ def _cut(disk: Disk, path: str, length: int) -> list[str]:
 
 
 def _recreate_segment(disk: Disk, check: StreamCheck, salt: int) -> None:
-    """Write a header into the last segment, whose header was never synced."""
+    """Write a header into the last segment, to replace an unsynced one."""
     found = check.segments[-1]
     path = f"{check.folder}/{found.name}"
     assert check.meta_record is not None
@@ -189,7 +189,7 @@ def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
 
 
 def _apply_removals(index: StreamIndex, check: StreamCheck) -> None:
-    """Remove from the index what the records of all segments remove; each segment file keeps its own records."""
+    """Apply the removals recorded in all segments to the index; each segment file keeps its own records."""
     removed = array("Q")
     for found, segment in zip(check.segments, index.segments, strict=True):
         assert segment.body is not None
@@ -210,7 +210,7 @@ def _apply_removals(index: StreamIndex, check: StreamCheck) -> None:
 
 
 REFUSED_FOLDER = "refused"
-"""Folder beside streams/ to which the old folders of salvaged streams are moved."""
+"""Folder next to streams/ for the old folders of salvaged streams."""
 
 
 class _Source(msgspec.Struct):
@@ -226,7 +226,7 @@ class Salvage(msgspec.Struct):
 
     check: StreamCheck
     meta: bytes | None
-    """The owner's metadata, None where it cannot be read."""
+    """The owner's metadata, or None if unreadable."""
     last_seq: int
     """The highest sequence that is known to have been given out."""
     notes: list[str] = msgspec.field(default_factory=list)

@@ -4,7 +4,7 @@ Records (acks, deletes, purges, answers) may use it, messages never do. A record
 piece, so that messages of other streams which are being written at that moment cannot use all of it up. From then on
 messages are refused before they are written, until the file has its whole length again; `intact` is a plain attribute,
 because every commit reads it. The file is restored by the first commit with messages after space has returned, or by
-`Store.run_timers`, which also lets the streams try again that had no room even for a record or an erasure.
+`Store.run_timers`, which also retries streams without room even for a record or an erasure.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Reserve:
             return self.intact
 
     def open(self) -> None:
-        """Create the file, or what is missing from it, at a start. Raises OSError for other reasons than no room."""
+        """Create the file, or its missing part, at a start. Raises OSError for reasons other than a full disk."""
         with self._lock:
             self.intact = not self.size or self._fill()
 
@@ -120,7 +120,7 @@ class Reserve:
                     raise
 
     def has_room_for(self, size: int) -> bool:
-        """Return whether a file of that length fits next to the reserve, or to what is left of it for records."""
+        """Return whether a file of that length fits next to the reserve, or to its rest for records."""
         return self._disk.free_bytes() >= size + (0 if self.intact else self.size)
 
     # -- commits

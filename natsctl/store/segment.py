@@ -7,7 +7,7 @@ makes the segment sparse; then `seqs` lists them. A position is dead below `head
 one keeps its sorted subject numbers (`keys`) with live counts (`counts`, true only while `head` is 0), so that a
 segment which cannot match is skipped without a look inside.
 
-A sealed segment whose index file is written, or needs none, keeps its columns in less memory (`pack`, columns.py).
+A sealed segment after its index file is written, or without need for one, packs its columns (`pack`, columns.py).
 
 `SegmentList` has the segments of one stream in sequence order; the last one takes appends. `SegmentReader` reads their
 settled messages: from kept bytes, or from the disk, where every frame is checked again.
@@ -37,13 +37,13 @@ _NO_SEQS: array[int] = array("Q")
 ASKS_BEFORE_ORDER = 16
 """Searches for a subject in one sealed segment before its positions are sorted by subject, at 4 bytes a message."""
 FEW_SUBJECTS = 16
-"""Subjects whose positions are looked up one by one and merged."""
+"""Maximum number of subjects with positions looked up separately and merged."""
 FEW_POSITIONS = 64
 """Messages that are rather looked at one by one."""
 
 
 POST_STEP = 4096
-"""Messages of an open segment that one question lists by subject; those behind are searched."""
+"""Messages of an open segment that one query lists by subject; later ones are searched."""
 
 
 class Segment:
@@ -106,7 +106,7 @@ class Segment:
         return self.base + position if self.seqs is None else self.seqs[position]
 
     def position_from(self, seq: int) -> int:
-        """Return the first position whose sequence is at least `seq`; the length when none is."""
+        """Return the first position with a sequence of at least `seq`, or the length."""
         n = len(self.sids)
         if self.seqs is None:
             return min(max(seq - self.base, 0), n)
@@ -169,7 +169,7 @@ class Segment:
             self.counts[bisect_left(self.keys, self.sids[position])] -= 1
 
     def seal(self) -> None:
-        """Freeze: nothing is added any more; keep the subject summary, drop what can be rebuilt."""
+        """Freeze: nothing is added any more; keep the subject summary, drop data that can be rebuilt."""
         self.order, self.asked = None, 0
         self.postings, self.posted = {}, 0
         if lib is not None:
@@ -257,7 +257,7 @@ class Segment:
             return -1
 
     def _is_sorted(self) -> bool:
-        """Return whether positions are listed by subject, which they are in a sealed segment that is often asked."""
+        """Return whether positions are listed by subject, as in a sealed segment with frequent queries."""
         if self.order is None:
             self.asked += 1
             if self.asked <= ASKS_BEFORE_ORDER:
@@ -310,11 +310,11 @@ class Segment:
         return -1
 
     def positions(self, sids: Container[int], start: int = 0) -> array[int]:
-        """Return every position from `start` on, live or not, whose subject number is in `sids`."""
+        """Return every position from `start` on, live or not, with a subject number in `sids`."""
         return array("I", [p for p, sid in enumerate(self.sids[start:], start) if sid in sids])
 
     def positions_of_few(self, sids: set[int], start: int = 0) -> array[int] | None:
-        """Return what `positions` does without a look at every message; None where that is not the shorter way."""
+        """Return the result of `positions` without examining every message, or None if that is not faster."""
         if len(sids) > FEW_SUBJECTS or len(self.sids) - start < FEW_POSITIONS:
             return None
         parts: list[array[int]] = []
@@ -342,7 +342,7 @@ class Segment:
         return not sids.isdisjoint(self.keys)
 
     def count_of(self, sids: set[int] | range) -> int:
-        """Return the live messages on `sids` in a sealed segment whose `head` is 0."""
+        """Return the live messages on `sids` in a sealed segment with `head` 0."""
         keys, counts, total = self.keys or _NONE, self.counts, 0
         if isinstance(sids, range):
             return sum(counts[: bisect_left(keys, len(sids))])
@@ -399,7 +399,7 @@ class SegmentList:
         return (segment, position) if position >= 0 else None
 
     def physical(self, seq: int) -> Place | None:
-        """Return where message `seq` lies, live or dead; None when its bytes are gone."""
+        """Return the place of message `seq`, live or dead, or None if its bytes are removed."""
         at = bisect_right(self.bases, seq) - 1
         if at < 0:
             return None
@@ -410,12 +410,12 @@ class SegmentList:
         return None
 
     def place_of(self, segment: Segment) -> int:
-        """Return which of the segments this one is, -1 when it is none of them any more."""
+        """Return the position of a segment among the segments, or -1."""
         at = bisect_left(self.bases, segment.base)
         return at if at < len(self.segments) and self.segments[at] is segment else -1
 
     def replace(self, old: Sequence[Segment], new: Segment) -> int:
-        """Put `new` where the segments `old`, which stand in a row, were, and return which one it is now."""
+        """Replace the consecutive segments `old` by `new`, and return its position."""
         at = self.place_of(old[0])
         self.segments[at : at + len(old)] = [new]
         self.bases[at : at + len(old)] = [new.base]
@@ -435,7 +435,7 @@ class SegmentList:
 SEQUENTIAL = 4
 """Messages asked from one segment in one go that make loading all of it worthwhile."""
 TRUSTED_SHARE = 64
-"""Frames copied as one piece that cost what one message looked at costs."""
+"""Number of frames copied as one piece at the cost of examining one message."""
 CHECKED_SHARE = 4
 """Frames taken one by one, with a checksum, that cost so much."""
 
@@ -504,7 +504,7 @@ class SegmentReader:
 
         Raises StoreDamagedError.
 
-        Frames of one range that follow each other are one piece, whose bytes are not looked at where this process
+        Consecutive frames of one range are one piece; its bytes are not examined if this process
         wrote them.
         """
         sizes, offsets = segment.sizes, segment.offsets
@@ -565,7 +565,7 @@ class SegmentReader:
         return pieces
 
     def remnants_at(self, segment: Segment, positions: Sequence[int]) -> Iterator[StoredMessage]:
-        """Yield settled messages, also removed ones whose bytes are still there.
+        """Yield settled messages, including removed ones with remaining bytes.
 
         Raises StoreDamagedError for a live one.
         """
@@ -583,7 +583,7 @@ class SegmentReader:
                 raise self._broken(segment, position)
 
     def ts_at(self, segment: Segment, position: int) -> int:
-        """Return the time of a settled message, live or not; 0 where it was erased."""
+        """Return the time of a settled message, live or not; 0 if erased."""
         file = segment.body
         assert file is not None
         offset = segment.offsets[position]
@@ -592,7 +592,7 @@ class SegmentReader:
 
 
 def _offsets_at(segment: Segment, positions: Sequence[int]) -> Iterable[int]:
-    """Return the offsets at ascending positions, of which there is one."""
+    """Return the offsets at ascending positions (at least one)."""
     offsets = segment.offsets
     if not isinstance(positions, range):
         return map(offsets.__getitem__, positions)

@@ -1,4 +1,4 @@
-"""The bytes of one segment: where they are on disk, and those kept in memory for reads.
+"""The bytes of one segment: on disk, and cached in memory for reads.
 
 Only bytes up to `settled` are ever read. Kept bytes are one run of adjacent pieces ("blobs") at ascending offsets; a
 piece that this process wrote is trusted, one that was read from the disk is checked frame by frame.
@@ -80,19 +80,19 @@ class SegmentFile:
 
     @property
     def index_path(self) -> str:
-        """Return the path of the index file, which is there if `indexed`."""
+        """Return the path of the index file; it exists if `indexed`."""
         return f"{self.folder}/{index_name(self.head.base, self.head.generation)}"
 
     def give_up_index(self) -> list[str]:
         """Clear `indexed` and return the path of the index file, for the caller to unlink.
 
-        Return an empty list where there is none, or where another caller has it: a file is unlinked once.
+        Return an empty list if it does not exist or another caller has it: a file is unlinked once.
         """
         indexed, self.indexed = self.indexed, False
         return [self.index_path] if indexed else []
 
     def keep(self, offset: int, blob: bytes, trusted: bool) -> None:
-        """Keep a piece; what was kept before is released unless the piece follows it."""
+        """Keep a piece; release the previous pieces unless this one follows them."""
         if self.blobs and self.starts[-1] + len(self.blobs[-1]) != offset:
             self.forget()
         self.starts.append(offset)
@@ -103,7 +103,7 @@ class SegmentFile:
             self._join()
 
     def _join(self) -> None:
-        """Join the trusted pieces; an untrusted one, which can only be the first, stays apart."""
+        """Join the trusted pieces; an untrusted first piece stays separate."""
         first = 0 if self.trusted[0] else 1
         joined = b"".join(self.blobs[first:])
         del self.starts[first + 1 :], self.blobs[first:], self.trusted[first + 1 :]

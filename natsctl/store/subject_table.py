@@ -16,7 +16,7 @@ from typing import NamedTuple
 from natsctl.native import lib
 
 GONE = 0xFFFFFFFF
-"""The number in a dead position whose subject was forgotten."""
+"""The number in a dead position with a forgotten subject."""
 
 
 def _numbering(names: Iterable[bytes]) -> dict[bytes, int]:
@@ -70,7 +70,7 @@ class SubjectTable:
         return sids
 
     def add_tally(self, tally: Tally, first_seq: int) -> None:
-        """Count the messages of a segment above all before it, which begins with `first_seq`."""
+        """Count the messages of a segment that begins with `first_seq`, above all earlier ones."""
         count, first, last, keys = self.count, self.first, self.last, tally.keys
         if keys and keys[-1] - keys[0] == len(keys) - 1 and not any(count[keys[0] : keys[-1] + 1]):
             span = slice(keys[0], keys[-1] + 1)  # new ones all: the usual case where almost every message has its own
@@ -103,7 +103,7 @@ class SubjectTable:
         return total > 4096 and total > 2 * self.live
 
     def renumber(self) -> array[int]:
-        """Forget subjects without messages; return old number → new number (GONE for the forgotten)."""
+        """Forget subjects without messages; return old number → new number (GONE if forgotten)."""
         moves = array("I", repeat(GONE, len(self.names)))
         kept = [sid for sid, count in enumerate(self.count) if count]
         for new, old in enumerate(kept):

@@ -1,8 +1,8 @@
 """Folders of deleted streams (`.gone`), removed after the high-water file has dropped the stream.
 
-Deleting renames within one folder, which is one step even where renames across folders are two. A stream that was
+Deleting renames within one folder: that is one step even if renames across folders are two. A stream that was
 refused at the start ends the same way, but only when an operator who knows of the damage asks for it; the store never
-does this by itself. Where its folder is missing an empty one stands for it, so that the next start knows that the
+does this by itself. If its folder is missing an empty one replaces it, so that the next start knows that the
 stream was deleted on purpose.
 """
 
@@ -67,7 +67,7 @@ class Trash:
         return TrashCommit(self._disk, names)
 
     def finish_commit(self, commit: Commit, error: OSError | StoreError | None = None) -> None:
-        """Log a failure; what is left goes at the next start."""
+        """Log a failure; the rest is removed at the next start."""
         self._in_flight = False
         if error is not None:
             self._log(f"deleted streams could not be removed: {error}")
@@ -76,7 +76,7 @@ class Trash:
 
 
 class DiscardCommit(Commit):
-    """Folders to be named as gone."""
+    """Folders to be renamed as deleted."""
 
     __slots__ = ("_disk", "_folders")
 
@@ -88,7 +88,7 @@ class DiscardCommit(Commit):
         self._folders = folders
 
     def run(self) -> None:
-        """Rename the folders, which is final once the names are synced; raises OSError."""
+        """Rename the folders; this is final once the names are synced. Raises OSError."""
         for folder in self._folders:
             gone = f"{folder}.gone"
             if self._disk.exists(folder):
@@ -115,7 +115,7 @@ class Discard:
         dirty[self] = None
 
     def on_durable(self, callback: Settled) -> None:
-        """Call `callback(None)` once the stream is gone for good, or with the error that prevents it."""
+        """Call `callback(None)` once the removal is durable, or with the error that prevents it."""
         if self._settled:
             callback(self._outcome)
         else:

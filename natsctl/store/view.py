@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 PROBE = 32
 """Positions tried one by one before the merged positions are used: most filters match something close."""
 CACHED_SEGMENTS = 4
-"""Segments whose merged positions one view keeps."""
+"""Number of segments with merged positions kept by a view."""
 FEW_IN_A_ROW = 64
-"""Most messages between two gaps that are processed one by one."""
+"""Maximum number of messages between two gaps that are processed singly."""
 BULK_MESSAGES = 200_000
-"""Messages of a stream from which on whole columns are processed at once (see bulk.py)."""
+"""Number of messages of a stream from which whole columns are processed (see bulk.py)."""
 
 
 class View:
@@ -95,7 +95,7 @@ class View:
         self.only = next(iter(self.sids)) if len(self.sids) == 1 else -1
 
     def _take_in(self, found: array[int], end: int) -> None:
-        """Add numbers that are not in yet; those of subjects that are literals in the filter may be `end` or above."""
+        """Add new numbers; numbers of literal subjects of the filter may be `end` or above."""
         if len(self.sids) + len(found) == end and (not self.filters.literals or max(found) < end):
             self.sids, self.listed = range(end), array("I")
         elif isinstance(self.sids, range):
@@ -191,7 +191,7 @@ class View:
 
 
 def live_run(segment: Segment, view: View | None, start: int, stop: int, limit: int) -> Sequence[int]:
-    """Return up to `limit` live matching positions of `segment` from `start`, which is one, to below `stop`.
+    """Return up to `limit` live matching positions of `segment` from `start` (itself one) to below `stop`.
 
     Without a view everything matches.
     """
@@ -207,7 +207,7 @@ def live_run(segment: Segment, view: View | None, start: int, stop: int, limit: 
 
 
 def fitting(segment: Segment, positions: Sequence[int], max_bytes: int, some: bool) -> tuple[Sequence[int], int]:
-    """Return the first positions whose messages fit, and the room left, which is over 0.
+    """Return the first positions with messages that fit, and the remaining room (above 0).
 
     One fits always, unless there are `some` already.
     """
@@ -220,9 +220,9 @@ def fitting(segment: Segment, positions: Sequence[int], max_bytes: int, some: bo
 
 
 def live_span(segment: Segment, start: int, stop: int, limit: int) -> Sequence[int]:
-    """Return up to `limit` live positions of `segment` from `start`, which is one, to below `stop`.
+    """Return up to `limit` live positions of `segment` from `start` (itself one) to below `stop`.
 
-    They follow each other without a gap where that gives enough of them.
+    They are consecutive if that gives enough of them.
     """
     stop = min(stop, start + limit)
     gone = -1 if segment.dead is None else segment.dead.find(1, start, stop)
