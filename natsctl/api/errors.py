@@ -319,6 +319,9 @@ class ApiResponseError(NatsctlError):
         self.error = error
         self.subject = subject
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.error,), self.__dict__
+
     @property
     def err_code(self) -> int:
         """Return the `err_code`, 0 from servers that send none."""

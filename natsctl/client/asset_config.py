@@ -128,7 +128,6 @@ def set_mirror(config: dict[str, Any], mirror: dict[str, Any]) -> None:
 
 
 def set_mirror_domain(config: dict[str, Any], domain: str) -> None:
-    """Set the JetStream domain of the mirrored bucket."""
     config["mirror"] = {**(config.get("mirror") or {}), "external": {"api": f"$JS.{domain}.API"}}
 
 

@@ -99,7 +99,6 @@ class BlockingConnection:
 
     @property
     def info(self) -> dict[str, Any]:
-        """The server's INFO."""
         return self._protocol.info
 
     # Raw bytes
@@ -134,7 +133,6 @@ class BlockingConnection:
     # Messages
 
     def new_inbox(self) -> str:
-        """Return a unique subject."""
         return f"{self._inbox_prefix}.{os.urandom(11).hex()}"
 
     def new_sid(self) -> int:

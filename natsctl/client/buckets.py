@@ -56,7 +56,6 @@ class Kind(NamedTuple):
         return stream.removeprefix(self.prefix)
 
     def is_mine(self, stream: str) -> bool:
-        """Return whether a stream is a bucket of this kind."""
         return stream.startswith(self.prefix) and re.fullmatch(_BUCKET, stream.removeprefix(self.prefix)) is not None
 
 
@@ -70,8 +69,6 @@ def kind_of(stream: str) -> Kind | None:
 
 
 class BucketNotFoundError(ApiResponseError):
-    """There is no bucket of that name."""
-
     def __init__(self, kind: Kind, bucket: str, error: ApiError, subject: str) -> None:
         super().__init__(error, subject)
         self.args = (f"{kind.noun} {bucket} does not exist",)
@@ -204,7 +201,6 @@ def check_pattern(pattern: str) -> None:
 
 
 def is_pattern(key: str) -> bool:
-    """Return whether the text is a pattern of keys."""
     return "*" in key or ">" in key
 
 

@@ -69,7 +69,6 @@ class Check:
 
     @property
     def status(self) -> Status:
-        """Return the worst status."""
         if self.critical:
             return Status.CRITICAL
         if self.unknown:
@@ -172,7 +171,6 @@ async def check_stream(manager: Manager, check: Check, limits: Limits, readers: 
 
 
 def judge_stream(check: Check, raw: Mapping[str, Any], limits: Limits) -> None:
-    """Check a stream by its information."""
     state = raw.get("state") or {}
     for name, value, low in (
         ("messages", int(state.get("messages") or 0), True),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from nats.aio.subscription import Subscription as NatsSubscription
 
+    from natsctl.client.nats_client import MessageHandler
     from natsctl.client.servers import Target
     from natsctl.wire.client import Credentials
 
@@ -63,7 +64,11 @@ class Subscription:
         *,
         queue: str = "",
         lasting: bool = False,
+        handler: MessageHandler | None = None,
+        on_end: Callable[[Exception], None] | None = None,
     ) -> None:
+        self.handler: MessageHandler = handler or self.take
+        self._on_end = on_end
         self.subject = subject
         self.subjects = (subject, *more)
         self.queue = queue
@@ -93,11 +98,6 @@ class Subscription:
         """Return how many messages it still waits for, 0 where there is no limit."""
         return max(self._limit - self._taken, 1) if self._limit else 0
 
-    @property
-    def sid(self) -> int:
-        """Return the number by which the server knows its first subject, 0 before it is there."""
-        return int(self._inner[0]._id) if self._inner else 0
-
     def take(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
         """Keep a message that arrived, or count it as dropped where too many wait."""
         self._taken += 1
@@ -113,6 +113,8 @@ class Subscription:
         """Raise `failure` at the reader after the messages that are kept."""
         self._failure = failure
         self._arrived.set()
+        if self._on_end is not None:
+            self._on_end(failure)
 
     @property
     def finished(self) -> bool:
@@ -210,8 +212,6 @@ class ConnectionLostError(UnreachableError):
 
 
 class _Waiter:
-    """A request that waits for its answer."""
-
     __slots__ = ("future", "subject")
 
     def __init__(self, subject: str, future: asyncio.Future[Message]) -> None:
@@ -483,31 +483,47 @@ class Connection:
         return str(self._client.new_inbox())
 
     async def subscribe(
-        self, subject: str, *more: str, queue: str = "", limit: int = 0, lasting: bool = False
+        self,
+        subject: str,
+        *more: str,
+        queue: str = "",
+        limit: int = 0,
+        lasting: bool = False,
+        handler: MessageHandler | None = None,
+        on_end: Callable[[Exception], None] | None = None,
     ) -> Subscription:
         """Return a running subscription, ended by itself after `limit` messages if that is above 0.
 
         With `more` subjects it has the messages of all of them, in the order they come. One that is `lasting` goes on
-        when the connection is opened again; what is published meanwhile does not reach it.
+        when the connection is opened again; what is published meanwhile does not reach it. With a `handler`, messages
+        are passed to it as they arrive and not kept. `on_end` is called with the failure that ends the subscription.
         """
-        for one in (subject, *more):
-            _check(one)
-            if fault := subject_fault(one):
+        for each in (subject, *more):
+            _check(each)
+            if fault := subject_fault(each):
                 raise UsageError(fault)
         await self._revived()
         self.received.subjects.append(subject)
-        subscription = Subscription(subject, limit, self._subscriptions.discard, more, queue=queue, lasting=lasting)
+        subscription = Subscription(
+            subject,
+            limit,
+            self._subscriptions.discard,
+            more,
+            queue=queue,
+            lasting=lasting,
+            handler=handler,
+            on_end=on_end,
+        )
         self._subscriptions.add(subscription)
         await self._listen(subscription)
         return subscription
 
     async def _listen(self, subscription: Subscription) -> None:
-        """Send the server the SUB of a subscription."""
         subscription.detach()
         try:
-            for one in subscription.subjects:
+            for subject in subscription.subjects:
                 subscription.attach(
-                    await self._client.listen(one, subscription.queue, subscription.take, subscription.left)
+                    await self._client.listen(subject, subscription.queue, subscription.handler, subscription.left)
                 )
         except self._failures as failure:
             raise self._translated(failure) from failure

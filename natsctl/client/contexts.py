@@ -84,7 +84,6 @@ class Contexts:
         return self._folder / "context" / f"{name}.json"
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a context."""
         return self.path(name).is_file()
 
     def load(self, name: str) -> Settings:

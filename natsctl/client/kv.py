@@ -164,7 +164,6 @@ class Bucket:
     # -- writing
 
     async def put(self, key: str, value: bytes) -> Answer[PubAck]:
-        """Set a key."""
         return await self._write(key, value, {})
 
     async def create(self, key: str, value: bytes, ttl_ns: int = 0) -> Answer[PubAck]:
@@ -258,7 +257,6 @@ class WatchOptions(NamedTuple):
 
 
 def _reader(bucket: Bucket, pattern: str, **options: Any) -> OrderedReader:
-    """Return a reader of the keys that match."""
     from natsctl.client.messaging.consumers import OrderedReader
 
     return OrderedReader(bucket.manager, bucket.stream, bucket.reads + pattern, **options)
@@ -322,7 +320,6 @@ async def watch(bucket: Bucket, watching: WatchOptions) -> AsyncIterator[Entry]:
 
 
 def to_entry(bucket: Bucket, delivered: Delivered, *, values: bool = True) -> Entry:
-    """Return the entry of a delivered message."""
     message, at = delivered
     operation = operation_of(message.headers)
     size = message.headers.get(SIZE, "")

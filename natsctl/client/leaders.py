@@ -37,7 +37,6 @@ class Asset(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """Name of the asset in texts."""
         return f"Consumer {self.stream} > {self.consumer}" if self.consumer else f"Stream {self.stream}"
 
     @property

@@ -162,7 +162,6 @@ class ShortClient(Client):
         return handle
 
     async def send(self, subject: bytes, reply: bytes, block: bytes, body: bytes) -> None:
-        """Send a message with a header block."""
         self.stats["out_msgs"] += 1
         self.stats["out_bytes"] += len(body)
         await self._send_command(encode_pub(subject, reply, block, body))

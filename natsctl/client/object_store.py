@@ -91,17 +91,14 @@ class Object:
 
     @property
     def bucket(self) -> str:
-        """Return the bucket that it says it is in."""
         return str(self.raw.get("bucket") or "")
 
     @property
     def nuid(self) -> str:
-        """Return the subject of its chunks."""
         return str(self.raw.get("nuid") or "")
 
     @property
     def size(self) -> int:
-        """Return its bytes."""
         return int(self.raw.get("size") or 0)
 
     @property
@@ -111,7 +108,6 @@ class Object:
 
     @property
     def deleted(self) -> bool:
-        """Return whether this is a marker that it was deleted."""
         return bool(self.raw.get("deleted"))
 
     @property
@@ -172,7 +168,6 @@ def _remains(body: bytes, time: str, revision: int, subject: str, name: str) -> 
 
 
 def digest_of(hashed: hashlib._Hash) -> str:
-    """Return a digest as metadata has it."""
     return DIGEST_TYPE + base64.urlsafe_b64encode(hashed.digest()).decode()
 
 
@@ -203,11 +198,9 @@ class ObjectBucket:
         return cls(manager, name, await bucket_info(manager, OBJECTS, name))
 
     def meta_subject(self, name: str) -> str:
-        """Return the subject of an object's metadata."""
         return f"$O.{self.name}.M.{base64.urlsafe_b64encode(name.encode('utf-8', 'surrogateescape')).decode()}"
 
     def chunk_subject(self, nuid: str) -> str:
-        """Return the subject of an object's chunks."""
         return f"$O.{self.name}.C.{nuid}"
 
     async def find(self, name: str, *, fresh: bool = False, damaged: bool = False) -> Object | None:

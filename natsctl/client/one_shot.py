@@ -74,7 +74,6 @@ class OneShotClient:
         self._deadline_s = deadline_s
 
     def shut(self) -> None:
-        """End the connection."""
         self._wire.close()
 
     def ask(self, verb: str, body: Any = None) -> dict[str, Any]:
@@ -129,7 +128,6 @@ class PlainConnection:
         self._changes = changes
 
     def shut(self) -> None:
-        """End the connection."""
         self._wire.close()
 
     async def request(

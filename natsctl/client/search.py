@@ -382,7 +382,6 @@ def level_of(info: StreamInfo) -> int:
 
 
 def required_level(info: StreamInfo) -> int:
-    """Return the API level that a stream needs."""
     return _number(info, REQUIRED_LEVEL_KEY)
 
 

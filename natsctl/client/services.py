@@ -38,8 +38,6 @@ PING, INFO, STATS = "PING", "INFO", "STATS"
 
 
 class _Identity(msgspec.Struct, kw_only=True):
-    """Common beginning of every answer."""
-
     name: str
     id: str
     version: str
@@ -47,14 +45,10 @@ class _Identity(msgspec.Struct, kw_only=True):
 
 
 class ServicePing(_Identity, kw_only=True):
-    """The answer to a ping."""
-
     type: str = "io.nats.micro.v1.ping_response"
 
 
 class Endpoint(msgspec.Struct, kw_only=True):
-    """An endpoint of a service and its subject."""
-
     name: str
     subject: str
     queue_group: str = ""
@@ -62,8 +56,6 @@ class Endpoint(msgspec.Struct, kw_only=True):
 
 
 class ServiceInfo(_Identity, kw_only=True):
-    """Description of a service."""
-
     type: str = "io.nats.micro.v1.info_response"
     description: str = ""
     endpoints: list[Endpoint] = []
@@ -85,16 +77,12 @@ class EndpointStats(msgspec.Struct, kw_only=True):
 
 
 class ServiceStats(_Identity, kw_only=True):
-    """Statistics of a service."""
-
     type: str = "io.nats.micro.v1.stats_response"
     started: str = ""
     endpoints: list[EndpointStats] = []
 
 
 class Instance(msgspec.Struct):
-    """Both answers of one instance."""
-
     info: ServiceInfo
     stats: ServiceStats
 

@@ -63,7 +63,6 @@ class PurgeEffect(NamedTuple):
 
 
 async def purge_effect(manager: Manager, live: Answer[StreamInfoAnswer], purge: Purge) -> PurgeEffect:
-    """Return the effect that the purge of that stream would have now."""
     state = live.value.state
     stream = live.value.config.name
     total = await _count(manager, stream, purge.filter) if purge.filter else state.messages

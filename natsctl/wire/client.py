@@ -13,7 +13,6 @@ This module imports only modules of `wire` that travel with it: Spark carries it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -81,6 +80,8 @@ def read_error(line: bytes) -> ServerLineError:
 
 def read_info(line: bytes) -> dict[str, Any]:
     """Return the content of the INFO line that a server begins with; raises ValueError for any other line."""
+    import json  # not for servers, which only write the protocol
+
     if not line.startswith(INFO_VERB):
         raise ValueError(f"not INFO: {line[:100]!r}")
     try:
@@ -158,6 +159,8 @@ NO_CREDENTIALS: Final = Credentials()
 
 def encode_connect(credentials: Credentials, info: Mapping[str, Any], *, name: str, version: str, tls: bool) -> bytes:
     """Return the CONNECT line that answers an INFO; raises SeedError."""
+    import json
+
     about = {
         "verbose": False,
         "pedantic": False,

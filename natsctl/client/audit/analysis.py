@@ -48,7 +48,6 @@ class Threshold(msgspec.Struct, kw_only=True):
 
     @property
     def value(self) -> float:
-        """Return the value to compare with."""
         return self.default if self.set_value is msgspec.UNSET else self.set_value
 
     def read(self, text: str) -> float:
@@ -85,13 +84,10 @@ class Examples(msgspec.Struct, omit_defaults=True):
 
     @property
     def count(self) -> int:
-        """Return the number of faults."""
         return len(self.examples) + self.omitted
 
 
 class CheckResult(msgspec.Struct):
-    """Outcome of a check."""
-
     check: AuditCheck
     outcome: int
     outcome_string: str
@@ -124,15 +120,12 @@ class Inspection:
     found: Examples = field(default_factory=Examples)
 
     def value(self, key: str) -> float:
-        """Return a threshold."""
         return self.check.configuration[key].value
 
     def log(self, text: str) -> None:
-        """Write a line to the log of the analysis."""
         self.write(f"{self.check.code}: {text}")
 
     def fault(self, text: str) -> None:
-        """Report a fault."""
         if self.limit and len(self.found.examples) >= self.limit:
             self.found.omitted += 1
         else:
@@ -170,8 +163,6 @@ Run = Callable[[Inspection], Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A check and what it does."""
-
     check: AuditCheck
     run: Run
 
@@ -179,7 +170,6 @@ class Registered:
 def registered(
     code: str, suite: str, name: str, description: str, *thresholds: Threshold
 ) -> Callable[[Run], Registered]:
-    """Make a function a check."""
     for one in thresholds:
         one.check = code
     check = AuditCheck(code, suite, name, description, {one.key: one for one in thresholds})

@@ -84,12 +84,10 @@ class Artifact(NamedTuple):
 
     @property
     def cluster(self) -> str:
-        """Return the cluster of its server."""
         return self.tags.get("cluster", "")
 
     @property
     def server(self) -> str:
-        """Return the name of its server."""
         return self.tags.get("server", "")
 
 
@@ -147,7 +145,6 @@ class Bundle:
         return [self.artifacts[at] for at in sorted(set.intersection(*sets))] if sets else list(self.artifacts)
 
     def raw(self, artifact: Artifact) -> bytes:
-        """Return the bytes of an artifact."""
         return self._read(artifact.path)
 
     def load(self, artifact: Artifact) -> dict[str, Any]:
@@ -182,7 +179,6 @@ class Bundle:
         return Metadata()
 
     def close(self) -> None:
-        """Close the file."""
         self._zip.close()
 
 
@@ -228,7 +224,6 @@ class BundleWriter:
         self.add_raw(content, "json", **tags)
 
     def add_raw(self, content: bytes, extension: str, **tags: str) -> None:
-        """Add the bytes of an artifact."""
         folder = path_of(tags)
         if "special" in tags or tags.get("artifact_type") == PROFILE_TYPE:
             path = f"{folder}.{extension}"
@@ -245,11 +240,9 @@ class BundleWriter:
         self._zip.writestr(info, content)
 
     def finish(self) -> None:
-        """Write the manifest."""
         self._write(_MANIFEST, orjson.dumps(self._manifest, option=orjson.OPT_INDENT_2))
 
     def close(self) -> None:
-        """End the file."""
         self._zip.close()
 
 

@@ -113,8 +113,6 @@ def _metadata(manager: Manager, version: str) -> Metadata:
 
 
 class _Gathering:
-    """One bundle under way."""
-
     def __init__(
         self, manager: Manager, writer: BundleWriter, selection: Selection, say: Callable[[str], None]
     ) -> None:
@@ -321,5 +319,4 @@ def _jetstream(consumers: bool) -> dict[str, Any]:
 
 
 def _place(answer: ServerAnswer) -> dict[str, str]:
-    """Return the tags of a server."""
     return {"cluster": answer.cluster or NO_CLUSTER, "server": answer.name}

@@ -50,12 +50,10 @@ class _Server(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Return its id."""
         return str(self.info.get("id") or "")
 
     @property
     def name(self) -> str:
-        """Return its name."""
         return str(self.info.get("name") or "")
 
 
@@ -124,7 +122,6 @@ class RecordedConnection:
                 continue
 
     async def close(self) -> None:
-        """Close the bundle."""
         self.bundle.close()
 
     def _message(self, document: Document) -> Message:
@@ -194,7 +191,6 @@ class RecordedConnection:
 
     @property
     def count(self) -> int:
-        """Return the number of servers."""
         return len(self._servers)
 
 
@@ -495,7 +491,6 @@ def _moved(part: Entry, side: str) -> dict[str, int]:
 
 
 def _gateways(data: Document) -> list[Document]:
-    """Return the statistics of each gateway."""
     found: dict[str, Document] = {}
 
     def of(name: str) -> Document:

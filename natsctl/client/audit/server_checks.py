@@ -132,7 +132,6 @@ def ha_assets(inspection: Inspection) -> Outcome:
 
 @registered("CLUSTER_004", "cluster", "Whitespace in cluster name", "No cluster name contains whitespace")
 def cluster_names(inspection: Inspection) -> Outcome:
-    """Look for whitespace in the names of clusters."""
     for cluster in inspection.bundle.values("cluster"):
         if _has_blank(cluster):
             inspection.fault(f"Cluster: {cluster}")
@@ -242,7 +241,6 @@ def cpu(inspection: Inspection) -> Outcome:
 
 @registered("SERVER_004", "server", "Server Slow Consumers", "No node is reporting slow consumers")
 def slow_consumers(inspection: Inspection) -> Outcome:
-    """Look for servers that have cut slow consumers."""
     for cluster, server, data in inspection.data("variables"):
         if slow := int(data.get("slow_consumers") or 0):
             inspection.fault(f"{cluster}/{server}: {slow} slow consumers")

@@ -71,7 +71,6 @@ def lagging_replicas(inspection: Inspection) -> Outcome:
     ),
 )
 def high_cardinality(inspection: Inspection) -> Outcome:
-    """Count the subjects of every stream."""
     for account, stream, _, document in _streams(inspection):
         held = _number(document, "state", "num_subjects")
         if held > inspection.value("subjects"):
@@ -89,7 +88,6 @@ def high_cardinality(inspection: Inspection) -> Outcome:
     _percent("consumers", "Alert if consumer count near configured limit", 90),
 )
 def stream_limits(inspection: Inspection) -> Outcome:
-    """Compare what every stream holds with its limits."""
     for account, stream, server, document in _streams(inspection):
         for what, held, most in (
             ("messages", "messages", "max_msgs"),
@@ -196,7 +194,6 @@ def _leads(asset: Document, server: str) -> bool:
 
 
 def _report(inspection: Inspection, check: Check, what: str) -> bool:
-    """Report the faults of a check and return whether one is critical."""
     for text in check.warning:
         inspection.fault(f"WARNING: {what}: {text}")
     for text in check.critical:

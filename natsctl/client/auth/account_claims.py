@@ -81,7 +81,6 @@ class Sharing(NamedTuple):
         return sorted(self.account.nats.get(f"{self.kind}s") or [], key=lambda one: str(one.get("subject", "")))
 
     def subject_of(self, entry: Document) -> str:
-        """Return the subject of an entry in this account."""
         return str(entry.get("subject", "")) if self.kind == "export" else local_subject(entry)
 
     def subjects(self) -> list[str]:
@@ -121,7 +120,6 @@ def local_subject(entry: Document) -> str:
 
 
 def remote_subject(entry: Document) -> str:
-    """Return the subject that an import has in the account that it comes from."""
     subject, to = str(entry.get("subject", "")), str(entry.get("to") or "")
     return to if to and entry.get("type") == SERVICE and not entry.get("local_subject") else subject
 
@@ -176,7 +174,6 @@ def add_mapping(account: Account, source: str, target: str, weight: int, cluster
 
 
 def set_mapping(account: Account, source: str, destinations: Sequence[Document]) -> None:
-    """Replace the mapping of a subject."""
     account.nats["mappings"] = {**(account.nats.get("mappings") or {}), source: list(destinations)}
 
 

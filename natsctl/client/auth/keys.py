@@ -42,7 +42,6 @@ class KeyPair:
 
     @property
     def is_private(self) -> bool:
-        """Return whether the seed is known."""
         return self._secret is not None
 
     @property

@@ -64,8 +64,6 @@ class Change(NamedTuple):
 
 
 class NscStore:
-    """The operators of one user."""
-
     def __init__(self, stores: Path, keys: Path, config: Path) -> None:
         self.stores = stores
         self.keys = keys
@@ -202,12 +200,10 @@ class NscStore:
         return self.keys / "keys" / public[:1] / public[1:3] / f"{public}.nk"
 
     def credentials_path(self, user: User) -> Path:
-        """Return the file in which nsc keeps the credentials of a user."""
         account = user.account
         return self.keys / "creds" / account.operator.name / account.name / f"{user.name}.creds"
 
     def jwt_path(self, entity: Entity) -> Path:
-        """Return the file of an entity's JWT."""
         if isinstance(entity, User):
             return self._account_folder(entity.account) / _USERS / f"{entity.name}.jwt"
         if isinstance(entity, Account):
@@ -323,7 +319,6 @@ class NscStore:
 
 
 def _is_held(lock: int) -> bool:
-    """Return whether a lock could be taken."""
     try:
         hold_lock(lock)
     except OSError:

@@ -51,7 +51,6 @@ class Entity:
 
     @property
     def subject(self) -> str:
-        """The public key."""
         return self.key.public
 
     @property
@@ -67,7 +66,6 @@ class Entity:
 
     @property
     def tags(self) -> list[str]:
-        """The tags."""
         return list(self.nats.get("tags") or [])
 
     @property
@@ -100,12 +98,10 @@ class Operator(Entity):
 
     @property
     def typed(self) -> OperatorClaims:
-        """The claims as a value."""
         return jwt.typed(self.claims, OperatorClaims)
 
     @property
     def signing_key_names(self) -> list[str]:
-        """The public signing keys."""
         return list(self.nats.get("signing_keys") or [])
 
     @property
@@ -209,12 +205,10 @@ class Account(Entity):
 
     @property
     def typed(self) -> AccountClaims:
-        """The claims as a value."""
         return jwt.typed(self.claims, AccountClaims)
 
     @property
     def is_system(self) -> bool:
-        """Return whether this is the operator's system account."""
         return self.subject == self.operator.nats.get("system_account")
 
     @property
@@ -227,7 +221,6 @@ class Account(Entity):
 
     @property
     def signing_key_names(self) -> list[str]:
-        """The public signing keys."""
         return list(self.scopes)
 
     def user(self, name: str) -> User:
@@ -323,8 +316,6 @@ class Account(Entity):
 
 
 class User(Entity):
-    """A user of an account."""
-
     kind = "user"
 
     def __init__(self, name: str, key: KeyPair, claims: Document, token: str = "", *, account: Account) -> None:
@@ -333,7 +324,6 @@ class User(Entity):
 
     @property
     def typed(self) -> UserClaims:
-        """The claims as a value."""
         return jwt.typed(self.claims, UserClaims)
 
     @property

@@ -85,7 +85,6 @@ class AccountOutcome(Document):
 
     @property
     def warned(self) -> bool:
-        """Return whether there was any failure or warning."""
         return bool(self.warnings) or any(one.warnings for one in self.streams)
 
 

@@ -76,7 +76,6 @@ def candidates(top: Path) -> Iterator[Path]:
 
 
 def _is_file_of_one(name: str) -> bool:
-    """Return whether a file's name is one that a backup may have."""
     if name.startswith("."):
         return False
     if name.lower().endswith(FILE_ENDINGS):
@@ -133,8 +132,6 @@ class ConsumerInside(Document):
 
 
 class SubjectCount(Document):
-    """Number of messages on a subject."""
-
     subject: str
     messages: int
 
@@ -270,8 +267,6 @@ class Check(Document):
 
 
 class Verdict(Document):
-    """Result of verifying one backup."""
-
     path: str
     form: str = ""
     stream: str = ""
@@ -285,7 +280,6 @@ class Verdict(Document):
     checks: list[Check] = msgspec.field(default_factory=list)
 
     def add(self, name: str, ok: bool, detail: str = "") -> None:
-        """Record a finding."""
         self.checks.append(Check(name=name, ok=ok, detail=detail))
         self.whole = self.whole and ok
 

@@ -137,12 +137,10 @@ class Manifest(Document):
     sha256: str = ""
 
     def file(self, name: str) -> FileSum | None:
-        """Return the manifest's entry of a file."""
         return next((one for one in self.files if one.name == name), None)
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """Return the file's content."""
     unsummed = _text(msgspec.structs.replace(manifest, sha256=""))
     return _text(msgspec.structs.replace(manifest, sha256=hashlib.sha256(unsummed).hexdigest()))
 

@@ -149,8 +149,6 @@ _COUNTS = ("messages", "bytes", "first_seq", "last_seq", "consumer_count", "num_
 
 
 class Form(StrEnum):
-    """Form of a backup on disk."""
-
     DIRECTORY = "directory"
     FILE = "file"
     SERVER_FILES = "server files"
@@ -172,7 +170,6 @@ class OpenBackup:
 
     @property
     def stream(self) -> str:
-        """Return the name of the stream in it."""
         return str(self.config.get("name", ""))
 
     def block(self, name: str) -> dict[str, Any]:

@@ -75,7 +75,6 @@ class BucketRenaming:
         return json.dumps(found, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
 
     def consumer(self, consumer: ArchivedConsumer) -> ArchivedConsumer:
-        """Return the consumer with filters of the new bucket."""
         config = consumer.config
         changed = replace(
             config,

@@ -230,8 +230,6 @@ class StreamExistsError(NatsctlError):
 
 
 class SubjectOverlapError(NatsctlError):
-    """Another stream has a subject of the one that is to be restored."""
-
     exit_code = ExitCode.CONFLICT
 
 

@@ -69,7 +69,6 @@ class MessageSelection:
     exclude_payloads: tuple[re.Pattern[str], ...] = ()
 
     def __call__(self, message: ArchivedMessage) -> bool:
-        """Return whether the message is meant."""
         return self.rejected_by(message) is None
 
     def rejected_by(self, message: ArchivedMessage) -> Filter | None:
@@ -166,7 +165,6 @@ class Choice:
     """Kept messages that the stream's max_age no longer allows."""
 
     def __call__(self, message: ArchivedMessage) -> bool:
-        """Return whether the message is kept."""
         return self.pick(message) if self.seqs is None else message.seq in self.seqs
 
 

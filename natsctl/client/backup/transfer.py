@@ -29,7 +29,6 @@ class Progress:
 
     @property
     def elapsed_s(self) -> float:
-        """Seconds since the start."""
         return time.monotonic() - self.started_s
 
     def again(self) -> None:

@@ -101,7 +101,6 @@ class BackupWriter:
         return (self._folder / DATA_NAME).open("rb")
 
     def restart(self) -> None:
-        """Forget the data that was written."""
         self._data.seek(0)
         self._data.truncate()
         self._digest = hashlib.sha256()
@@ -400,5 +399,4 @@ class Capture:
         return {"source": {**said, **({"dropped": dropped} if dropped else {})}}
 
     def discard(self) -> None:
-        """Remove the files."""
         self._spool.close()

@@ -4,8 +4,8 @@ Clients run in processes of their own, as many as there are processors, on uvloo
 took a third longer, and one Python process is busy before most servers are.
 
 A worker is `python -m natsctl.client.bench.benchmark`. It reads one line with its task on stdin, in base64, and then
-`go` and perhaps `stop`; when stdin ends it ends too, so that none outlives its parent. It writes one JSON document per
-line: ready, its progress, the result or the failure.
+`go` and perhaps `stop`; when stdin ends it ends too, so that none outlives its parent. It writes one document per line,
+in base64: ready, its progress, the result or the failure.
 
 Against nats-server 2.15.2 on two shared processors, one client with messages of 128 bytes, rates relative to the nats
 tool of the same day were, as medians of three runs: pub 1.6, js pub async 1.5, js ordered 1.1, js fetch 1.1, js pub
@@ -20,23 +20,23 @@ import asyncio
 import base64
 import contextlib
 import importlib
-import json
 import os
 import pickle
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from natsctl.api import endpoints, errors
+from natsctl.api import endpoints
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.client.bench import workloads
 from natsctl.client.bench.client import Client, RawConnection, body_of
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_STREAM, Load
-from natsctl.client.bench.report import Done, Report, now_ns, report
+from natsctl.client.bench.report import Done, Report, report
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
@@ -60,7 +60,6 @@ class ClientGroup:
 
     @property
     def msgs(self) -> int:
-        """Return how many messages are done."""
         return sum(client.progress.msgs for client in self._clients)
 
     async def prepare(self) -> None:
@@ -96,7 +95,6 @@ class ClientGroup:
         return [Done.of(client.number, client.progress) for client in self._clients]
 
     def stop(self) -> None:
-        """End clients that wait for messages."""
         for client in self._clients:
             client.progress.stop()
 
@@ -106,7 +104,6 @@ class ClientGroup:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for client in self._clients:
-            await client.link.close()
             await client.manager.connection.close()
 
 
@@ -135,48 +132,19 @@ PROGRESS_INTERVAL_S = 0.1
 MAX_LINE_BYTES = 64 * 1024 * 1024
 """Longest line; a payload that was given with --payload is in it."""
 
-Task = tuple[Target, Load, Sequence[int]]
+
+def encode_line(value: object) -> bytes:
+    """Return a line for the pipe between a worker and its parent, as it may hold a login."""
+    return base64.b64encode(pickle.dumps(value)) + b"\n"
 
 
-def encode_task(task: Task) -> bytes:
-    """Return the task line of a worker; it goes through a pipe, as it may hold a login."""
-    return base64.b64encode(pickle.dumps(task)) + b"\n"
+def decode_line(line: bytes) -> Any:
+    """Return the value of a line."""
+    return pickle.loads(base64.b64decode(line))  # nosec B301 # of the parent or child process, through their pipe
 
 
-def encode_failure(failure: BaseException) -> dict[str, Any]:
-    """Return the failure as JSON, from which `decode_failure` makes the same one."""
-    document: dict[str, Any] = {
-        "kind": _kind(failure).__name__,
-        "text": str(failure),
-        "hint": getattr(failure, "hint", ""),
-        "subject": getattr(failure, "subject", ""),
-    }
-    if isinstance(failure, ApiResponseError):
-        error = failure.error
-        document["error"] = {"code": error.code, "err_code": error.err_code, "description": error.description}
-    return document
-
-
-def _kind(failure: BaseException) -> type[BaseException]:
-    """Return the nearest base class in `natsctl.api.errors`: classes of single modules are not known to the parent."""
-    return next((kind for kind in type(failure).__mro__ if getattr(errors, kind.__name__, None) is kind), NatsctlError)
-
-
-def decode_failure(document: dict[str, Any]) -> NatsctlError:
-    """Return the failure of a worker, as if it had happened here."""
-    failure: NatsctlError
-    if error := document.get("error"):
-        failure = ApiResponseError(ApiError(**error), hint=document["hint"])
-    else:
-        kind = getattr(errors, document["kind"], NatsctlError)
-        known = isinstance(kind, type) and issubclass(kind, NatsctlError) and kind is not ApiResponseError
-        failure = (kind if known else NatsctlError)(document["text"], hint=document["hint"])
-    failure.subject = document["subject"]
-    return failure
-
-
-def _write_line(**document: Any) -> None:
-    sys.stdout.write(json.dumps(document) + "\n")
+def _write_line(**document: object) -> None:
+    sys.stdout.buffer.write(encode_line(document))
     sys.stdout.flush()
 
 
@@ -198,8 +166,7 @@ async def _main() -> None:
     lines = asyncio.StreamReader(limit=MAX_LINE_BYTES)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
-    line = base64.b64decode(await lines.readline())
-    target, load, numbers = pickle.loads(line)  # nosec B301 # of the parent process, through its pipe
+    target, load, numbers = decode_line(await lines.readline())
     group = ClientGroup(target, load, numbers)
     helpers: list[asyncio.Task[Any]] = []
     try:
@@ -214,9 +181,9 @@ async def _main() -> None:
         ]
         results = await work
         # The count too: clients that answered everything before the start have reported no progress.
-        _write_line(at=group.msgs, result=[done.encode() for done in results])
+        _write_line(at=group.msgs, result=results)
     except (NatsctlError, OSError) as failure:
-        _write_line(failed=encode_failure(failure))
+        _write_line(failed=failure if isinstance(failure, NatsctlError) else NatsctlError(str(failure)))
     finally:
         for helper in helpers:
             helper.cancel()
@@ -236,8 +203,6 @@ END_WAIT_S = 5.0
 
 
 class _Worker:
-    """One process."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -252,12 +217,12 @@ class _Worker:
     async def hear(self, name: str) -> Any:
         """Return the value of that name from the process; raises its failure."""
         while line := await self._out.readline():
-            said = json.loads(line)
-            self.msgs = said.get("at", self.msgs)
-            if "failed" in said:
-                raise decode_failure(said["failed"])
-            if name in said:
-                return said[name]
+            document = decode_line(line)
+            self.msgs = document.get("at", self.msgs)
+            if "failed" in document:
+                raise document["failed"]
+            if name in document:
+                return document[name]
         raise NatsctlError("a process of the benchmark ended too early", hint="its stderr says why")
 
     async def end(self) -> None:
@@ -298,7 +263,7 @@ class Workers:
             )
             self._workers.append(_Worker(process))
             numbers = range(place, self._load.clients, self.processes)
-            self._workers[-1].say(encode_task((self._target, self._load, numbers)))
+            self._workers[-1].say(encode_line((self._target, self._load, numbers)))
         await self._all("ready")
 
     async def _all(self, name: str) -> list[Any]:
@@ -312,15 +277,13 @@ class Workers:
         """Start all clients, wait for the end, and return their results."""
         for worker in self._workers:
             worker.say(b"go\n")
-        return [Done.decode(one) for results in await self._all("result") for one in results]
+        return [done for results in await self._all("result") for done in results]
 
     def stop(self) -> None:
-        """End clients that wait for messages."""
         for worker in self._workers:
             worker.say(b"stop\n")
 
     async def close(self) -> None:
-        """End the processes."""
         await asyncio.gather(*(worker.end() for worker in self._workers))
 
 
@@ -342,7 +305,7 @@ async def measure(target: Target, load: Load, watch: Callable[[int], None]) -> R
     workers = Workers(target, load, min(load.clients, os.cpu_count() or 1))
     try:
         await workers.prepare()
-        started_ns = now_ns()
+        started_ns = time.time_ns()
         looking = asyncio.create_task(_look(workers, load, watch))
         try:
             results = await workers.run()
@@ -415,10 +378,10 @@ async def changes(manager: Manager, load: Load) -> list[Change]:
     """
     if not load.stream_name:
         return []
-    found = await _stream(manager, load.stream_name)
-    planned = _for_stream(load, found)
-    if load.purge and found is not None and found["state"].get("messages"):
-        notice = f"purged {plural(found['state']['messages'], 'message')} of Stream {load.stream_name}"
+    info = await manager.find_stream(load.stream_name)
+    planned = _for_stream(load, info.raw if info else None)
+    if load.purge and info is not None and (messages := info.raw["state"].get("messages")):
+        notice = f"purged {plural(messages, 'message')} of Stream {load.stream_name}"
         planned.append(Change(endpoints.STREAM_PURGE, (load.stream_name,), None, notice))
     if load.kind in ("js consume", "js fetch"):
         planned += await _for_consumer(manager, load)
@@ -436,8 +399,6 @@ def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
         if kind == "Bucket":
             made = load.bucket == DEFAULT_BUCKET
             hint = "natsctl bench kv put makes it" if made else f"natsctl kv add {load.bucket} makes it"
-        from natsctl.api.catalogue import ApiError
-
         error = ApiError(code=404, err_code=ErrCode.STREAM_NOT_FOUND, description=f"{kind} {name} does not exist")
         raise ApiResponseError(error, hint=hint)
     if not load.create:
@@ -473,11 +434,6 @@ async def _for_consumer(manager: Manager, load: Load) -> list[Change]:
     body = {"stream_name": load.stream, "config": config}
     notice = f"created Consumer {load.consumer}, which is removed at the end"
     return [Change(endpoints.CONSUMER_CREATE, (load.stream, load.consumer), body, notice)]
-
-
-async def _stream(manager: Manager, name: str) -> dict[str, Any] | None:
-    found = await manager.find_stream(name)
-    return None if found is None else found.raw
 
 
 def preview(manager: Manager, load: Load, planned: list[Change]) -> DryRunError:

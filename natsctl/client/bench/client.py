@@ -30,9 +30,10 @@ from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedEr
 from natsctl.client.bench.load import Load
 from natsctl.client.message import NO_RESPONDERS
 from natsctl.client.requests import api_error, parse_object
+from natsctl.wire.client import encode_pub
 
 if TYPE_CHECKING:
-    from natsctl.client.connection import Connection, Subscription
+    from natsctl.client.connection import Connection
     from natsctl.client.manager import Manager
     from natsctl.client.nats_client import MessageHandler
 
@@ -67,7 +68,6 @@ class Latencies:
         self.longest_ns = 0
 
     def add(self, ns: int) -> None:
-        """Count one more."""
         shift = max(0, ns.bit_length() - _KEPT_BITS)
         key = ns >> shift << shift
         self.counts[key] = self.counts.get(key, 0) + 1
@@ -79,7 +79,6 @@ class Latencies:
         self.squares += ns * ns
 
     def merge(self, other: Latencies) -> None:
-        """Add the counts of another histogram."""
         if not other.number:
             return
         for key, count in other.counts.items():
@@ -125,22 +124,6 @@ class Latencies:
             found[min(max(_step(key), first), last)] += count
         return [(_end(step), count) for step, count in found.items()]
 
-    def encode(self) -> list[object]:
-        """Return all values as JSON."""
-        pairs = [list(pair) for pair in self.counts.items()]
-        return [self.number, self.sum_ns, self.squares, self.shortest_ns, self.longest_ns, pairs]
-
-    @classmethod
-    def decode(cls, encoded: Iterable[object]) -> Latencies:
-        """Return the durations that `encode` wrote."""
-        made = cls()
-        number, sum_ns, squares, shortest_ns, longest_ns, pairs = msgspec.convert(
-            encoded, tuple[int, int, int, int, int, list[tuple[int, int]]]
-        )
-        made.number, made.sum_ns, made.squares = number, sum_ns, squares
-        made.shortest_ns, made.longest_ns, made.counts = shortest_ns, longest_ns, dict(pairs)
-        return made
-
 
 def _step(ns: int) -> int:
     """Return the number of the bin: two for each power of two, whose second half begins half-way to the next."""
@@ -150,7 +133,6 @@ def _step(ns: int) -> int:
 
 
 def _end(step: int) -> int:
-    """Return the upper end of a bin."""
     bits, upper = divmod(step, 2)
     return 1 << bits if upper else 3 << (bits - 2)
 
@@ -163,11 +145,7 @@ PACED_S = 0.01
 
 def command(subject: bytes, body: bytes, reply: bytes = b"", pairs: Iterable[tuple[bytes, bytes]] = ()) -> bytes:
     """Return a PUB, or with headers an HPUB."""
-    to = b"%b %b" % (subject, reply) if reply else subject
-    block = headers.encode(pairs) if pairs else b""
-    if block:
-        return b"HPUB %b %d %d\r\n%b%b\r\n" % (to, len(block), len(block) + len(body), block, body)
-    return b"PUB %b %d\r\n%b\r\n" % (to, len(body), body)
+    return encode_pub(subject, reply, headers.encode(pairs) if pairs else b"", body)
 
 
 def body_of(load: Load) -> bytes:
@@ -178,42 +156,43 @@ def body_of(load: Load) -> bytes:
 class CommandBuilder:
     """Builder of the command of a client's n-th message; equal commands are built once."""
 
-    def __init__(self, load: Load, reply: bytes = b"") -> None:
+    def __init__(self, load: Load) -> None:
         self.body = body_of(load)
         self._load = load
         self._subject = load.subject.encode()
-        self._reply = reply
         self._pairs = [(key.encode(), value.encode()) for key, value in load.headers.items()]
         self._run = uuid.uuid4().hex
-        same = not load.multisubject and not load.dedup
-        self._same = command(self._subject, self.body, reply, self._pairs) if same else b""
+        self._are_equal = not load.multisubject and not load.dedup
+        self._built: dict[bytes, bytes] = {}
 
     def subject(self, number: int) -> bytes:
         """Return the subject of a message: with many subjects its number, or a random one, as last token."""
         load = self._load
         if not load.multisubject:
             return self._subject
-        most = load.multisubjectmax
-        place = (
-            random.randrange(most or load.total) if load.multisubjectrandomize else number % most if most else number
-        )
-        return b"%b.%d" % (self._subject, place)
+        subjects = load.multisubjectmax
+        if load.multisubjectrandomize:
+            number = random.randrange(subjects or load.total)
+        return b"%b.%d" % (self._subject, number % subjects if subjects else number)
 
     def pairs(self, number: int) -> list[tuple[bytes, bytes]]:
-        """Return the headers of a message."""
         if not self._load.dedup:
             return self._pairs
         return [*self._pairs, (headers.MSG_ID, f"{self._run}-{number}".encode())]
 
-    def one(self, number: int) -> bytes:
-        """Return the command of one message."""
-        if self._same:
-            return self._same
-        return command(self.subject(number), self.body, self._reply, self.pairs(number))
+    def one(self, number: int, reply: bytes = b"") -> bytes:
+        if not self._are_equal:
+            return command(self.subject(number), self.body, reply, self.pairs(number))
+        built = self._built.get(reply)
+        if built is None:
+            built = self._built[reply] = command(self._subject, self.body, reply, self._pairs)
+        return built
 
-    def many(self, first: int, count: int) -> bytes:
+    def many(self, first: int, count: int, reply: bytes = b"") -> bytes:
         """Return the commands of messages that follow each other."""
-        return self._same * count if self._same else b"".join(map(self.one, range(first, first + count)))
+        if self._are_equal:
+            return self.one(first, reply) * count
+        return b"".join(self.one(number, reply) for number in range(first, first + count))
 
     @property
     def fitting(self) -> int:
@@ -260,11 +239,9 @@ class ClientProgress:
         self._stopped = False
 
     def begin(self) -> None:
-        """Start the clock."""
         self.begin_ns = self.end_ns = time.monotonic_ns()
 
     def end(self) -> None:
-        """Stop the clock."""
         self.end_ns = time.monotonic_ns()
 
     def add(self, msgs: int, size: int) -> None:
@@ -291,7 +268,6 @@ class ClientProgress:
         self._stopped = False
 
     def check(self) -> None:
-        """Raise a failure that happened meanwhile."""
         if self._failure is not None:
             raise self._failure
 
@@ -329,7 +305,6 @@ class RawConnection:
         client: Any = connection._client
         self._client = client
         self._posted: list[bytes] = []
-        self._guards: list[asyncio.Task[Any]] = []
 
     # -- out
 
@@ -361,32 +336,8 @@ class RawConnection:
     # -- in
 
     async def listen(self, subject: str, take: MessageHandler, progress: ClientProgress, queue: str = "") -> None:
-        """Hand every message on a subject to `take`; the end of the subscription fails the progress."""
-        subscription = await self.connection.subscribe(subject, queue=queue)
-        self._client.handlers[b"%d" % subscription.sid] = take
-        guard = asyncio.create_task(_watch(subscription, take))
-        guard.add_done_callback(lambda done: _pass_on(done, progress))
-        self._guards.append(guard)
-
-    async def close(self) -> None:
-        """Stop watching the subscriptions; the connection stays."""
-        for guard in self._guards:
-            guard.cancel()
-        with contextlib.suppress(asyncio.CancelledError, NatsctlError):
-            await asyncio.gather(*self._guards, return_exceptions=True)
-
-
-async def _watch(subscription: Subscription, take: MessageHandler) -> None:
-    """Raise the end of the subscription; messages that came before it was taken over are handed on."""
-    while True:
-        message = await subscription.next()
-        if message is not None:
-            take(message.subject.encode(), message.reply.encode(), b"", message.body)
-
-
-def _pass_on(done: asyncio.Task[Any], progress: ClientProgress) -> None:
-    if not done.cancelled() and (failure := done.exception()) is not None:
-        progress.fail(failure)
+        """Pass every message on a subject to `take`; the end of the subscription fails the progress."""
+        await self.connection.subscribe(subject, queue=queue, handler=take, on_end=progress.fail)
 
 
 @dataclass(slots=True)
@@ -409,7 +360,6 @@ class Client:
 
     @property
     def share(self) -> int:
-        """Return how many messages it has."""
         return self.load.share(self.number)[1]
 
     @property
@@ -418,7 +368,6 @@ class Client:
         return self.load.wait_ns / 1e9 or self.manager.connection.timeout_s
 
     def new_inbox(self) -> bytes:
-        """Return a unique subject."""
         return self.manager.connection.new_inbox().encode()
 
     async def start(self) -> None:
@@ -429,17 +378,17 @@ class Client:
         self.progress.begin()
 
 
-def refusal(subject: str, header: bytes, body: bytes) -> NatsctlError | None:
+def answer_failure(subject: str, header: bytes, body: bytes) -> NatsctlError | None:
     """Return the error of an answer to a message, None without one: no responders, or the stream's error."""
     if header.startswith(b"NATS/1.0 "):
         return failed_status(subject, header)
     if b'"error"' not in body:
         return None
     try:
-        said = parse_object(body, subject).get("error")
+        error = parse_object(body, subject).get("error")
     except ProtocolError:
         return None
-    return ApiResponseError(api_error(said), subject) if said else None
+    return ApiResponseError(api_error(error), subject) if error else None
 
 
 def failed_status(subject: str, header: bytes) -> NatsctlError:

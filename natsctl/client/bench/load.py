@@ -91,7 +91,6 @@ class Load:
 
     @property
     def about(self) -> Kind:
-        """Return the row of its kind."""
         return KINDS[self.kind]
 
     @property

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
@@ -67,22 +66,10 @@ class Done:
 
     @classmethod
     def of(cls, number: int, progress: ClientProgress) -> Done:
-        """Return the result of a client's progress."""
         return cls(number, progress.msgs, progress.bytes, progress.begin_ns, progress.end_ns, progress.latencies)
-
-    def encode(self) -> list[object]:
-        """Return all values as JSON."""
-        return [self.number, self.msgs, self.size, self.begin_ns, self.end_ns, self.latencies.encode()]
-
-    @classmethod
-    def decode(cls, encoded: Sequence[object]) -> Done:
-        """Return the result that `encode` wrote."""
-        number, msgs, size, begin_ns, end_ns = msgspec.convert(encoded[:5], tuple[int, int, int, int, int])
-        return cls(number, msgs, size, begin_ns, end_ns, Latencies.decode(msgspec.convert(encoded[5], list[object])))
 
     @property
     def part(self) -> Part:
-        """Return its line of the report."""
         return _part(self.msgs, self.size, self.begin_ns, self.end_ns, self.latencies, self.number + 1)
 
 
@@ -120,11 +107,6 @@ def report(load: Load, results: Iterable[Done], processes: int, started_ns: int)
         stream=load.stream_name,
         timed=load.about.timed,
     )
-
-
-def now_ns() -> int:
-    """Return the time of day, in nanoseconds since the epoch."""
-    return time.time_ns()
 
 
 def csv_text(result: Report) -> str:

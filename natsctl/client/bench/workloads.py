@@ -1,6 +1,6 @@
 """Work of one client, by kind of benchmark.
 
-* requests one after the other, each of which waits for its answer and measures it;
+* requests one after another, each timed until its answer arrives;
 * batches of direct gets, many messages with one request;
 * publishers that send a batch of messages before they wait for the acks;
 * a publisher of a fast batch, whose flow the stream controls. The reply subject of each message has its place in the
@@ -18,7 +18,7 @@ import random
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from natsctl.api import endpoints, headers
@@ -29,10 +29,10 @@ from natsctl.client.bench.client import (
     ClientProgress,
     CommandBuilder,
     Pace,
+    answer_failure,
     body_of,
     command,
     failed_status,
-    refusal,
 )
 from natsctl.client.requests import api_error
 
@@ -41,104 +41,81 @@ Answer = tuple[bytes, bytes]
 NOT_FOUND = b"NATS/1.0 404"
 
 
-class Requester:
-    """Requests on one inbox, one at a time."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-        self._future: asyncio.Future[Answer] | None = None
-        self.inbox = client.new_inbox()
-
-    async def listen(self) -> None:
-        """Subscribe to the answers."""
-        await self._client.link.listen(self.inbox.decode(), self._take, self._client.progress)
-
-    def _take(self, subject: bytes, reply: bytes, header: bytes, body: bytes) -> None:
-        if self._future is not None and not self._future.done():
-            self._future.set_result((header, body))
-
-    async def ask(self, request: bytes) -> Answer:
-        """Return the answer to a request, which names the inbox; raises UnreachableError."""
-        client = self._client
-        client.progress.check()
-        self._future = asyncio.get_running_loop().create_future()
-        client.link.post(request)
-        try:
-            async with asyncio.timeout(client.idle_s):
-                return await self._future
-        except TimeoutError:
-            client.progress.check()
-            words = request.split(b" ", 2)
-            subject = words[1].decode(errors="replace")
-            raise UnreachableError(f"no answer on {subject} within {client.idle_s:g}s") from None
-
-
-async def _each(
-    client: Client, asker: Requester, request: Callable[[int], bytes], judge: Callable[[int, Answer], int]
+async def _requests(
+    client: Client, request: Callable[[int, bytes], bytes], size_of: Callable[[int, Answer], int]
 ) -> None:
-    """Ask for every message, time it, and count the bytes that `judge` finds in it or its answer."""
-    await asker.listen()
+    """Send every request with an inbox, and time it; `size_of` returns the bytes that an answer counts for."""
+    inbox, progress, answered = client.new_inbox(), client.progress, asyncio.Event()
+    answer: Answer = b"", b""
+
+    def take(_subject: bytes, _reply: bytes, header: bytes, body: bytes) -> None:
+        nonlocal answer
+        answer = header, body
+        answered.set()
+
+    await client.link.listen(inbox.decode(), take, progress)
     await client.start()
     pace = Pace(client.load)
     for done in range(client.share):
-        number = client.first + done
-        words = request(number)
+        progress.check()
+        sent = request(client.first + done, inbox)
+        answered.clear()
         before = time.perf_counter_ns()
-        answer = await asker.ask(words)
-        client.progress.latencies.add(time.perf_counter_ns() - before)
-        client.progress.add(1, judge(number, answer))
+        client.link.post(sent)
+        try:
+            async with asyncio.timeout(client.idle_s):
+                await answered.wait()
+        except TimeoutError:
+            progress.check()
+            subject = sent.split(b" ", 2)[1].decode(errors="replace")
+            raise UnreachableError(f"no answer on {subject} within {client.idle_s:g}s") from None
+        progress.latencies.add(time.perf_counter_ns() - before)
+        progress.add(1, size_of(client.first + done, answer))
         await pace.rest(done + 1)
-    client.progress.end()
+    progress.end()
 
 
-def _refused(subject: str, answer: Answer) -> None:
-    if (failure := refusal(subject, *answer)) is not None:
+def _check_answer(subject: str, answer: Answer) -> None:
+    if (failure := answer_failure(subject, *answer)) is not None:
         raise failure
 
 
 async def service(client: Client) -> None:
     """Send requests to the service on the subject."""
-    asker = Requester(client)
-    make = CommandBuilder(client.load, asker.inbox)
+    make = CommandBuilder(client.load)
 
-    def judge(number: int, answer: Answer) -> int:
+    def size_of(_number: int, answer: Answer) -> int:
         if answer[0].startswith(b"NATS/1.0 "):
-            raise _without_service(failed_status(client.load.subject, answer[0]))
+            failure = failed_status(client.load.subject, answer[0])
+            failure.hint = "start natsctl bench service serve with the same subject first"
+            raise failure
         return len(make.body)
 
-    await _each(client, asker, make.one, judge)
-
-
-def _without_service(failure: NatsctlError) -> NatsctlError:
-    failure.hint = "start natsctl bench service serve with the same subject first"
-    return failure
+    await _requests(client, make.one, size_of)
 
 
 async def stored(client: Client) -> None:
     """Publish with an ack, one message at a time."""
-    asker = Requester(client)
-    make = CommandBuilder(client.load, asker.inbox)
+    make = CommandBuilder(client.load)
 
-    def judge(number: int, answer: Answer) -> int:
-        _refused(client.load.subject, answer)
+    def size_of(_number: int, answer: Answer) -> int:
+        _check_answer(client.load.subject, answer)
         return len(make.body)
 
-    await _each(client, asker, make.one, judge)
+    await _requests(client, make.one, size_of)
 
 
 async def put(client: Client) -> None:
-    """Put values into a bucket."""
-    asker, load = Requester(client), client.load
-    body = body_of(load)
+    load, body = client.load, body_of(client.load)
 
-    def request(number: int) -> bytes:
-        return command(b"$KV.%b.%d" % (load.bucket.encode(), _key(load.randomize, number)), body, asker.inbox)
+    def request(number: int, inbox: bytes) -> bytes:
+        return command(b"$KV.%b.%d" % (load.bucket.encode(), _key(load.randomize, number)), body, inbox)
 
-    def judge(number: int, answer: Answer) -> int:
-        _refused(f"$KV.{load.bucket}", answer)
+    def size_of(_number: int, answer: Answer) -> int:
+        _check_answer(f"$KV.{load.bucket}", answer)
         return len(body)
 
-    await _each(client, asker, request, judge)
+    await _requests(client, request, size_of)
 
 
 def _key(randomize: int, number: int) -> int:
@@ -146,53 +123,49 @@ def _key(randomize: int, number: int) -> int:
 
 
 async def value(client: Client) -> None:
-    """Get values from a bucket."""
-    asker, load = Requester(client), client.load
-    api = client.manager.connection.target.api_prefix
+    load, api = client.load, client.manager.connection.target.api_prefix
     subject = f"{api}.DIRECT.GET.KV_{load.bucket}.$KV.{load.bucket}"
 
-    def request(number: int) -> bytes:
-        return command(f"{subject}.{_key(load.randomize, number)}".encode(), b"", asker.inbox)
+    def request(number: int, inbox: bytes) -> bytes:
+        return command(f"{subject}.{_key(load.randomize, number)}".encode(), b"", inbox)
 
-    def judge(number: int, answer: Answer) -> int:
+    def size_of(_number: int, answer: Answer) -> int:
         if answer[0].startswith(NOT_FOUND):
             raise NothingReceivedError(
                 f"bucket {load.bucket} lacks a key that should be read",
                 hint="put as many with natsctl bench kv put first, or give a smaller --msgs or --randomize",
             )
-        _refused(subject, answer)
+        _check_answer(subject, answer)
         return len(answer[1])
 
-    await _each(client, asker, request, judge)
+    await _requests(client, request, size_of)
 
 
 async def get(client: Client) -> None:
-    """Get messages from a stream, each the next one there is behind the last one."""
-    asker, load = Requester(client), client.load
-    api = client.manager.connection.target.api_prefix
-    subject = f"{api}.DIRECT.GET.{load.stream}"
+    """Get messages from a stream, each the next one after the last one."""
+    load = client.load
+    subject = f"{client.manager.connection.target.api_prefix}.DIRECT.GET.{load.stream}"
     state = (await client.manager.stream_info(load.stream)).value.state
-    place = state.first_seq + client.first
+    seq = state.first_seq + client.first
 
-    def request(number: int) -> bytes:
-        wanted = json.dumps({"seq": place, "next_by_subj": ">"}).encode()
-        return command(subject.encode(), wanted, asker.inbox)
+    def request(_number: int, inbox: bytes) -> bytes:
+        return command(subject.encode(), json.dumps({"seq": seq, "next_by_subj": ">"}).encode(), inbox)
 
-    def judge(number: int, answer: Answer) -> int:
-        nonlocal place
+    def size_of(_number: int, answer: Answer) -> int:
+        nonlocal seq
         if answer[0].startswith(NOT_FOUND):
             raise too_few(load.stream, state.messages, load.total)
-        _refused(subject, answer)
-        place = int(headers.get(answer[0], headers.SEQUENCE) or 0) + 1
+        _check_answer(subject, answer)
+        seq = int(headers.get(answer[0], headers.SEQUENCE) or 0) + 1
         return len(answer[1])
 
-    await _each(client, asker, request, judge)
+    await _requests(client, request, size_of)
 
 
-def too_few(stream: str, there: int, wanted: int) -> NothingReceivedError:
+def too_few(stream: str, messages: int, requested: int) -> NothingReceivedError:
     """Return the failure of reading more messages than there are."""
     return NothingReceivedError(
-        f"Stream {stream} has {there:,} messages, {wanted:,} should be read",
+        f"Stream {stream} has {messages:,} messages, {requested:,} should be read",
         hint="fill it with natsctl bench js pub, or give a smaller --msgs",
     )
 
@@ -235,28 +208,16 @@ async def get_batches(client: Client) -> None:
     progress.end()
 
 
-async def publish_async(client: Client) -> None:
-    """Send a batch, wait for all its acks, send the next; the latency is that of a batch."""
-    inbox, progress, subject = client.new_inbox(), client.progress, client.load.subject
-    make = CommandBuilder(client.load, inbox)
-    size = len(make.body)
-
-    def take(_subject: bytes, reply: bytes, header: bytes, body: bytes) -> None:
-        failure = refusal(subject, header, body)
-        if failure is not None:
-            progress.fail(failure)
-        else:
-            progress.add(1, size)
-
-    await client.link.listen(inbox.decode(), take, progress)
+async def _in_batches(client: Client, send: Callable[[int, int], Awaitable[None]]) -> None:
+    """Send a batch, of so many messages from a number on, wait for its answers, send the next; times each batch."""
+    load, progress = client.load, client.progress
     await client.start()
-    pace, done = Pace(client.load), 0
+    pace, done = Pace(load), 0
     while done < client.share:
-        step = min(client.load.batch, client.share - done)
+        count = min(load.batch, client.share - done)
         before = time.perf_counter_ns()
-        for part in range(0, step, make.fitting):
-            await client.link.write(make.many(client.first + done + part, min(make.fitting, step - part)))
-        done += step
+        await send(client.first + done, count)
+        done += count
         await progress.reach(done, client.idle_s, client.idle_s)
         progress.latencies.add(time.perf_counter_ns() - before)
         await pace.rest(done)
@@ -264,31 +225,46 @@ async def publish_async(client: Client) -> None:
     progress.end()
 
 
-async def publish_atomic(client: Client) -> None:
-    """Send a batch that is stored as a whole or not at all, wait for its ack, send the next."""
-    inbox, progress, load = client.new_inbox(), client.progress, client.load
-    make, last = CommandBuilder(load, inbox), 0
+async def publish_async(client: Client) -> None:
+    """Publish batches with an ack for each message."""
+    inbox, progress, subject = client.new_inbox(), client.progress, client.load.subject
+    make = CommandBuilder(client.load)
     size = len(make.body)
 
-    def take(_subject: bytes, reply: bytes, header: bytes, body: bytes) -> None:
-        failure = refusal(load.subject, header, body)
+    def take(_subject: bytes, _reply: bytes, header: bytes, body: bytes) -> None:
+        failure = answer_failure(subject, header, body)
+        if failure is not None:
+            progress.fail(failure)
+        else:
+            progress.add(1, size)
+
+    async def send(first: int, count: int) -> None:
+        for part in range(0, count, make.fitting):
+            await client.link.write(make.many(first + part, min(make.fitting, count - part), inbox))
+
+    await client.link.listen(inbox.decode(), take, progress)
+    await _in_batches(client, send)
+
+
+async def publish_atomic(client: Client) -> None:
+    """Publish batches that are stored as a whole or not at all, with one ack for each."""
+    inbox, progress, load = client.new_inbox(), client.progress, client.load
+    make, unacknowledged = CommandBuilder(load), 0
+
+    def take(_subject: bytes, _reply: bytes, header: bytes, body: bytes) -> None:
+        failure = answer_failure(load.subject, header, body)
         if failure is not None:
             progress.fail(failure)
         elif body:
-            progress.add(last, last * size)
+            progress.add(unacknowledged, unacknowledged * len(make.body))
+
+    async def send(first: int, count: int) -> None:
+        nonlocal unacknowledged
+        unacknowledged = count
+        await client.link.write(_batch(make, first, count, inbox))
 
     await client.link.listen(inbox.decode(), take, progress)
-    await client.start()
-    pace, done = Pace(load), 0
-    while done < client.share:
-        last = min(load.batch, client.share - done)
-        before = time.perf_counter_ns()
-        await client.link.write(_batch(make, client.first + done, last, inbox))
-        done += last
-        await progress.reach(done, client.idle_s, client.idle_s)
-        progress.latencies.add(time.perf_counter_ns() - before)
-        await pace.rest(done)
-    progress.end()
+    await _in_batches(client, send)
 
 
 def _batch(make: CommandBuilder, first: int, count: int, inbox: bytes) -> bytes:
@@ -318,7 +294,7 @@ class Flow:
 
     def take(self, _subject: bytes, reply: bytes, header: bytes, body: bytes) -> None:
         """Handle a flow message of the stream."""
-        failure = refusal(self._subject, header, body)
+        failure = answer_failure(self._subject, header, body)
         said = {} if failure is not None or not body else json.loads(body)
         if said.get("type") == "gap":
             failure = ProtocolError(f"the stream missed messages of the batch on {self._subject}: {said}")
@@ -376,8 +352,6 @@ async def publish_fast(client: Client) -> None:
 
 async def _moved(client: Client, flow: Flow) -> None:
     """Return after the next flow message of the stream; raises UnreachableError without one."""
-    from natsctl.api.errors import UnreachableError
-
     flow.moved.clear()
     client.progress.check()
     try:
@@ -486,14 +460,12 @@ class Reader:
         self.asked = 0
 
     async def listen(self) -> None:
-        """Subscribe to the messages."""
         client = self._client
         await client.link.listen(self._inbox.decode(), self._take, client.progress)
         if self._double:
             await client.link.listen(self._ack_inbox.decode(), self._confirmed, client.progress)
 
     def pull(self, messages: int) -> None:
-        """Ask for so many."""
         self.asked += messages
         wanted = {"batch": messages, "expires": int((self._client.idle_s + 1) * 1e9)}
         self._client.link.post(command(self._subject, json.dumps(wanted).encode(), self._inbox))
@@ -561,19 +533,14 @@ async def _flow(client: Client, consumer: str, acks: str) -> None:
 
 
 async def fetch(client: Client) -> None:
-    """Read from the durable consumer batch by batch; the latency is that of a batch."""
-    reader, progress = Reader(client, client.load.consumer, client.load.acks, refill=False), client.progress
+    """Read from the durable consumer batch by batch."""
+    reader = Reader(client, client.load.consumer, client.load.acks, refill=False)
+
+    async def pull(_first: int, count: int) -> None:
+        reader.pull(count)
+
     await reader.listen()
-    await client.start()
-    done = 0
-    while done < client.share:
-        step = min(client.load.batch, client.share - done)
-        before = time.perf_counter_ns()
-        reader.pull(step)
-        done += step
-        await progress.reach(done, client.idle_s, client.idle_s)
-        progress.latencies.add(time.perf_counter_ns() - before)
-    progress.end()
+    await _in_batches(client, pull)
     await client.link.flush()
 
 

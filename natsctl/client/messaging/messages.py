@@ -302,7 +302,6 @@ async def acknowledge(manager: Manager, message: Message, kind: bytes = b"+ACK",
 
 
 async def _is_there(manager: Manager, delivered: Message) -> bool:
-    """Return whether the consumer exists that has delivered a message."""
     from natsctl.api.acks import parse
 
     at = parse(delivered.reply.encode())

@@ -137,7 +137,6 @@ class Destination:
 
     @property
     def clustered(self) -> bool:
-        """Return whether the server is one of a cluster."""
         return bool(self.manager.connection.info.get("cluster"))
 
     async def find(self, stream: str) -> dict[str, Any] | None:
@@ -344,7 +343,6 @@ def differences(
 
 
 def _is_expired(message: ArchivedMessage, config: Mapping[str, Any]) -> bool:
-    """Return whether a message may have expired meanwhile."""
     age_ns = int(config.get("max_age") or 0)
     if age_ns and message.ts_ns + age_ns <= time.time_ns():
         return True

@@ -93,8 +93,6 @@ async def _each(names: Iterable[str], work: Callable[[str], Awaitable[T]], paral
 
 
 class Migration:
-    """A migration between two servers."""
-
     def __init__(self, origin: Origin, destination: Destination, path: Path, options: MigrationOptions) -> None:
         self.origin, self.destination, self.options = origin, destination, options
         self.folder = MigrationFolder(path, origin.name, destination.name)
@@ -218,7 +216,6 @@ class Migration:
         return await copy_stream(self.origin.retrying, name, spool, lambda _: self._at(name, spool.messages))
 
     def _at(self, name: str, messages: int, *, verified: bool = False) -> None:
-        """Report the progress of a stream."""
         if verified == self._verifies:
             self._done[name] = messages
             self.on_progress(sum(self._done.values()), max(self._total, sum(self._done.values())))

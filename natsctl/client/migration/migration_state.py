@@ -34,8 +34,6 @@ _STREAMS: Final = "streams"
 
 
 class Phase(StrEnum):
-    """The progress of one stream."""
-
     COPYING = "copying"
     """Nothing is changed on either side."""
     STOPPED = "stopped"
@@ -242,11 +240,9 @@ class MigrationFolder:
         return self.state.streams.setdefault(name, Record())
 
     def streams_in(self, *phases: Phase) -> list[str]:
-        """Return the streams that are in one of these phases."""
         return [name for name, record in self.state.streams.items() if record.phase in phases]
 
     def place(self, name: str) -> Path:
-        """Return the folder of a stream."""
         return self.path / _STREAMS / checked_name("stream", name)
 
     @contextlib.contextmanager
@@ -259,7 +255,6 @@ class MigrationFolder:
             spool.close()
 
     def clear(self) -> None:
-        """Forget the migration."""
         import shutil
 
         shutil.rmtree(self.path / _STREAMS, ignore_errors=True)

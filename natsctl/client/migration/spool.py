@@ -169,7 +169,6 @@ class Spool:
         self.reached = segment.reached
 
     def clear(self) -> None:
-        """Remove all messages."""
         self.segments, self._waiting, self._gone = [], [], []
         self.messages = self._waiting_bytes = self.reached = 0
         for file in (self._index, self._data):
@@ -256,7 +255,6 @@ class Kept:
         return at >= len(self._removed) or self._removed[at] > segment.last_seq
 
     def of(self, segment: Segment, messages: list[ArchivedMessage]) -> list[ArchivedMessage]:
-        """Return those messages of a segment that the stream has."""
         if self.all_of(segment):
             return messages
         first, last, removed = self.first_seq, self.last_seq, self._set

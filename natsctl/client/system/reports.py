@@ -115,7 +115,6 @@ def clusters(servers: Answers) -> list[Row]:
 
 
 def count_by_server(rows: Iterable[Row]) -> list[Row]:
-    """Return how many of the rows each server sent."""
     found: dict[str, Row] = {}
     for row in rows:
         server = row["server"]

@@ -38,7 +38,6 @@ class Scope:
     expect: int = 0
 
     def admits(self, server: dict[str, Any]) -> bool:
-        """Return whether the scope includes the server of that description."""
         if self.name and self.name not in (server.get("name"), server.get("id"), server.get("host")):
             return False
         if self.cluster and self.cluster != server.get("cluster"):
@@ -72,12 +71,10 @@ class ServerAnswer:
 
     @property
     def name(self) -> str:
-        """Return the server's name."""
         return str(self.server.get("name") or "")
 
     @property
     def id(self) -> str:
-        """Return the server's id."""
         return str(self.server.get("id") or "")
 
     @property
@@ -116,7 +113,6 @@ class Answers(list[ServerAnswer]):
 
     @property
     def raw(self) -> list[dict[str, Any]]:
-        """Return the answers as they were sent."""
         return [one.raw for one in self]
 
 
@@ -137,8 +133,6 @@ MAX_SIDE_BY_SIDE = 64
 
 
 class SystemAccountRequiredError(NotAuthorisedError):
-    """Requests of the system account have no responders in this account."""
-
     def __init__(self, subject: str) -> None:
         super().__init__(
             "only the system account may ask servers for this",
@@ -149,8 +143,6 @@ class SystemAccountRequiredError(NotAuthorisedError):
 
 
 class System:
-    """Requests of the system account on one connection."""
-
     def __init__(self, manager: Manager) -> None:
         self.connection: Connection = manager.connection
         self._at_once = asyncio.Semaphore(MAX_SIDE_BY_SIDE)

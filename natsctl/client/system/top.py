@@ -58,8 +58,6 @@ class TopView(msgspec.Struct):
 
 
 class Top:
-    """Repeated views of one server."""
-
     def __init__(
         self, manager: Manager, server: str, *, limit: int, sort: str, subs: bool = False, lookup: bool = False
     ) -> None:
@@ -222,7 +220,6 @@ class ApiCounts:
         self._seen: dict[tuple[str, str], deque[float]] = {}
 
     def add(self, advisory: Mapping[str, Any], at_s: float) -> None:
-        """Count one advisory of type api_audit."""
         client = advisory.get("client") or {}
         account, subject = str(client.get("acc") or ""), str(advisory.get("subject") or "")
         if not self._consumers:

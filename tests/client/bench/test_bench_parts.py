@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, UnreachableError, UsageError
 from natsctl.client.bench import workloads
-from natsctl.client.bench.benchmark import decode_failure, encode_failure
-from natsctl.client.bench.client import ClientProgress, CommandBuilder, Latencies, command, refusal
+from natsctl.client.bench.benchmark import decode_line, encode_line
+from natsctl.client.bench.client import ClientProgress, CommandBuilder, Latencies, answer_failure, command
 from natsctl.client.bench.load import KINDS, Load
 from natsctl.client.bench.report import Done, csv_text, report
+from natsctl.client.dial import NotListeningError
 
 times = st.lists(st.integers(0, 10**13), min_size=1, max_size=200)
 
@@ -41,7 +42,7 @@ def test_percentiles_are_within_one_part_in_128(values: list[int]) -> None:
 
 @given(times, times)
 def test_merged_latencies_are_those_of_both(one: list[int], two: list[int]) -> None:
-    merged = Latencies.decode(gathered(one).encode())
+    merged = decode_line(encode_line(gathered(one)))
     merged.merge(gathered(two))
     assert merged.spread() == gathered(one + two).spread()
     assert merged.counts == gathered(one + two).counts
@@ -77,6 +78,7 @@ def test_messages_that_differ_are_made_one_by_one() -> None:
     assert make.many(3, 3) == b"PUB s.1 1\r\nx\r\nPUB s.0 1\r\nx\r\nPUB s.1 1\r\nx\r\n"
     same = CommandBuilder(Load(kind="pub", subject="s", size=3))
     assert same.many(0, 2) == same.one(0) * 2
+    assert same.one(0, b"r") == same.one(1, b"r") == command(b"s", same.body, b"r")
     assert len({CommandBuilder(Load(kind="pub", subject="s", payload=b"", dedup=True)).one(n) for n in range(3)}) == 3
 
 
@@ -100,11 +102,13 @@ async def test_waiting_ends_with_what_went_wrong_or_when_it_is_stopped() -> None
 
 
 def test_answers_that_refuse_are_told_from_acks() -> None:
-    assert refusal("s", b"", b'{"stream":"S","seq":1}') is None
-    failure = refusal("s", b"", b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"S","seq":0}')
+    assert answer_failure("s", b"", b'{"stream":"S","seq":1}') is None
+    failure = answer_failure(
+        "s", b"", b'{"error":{"code":400,"err_code":10071,"description":"wrong"},"stream":"S","seq":0}'
+    )
     assert isinstance(failure, ApiResponseError)
     assert failure.err_code == 10071
-    assert isinstance(refusal("s", b"NATS/1.0 503\r\n\r\n", b""), UnreachableError)
+    assert isinstance(answer_failure("s", b"NATS/1.0 503\r\n\r\n", b""), UnreachableError)
 
 
 @pytest.mark.parametrize(
@@ -114,11 +118,12 @@ def test_answers_that_refuse_are_told_from_acks() -> None:
         UnreachableError("gone"),
         NothingReceivedError("none"),
         ApiResponseError(ApiError(code=400, err_code=10071, description="wrong last"), "s", hint="h"),
+        NotListeningError("nobody listens", hint="start it"),
     ],
     ids=lambda failure: type(failure).__name__,
 )
 def test_what_a_worker_fails_with_is_raised_as_if_it_had_happened_here(failure: NatsctlError) -> None:
-    told = decode_failure(encode_failure(failure))
+    told = decode_line(encode_line(failure))
     assert (type(told), str(told), told.hint, told.subject) == (
         type(failure), str(failure), failure.hint, failure.subject,
     )  # fmt: skip
@@ -128,7 +133,7 @@ def test_what_a_worker_fails_with_is_raised_as_if_it_had_happened_here(failure: 
 def test_the_total_runs_from_the_first_begin_to_the_last_end() -> None:
     load = Load(kind="pub", subject="s", clients=2, msgs=30)
     one = Done(0, 10, 100, 1_000_000_000, 2_000_000_000, gathered([5]))
-    two = Done.decode(Done(1, 20, 200, 1_500_000_000, 4_000_000_000, gathered([7])).encode())
+    two = Done(1, 20, 200, 1_500_000_000, 4_000_000_000, gathered([7]))
     made = report(load, [two, one], 2, 0)
     assert (made.total.msgs, made.total.bytes, made.total.duration_ns) == (30, 300, 3_000_000_000)
     assert (made.total.msgs_per_s, made.total.bytes_per_s) == (10, 100)
@@ -146,11 +151,3 @@ def test_a_client_that_got_nothing_does_not_stretch_the_total() -> None:
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_every_kind_names_the_work_of_its_clients(kind: str) -> None:
     assert callable(getattr(workloads, KINDS[kind].work))
-
-
-def test_a_worker_tells_a_failure_of_a_single_module_by_what_it_is_for_everyone() -> None:
-    from natsctl.api.errors import UnreachableError
-    from natsctl.client.dial import NotListeningError
-
-    told = decode_failure(encode_failure(NotListeningError("nobody listens", hint="start it")))
-    assert (type(told), str(told), told.hint) == (UnreachableError, "nobody listens", "start it")
