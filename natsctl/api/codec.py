@@ -4,6 +4,7 @@
 takes the parsed content of a file and reports mistakes by path. Both are imported on first use.
 """
 
+import re
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -44,6 +45,8 @@ class _Decoders(dict[Any, Any]):
 _decoder_of = _Decoders()
 
 
+BYTES_PER_COST: Final = 2048
+"""Bytes of JSON that cost as much to read as one message."""
 LARGE_COST: Final = 512
 """Cost of each step of `decoding`, as of so many messages: about 8 ms for a megabyte of JSON."""
 
@@ -97,6 +100,9 @@ class _Names(NamedTuple):
     inner: "_Names | None"
 
 
+_NO_NAMES: Final = _Names({}, {}, None)
+
+
 def fold(key: str) -> str:
     """Return the common form of keys that are the same to Go's encoding/json."""
     if key.isascii():
@@ -124,24 +130,53 @@ def _names_of(wanted: Any, also: tuple[str, ...] = ()) -> _Names | None:
     return _Names(fields, {fold(name): name for name in fields}, names.inner)
 
 
-def _folded(value: Any, names: _Names | None, before: Any = None) -> Any:
-    if isinstance(value, _Pairs):
-        found: dict[str, Any] = dict(before) if isinstance(before, dict) else {}
-        fields, folded, inner = names or ({}, {}, None)
-        for key, held in value:
-            name = key if key in fields else folded.get(fold(key), key)
-            if isinstance(held, list):
-                found[name] = _folded(held, fields.get(name, inner), found.get(name) if name in fields else None)
-            elif held is not None:
-                found[name] = held
-        return found
-    if not isinstance(value, list):
-        return value
-    inner = names.inner if names else None
-    return [_folded(held, inner) if isinstance(held, list) else held for held in value]
+def _folding(value: Any, names: _Names | None) -> Steps[Any]:
+    """Return builtins under the keys of `names`, in steps: one container after another, however deep they are."""
+    root: dict[Any, Any] = {"": value}
+    waiting: list[tuple[Any, Any, Any, _Names | None, bool]] = [(root, "", value, names, False)]
+    items = 0
+    while waiting:
+        holder, place, held, names, merges = waiting.pop()
+        if not isinstance(held, list):
+            holder[place] = held
+            continue
+        items += 1 + len(held)
+        if items >= FOLDED_ITEMS:
+            yield items // ITEMS_PER_COST
+            items = 0
+        fields, folded, inner = names or _NO_NAMES
+        first = len(waiting)
+        if not isinstance(held, _Pairs):
+            found = holder[place] = list(held)
+            waiting += [(found, at, inside, inner, False) for at, inside in enumerate(held) if isinstance(inside, list)]
+        else:
+            before = holder.get(place) if merges else None
+            merged = holder[place] = dict(before) if isinstance(before, dict) else {}
+            for key, inside in held:
+                name = key if key in fields else folded.get(fold(key), key)
+                if isinstance(inside, list) or (name in merged and inside is not None):
+                    waiting.append((merged, name, inside, fields.get(name, inner), name in fields))
+                    merged.setdefault(name, None)
+                elif inside is not None:
+                    merged[name] = inside
+        waiting[first:] = reversed(waiting[first:])
+    return root[""]
+
+
+FOLDED_ITEMS: Final = 4096
+"""Items of lists and objects that one step of `reading_folded` examines: some milliseconds."""
+ITEMS_PER_COST: Final = 8
+MAX_CONTAINERS: Final = 1 << 16
+"""Lists and objects that a text may hold: no claims or options of a megabyte need as many."""
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
 
 def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:
+    """Run all steps of `reading_folded`."""
+    return finish(reading_folded(raw, wanted, *also))
+
+
+def reading_folded(raw: bytes, wanted: Any, *also: str) -> Steps[Any]:
     """Return the builtins of a JSON text under the keys of `wanted` (and `also`), as Go's encoding/json finds them.
 
     A key in the spelling of a field is that field, else one that differs in case; of several the last counts, objects
@@ -149,10 +184,17 @@ def read_folded(raw: bytes, wanted: Any, *also: str) -> Any:
     """
     import json
 
+    cost = len(raw) // BYTES_PER_COST
     try:
+        if raw.count(b"{") + raw.count(b"[") > MAX_CONTAINERS:
+            plain = _STRING.sub(b"", raw)
+            if plain.count(b"{") + plain.count(b"[") > MAX_CONTAINERS:
+                raise ValueError("too many lists and objects")
         msgspec.json.decode(raw)
+        yield cost
         pairs = json.loads(raw, object_pairs_hook=_Pairs)
-        return _folded(pairs, _names_of(wanted, also))
+        yield cost
+        return (yield from _folding(pairs, _names_of(wanted, also)))
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidJSONError(str(error)) from error
 

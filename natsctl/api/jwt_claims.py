@@ -6,7 +6,9 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
-from natsctl.api.jwt_token import JwtError, verified_claims
+from natsctl.api.codec import BYTES_PER_COST
+from natsctl.api.jwt_token import JwtError, verifying_claims
+from natsctl.api.subject_index import Steps, finish
 
 NO_LIMIT = -1
 
@@ -318,8 +320,14 @@ _KINDS: dict[type[Any], str] = {
 
 
 def decode(token: str, kind: type[AnyClaims]) -> AnyClaims:
+    """Run all steps of `decoding`."""
+    return finish(decoding(token, kind))
+
+
+def decoding(token: str, kind: type[AnyClaims]) -> Steps[AnyClaims]:
     """Return the claims of a JWT of that kind after checking its signature; raises JwtError."""
-    found = verified_claims(token, _KINDS[kind], kind)
+    found = yield from verifying_claims(token, _KINDS[kind], kind)
+    yield len(token) // BYTES_PER_COST
     try:
         return msgspec.convert(found, kind)
     except msgspec.ValidationError as error:

@@ -13,7 +13,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from natsctl.api.codec import InvalidJSONError, read_folded
+from natsctl.api.codec import BYTES_PER_COST, InvalidJSONError, reading_folded
+from natsctl.api.subject_index import Steps, finish
 
 Kind = Literal["operator", "account", "user", "server", "cluster", "curve"]
 
@@ -82,8 +83,8 @@ _CALLED: Final = {"authorization_response": "an authorization request"}
 _OF_VERSION_1: Final = ("type", "tags", "issuer_account")
 """Keys that claims of version 1 have outside of `nats`."""
 _NOT_URL_BASE64: Final = re.compile(r"[^A-Za-z0-9_-]")
-_NO_LINE_ENDS: Final = {ord("\r"): None, ord("\n"): None}
-_TO_STANDARD: Final = str.maketrans("-_", "+/")
+_URL_BASE64: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_TO_STANDARD: Final = bytes.maketrans(b"-_", b"+/")
 
 
 class JwtError(Exception):
@@ -99,12 +100,13 @@ class ProxyRequiredError(JwtError):
 
 def decode_base64url(text: str) -> bytes:
     """Decode unpadded URL-safe base64, ignoring line ends as Go does; raises JwtError."""
-    text = text.translate(_NO_LINE_ENDS)
-    wrong = _NOT_URL_BASE64.search(text)
-    if wrong is not None:
-        raise JwtError(f"illegal base64 data at input byte {wrong.start()}")
+    text = text.replace("\r", "").replace("\n", "")
+    raw = text.encode("utf-8", "surrogatepass")
+    if raw.translate(None, _URL_BASE64):
+        wrong = _NOT_URL_BASE64.search(text)
+        raise JwtError(f"illegal base64 data at input byte {wrong.start() if wrong is not None else 0}")
     try:
-        return binascii.a2b_base64(text.translate(_TO_STANDARD) + "=" * (-len(text) % 4))
+        return binascii.a2b_base64(raw.translate(_TO_STANDARD) + b"=" * (-len(raw) % 4))
     except binascii.Error:
         raise JwtError(f"illegal base64 data at input byte {len(text)}") from None
 
@@ -133,12 +135,17 @@ class _AnyClaims(msgspec.Struct):
 
 
 def verified_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> dict[str, Any]:
+    """Run all steps of `verifying_claims`."""
+    return finish(verifying_claims(token, kind, wanted))
+
+
+def verifying_claims(token: str, kind: str, wanted: type[Any] = _AnyClaims) -> Steps[dict[str, Any]]:
     """Verify a JWT of that kind and return its claims; claims of version 1 are converted to version 2.
 
     Keys are those of `wanted`, whatever their case. Neither times are checked nor whether the issuer is
     trusted. Raises JwtError.
     """
-    claims, version, found = _signed_claims(token, wanted)
+    claims, version, found = yield from _signed_claims(token, wanted)
     _check_issuer(claims["iss"], found)
     if found != kind:
         raise JwtError(f"not {_CALLED.get(kind, kind)} claim")
@@ -152,38 +159,41 @@ def _check_issuer(issuer: str, kind: str) -> None:
 
 def any_claims(token: str) -> tuple[dict[str, Any], str]:
     """Return the claims of a JWT of any kind, as `verified_claims` does, and the kind; raises JwtError."""
-    claims, version, found = _signed_claims(token, _AnyClaims)
+    claims, version, found = finish(_signed_claims(token, _AnyClaims))
     _check_issuer(claims["iss"], found)
     return (_as_version_2(claims) if version == 1 else claims), found
 
 
 def generic_claims(token: str) -> dict[str, Any]:
     """Verify a JWT of any kind and return its claims; raises JwtError."""
-    return _signed_claims(token, _AnyClaims)[0]
+    return finish(_signed_claims(token, _AnyClaims))[0]
 
 
-def _signed_claims(token: str, wanted: type[Any]) -> tuple[dict[str, Any], int, str]:
+def _signed_claims(token: str, wanted: type[Any]) -> Steps[tuple[dict[str, Any], int, str]]:
     """Return claims, version and type of a JWT that its issuer signed."""
     if len(token) > MAX_TOKEN_BYTES:
         raise JwtError(f"token size {len(token)} exceeds maximum of {MAX_TOKEN_BYTES} bytes: token too large")
     parts = token.split(".")
     if len(parts) != 3:
         raise JwtError("expected 3 chunks")
-    _check_header(_json(parts[0], _Header))
-    claims = _json(parts[1], wanted)
+    _check_header((yield from _json(parts[0], _Header)))
+    claims = yield from _json(parts[1], wanted)
     version, kind = _version_and_kind(claims)
     signature = decode_base64url(parts[2])
     first = version == 1 or (version < 1 and kind in ANY_VERSION)
     signed = parts[1] if first else f"{parts[0]}.{parts[1]}"
     issuer = claims.get("iss")
+    yield len(token) // BYTES_PER_COST
     if not isinstance(issuer, str) or not has_signed(issuer, signed.encode(), signature):
         raise JwtError(f"claim failed V{1 if version <= 1 else 2} signature verification")
     return claims, version, kind
 
 
-def _json(part: str, wanted: type[Any]) -> dict[str, Any]:
+def _json(part: str, wanted: type[Any]) -> Steps[dict[str, Any]]:
+    raw = decode_base64url(part)
+    yield len(part) // BYTES_PER_COST
     try:
-        found = read_folded(decode_base64url(part), wanted, *_OF_VERSION_1)
+        found = yield from reading_folded(raw, wanted, *_OF_VERSION_1)
     except InvalidJSONError:
         raise JwtError("invalid JSON") from None
     if not isinstance(found, dict):

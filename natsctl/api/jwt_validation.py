@@ -81,6 +81,8 @@ class Containers:
     def __init__(self, subjects: Iterable[str] = ()) -> None:
         self._index: SubjectIndex[int] = SubjectIndex()
         self.subjects: list[str] = []
+        self.compared = 0
+        """Subjects that `related` has compared: its cost."""
         for subject in subjects:
             self.add(subject)
 
@@ -99,6 +101,7 @@ class Containers:
         """Return the places of the subjects that contain one or are contained in it, in order."""
         found = {*self.of(subject), *self._index.overlapping(subject.encode())}
         others = self.subjects
+        self.compared += len(found)
         return [at for at in sorted(found) if contains(others[at], subject) or contains(subject, others[at])]
 
 
@@ -225,7 +228,9 @@ def operator_faults(claims: OperatorClaims) -> Iterator[str]:
     if url and not urlsplit(url).scheme:
         yield f'account server url "{url}" requires a protocol'
     yield from (fault for url in claims.nats.operator_service_urls if (fault := _service_url_fault(url)))
-    yield from (f"{key} is not an operator public key" for key in _others(claims.nats.signing_keys, "operator"))
+    yield from (
+        f"{key} is not an operator public key" for key in claims.nats.signing_keys if not is_public(key, "operator")
+    )
     system = claims.nats.system_account
     if system and not is_public(system, "account"):
         yield f"{system} is not an account public key"
@@ -250,6 +255,11 @@ def _service_url_fault(text: str) -> str:
 
 def user_faults(claims: UserClaims) -> Iterator[str]:
     """Yield the faults of a user's claims, except times."""
+    return filter(None, user_checks(claims))
+
+
+def user_checks(claims: UserClaims) -> Iterator[str]:
+    """Yield the same, and "" after every few items."""
     body = claims.nats
     yield from _permission_faults(body)
     for network in body.networks:
@@ -293,8 +303,13 @@ def activation_faults(claims: ActivationClaims) -> Iterator[str]:
         yield "account_id is not an account public key"
 
 
-CHECKED_AT_ONCE: Final = 64
-"""Exports, imports or mappings that are checked between two pauses of `account_checks`."""
+CHECKED_AT_ONCE: Final = 16
+"""Exports, imports, mappings or keys that are checked between two pauses of `account_checks`."""
+COMPARED_AT_ONCE: Final = 1024
+"""Pairs of imports that are compared between two pauses."""
+MAX_FAULTS: Final = 100
+"""Faults of an account that are reported; long texts count more than once."""
+FAULT_CHARS: Final = 1024
 
 
 def account_faults(claims: AccountClaims) -> Iterator[str]:
@@ -304,6 +319,15 @@ def account_faults(claims: AccountClaims) -> Iterator[str]:
 
 def account_checks(claims: AccountClaims) -> Iterator[str]:
     """Yield the same, and "" after every few items, for callers that let others have their turn."""
+    reported = 0
+    for fault in _account_checks(claims):
+        yield fault
+        reported += 1 + len(fault) // FAULT_CHARS if fault else 0
+        if reported >= MAX_FAULTS:
+            return
+
+
+def _account_checks(claims: AccountClaims) -> Iterator[str]:
     body = claims.nats
     yield from _imports_faults(body.imports, claims.sub)
     yield from _exports_faults(body.exports)
@@ -313,7 +337,8 @@ def account_checks(claims: AccountClaims) -> Iterator[str]:
     yield from _mapping_faults(body)
     yield from _authorization_faults(body.authorization)
     yield from _share_faults(body)
-    for key in body.signing_keys:
+    for number, key in enumerate(body.signing_keys, 1):
+        yield from _pause(number)
         if isinstance(key, UserScope) and not is_public(key.key, "account"):
             yield f"{key.key} is not an account public key"
         elif isinstance(key, str) and not is_public(key, "account"):
@@ -337,10 +362,10 @@ def _share_faults(body: AccountBody) -> Iterator[str]:
 
 
 def _permission_faults(rules: Permissions) -> Iterator[str]:
-    for subject in (*(rules.sub.allow or ()), *(rules.sub.deny or ())):
-        yield from _rule_faults(subject, queue=True)
-    for subject in (*(rules.pub.allow or ()), *(rules.pub.deny or ())):
-        yield from _rule_faults(subject, queue=False)
+    for direction in (rules.sub, rules.pub):
+        for number, subject in enumerate((*(direction.allow or ()), *(direction.deny or ())), 1):
+            yield from _pause(number)
+            yield from _rule_faults(subject, queue=direction is rules.sub)
 
 
 def _rule_faults(rule: str, *, queue: bool) -> Iterator[str]:
@@ -374,8 +399,12 @@ def _mapping_faults(body: AccountBody) -> Iterator[str]:
 def _authorization_faults(external: ExternalAuthorization) -> Iterator[str]:
     if external.allowed_accounts and not external.auth_users:
         yield "External authorization cannot have accounts without users specified"
-    yield from (f'AuthUser "{key}" is not a valid user public key' for key in _others(external.auth_users, "user"))
-    for account in external.allowed_accounts:
+    for number, key in enumerate(external.auth_users, 1):
+        yield from _pause(number)
+        if not is_public(key, "user"):
+            yield f'AuthUser "{key}" is not a valid user public key'
+    for number, account in enumerate(external.allowed_accounts, 1):
+        yield from _pause(number)
         if account == "*" and len(external.allowed_accounts) > 1:
             yield 'AllowedAccounts can only be a list of accounts or "*"'
         elif account != "*" and not is_public(account, "account"):
@@ -468,6 +497,9 @@ def _imports_faults(imports: Sequence[Import], account: str) -> Iterator[str]:
                 else:
                     yield f'overlapping subject namespace for "{own}" and "{other}" in same account "{item.account}"'
             others.add(own)
+            if others.compared > COMPARED_AT_ONCE:
+                others.compared = 0
+                yield ""
         yield from import_faults(item, account)
 
 
@@ -521,8 +553,3 @@ def _info_faults(description: str, url: str) -> Iterator[str]:
         named = False
     if url and not named:
         yield "error parsing info url: no hostname or scheme"
-
-
-def _others(keys: Sequence[str], kind: str) -> Iterator[str]:
-    """Yield the keys that are not public keys of that kind."""
-    return (key for key in keys if not is_public(key, "operator" if kind == "operator" else "user"))

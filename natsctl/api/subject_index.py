@@ -255,13 +255,18 @@ class PatternSet:
 
     __slots__ = ("_index", "patterns")
 
-    def __init__(self, patterns: Iterable[bytes]) -> None:
-        self.patterns = tuple(dict.fromkeys(patterns))
+    def __init__(self, patterns: Iterable[bytes] = ()) -> None:
         self._index: SubjectIndex[bytes] | None = None
+        finish(self.fill(patterns))
+
+    def fill(self, patterns: Iterable[bytes]) -> Steps[None]:
+        """Set the patterns of an empty set."""
+        self.patterns = tuple(dict.fromkeys(patterns))
         if len(self.patterns) > FEW_PATTERNS:
             self._index = SubjectIndex()
             for pattern in self.patterns:
                 self._index.add(pattern, pattern)
+                yield 1
 
     def match(self, subject: bytes) -> bool:
         """Return whether a pattern matches `subject`; wildcards in `subject` are plain text."""

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_index import Steps, SubjectIndex
 from natsctl.broker.deferred_work import MANY_SUBS, SUBS_STEP
 from natsctl.broker.imports.account_config import AccountConfig, SubjectMap
-from natsctl.broker.imports.mappings import Mapping, Mappings, compile_mapping
+from natsctl.broker.imports.mappings import Mapping, Mappings
 from natsctl.broker.routes import NO_ROUTE, Recipient, Route, Routes
 from natsctl.broker.subscription import (
     COPY_LIMIT,
@@ -158,10 +158,14 @@ class Account:
         self._mappings.add(mapping)
         self._follow_mappings(before)
 
-    def configure_mappings(self, configured: Sequence[SubjectMap]) -> None:
-        """Apply the configuration's mappings, before those of `map_subject`."""
-        before, mappings = self.mapping_sources(), self._mappings or Mappings()
-        mappings.configure(compile_mapping(each, self._rng) for each in configured)
+    def prepare_mappings(self, configured: Sequence[SubjectMap]) -> Steps[Mappings]:
+        """Return the configuration's mappings before those of `map_subject`, for `use_mappings`."""
+        return (yield from Mappings.compile(configured, self._rng, self._mappings))
+
+    def use_mappings(self, mappings: Mappings) -> None:
+        """Replace the mappings."""
+        before = self.mapping_sources()
+        mappings.keep(self._mappings)
         self._mappings = mappings if mappings.sources() else None
         self._follow_mappings(before)
 
@@ -229,11 +233,8 @@ class Account:
                 self.imports.on_unsubscribe(sub)
 
     def end_subscriptions(self, subs: dict[bytes, Subscription]) -> None:
-        """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many.
-
-        What stands for them in other accounts has to end with them, so that those go at once as well.
-        """
-        if len(subs) > MANY_SUBS and self.imports.streams is None:
+        """End subscriptions that their session or stream no longer has: at once, or in later turns if they are many."""
+        if len(subs) > MANY_SUBS:
             for sub in subs.values():
                 if sub.session is None:
                     sub.handler, sub.run, sub.take_all = not_mine, None, None

@@ -10,9 +10,10 @@ transport where `close_reason` is set. While a transport is paused the shell lea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, overload
 
+from natsctl.api.subject_index import Steps, finish
 from natsctl.api.times import Clock
 from natsctl.broker.account import Account
 from natsctl.broker.auth.credentials import Delegation, Grant, Refusal
@@ -21,10 +22,12 @@ from natsctl.broker.broker_options import BrokerOptions, Rng
 from natsctl.broker.deferred_work import SLICE_NS
 from natsctl.broker.event_listener import EventListener, NullListener
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED, AccountConfig
-from natsctl.broker.imports.account_imports import AccountImports, ImportChain
+from natsctl.broker.imports.account_imports import AccountImports, ImportChain, ImportChange
 from natsctl.broker.imports.import_plan import ImportPlan, Problem
+from natsctl.broker.imports.mappings import Mappings
 from natsctl.broker.info import info_json, make_server_id, server_info, user_info_json
 from natsctl.broker.message_trace import publish_traced, report_refusal
+from natsctl.broker.ordered_jobs import OrderedJobs
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 from natsctl.broker.timers import NEVER_NS
@@ -52,6 +55,8 @@ def _let_wait(session: Session) -> None:
     """Do nothing for a session whose login is decided (default callback)."""
 
 
+SESSION_COST: Final = 16
+"""Cost of authenticating a client again."""
 MAX_SUBS: Final = 20_000
 """Subscriptions of all of them together that are remembered, about 200 bytes each."""
 
@@ -128,6 +133,7 @@ class Broker:
         "hops",
         "hurry",
         "import_problems",
+        "jobs",
         "leafs",
         "log_info",
         "log_warning",
@@ -178,6 +184,8 @@ class Broker:
         """Sessions that have put off a part of what they were sent (deferred_work.py), in the order of their turns."""
         self.long_work: deque[Iterator[None]] = deque()
         """Subscriptions of closed sessions that are still to be removed (deferred_work.py)."""
+        self.jobs = OrderedJobs(self.long_work)
+        """Changes of accounts, and what has to wait for them."""
         self._event_seq = 0
         self._last_cid = 3  # nats-server's small ids are taken by its own internal clients
         self.accounts: dict[str, Account] = {}
@@ -188,7 +196,7 @@ class Broker:
         self._changed: dict[Account, None] = {}
         self.hops = ImportChain()
         """Messages on their way over imported services."""
-        self._plan = ImportPlan(())
+        self._plan = ImportPlan()
         self.import_problems: list[Problem] = self._plan.problems
         """Exports and imports that are not in effect, and why."""
         self.on_tick: list[Callable[[], None]] = []
@@ -239,75 +247,84 @@ class Broker:
         return imports
 
     def configure(self, configs: Sequence[AccountConfig]) -> list[Account]:
+        """Run all steps of `configuring`."""
+        return finish(self.configuring(configs))
+
+    def configuring(
+        self, configs: Sequence[AccountConfig], then: Callable[[], None] = _do_nothing
+    ) -> Steps[list[Account]]:
         """Make the accounts as configuration says, all of them; called again at a reload with what it says then.
 
-        Returns the accounts that it does not name any more, which are gone: the caller closes their sessions.
+        Calls `then` when they change. Returns the accounts that are not named any more and therefore removed: the
+        caller closes their sessions.
         """
         names = {config.name for config in configs}
-        gone = [name for name in self._configured if name not in names]
+        gone = [name for name in self._configured if name not in names and name in self.accounts]
+        kept = [name for name in gone if name in (GLOBAL_ACCOUNT, self.system_account.name)]
+        removed = [self.accounts[name] for name in gone if name not in kept]
+        yield from self.configure_accounts([*configs, *map(AccountConfig, kept)], removed, then)
         self._configured = names
-        for config in configs:
-            self._set_config(config)
-        removed = [account for name in gone if (account := self._remove(name)) is not None]
-        self.resolve_imports()
-        self._notify_followers()
         return removed
 
-    def configure_accounts(self, configs: Sequence[AccountConfig]) -> None:
-        """Make or change some accounts; operators' JWTs bring them as they are needed."""
-        trading = False
+    def configure_accounts(
+        self, configs: Sequence[AccountConfig], removed: Sequence[Account] = (), then: Callable[[], None] = _do_nothing
+    ) -> Steps[None]:
+        """Make, change and remove accounts, all at once after many steps, and call `then` in the same moment.
+
+        No other accounts may be changed meanwhile (`jobs`). Where this fails, everything is as before.
+        """
+        plan, gone = self._plan, set(removed)
+        changed = [config for config in configs if not plan.covers(config)]
+        names = [config.name for config in changed]
+        if removed or not plan.may_extend(changed):
+            after = {name: account.config for name, account in self.accounts.items() if account not in gone}
+            after |= {config.name: config for config in configs}
+            plan, names = ImportPlan(), list(after)
+            yield from plan.extend(list(after.values()))
+        changes: dict[Account, ImportChange] = {}
+        mappings: dict[Account, Mappings] = {}
+        try:
+            if plan is self._plan:
+                yield from plan.extend(changed)
+            for config in configs:
+                account = self.account(config.name)
+                if account.config.mappings != config.mappings:
+                    mappings[account] = yield from account.prepare_mappings(config.mappings)
+            for account in (*map(self.account, names), *removed):
+                name = account.name
+                change = changes[account] = ImportChange(self._imports[name])
+                links = plan.streams.get(name, []), plan.services.get(name, [])
+                if not (yield from change.prepare(*(([], []) if account in gone else links))):
+                    del changes[account]
+                yield 1
+        except BaseException:
+            for change in changes.values():
+                change.abandon()
+            if plan is self._plan:
+                plan.forget(changed)
+            raise
+        self._plan, self.import_problems = plan, plan.problems
         for config in configs:
-            known = self.accounts.get(config.name)
-            before = known.config if known is not None else AccountConfig(config.name)
-            trading |= bool(before.imports or before.exports or config.imports or config.exports)
-            self._set_config(config)
-        if trading and self._plan.may_extend(configs):
-            self._plan.extend(configs)
-            self._apply_plan(self.accounts[config.name] for config in configs)
-        elif trading:
-            self.resolve_imports()
+            self._set_config(self.account(config.name), config)
+        for account, compiled in mappings.items():
+            account.use_mappings(compiled)
+        for account, change in changes.items():
+            if change.apply():
+                self._changed[account] = None
+        for account in removed:
+            self._set_config(account, AccountConfig(account.name))
+            self._changed[account] = None
+            del self.accounts[account.name], self._imports[account.name]
+        then()
         self._notify_followers()
+        yield 1
+        for change in changes.values():
+            yield from change.clean_up()
 
-    def remove_account(self, name: str) -> Account | None:
-        """Forget an account and return it, for the caller to close its sessions; None for one that has to be."""
-        account = self._remove(name)
-        self.resolve_imports()
-        return account
-
-    def _set_config(self, config: AccountConfig) -> None:
-        account = self.account(config.name)
+    def _set_config(self, account: Account, config: AccountConfig) -> None:
         if account.config != config:
             account.config = config
-            account.configure_mappings(config.mappings)
             self._changed[account] = None
-
-    def _remove(self, name: str) -> Account | None:
-        """Remove an account; the global one and the system's stay, without a configuration."""
-        account = self.accounts.get(name)
-        if account is None:
-            return None
-        if account.name == GLOBAL_ACCOUNT or account is self.system_account:
-            self._set_config(AccountConfig(name))
-            return None
-        self._imports.pop(name).apply([], [])
-        account.config = AccountConfig(name)
-        del self.accounts[name]
-        self._changed[account] = None
-        return account
-
-    def resolve_imports(self) -> None:
-        """Work out which imports are in effect; what is wrong with the others is in `import_problems`."""
-        self._plan = ImportPlan(account.config for account in self.accounts.values())
-        self.import_problems = self._plan.problems
-        self._apply_plan(self.accounts.values())
-
-    def _apply_plan(self, accounts: Iterable[Account]) -> None:
-        plan = self._plan
-        for account in accounts:
-            if self._imports[account.name].apply(
-                plan.streams.get(account.name, []), plan.services.get(account.name, [])
-            ):
-                self._changed[account] = None
 
     def on_account_changed(self, follow: Callable[[Account], None]) -> None:
         """Call `follow` with every account whose configuration has changed, those that are gone included."""
@@ -356,7 +373,7 @@ class Broker:
         session.open(full=full)
         return session
 
-    def reauthorize(self, unchanged: Collection[str], known: Collection[str]) -> None:
+    def reauthorize(self, unchanged: Collection[str], known: Collection[str]) -> Steps[None]:
         """Close the clients that would be refused or be other users now, and hold the others to their permissions now.
 
         Users whose name is in `unchanged` are as they were: their secrets are not compared again. `known` are all
@@ -364,6 +381,7 @@ class Broker:
         account now.
         """
         for session in tuple(self.sessions.values()):
+            yield SESSION_COST
             if session.close_reason is None and session.login.authenticated:
                 if session.login.grant.user in unchanged or session.login.grant.assigned is not None:
                     session.apply_limits()

@@ -17,6 +17,7 @@ from natsctl.wire.ops import Op
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
     from natsctl.broker.auth.permissions import SessionPermissions
+    from natsctl.broker.imports.account_imports import ImportProxy
     from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
     from natsctl.native._native import PublishRun
@@ -101,7 +102,7 @@ class Subscription:
         """Whether it serves other accounts, so that it takes nothing of what they export."""
         self.stream = ""
         """The stream that takes the messages, where it is one."""
-        self.import_proxies: tuple[Subscription, ...] = ()
+        self.import_proxies: tuple[ImportProxy, ...] = ()
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 
     def has_left(self) -> bool:

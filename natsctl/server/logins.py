@@ -124,6 +124,8 @@ class LoginThreads:
     def begin(self, session: Session) -> bool:
         """Queue the work of a session, if it has any; return False if that is queued or running already."""
         pending = session.login.pending
+        if isinstance(pending, Pending) and pending.decided is not None:
+            return False
         if not isinstance(pending, Pending) or pending.then is None:
             return self._comparisons.begin(session)
         return self._fetches[hash(session.host) % FETCHERS].begin(session)

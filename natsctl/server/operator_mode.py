@@ -10,7 +10,6 @@ counts as missing.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 import time
@@ -25,6 +24,7 @@ from natsctl.api.jwt_claims import AccountBody, AccountClaims, OperatorClaims, d
 from natsctl.api.jwt_claims import AccountLimits as ClaimedLimits
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.api.jwt_validation import account_faults, time_faults
+from natsctl.api.subject_index import Steps, finish
 from natsctl.broker.jwt.account_registry import AccountStoreError, MemoryResolver, Resolver, Trust, trust_of
 from natsctl.broker.jwt.authenticator import BrokerAccountSink, JwtAuthenticator
 from natsctl.broker.jwt.claim_requests import ClaimRequests
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 SUFFIX: Final = ".jwt"
 DELETED: Final = ".deleted"
-DIGEST_BYTES: Final = 32
 MAX_WAKE_S: Final = 30.0
 """Time of a start for accounts that are elsewhere; those that are left come to life with their first login."""
 FILE_MODE: Final = 0o600
@@ -125,15 +124,6 @@ class JwtDirectory:
 
     def accounts(self) -> list[str]:
         return sorted(account for account in tuple(self._used) if not self._drop_if_old(account))
-
-    def digest(self) -> bytes:
-        """Return the digest of all JWTs: the exclusive or of their SHA-256."""
-        total = 0
-        for account in self.accounts():
-            token = self.fetch(account)
-            if token is not None:
-                total ^= int.from_bytes(hashlib.sha256(token.encode()).digest(), "big")
-        return total.to_bytes(DIGEST_BYTES, "big")
 
     def _path(self, account: str) -> Path:
         return self._options.folder / f"{account}{SUFFIX}"
@@ -233,7 +223,7 @@ def start_operator_mode(broker: Broker, log: Log) -> dict[str, AccountLimits] | 
     store = resolver if isinstance(resolver, JwtDirectory) else None
     if auth.trust.system_account:
         try:
-            auth.book.look_up(auth.trust.system_account, broker.clock.now_ns())
+            finish(auth.book.look_up(auth.trust.system_account, broker.clock.now_ns()))
         except JwtError as fault:
             if store is None and auth.remote is None:
                 raise UsageError(f"error resolving system account: {fault}") from None
@@ -267,12 +257,12 @@ def wake_accounts(broker: Broker, names: Iterable[str], log: Log) -> None:
             if auth.remote is not None and time.monotonic() < end_s:  # nothing is served yet that could wait
                 auth.remote.take(auth.remote.fetch_all(name, auth.book.names()))
             try:
-                auth.book.look_up(name, broker.clock.now_ns())
+                finish(auth.book.look_up(name, broker.clock.now_ns()))
             except JwtError as fault:
                 log.warn(f"Account [{name}] has streams, and is not known: {fault}")
 
 
-def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> None:
+def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> Steps[None]:
     """Take the accounts' JWTs of new options, or those in the resolver's folder; clients are held to them."""
     auth, operator = broker.options.auth, options.operator
     if not isinstance(auth, JwtAuthenticator) or operator is None:
@@ -280,21 +270,22 @@ def reload_operator_mode(broker: Broker, options: ServerOptions, log: Log) -> No
     if auth.remote is not None:
         return
     if isinstance(auth.book.resolver, JwtDirectory):
-        _read_again(auth.book, auth.book.resolver, broker.clock.now_ns(), log)
+        yield from _read_again(auth.book, auth.book.resolver, broker.clock.now_ns(), log)
         return
-    gone = auth.book.replace_resolver(MemoryResolver(dict(operator.preload)), broker.clock.now_ns())
+    gone = yield from auth.book.replace_resolver(MemoryResolver(dict(operator.preload)), broker.clock.now_ns())
     for account in gone:
         log.info(f'Reloaded: deleting account [removed]: "{account}"')
 
 
-def _read_again(book: AccountRegistry, folder: JwtDirectory, now_ns: int, log: Log) -> None:
+def _read_again(book: AccountRegistry, folder: JwtDirectory, now_ns: int, log: Log) -> Steps[None]:
     """Apply the JWTs of active accounts that another program has written into the folder."""
     folder.reload()
     for account in folder.accounts():
+        yield 1
         token = folder.fetch(account) if book.get(account) is not None else None
         if token is not None:
             try:
-                book.update(account, token, now_ns)
+                yield from book.update(account, token, now_ns)
             except JwtError as fault:
                 log.error(f'DirResolver - Update for account "{account}" resulted in error {fault}')
 

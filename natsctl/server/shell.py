@@ -30,7 +30,6 @@ from natsctl.server.logins import LoginThreads
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.broker.broker import Broker
-    from natsctl.broker.jwt.callout_requests import Callouts
     from natsctl.broker.session import Session
     from natsctl.jetstream.engine import Engine
     from natsctl.server.committer import Committer
@@ -133,6 +132,7 @@ class Shell:
         broker.log_info = log.info
         broker.login_decided = self._decided
         broker.hurry = self._set_ticker
+        broker.jobs.wake = self.wake
         offences = OffenceLog(log, broker.clock)
         broker.notice, broker.log_warning = offences.log, offences.warn
         self.on_turn: list[Callable[[], None]] = []
@@ -240,8 +240,6 @@ class Shell:
         committer, engine = self.committer, self.engine
         if self.broker.pending_logins:
             self._work_out_logins()
-        if self.broker.callouts is not None and self.broker.callouts.arrived is not None:
-            self._judge_responses(self.broker.callouts)
         if self.broker.unfinished:
             self._drain()  # the others' answers do not wait for it
             self._go_on()
@@ -285,19 +283,6 @@ class Shell:
 
     def _holds(self, connection: ClientConnection) -> bool:
         return any(connection in held for held in self._overloaded.values())
-
-    def _judge_responses(self, callouts: Callouts) -> None:
-        until_ns = self.broker.clock.monotonic_ns() + SLICE_NS
-        while (session := callouts.arrived) is not None:
-            try:
-                callouts.judge()
-            except Exception as error:  # one session's fault ends that one alone
-                self.fault(f"{session.log_name} - the response about its login", error)
-                if session in self.connections:
-                    self.connections[session].transport.abort()
-            if self.broker.clock.monotonic_ns() >= until_ns:
-                self.wake()
-                return
 
     def _work_out_logins(self) -> None:
         """Begin slow logins, and read no more from clients that send much meanwhile.

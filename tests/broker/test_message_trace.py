@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from natsctl.api.jwt_claims import AccountClaims, Import
+from natsctl.api.subject_index import finish
 from natsctl.broker.auth.permissions import Permissions, SubjectRules
 from natsctl.broker.imports.account_config import AccountConfig
 from natsctl.broker.jwt.account_setup import account_config
@@ -171,7 +172,7 @@ def test_a_jwt_says_where_traces_go(sampling: int) -> None:
         export = {"subject": "q", "type": "service", "allow_trace": True}
         item = {"subject": "s", "type": "stream", "account": "B", "allow_trace": True}
         claims = msgspec.convert({"sub": "A", "nats": {"trace": trace, "exports": [export]}}, AccountClaims)
-        return account_config(claims, [msgspec.convert(item, Import)])
+        return finish(account_config(claims, [msgspec.convert(item, Import)]))
 
     found = config("traces")
     assert (found.trace_dest, found.trace_sampling) == ("traces", sampling if sampling == 40 else 100)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import signal
 import time
@@ -84,17 +83,6 @@ def test_deleted_account_is_gone(folder: Path, deleting: str, left: list[str]) -
     store.delete(ONE)
     assert (store.fetch(ONE), store.accounts()) == (None, [])
     assert [path.name for path in folder.iterdir()] == left
-
-
-def test_digest_says_what_is_kept_in_any_order(folder: Path) -> None:
-    one, two = JwtDirectory(DirectoryOptions(folder / "1")), JwtDirectory(DirectoryOptions(folder / "2"))
-    assert one.digest() == bytes(32)
-    one.save(ONE, "a")
-    assert one.digest() == hashlib.sha256(b"a").digest()
-    one.save(TWO, "b")
-    two.save(TWO, "b")
-    two.save(ONE, "a")
-    assert one.digest() == two.digest()
 
 
 def test_disk_that_is_full_refuses_and_keeps_what_is_there(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import ssl
 import threading
@@ -9,6 +10,7 @@ import time
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import reduce
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from socketserver import BaseRequestHandler, ThreadingTCPServer
@@ -97,6 +99,9 @@ def test_pull_brings_every_account_that_has_not_expired_and_an_end(place: Place)
     assert place.system.ask("$SYS.REQ.CLAIMS.UPDATE", token.encode())["data"] == done(ended)
     text = (place.folder / f"{account.public}.jwt").read_bytes()
     assert place.system.request("$SYS.REQ.CLAIMS.PACK") == account.public.encode() + b"|" + text
+    digests = [hashlib.sha256(path.read_bytes()).digest() for path in place.folder.glob("*.jwt")]
+    same = reduce(lambda digest, other: bytes(a ^ b for a, b in zip(digest, other, strict=True)), digests)
+    assert place.system.request("$SYS.REQ.CLAIMS.PACK", same) == b"", "who has the same is sent nothing"
 
 
 def test_push_that_is_refused_changes_nothing(place: Place) -> None:

@@ -20,6 +20,7 @@ from natsctl.broker.refusals import CloseReason
 
 if TYPE_CHECKING:
     from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, UserLimits
+    from natsctl.api.subject_index import Steps
 
 
 class ConnectOptions(msgspec.Struct, kw_only=True):
@@ -210,17 +211,37 @@ class Pending(msgspec.Struct, frozen=True):
     """
 
     work: Callable[[], Any]
-    then: Callable[[Any], Grant | Refusal | Delegation] | None = None
+    then: Callable[[Any], Answer] | None = None
     """Makes the answer of what `work` has fetched, in the thread of the broker; None: that is the answer."""
+    decided: DecidedLater | None = None
+    """Brings the answer, which is worked out in the thread of the broker; `work` has it for those who cannot wait."""
 
-    def answer(self, result: Any) -> Grant | Refusal | Delegation:
+    def answer(self, result: Any) -> Answer:
         """Return the answer for a result of `work`."""
-        found: Grant | Refusal | Delegation = result if self.then is None else self.then(result)
+        found: Answer = result if self.then is None else self.then(result)
         return found
 
     def now(self) -> Grant | Refusal | Delegation:
         """Return the answer without waiting for anything elsewhere."""
-        return self.answer(self.work() if self.then is None else None)
+        answer = self.answer(self.work() if self.then is None else None)
+        return answer.now() if isinstance(answer, Pending) else answer
+
+
+class DecidedLater:
+    """The answer to a login that is worked out in steps."""
+
+    __slots__ = ("answer", "bring")
+
+    def __init__(self) -> None:
+        self.answer: Grant | Refusal | Delegation | None = None
+        self.bring: Callable[[Grant | Refusal | Delegation], None] | None = None
+        """Called with the answer; set by the login that waits for it."""
+
+    def decide(self, answer: Grant | Refusal | Delegation) -> None:
+        """Bring the answer."""
+        self.answer = answer
+        if self.bring is not None:
+            self.bring(answer)
 
 
 class CalloutError(Exception):
@@ -254,7 +275,7 @@ class CalloutTerms(Protocol):
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
         """Raise CalloutError where a response is not signed by a key of the service."""
 
-    def place(self, user: UserClaims, now_ns: int) -> Placement:
+    def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
         """Return where the user of a response belongs; raises CalloutError."""
 
 

@@ -1,17 +1,17 @@
 """Authentication of a session: CONNECT, the authenticator's answer, and the move into an account.
 
-Theory of operation. Where users exist, a session carries out nothing before its user is known: the first line has to
-be CONNECT, unless there is a user for clients without credentials. An answer may take long: the shell works it out in a
-thread (`Pending`), or a service is asked for it (`Delegation`). Until then what arrives is kept here, in its order, and
-carried out when `decide` brings the answer. A later CONNECT authenticates anew and ends the subscriptions that were
-there. After a reload clients that are logged in are authenticated again, and limited as the new configuration says;
-those that a service has let in stay, because what it goes by has not changed. An answer that was asked for before a
-reload and comes after it lets nobody in: the new authenticator is asked.
-"""
+Theory of operation. Where users exist, a session carries out nothing before its user is known: the first line has to be
+CONNECT, unless there is a user for clients without credentials. An answer may take long: the shell works it out in a
+thread or the authenticator in steps (`Pending`), or a service is asked for it (`Delegation`). Until then what arrives
+is kept here, in its order, and carried out when `decide` brings the answer. A later CONNECT authenticates anew and ends
+the subscriptions that were there. After a reload clients that are logged in are authenticated again, and limited as the
+new configuration says; those that a service has let in stay, because what it goes by has not changed. An answer that
+was asked for before a reload and comes after it lets nobody in: the new authenticator is asked."""
 
 from __future__ import annotations
 
 import base64
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -23,6 +23,7 @@ from natsctl.broker.auth.credentials import (
     CertificateChain,
     ConnectOptions,
     Credentials,
+    DecidedLater,
     Delegation,
     Grant,
     Pending,
@@ -37,6 +38,7 @@ from natsctl.wire.ops import OK_LINE, Op
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from natsctl.api.subject_index import Steps
     from natsctl.broker.auth.credentials import Authenticator
     from natsctl.broker.session import Session
 
@@ -146,10 +148,15 @@ class Login:
         if len(self._held) > MAX_HELD_BYTES:
             self.refuse(Refusal("too much was sent before the answer to CONNECT"))
 
-    def decide(self, answer: Grant | Refusal | Delegation) -> None:
-        """Apply the answer, and handle the operations that arrived meanwhile; or ask the service that has it."""
+    def decide(self, answer: Answer) -> None:
+        """Apply the answer, and handle the operations that arrived meanwhile; or wait for what has it."""
         session = self._session
-        self.pending = None
+        self.pending, answer = None, self._prepared(answer)
+        if isinstance(answer, Pending):
+            if session.close_reason is None:
+                self._await(answer)
+                session.login_decided()
+            return
         if self._asked is not self.authenticator and not isinstance(answer, Refusal) and session.close_reason is None:
             again = self._authenticate()  # the answer is of users that a reload has replaced
             if isinstance(again, Pending):
@@ -175,10 +182,29 @@ class Login:
             self._reject(CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED, ACCOUNT_FULL)
             return
         self.pending, self._asked = answer, self.authenticator
-        if isinstance(answer, Pending):
+        if isinstance(answer, Delegation):
+            session.ask_callout(answer)
+        elif answer.decided is None:
             session.wait_for_login()
         else:
-            session.ask_callout(answer)
+            answer.decided.bring = partial(self._bring, answer)
+
+    def _prepared(self, answer: Answer) -> Answer:
+        """Return an answer that can be applied at once, or what brings it when many permissions are indexed."""
+        if not isinstance(answer, Grant) or answer.permissions is None or not answer.permissions.needs_steps:
+            return answer
+        permissions, later = answer.permissions, DecidedLater()
+
+        def work() -> Steps[None]:
+            yield from permissions.prepare()
+            later.decide(answer)
+
+        self._session.broker.jobs.run(work())
+        return Pending(lambda: answer, decided=later)
+
+    def _bring(self, pending: Pending, answer: Grant | Refusal | Delegation) -> None:
+        if self.pending is pending:
+            self.decide(answer)
 
     def abandon(self) -> None:
         """Wait for no answer any more: the connection has ended."""
@@ -216,6 +242,7 @@ class Login:
 
     def _follow(self, answer: Answer) -> None:
         """Apply an authenticator's answer, or wait for it."""
+        answer = self._prepared(answer)
         if isinstance(answer, (Pending, Delegation)):
             self._await(answer)
         else:

@@ -1,24 +1,27 @@
 """Permissions of a user, and those of a session with the replies that it may answer.
 
-Theory of operation. Deny wins; where there is an allow list, everything else is denied. What may be published is
-looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than what is denied:
-it is accepted, and each message is checked on delivery. One that is wider than what is allowed is refused, but for `>`
-where `*` is allowed, which nats-server accepts with all that follows: here it gets what `*` does. With a response
-rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long. The check
-on delivery is in broker/subscription.py.
-"""
+Theory of operation. Deny wins; where there is an allow list, everything else is denied. The index of a user's patterns
+is shared by its sessions; a login waits until that of very many is made (`Permissions.prepare`). What may be published
+is looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than what is
+denied: it is accepted, and each message is checked on delivery. One that is wider than what is allowed is refused, but
+for `>` where `*` is allowed, which nats-server accepts with all that follows: here it gets what `*` does. With a
+response rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long.
+The check on delivery is in broker/subscription.py."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Final
 
 import msgspec
 
-from natsctl.api.subject_index import PatternSet
+from natsctl.api.subject_index import PatternSet, Steps, finish
 from natsctl.api.subjects import has_wildcard, is_subset
 from natsctl.api.times import Clock
 
+FEW_RULES: Final = 512
+"""Patterns of a user that are indexed at once: about a millisecond."""
 RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
 """Default time within which a reply may be answered. Source: nats-server, DEFAULT_ALLOW_RESPONSE_EXPIRATION."""
 
@@ -40,12 +43,34 @@ class ResponseRule(msgspec.Struct, frozen=True):
     expires_ns: int = RESPONSE_EXPIRES_NS
 
 
-class Permissions(msgspec.Struct, frozen=True):
+class Permissions(msgspec.Struct, frozen=True, dict=True):
     """All rules of one user."""
 
     publish: SubjectRules = msgspec.field(default_factory=SubjectRules)
     subscribe: SubjectRules = msgspec.field(default_factory=SubjectRules)
     responses: ResponseRule | None = None
+
+    @cached_property
+    def index(self) -> PermissionIndex:
+        """The index of the rules, which the sessions of a user share."""
+        index = PermissionIndex()
+        finish(index.fill(self))
+        return index
+
+    @property
+    def needs_steps(self) -> bool:
+        """Return whether the index is still to be made, and that takes so long that it is to be done in steps."""
+        rules = (self.publish, self.subscribe)
+        return (
+            "index" not in self.__dict__ and sum(len(each.allow or ()) + len(each.deny) for each in rules) > FEW_RULES
+        )
+
+    def prepare(self) -> Steps[None]:
+        """Make the index, in steps."""
+        if self.needs_steps:
+            index = PermissionIndex()
+            yield from index.fill(self)
+            self.__dict__["index"] = index
 
 
 def permissions_json(permissions: Permissions) -> dict[str, object]:
@@ -77,18 +102,24 @@ class Patterns:
 
     __slots__ = ("_groups", "_literals", "_queued", "_wild")
 
-    def __init__(self, texts: Iterable[str]) -> None:
-        pairs = [
-            (fields[0], fields[1] if len(fields) > 1 else b"") for text in texts if (fields := text.encode().split())
-        ]
-        plain = [subject for subject, queue in pairs if not queue]
-        self._literals = PatternSet(subject for subject in plain if not has_wildcard(subject))
-        self._wild = PatternSet(subject for subject in plain if has_wildcard(subject))
+    def __init__(self) -> None:
+        self._literals, self._wild, self._queued = PatternSet(), PatternSet(), PatternSet()
         self._groups: dict[bytes, list[bytes]] = {}
-        for subject, queue in pairs:
-            if queue:
-                self._groups.setdefault(subject, []).append(queue)
-        self._queued = PatternSet(self._groups)
+
+    def fill(self, texts: Iterable[str]) -> Steps[None]:
+        """Set the patterns of an empty set."""
+        literals, wild = list[bytes](), list[bytes]()
+        for text in texts:
+            fields = text.encode().split()
+            subject = fields[0] if fields else b""
+            if len(fields) > 1:
+                self._groups.setdefault(subject, []).append(fields[1])
+            elif subject:
+                (wild if has_wildcard(subject) else literals).append(subject)
+            yield 1
+        yield from self._literals.fill(literals)
+        yield from self._wild.fill(wild)
+        yield from self._queued.fill(self._groups)
 
     def match(self, subject: bytes) -> bool:
         """Return whether a pattern without a queue group matches `subject`, whose wildcards are plain text."""
@@ -157,19 +188,43 @@ class Replies:
         self._noted, self._pruned_ns = 0, now
 
 
+class PermissionIndex:
+    """The patterns of a user's permissions, to look subjects up."""
+
+    __slots__ = ("deny_publish", "deny_subscribe", "publish", "subscribe")
+
+    def __init__(self) -> None:
+        self.publish: Patterns | None = None
+        self.deny_publish = Patterns()
+        self.subscribe: Patterns | None = None
+        self.deny_subscribe: Patterns | None = None
+
+    def fill(self, permissions: Permissions) -> Steps[None]:
+        """Index permissions."""
+        publish, subscribe = permissions.publish, permissions.subscribe
+        # With allow_responses and no list, nothing but responses may be published. An empty subscribe list is no list.
+        allow = () if permissions.responses is not None and publish.allow is None else publish.allow
+        if allow is not None:
+            self.publish = Patterns()
+            yield from self.publish.fill(pattern for pattern in allow if " " not in pattern)
+        yield from self.deny_publish.fill(pattern.split()[0] for pattern in publish.deny if pattern.split())
+        if subscribe.allow:
+            self.subscribe = Patterns()
+            yield from self.subscribe.fill(subscribe.allow)
+        if subscribe.deny:
+            self.deny_subscribe = Patterns()
+            yield from self.deny_subscribe.fill(subscribe.deny)
+
+
 class SessionPermissions:
     """Permissions of one session."""
 
     __slots__ = ("_deny_publish", "_deny_subscribe", "_filtered", "_publish", "_published", "_subscribe", "replies")
 
     def __init__(self, permissions: Permissions, clock: Clock) -> None:
-        publish, subscribe, responses = permissions.publish, permissions.subscribe, permissions.responses
-        # With allow_responses and no list, nothing but responses may be published. An empty subscribe list is no list.
-        allow = () if responses is not None and publish.allow is None else publish.allow
-        self._publish = None if allow is None else Patterns(pattern for pattern in allow if " " not in pattern)
-        self._deny_publish = Patterns(pattern.split()[0] for pattern in publish.deny)
-        self._subscribe = Patterns(subscribe.allow) if subscribe.allow else None
-        self._deny_subscribe = Patterns(subscribe.deny) if subscribe.deny else None
+        index, responses = permissions.index, permissions.responses
+        self._publish, self._deny_publish = index.publish, index.deny_publish
+        self._subscribe, self._deny_subscribe = index.subscribe, index.deny_subscribe
         self.replies = Replies(responses, clock) if responses is not None else None
         self._published: dict[bytes, bool] = {}
         self._filtered: dict[tuple[bytes, bytes, bool], bool] = {}

@@ -1,8 +1,10 @@
 """Imports of an account, its outstanding service responses, and messages on their way through imported services.
 
-Theory of operation. A plan (import_plan.py) says which imports are in effect; `apply` makes the difference to what
-was in effect before, so that requests and subscriptions that go on are not disturbed. Responses that are pending
-outlive a change of the imports that asked for them. Services need modules of their own, loaded where there are any.
+Theory of operation. A plan (import_plan.py) says which imports are in effect; an `ImportChange` makes the difference to
+what was in effect before, so that requests and subscriptions that go on are not disturbed. Its proxies are placed in
+steps and handle nothing until `apply`, which takes a moment; those of imports that have ended are removed in steps.
+Responses that are pending outlive a change of the imports that asked for them. Services need modules of their own,
+loaded where there are any.
 
 An import of a stream places nothing in the exporting account until the importing account has a subscription for it.
 Then each subscription gets an `ImportProxy` there, on the part of the exported subjects that it matches, in its own
@@ -16,9 +18,10 @@ gets the hop that brought the message, and for what it publishes meanwhile on it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from natsctl.api.subject_index import Steps, SubjectIndex, finish
 from natsctl.api.subjects import is_literal, matches
 from natsctl.broker.imports.mappings import PatternMapping, carried_back, common
 from natsctl.broker.subscription import Subscription
@@ -46,20 +49,27 @@ class ImportProxy(Subscription):
         self._line = line
         self._for = sub
 
+    @property
+    def imports(self) -> StreamImports:
+        """The imports that it is part of."""
+        return self._line.imports
+
     def behind(self) -> Subscription:
         """Return the subscription here that it stands for."""
         return self._for.behind()
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Deliver a traced message to the subscription."""
-        sub, session, line = self._for, self._for.session, self._line
-        if line.hops.of(message[0]) is not None or (session is not None and session.close_reason is not None):
+        sub, line = self._for, self._line
+        if not line.imports.active or line.hops.of(message[0]) is not None or sub.has_left():
             return False
         local = (line.local(message[0]), *message[1:])
         return trace.through_stream_import(self, sub, line.link.allow_trace, local)
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
         sub, exporter = self._for, self._line.exporter
+        if not self._line.imports.active:
+            return False
         to = exporter.destination(subject)
         if self._line.hops.of(to) is not None:
             return False  # a request to a service belongs to no stream
@@ -67,7 +77,7 @@ class ImportProxy(Subscription):
         session = sub.session
         if session is None:
             return sub.handler(local, reply, header, payload, origin)
-        if session.close_reason is not None or (session is origin and not session.echo):
+        if sub.has_left() or (session is origin and not session.echo):
             return False
         sub.account.deliver_to(sub, local, reply, header, payload)
         return None
@@ -76,9 +86,10 @@ class ImportProxy(Subscription):
 class StreamLine:
     """One import of a stream."""
 
-    __slots__ = ("_mapping", "_same", "_to", "exporter", "hops", "link")
+    __slots__ = ("_mapping", "_same", "_to", "exporter", "hops", "imports", "link")
 
-    def __init__(self, link: StreamLink, exporter: AccountImports) -> None:
+    def __init__(self, imports: StreamImports, link: StreamLink, exporter: AccountImports) -> None:
+        self.imports = imports
         self.link = link
         self.exporter, self.hops = exporter.account, exporter.hops
         self._same = not link.destination and link.local == link.subject
@@ -108,46 +119,132 @@ class StreamLine:
 class StreamImports:
     """All imports of streams of one account."""
 
-    __slots__ = ("_account", "_lines", "links")
+    __slots__ = ("_account", "_index", "_lines", "active", "links")
 
-    def __init__(self, imports: AccountImports, links: list[StreamLink]) -> None:
-        """Prepare; subscriptions that are there already are followed by `follow_all`."""
-        self._account = imports.account
+    def __init__(self, account: Account, links: list[StreamLink]) -> None:
+        self._account = account
         self.links = links
-        self._lines = [StreamLine(link, imports.peers[link.account]) for link in links]
+        self.active = False
+        """Whether the imports are in effect: they are not before all of them are prepared, nor after their end."""
+        self._lines: list[StreamLine] = []
+        self._index: SubjectIndex[int] = SubjectIndex()
 
-    def follow(self, sub: Subscription) -> None:
-        """Route matching imports to the subscription."""
+    def prepare(self, peers: Mapping[str, AccountImports]) -> Steps[None]:
+        """Route the imports to every subscription of the account; those that come meanwhile are given to `follow`."""
+        for link in self.links:
+            self._index.add(link.local.encode(), len(self._lines))
+            self._lines.append(StreamLine(self, link, peers[link.account]))
+            yield 1
+        for sub in _own_subscriptions(self._account):
+            if not any(proxy.imports is self for proxy in sub.import_proxies):
+                yield 1 + self.follow(sub)
+
+    def follow(self, sub: Subscription) -> int:
+        """Route matching imports to the subscription; return how many there are."""
         if sub.session is None and sub.subject.startswith(_OWN):
-            return
+            return 0
         subject = sub.subject.decode("utf-8", "surrogateescape")
-        for line in self._lines:
-            wanted = line.asked(subject)
-            if wanted:
-                proxy = ImportProxy(line, wanted.encode("utf-8", "surrogateescape"), sub)
-                sub.import_proxies += (proxy,)
+        proxies = []
+        for place in sorted(self._index.overlapping(sub.subject)):
+            line = self._lines[place]
+            asked = line.asked(subject)
+            if asked:
+                proxy = ImportProxy(line, asked.encode("utf-8", "surrogateescape"), sub)
+                proxies.append(proxy)
                 line.exporter.place(proxy)
+        sub.import_proxies += tuple(proxies)
+        return len(proxies)
 
-    def follow_all(self) -> None:
-        """Route the current imports to every subscription of the account, and nothing else."""
-        for placed in tuple(self._account.routes.subs):
-            sub = placed.client or placed
-            if not sub.foreign:
-                end_import_proxies(sub)
-                self.follow(sub)
+    def withdraw(self) -> Steps[None]:
+        """Remove what is routed to the subscriptions of the account; none of it is in effect."""
+        for sub in _own_subscriptions(self._account):
+            ended = [proxy for proxy in sub.import_proxies if proxy.imports is self]
+            if ended:
+                sub.import_proxies = tuple(proxy for proxy in sub.import_proxies if proxy.imports is not self)
+                end_proxies(ended)
+            yield 1 + len(ended)
 
 
-def end_import_proxies(sub: Subscription) -> None:
-    """End what a subscription receives from other accounts."""
-    import_proxies, sub.import_proxies = sub.import_proxies, ()
-    for proxy in import_proxies:
+def _own_subscriptions(account: Account) -> Iterator[Subscription]:
+    """Yield the subscriptions that streams may be imported for; they may change meanwhile."""
+    for placed in account.routes.subs:
+        sub = placed.client or placed
+        if not sub.foreign:
+            yield sub
+
+
+def end_proxies(proxies: Iterable[Subscription]) -> None:
+    """End subscriptions in other accounts."""
+    for proxy in proxies:
         proxy.account.unsubscribe(proxy)
+
+
+class ImportChange:
+    """A change of the imports of one account: prepared in steps, applied in a moment, and cleaned up in steps."""
+
+    __slots__ = ("_ended", "_imports", "_services", "_streams")
+
+    def __init__(self, imports: AccountImports) -> None:
+        self._imports = imports
+        self._services: dict[ServiceLink, ServiceProxy] = {}
+        self._ended: dict[ServiceLink, ServiceProxy] = {}
+        self._streams: StreamImports | None = None
+
+    def prepare(self, streams: list[StreamLink], services: list[ServiceLink]) -> Steps[bool]:
+        """Place what these imports need and the present ones do not have; return whether anything differs."""
+        imports, account = self._imports, self._imports.account
+        ended = dict(imports.proxies)
+        for link in services:
+            yield 1
+            if ended.pop(link, None) is None and link not in imports.proxies:
+                from natsctl.broker.imports.service_imports import ServiceProxy
+
+                proxy = self._services[link] = ServiceProxy(imports, link, imports.peers[link.account])
+                account.place(proxy)
+        self._ended = ended
+        if streams != (imports.streams.links if imports.streams is not None else []):
+            self._streams = imports.coming = StreamImports(account, streams)
+            yield from self._streams.prepare(imports.peers)
+        return bool(self._services or ended or self._streams is not None)
+
+    def apply(self) -> bool:
+        """Put the change in effect; return whether the services are others than before."""
+        imports = self._imports
+        for link, proxy in self._ended.items():
+            proxy.active = False
+            del imports.proxies[link]
+        for link, proxy in self._services.items():
+            proxy.active = True
+            imports.proxies[link] = proxy
+        if self._streams is not None:
+            before, imports.coming = imports.streams, None
+            imports.streams = self._streams if self._streams.links else None
+            self._streams.active = True
+            self._streams = before
+            if before is not None:
+                before.active = False
+        return bool(self._services or self._ended)
+
+    def clean_up(self) -> Steps[None]:
+        """Remove what has been in effect before."""
+        for proxy in self._ended.values():
+            proxy.account.unsubscribe(proxy)
+            yield 1
+        if self._streams is not None:
+            yield from self._streams.withdraw()
+
+    def abandon(self) -> None:
+        """Remove what was prepared: the change cannot be made."""
+        end_proxies(self._services.values())
+        if self._streams is not None:
+            self._imports.coming = None
+            finish(self._streams.withdraw())
 
 
 class AccountImports:
     """The imports of one account, and the responses that its exports owe."""
 
-    __slots__ = ("_proxies", "_responses", "account", "awaited", "hops", "peers", "streams")
+    __slots__ = ("_responses", "account", "awaited", "coming", "hops", "peers", "proxies", "streams")
 
     def __init__(self, account: Account, peers: Mapping[str, AccountImports], hops: ImportChain) -> None:
         """`peers` are those of all accounts, by name; `hops` are the messages on their way between them."""
@@ -155,7 +252,9 @@ class AccountImports:
         self.peers = peers
         self.hops = hops
         self.streams: StreamImports | None = None
-        self._proxies: dict[ServiceLink, ServiceProxy] = {}
+        self.coming: StreamImports | None = None
+        """Those that are being prepared."""
+        self.proxies: dict[ServiceLink, ServiceProxy] = {}
         self._responses: Responses | None = None
         self.awaited = AwaitedReplies(account)
 
@@ -177,7 +276,7 @@ class AccountImports:
     @property
     def services(self) -> Sequence[ServiceLink]:
         """The imports of services that are in effect."""
-        return tuple(self._proxies)
+        return tuple(self.proxies)
 
     def listens(self, reply: bytes) -> bool | None:
         """Return whether the reply that stands behind `reply` has a subscriber in the requester's account.
@@ -190,32 +289,15 @@ class AccountImports:
         waiting = responses.get(reply)
         return waiting is not None and waiting.requester.account.has_interest(waiting.reply)
 
-    def apply(self, streams: list[StreamLink], services: list[ServiceLink]) -> bool:
-        """Import these, and nothing else; return whether the services are others than before."""
-        before = set(self._proxies)
-        for link in set(self._proxies).difference(services):
-            self.account.unsubscribe(self._proxies.pop(link))
-        for link in services:
-            if link not in self._proxies:
-                from natsctl.broker.imports.service_imports import ServiceProxy
-
-                proxy = self._proxies[link] = ServiceProxy(self, link, self.peers[link.account])
-                self.account.place(proxy)
-        if streams != (self.streams.links if self.streams is not None else []):
-            imports = StreamImports(self, streams)
-            imports.follow_all()
-            self.streams = imports if streams else None
-        return before != set(self._proxies)
-
     def on_subscribe(self, sub: Subscription) -> None:
         """Route matching imports to the subscription."""
-        if self.streams is not None:
-            self.streams.follow(sub)
+        for imports in (self.streams, self.coming):
+            if imports is not None:
+                imports.follow(sub)
 
     def on_unsubscribe(self, sub: Subscription) -> None:
         """Remove the proxies of a subscription that has ended."""
-        for proxy in sub.import_proxies:
-            proxy.account.unsubscribe(proxy)
+        end_proxies(sub.import_proxies)
         sub.import_proxies = ()
         if self.awaited:
             self.awaited.interest_lost(sub.subject)

@@ -1,11 +1,10 @@
 """Plan of the imports of all accounts: those in effect, and the faults of the others.
 
-Theory of operation. A plan is made of all configurations at once, exports first, then imports of streams, then those
-of services, because each import is checked against the exports and against the imports before it. Its findings are
-values that can be compared: the broker applies the difference to the plan before. Accounts that come one by one, as
-those of operators do, are added to the plan where they change nothing for the others. Rules and texts are
-nats-server's (server/accounts.go).
-"""
+Theory of operation. A plan is made of all configurations at once, exports first, then imports of streams, then those of
+services, because each import is checked against the exports and against the imports before it. Its findings are values
+that can be compared: the broker applies the difference to the plan before. Accounts that come one by one, as those of
+operators do, are added to the plan where they change nothing for the others. Plans are made in steps, because a JWT may
+hold thousands of imports. Rules and texts are nats-server's (server/accounts.go)."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_index import Steps, SubjectIndex, finish
 from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.api.subjects import has_wildcard, is_literal, is_subset, is_valid_subject
 from natsctl.broker.imports.account_config import (
@@ -72,13 +71,16 @@ class _ImportRefusedError(Exception):
 class _Exports:
     """The exports of one account that are of one kind."""
 
-    def __init__(self, exports: Iterable[StreamExport | ServiceExport]) -> None:
-        self._exports = list(exports)
+    def __init__(self) -> None:
+        self._exports: list[StreamExport | ServiceExport] = []
         self._of_subject: dict[str, list[StreamExport | ServiceExport]] = {}
         self._index: SubjectIndex[int] = SubjectIndex()
-        for place, export in enumerate(self._exports):
-            self._of_subject.setdefault(export.subject, []).append(export)
-            self._index.add(export.subject.encode(), place)
+
+    def add(self, export: StreamExport | ServiceExport) -> None:
+        """Add one more."""
+        self._index.add(export.subject.encode(), len(self._exports))
+        self._exports.append(export)
+        self._of_subject.setdefault(export.subject, []).append(export)
 
     def of_subject(self, subject: str) -> list[StreamExport | ServiceExport]:
         """Return those of this very subject."""
@@ -119,8 +121,8 @@ class ImportPlan:
 
     __slots__ = ("_configs", "_exports", "_named", "_service_links", "_stream_links", "problems", "services", "streams")
 
-    def __init__(self, configs: Iterable[AccountConfig]) -> None:
-        """Work everything out."""
+    def __init__(self, configs: Iterable[AccountConfig] = ()) -> None:
+        """Plan for these accounts."""
         self._configs: dict[str, AccountConfig] = {}
         self._named: set[str] = set()
         """Accounts that others name in their imports and exports."""
@@ -130,7 +132,12 @@ class ImportPlan:
         self.streams: dict[str, list[StreamLink]] = {}
         self.services: dict[str, list[ServiceLink]] = {}
         self.problems: list[Problem] = []
-        self.extend(tuple(configs))
+        finish(self.extend(tuple(configs)))
+
+    def covers(self, config: AccountConfig) -> bool:
+        """Return whether an account is part of the plan, with these imports and exports."""
+        known = self._configs.get(config.name)
+        return known is not None and (known.imports, known.exports) == (config.imports, config.exports)
 
     def may_extend(self, configs: Sequence[AccountConfig]) -> bool:
         """Return whether accounts are all new, no known one names them, and every account that they name is known."""
@@ -140,18 +147,31 @@ class ImportPlan:
             names.isdisjoint(self._configs) and names.isdisjoint(self._named) and wanted <= names | set(self._configs)
         )
 
-    def extend(self, configs: Sequence[AccountConfig]) -> None:
-        """Work out new accounts, for which `may_extend` holds; the same as working out everything with them last."""
+    def extend(self, configs: Sequence[AccountConfig]) -> Steps[None]:
+        """Add new accounts, for which `may_extend` holds; the same as a new plan with them last."""
         self._configs |= {config.name: config for config in configs}
         for config in configs:
             self._named.update(item.account for item in config.imports)
             self._named.update(name for export in config.exports for name in export.accounts or ())
-            self._check_exports(config)
+            yield from self._index_exports(config)
+            yield from self._check_exports(config)
         for kind in (StreamImport, ServiceImport):
             for config in configs:
                 for item in config.imports:
                     if isinstance(item, kind):
                         self._add(config.name, item)
+                        yield 1
+
+    def forget(self, configs: Sequence[AccountConfig]) -> None:
+        """Remove accounts that were to be added and could not be; nothing depends on them yet."""
+        names = {config.name for config in configs}
+        for name in names:
+            self._configs.pop(name, None)
+            for links in (self.streams, self.services, self._stream_links, self._service_links):
+                links.pop(name, None)
+            for exported in (StreamExport, ServiceExport):
+                self._exports.pop((name, exported), None)
+        self.problems[:] = [problem for problem in self.problems if problem.account not in names]
 
     def _add(self, account: str, item: StreamImport | ServiceImport) -> None:
         kind = "stream" if isinstance(item, StreamImport) else "service"
@@ -169,8 +189,17 @@ class ImportPlan:
 
     # Exports
 
-    def _check_exports(self, config: AccountConfig) -> None:
+    def _index_exports(self, config: AccountConfig) -> Steps[None]:
+        indexes: dict[type[StreamExport | ServiceExport], _Exports]
+        indexes = {exported: _Exports() for exported in (StreamExport, ServiceExport)}
         for export in config.exports:
+            indexes[type(export)].add(export)
+            yield 1
+        self._exports |= {(config.name, exported): exports for exported, exports in indexes.items()}
+
+    def _check_exports(self, config: AccountConfig) -> Steps[None]:
+        for export in config.exports:
+            yield 1
             kind = "stream" if isinstance(export, StreamExport) else "service"
             unknown = [name for name in export.accounts or () if name not in self._configs]
             self.problems += [
@@ -184,7 +213,7 @@ class ImportPlan:
                 self._check_latency(config, export, export.latency.subject)
 
     def _check_latency(self, config: AccountConfig, export: ServiceExport, results: str) -> None:
-        why, services = "", self._exports_of(config.name, ServiceExport)
+        why, services = "", self._exports[config.name, ServiceExport]
         if not (is_valid_subject(results) and is_literal(results)) or services.first_covering(results) is not None:
             why = "invalid publish subject"
         elif export.response != "single":
@@ -195,20 +224,13 @@ class ImportPlan:
 
     def _export(self, account: str, importer: str, item: StreamImport | ServiceImport) -> ServiceExport | bool | None:
         """Return the export that lets `importer` have what it asks for, False where there is none."""
-        exports = self._exports_of(account, StreamExport if isinstance(item, StreamImport) else ServiceExport)
+        exports = self._exports[account, StreamExport if isinstance(item, StreamImport) else ServiceExport]
         same = exports.of_subject(item.subject)
         wider = None if same else exports.first_covering(item.subject)
         for export in same or ([wider] if wider is not None else ()):
             if _lets(export, importer, item, [] if same else item.subject.split(".")):
                 return export if isinstance(export, ServiceExport) else None
         return False
-
-    def _exports_of(self, account: str, kind: type[StreamExport | ServiceExport]) -> _Exports:
-        found = self._exports.get((account, kind))
-        if found is None:
-            exports = (export for export in self._configs[account].exports if isinstance(export, kind))
-            found = self._exports[account, kind] = _Exports(exports)
-        return found
 
     # Streams
 
@@ -239,7 +261,7 @@ class ImportPlan:
         if len(visited) >= MAX_SEARCH_DEPTH:
             raise _ImportRefusedError(_TOO_DEEP)
         links = self._stream_links.get(account)
-        if links is None or self._exports_of(account, StreamExport).first_covering(subject) is None:
+        if links is None or self._exports[account, StreamExport].first_covering(subject) is None:
             return
         for link in links.overlapping(subject):
             if link.account in visited:

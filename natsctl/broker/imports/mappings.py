@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_index import Steps, SubjectIndex, finish
 from natsctl.api.subject_transform import (
     SubjectMapping,
     TransformError,
@@ -154,6 +154,8 @@ def _wildcard(token: str) -> int:
 
 FEW_MAPPINGS: Final = 8
 """Mappings that are tried one after another."""
+MAPPING_COST: Final = 8
+"""Cost of each destination of a mapping that is compiled."""
 
 
 class Mapping(Protocol):
@@ -265,14 +267,28 @@ class Mappings:
     def add(self, mapping: Mapping) -> None:
         """Add a mapping of the server's own, which is tried last, or replace the one with the same source."""
         self._served = [*(known for known in self._served if known.src != mapping.src), mapping]
-        self._arrange()
+        finish(self._arranging())
 
-    def configure(self, mappings: Iterable[Mapping]) -> None:
-        """Replace the mappings of the configuration."""
-        self._configured = list({mapping.src: mapping for mapping in mappings}.values())
-        self._arrange()
+    @classmethod
+    def compile(cls, configured: Iterable[SubjectMap], rng: Rng, before: Mappings | None) -> Steps[Mappings]:
+        """Return the mappings of a configuration, with the server's own of `before`."""
+        mappings, compiled = cls(), dict[str, Mapping]()
+        for config in configured:
+            mapping = compile_mapping(config, rng)
+            compiled[mapping.src] = mapping
+            yield MAPPING_COST * len(config.destinations)
+        mappings._configured = list(compiled.values())
+        mappings._served = before._served if before is not None else []
+        yield from mappings._arranging()
+        return mappings
 
-    def _arrange(self) -> None:
+    def keep(self, before: Mappings | None) -> None:
+        """Serve what the mappings in effect serve: that may have changed while these were compiled."""
+        if before is not None and before._served is not self._served:
+            self._served = before._served
+            finish(self._arranging())
+
+    def _arranging(self) -> Steps[None]:
         sources = {mapping.src for mapping in self._configured}
         self._mappings = [*self._configured, *(known for known in self._served if known.src not in sources)]
         self._index = None
@@ -280,6 +296,7 @@ class Mappings:
             self._index = SubjectIndex()
             for place, mapping in enumerate(self._mappings):
                 self._index.add(source_pattern(mapping.src), place)
+                yield 1
 
     def _candidates(self, subject: bytes) -> Sequence[Mapping]:
         """Return the mappings that may apply to a message on `subject`, in order."""

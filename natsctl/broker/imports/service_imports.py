@@ -53,11 +53,13 @@ FAST_BATCH: Final = b".$FI"
 class ServiceProxy(Subscription):
     """One import of a service."""
 
-    __slots__ = ("_dest", "_exporter", "_importer", "_mapping", "_service", "link")
+    __slots__ = ("_dest", "_exporter", "_importer", "_mapping", "_service", "active", "link")
 
     def __init__(self, importer: AccountImports, link: ServiceLink, exporter: AccountImports) -> None:
         super().__init__(importer.account, link.local.encode(), handler=self._take)
         self.foreign = True
+        self.active = False
+        """Whether requests are handled: not before the import is in effect, nor after its end."""
         self.link = link
         self._importer = importer
         self._exporter = exporter
@@ -71,11 +73,11 @@ class ServiceProxy(Subscription):
         return self._dest or subject
 
     def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
-        return self._request(subject, reply, header, payload, origin, None)
+        return self.active and self._request(subject, reply, header, payload, origin, None)
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Pass a traced request on."""
-        return self._request(*message, trace.origin, trace)
+        return self.active and self._request(*message, trace.origin, trace)
 
     def _request(
         self,

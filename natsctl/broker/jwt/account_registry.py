@@ -3,22 +3,31 @@
 Theory of operation. An account is activated when a user of it connects or when an active account imports from it; its
 JWT is requested from the resolver, checked against the trusted operators, and kept. The broker is configured
 (`BrokerAccountSink.configure`) with its claims and those of its imports that the exporters' claims and the activation
-tokens allow, so a change of one account may change the configuration of others: `_refresh` looks at those that import
+tokens allow, so a change of one account may change the configuration of others: `_apply` looks at those that import
 from it. Accounts that are activated together are configured together, because imports may go round. Nothing here
 reads a clock: the caller passes the time, and calls `tick` for what expires.
+
+JWTs may be long, so changes are made in steps, by one job after another (`jobs`). Accounts stay as they were until the
+step in which the broker has the new configuration.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
-from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserScope, decode
+from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserScope, decoding
 from natsctl.api.jwt_token import JwtError, is_public
-from natsctl.api.jwt_validation import account_faults, time_faults
+from natsctl.api.jwt_validation import CHECKED_AT_ONCE, account_checks, time_faults
 from natsctl.api.model import Confidential
+from natsctl.api.subject_index import Steps, finish
 from natsctl.api.units import SECOND
-from natsctl.broker.jwt.account_setup import account_config, imports_in_effect
+from natsctl.broker.auth.permissions import Permissions
+from natsctl.broker.imports.account_config import AccountConfig
+from natsctl.broker.jwt.account_setup import ExportIndex, account_config, imports_in_effect
+from natsctl.broker.ordered_jobs import OrderedJobs
 
 if TYPE_CHECKING:
     from natsctl.broker.jwt.authenticator import BrokerAccountSink
@@ -64,9 +73,6 @@ class Store(Resolver, Protocol):
 
     def accounts(self) -> list[str]:
         """Return the accounts that are kept."""
-
-    def digest(self) -> bytes:
-        """Return 32 bytes that say what is kept: the exclusive or of the JWTs' SHA-256."""
 
 
 class MemoryResolver:
@@ -138,7 +144,7 @@ INVALID: Final = "account validation failed"
 class ActiveAccount:
     """One account with its JWT in force."""
 
-    __slots__ = ("claims", "config", "expired", "imports_end_s", "signers", "token", "updated_s")
+    __slots__ = ("claims", "config", "expired", "imports_end_s", "permissions", "signers", "token", "updated_s")
 
     def __init__(self, claims: AccountClaims, token: str, *, strict: bool, now_s: int) -> None:
         self.claims = claims
@@ -146,9 +152,11 @@ class ActiveAccount:
         self.signers: dict[str, UserScope | None] = claims.signers()
         if not strict:
             self.signers[claims.sub] = None
+        self.permissions: dict[str, Permissions | None] = {}
+        """Permissions that users share: the default ones ("") and those of the templates of signing keys."""
         self.updated_s = now_s
         self.expired = 0 < claims.exp <= now_s
-        self.config = account_config(claims, ())
+        self.config = AccountConfig(claims.sub)
         self.imports_end_s = 0
         """Time at which the first activation token of an import in effect expires; 0: never."""
 
@@ -171,6 +179,8 @@ class AccountRegistry:
         self.trust = trust
         self.resolver = resolver
         self.keeper: BrokerAccountSink | None = None
+        self.jobs = OrderedJobs(deque())
+        """Queue of the work on accounts; the broker's, where there is one."""
         self._held: dict[str, ActiveAccount] = {}
         self._importers: dict[str, set[str]] = {}
         """Importers of an account, active or not."""
@@ -185,6 +195,11 @@ class AccountRegistry:
         """Return an account that is alive."""
         return self._held.get(name)
 
+    def is_active(self, name: str) -> bool:
+        """Return whether an account is alive, and not only until its resolver is asked for a newer JWT."""
+        held = self._held.get(name)
+        return held is not None and not held.expired
+
     def needs_fetch(self, name: str, now_ns: int) -> bool:
         """Return whether `look_up` would ask the resolver."""
         held = self._held.get(name)
@@ -196,7 +211,7 @@ class AccountRegistry:
         """Return the accounts that are alive."""
         return frozenset(self._held)
 
-    def look_up(self, name: str, now_ns: int) -> ActiveAccount:
+    def look_up(self, name: str, now_ns: int) -> Steps[ActiveAccount]:
         """Return an account, alive from now on; one that has expired only where its resolver has a newer JWT.
 
         Raises JwtError.
@@ -205,38 +220,34 @@ class AccountRegistry:
         self.tick(now_ns)
         held = self._held.get(name)
         if held is None:
-            return self._wake(name, now_s)
-        if held.expired:
+            held = yield from self._fetched(name, now_s)
+            yield from self._apply([held], now_s)
+        elif held.expired:
             token = self.resolver.fetch(name) if now_s - held.updated_s >= ASK_AGAIN_S else None
             if token is None:
                 raise JwtError("account expired")
-            self.update(name, token, now_ns)
+            yield from self.update(name, token, now_ns)
         return self._held[name]
 
     def provide(self, claims: AccountClaims, now_ns: int) -> None:
         """Bring an account to life without a JWT, until there is one."""
         held = ActiveAccount(claims, "", strict=False, now_s=now_ns // SECOND)
-        self._hold(held)
-        self._refresh([], now_ns // SECOND, [held])
+        finish(self._apply([held], now_ns // SECOND))
 
-    def update(self, name: str, token: str, now_ns: int, faultless: AccountClaims | None = None) -> None:
+    def update(self, name: str, token: str, now_ns: int, faultless: AccountClaims | None = None) -> Steps[None]:
         """Apply a newer JWT of an active account; the same one has no effect. Raises JwtError.
 
         `faultless` are its claims, where they have been read and `account_faults` found nothing.
         """
-        before, now_s = self._held[name], now_ns // SECOND
-        if before.token == token:
+        before, now_s = self._held.get(name), now_ns // SECOND
+        if before is None or before.token == token:
             return
-        held = self._checked(name, token, now_s, faultless)
-        self._drop(before)
-        self._hold(held)
-        fresh = self._awaken_exporters([held], now_s)
-        held.config = before.config
-        self._refresh([held, *self._importers_of([held, *fresh])], now_s, fresh)
+        held = yield from self._checked(name, token, now_s, faultless)
+        yield from self._apply([held], now_s)
         if self.keeper is not None:
-            self.keeper.account_changed(held, before)
+            yield from self.keeper.account_changed(held, before)
 
-    def replace_resolver(self, resolver: Resolver, now_ns: int) -> list[str]:
+    def replace_resolver(self, resolver: Resolver, now_ns: int) -> Steps[list[str]]:
         """Ask another resolver for every account that is alive; return those that it does not know or are not good.
 
         They are gone, but for the system account, which stays as it is.
@@ -244,24 +255,25 @@ class AccountRegistry:
         self.resolver = resolver
         gone: list[str] = []
         for name in [name for name in self._held if name != self.trust.system_account or resolver.fetch(name)]:
+            yield 1
             token = resolver.fetch(name)
             try:
                 if token is None:
                     raise JwtError("account missing")
-                self.update(name, token, now_ns)
+                yield from self.update(name, token, now_ns)
             except JwtError:
                 gone.append(name)
-                self.forget(name, expired=False)
+                yield from self.forget(name, expired=False)
         return gone
 
-    def forget(self, name: str, *, expired: bool = True) -> None:
+    def forget(self, name: str, *, expired: bool = True) -> Steps[None]:
         """Drop an account: its clients are closed, as `expired` or as not authorized."""
         held = self._held.get(name)
         if held is None:
             return
         self._drop(held)
         if self.keeper is not None:
-            self.keeper.account_gone(held, expired)
+            yield from self.keeper.account_gone(held, expired)
 
     def tick(self, now_ns: int) -> None:
         """Do what is due: accounts and activation tokens that expire."""
@@ -273,8 +285,11 @@ class AccountRegistry:
             if not held.expired and 0 < held.claims.exp <= now_s:
                 held.expired = True
                 if self.keeper is not None:
-                    self.keeper.account_expired(held)
-        self._refresh([held for held in accounts if 0 < held.imports_end_s <= now_s], now_s)
+                    self.jobs.run(self.keeper.account_expired(held))
+        if due := [held for held in accounts if 0 < held.imports_end_s <= now_s]:
+            for held in due:
+                held.imports_end_s = 0
+            self.jobs.run(self._apply([], now_s, due))
         self._due_s = min((held.due_s for held in accounts), default=NEVER_S)
 
     def _hold(self, held: ActiveAccount) -> None:
@@ -293,70 +308,84 @@ class AccountRegistry:
 
     # From text to an account that is alive
 
-    def _wake(self, name: str, now_s: int) -> ActiveAccount:
-        held = self._fetched(name, now_s)
-        self._hold(held)
-        fresh = [held, *self._awaken_exporters([held], now_s)]
-        self._refresh(self._importers_of(fresh), now_s, fresh)
-        return held
-
-    def _awaken_exporters(self, accounts: list[ActiveAccount], now_s: int) -> list[ActiveAccount]:
-        """Bring to life what accounts import from, and what those import from; return what was not alive."""
-        fresh: list[ActiveAccount] = []
-        wanted = [item.account for held in accounts for item in held.claims.nats.imports]
+    def _awaken_exporters(self, accounts: dict[str, ActiveAccount], now_s: int) -> Steps[None]:
+        """Add to some accounts what they import from and is not alive, and what that imports from."""
+        wanted = [item.account for held in accounts.values() for item in held.claims.nats.imports]
         while wanted:
             name = wanted.pop()
-            if name in self._held:
+            if name in accounts or name in self._held:
                 continue
             try:
-                held = self._fetched(name, now_s)
+                held = yield from self._fetched(name, now_s)
             except JwtError:
                 continue  # what is imported from it comes into effect when it is there
-            self._hold(held)
-            fresh.append(held)
+            accounts[name] = held
             wanted += [item.account for item in held.claims.nats.imports]
-        return fresh
 
-    def _fetched(self, name: str, now_s: int) -> ActiveAccount:
+    def _fetched(self, name: str, now_s: int) -> Steps[ActiveAccount]:
         if not is_public(name, "account"):
             raise JwtError("will only fetch valid account keys")
         token = self.resolver.fetch(name)
         if token is None:
             raise JwtError("account missing")
-        return self._checked(name, token, now_s)
+        return (yield from self._checked(name, token, now_s))
 
-    def _checked(self, name: str, token: str, now_s: int, faultless: AccountClaims | None = None) -> ActiveAccount:
-        claims = faultless or decode(token, AccountClaims)
+    def _checked(
+        self, name: str, token: str, now_s: int, faultless: AccountClaims | None = None
+    ) -> Steps[ActiveAccount]:
+        claims = faultless or (yield from decoding(token, AccountClaims))
         if claims.iss not in self.trust.keys or claims.sub != name:
             raise JwtError(INVALID)
-        if (faultless is None and any(account_faults(claims))) or any(time_faults(claims, now_s)):
+        for fault in () if faultless is not None else account_checks(claims):
+            if fault:
+                raise JwtError(INVALID)
+            yield CHECKED_AT_ONCE
+        if any(time_faults(claims, now_s)):
             raise JwtError(INVALID)
         return ActiveAccount(claims, token, strict=claims.iss in self.trust.strict_keys, now_s=now_s)
 
     # From accounts to the broker's configuration
 
-    def _refresh(self, accounts: Iterable[ActiveAccount], now_s: int, fresh: Iterable[ActiveAccount] = ()) -> None:
-        """Check the imports of accounts again, and configure the broker with what is new or has changed."""
-        changed = {held.name: held for held in fresh}
-        for held in (*changed.values(), *accounts):
-            imports, held.imports_end_s = imports_in_effect(held.claims, self._claims_of, self._signs, now_s)
-            self._due_s = min(self._due_s, held.due_s)
-            config = account_config(held.claims, imports)
-            if config != held.config:
-                held.config = config
-                changed[held.name] = held
-        if self.keeper is not None and changed:
-            self.keeper.configure([held.config for held in changed.values()])
+    def _apply(
+        self, coming: Iterable[ActiveAccount], now_s: int, refreshed: Iterable[ActiveAccount] = ()
+    ) -> Steps[None]:
+        """Bring accounts to life, new or again, with what they import from; check the imports of `refreshed` again.
 
-    def _importers_of(self, exporters: list[ActiveAccount]) -> list[ActiveAccount]:
-        """Return the other accounts that import from some."""
-        names = {name for held in exporters for name in self._importers.get(held.name, ())}
-        return [self._held[name] for name in sorted(names - {held.name for held in exporters})]
+        The broker is configured with what is new or has changed.
+        """
+        accounts = {held.name: held for held in coming}
+        yield from self._awaken_exporters(accounts, now_s)
+        importers = {name for exporter in accounts for name in self._importers.get(exporter, ())}
+        affected = {held.name: held for held in refreshed if self._held.get(held.name) is held}
+        affected |= {name: self._held[name] for name in sorted(importers)}
+        affected |= accounts
+        ends: dict[str, int] = {}
+        configs: dict[str, AccountConfig] = {}
+        exports: dict[str, ExportIndex] = {}
+        for held in affected.values():
+            imports, ends[held.name] = yield from imports_in_effect(
+                held.claims, partial(self._known, accounts), now_s, exports
+            )
+            config = yield from account_config(held.claims, imports)
+            before = self._held.get(held.name)
+            if before is None or config != before.config:
+                configs[held.name] = config
 
-    def _claims_of(self, name: str) -> AccountClaims | None:
-        held = self._held.get(name)
-        return held.claims if held is not None else None
+        def apply() -> None:
+            for held in accounts.values():
+                before = self._held.get(held.name)
+                if before is not None:
+                    held.config = before.config
+                    self._drop(before)
+                self._hold(held)
+            for name, held in affected.items():
+                held.config, held.imports_end_s = configs.get(name, held.config), ends[name]
+                self._due_s = min(self._due_s, held.due_s)
 
-    def _signs(self, account: str, key: str) -> bool:
-        held = self._held.get(account)
-        return held is not None and key in held.signers
+        if self.keeper is not None and configs:
+            yield from self.keeper.configure(tuple(configs.values()), apply)
+        else:
+            apply()
+
+    def _known(self, coming: Mapping[str, ActiveAccount], name: str) -> ActiveAccount | None:
+        return coming.get(name) or self._held.get(name)

@@ -6,7 +6,7 @@ An import is in effect when its export needs no token, or when its token is vali
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from natsctl.api.account import AccountLimits
 from natsctl.api.jwt_claims import (
@@ -24,6 +24,7 @@ from natsctl.api.jwt_claims import (
 )
 from natsctl.api.jwt_token import JwtError
 from natsctl.api.jwt_validation import Containers, activation_faults, import_faults, mapping_fault, time_faults
+from natsctl.api.subject_index import Steps
 from natsctl.api.subjects import is_literal, is_valid_subject
 from natsctl.broker.imports.account_config import (
     RESPONSE_THRESHOLD_NS,
@@ -39,21 +40,36 @@ from natsctl.broker.imports.account_config import (
     SubjectMap,
     limit_of,
 )
+from natsctl.broker.imports.mappings import MAPPING_COST
 
+if TYPE_CHECKING:
+    from natsctl.broker.jwt.account_registry import ActiveAccount
+
+
+ITEMS_PER_COST: Final = 16
+"""Exports or imports that cost as much to convert as one message."""
+TOKEN_COST: Final = 64
+"""Cost of verifying an activation token: a quarter of a millisecond."""
 TIER: Final = "R1"
 """The tier of streams with one replica: all that one node can have."""
 _RESPONSES: Final[dict[str, ResponseType]] = {"Stream": "stream", "Chunked": "chunked"}
 
 
-def account_config(claims: AccountClaims, imports: Sequence[Import]) -> AccountConfig:
-    """Return what claims say, with those of their imports that are in effect."""
+def account_config(claims: AccountClaims, imports: Sequence[Import]) -> Steps[AccountConfig]:
+    """Return the account configuration for these claims, including active imports."""
     body = claims.nats
+    mappings: list[SubjectMap] = []
+    for source, destinations in body.mappings.items():
+        if not mapping_fault(source, destinations):
+            mappings.append(_mapping(source, destinations))
+        yield MAPPING_COST * len(destinations)
+    yield (len(body.exports) + len(imports)) // ITEMS_PER_COST
     return AccountConfig(
         name=claims.sub,
         jetstream=jetstream_limits(body),
         exports=tuple(_export(export) for export in body.exports if export.type),
         imports=tuple(_import(item) for item in imports if item.type),
-        mappings=tuple(_mapping(source, to) for source, to in body.mappings.items() if not mapping_fault(source, to)),
+        mappings=tuple(mappings),
         limits=ConnectionLimits(
             max_connections=limit_of(body.limits.conn),
             max_leafnodes=limit_of(body.limits.leaf),
@@ -133,42 +149,50 @@ def _mapping(source: str, destinations: Sequence[WeightedMapping]) -> SubjectMap
 
 def imports_in_effect(
     account: AccountClaims,
-    exporter: Callable[[str], AccountClaims | None],
-    trusted: Callable[[str, str], bool],
+    active: Callable[[str], ActiveAccount | None],
     now_s: int,
-) -> tuple[list[Import], int]:
+    exports: dict[str, ExportIndex],
+) -> Steps[tuple[list[Import], int]]:
     """Return the imports that may be used, and when the first of their tokens expires, in seconds; 0: never.
 
-    `exporter` returns an account's claims, `trusted` whether an account (first) signs with a key (second).
+    `active` returns an account by its name; `exports` keeps the index of its exports for further calls.
     """
     found: list[Import] = []
     ends: list[int] = []
-    known: dict[str, _Exports] = {}
     for item in account.nats.imports:
-        if item.account not in known:
-            claims = exporter(item.account)
-            known[item.account] = _Exports(claims.nats.exports if claims is not None else ())
-        export = known[item.account].of(item)
+        index = exports.get(item.account)
+        if index is None:
+            index = exports[item.account] = ExportIndex()
+            exporter = active(item.account)
+            for exported in exporter.claims.nats.exports if exporter is not None else ():
+                index.add(exported)
+                yield 1
+        export = index.of(item)
+        yield 1
         if export is None:
             continue
         if not export.token_req or export.account_token_position:
             found.append(item)
             continue
-        token = _activation(item, account.sub, trusted, now_s)
+        token = _activation(item, account.sub, active, now_s)
+        yield TOKEN_COST
         if token is not None and not is_revoked(export.revocations, token):
             found.append(item)
             ends += [token.exp] if token.exp else []
     return found, min(ends, default=0)
 
 
-class _Exports:
+class ExportIndex:
     """The exports of one account by kind."""
 
-    def __init__(self, exports: Sequence[Export]) -> None:
+    def __init__(self) -> None:
         self._exports: dict[str, list[Export]] = {}
-        for export in exports:
-            self._exports.setdefault(export.type, []).append(export)
-        self._subjects = {kind: Containers(each.subject for each in found) for kind, found in self._exports.items()}
+        self._subjects: dict[str, Containers] = {}
+
+    def add(self, export: Export) -> None:
+        """Add one more."""
+        self._exports.setdefault(export.type, []).append(export)
+        self._subjects.setdefault(export.type, Containers()).add(export.subject)
 
     def of(self, item: Import) -> Export | None:
         """Return the export that an import is of: the one of the same subject, or the first that contains it."""
@@ -181,8 +205,10 @@ class _Exports:
         return next((export for export in same if export.subject == subject), same[0] if same else None)
 
 
-def _activation(item: Import, account: str, trusted: Callable[[str, str], bool], now_s: int) -> ActivationClaims | None:
-    """Return the token of an import where it is good now."""
+def _activation(
+    item: Import, account: str, active: Callable[[str], ActiveAccount | None], now_s: int
+) -> ActivationClaims | None:
+    """Return the token of an import if it is valid now."""
     if not item.token or any(import_faults(item, account)):
         return None
     try:
@@ -190,8 +216,10 @@ def _activation(item: Import, account: str, trusted: Callable[[str, str], bool],
     except JwtError:
         return None
     of = token.nats.issuer_account
-    if of and (of != item.account or not trusted(of, token.iss)):
-        return None
+    if of:
+        exporter = active(of)
+        if of != item.account or exporter is None or token.iss not in exporter.signers:
+            return None
     if any(activation_faults(token)) or any(time_faults(token, now_s)) or 0 < token.exp <= now_s:
         return None
     return token

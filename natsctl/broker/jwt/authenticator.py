@@ -9,7 +9,7 @@ clients that they no longer admit are closed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -18,18 +18,21 @@ from msgspec.structs import replace
 from natsctl.api.jwt_claims import UserClaims, decode
 from natsctl.api.jwt_token import JwtError, ProxyRequiredError
 from natsctl.api.jwt_validation import time_faults, user_faults
+from natsctl.api.subject_index import Steps, finish
 from natsctl.api.units import SECOND
-from natsctl.broker.auth.credentials import Answer, Credentials, Delegation, Grant, Pending, Refusal
+from natsctl.broker.auth.credentials import Answer, Credentials, DecidedLater, Delegation, Grant, Pending, Refusal
 from natsctl.broker.broker import Broker
 from natsctl.broker.imports.account_config import UNLIMITED, AccountConfig, limit_of
 from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount, RemoteResolver, Resolver, Trust
 from natsctl.broker.jwt.callout import OperatedTerms, is_leaf, may_be_asked, without_callout
-from natsctl.broker.jwt.user_grant import grant_of, permissions_in, rules_of
+from natsctl.broker.jwt.user_grant import grant_of, permissions_under, rules_of
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 
 NOT_MAPPED: Final = "Leafnode not mapped to a callout account"
 """Reason for which nats-server refuses a leaf node whose login failed in an account with a callout."""
+SESSION_COST: Final = 16
+"""Cost of closing a session or of applying an account's new claims to it."""
 MAX_KEPT: Final = 4096
 """User JWTs whose verified claims are kept; then all are forgotten."""
 MAX_KEPT_CHARS: Final = 8192
@@ -65,7 +68,7 @@ class JwtAuthenticator:
         """Return what the client is let in as, why not, or what decides: a service, or an account to be fetched."""
         remote, account = self.remote, self._to_fetch(credentials)
         if remote is None or not account:
-            return self._decide(credentials)
+            return self._answer_in_steps(credentials, self._decide(credentials))
         return Pending(partial(remote.fetch_all, account, self.book.names()), partial(self._fetched, credentials))
 
     def _to_fetch(self, credentials: Credentials) -> str:
@@ -80,27 +83,47 @@ class JwtAuthenticator:
         wanted = (pinned is None or account in pinned) and self.book.needs_fetch(account, credentials.now_ns)
         return account if wanted else ""
 
-    def _fetched(self, credentials: Credentials, result: Any) -> Grant | Refusal | Delegation:
+    def _answer_in_steps(self, credentials: Credentials, deciding: Steps[Grant | Refusal | Delegation]) -> Answer:
+        """Return the answer, or what brings it where that takes long or has to wait for changes of accounts."""
+        later = DecidedLater()
+
+        def job() -> Steps[None]:
+            later.decide((yield from deciding))
+
+        self.book.jobs.run(job())
+        return later.answer or Pending(partial(self._decide_now, credentials), decided=later)
+
+    def _decide_now(self, credentials: Credentials) -> Grant | Refusal | Delegation:
+        """Return the answer by the accounts that are alive."""
+        if self.book.is_active(self.user_claims(credentials.options.jwt or self.trust.sentinel).account):
+            return finish(self._decide(credentials))
+        return Refusal("account missing")
+
+    def _fetched(self, credentials: Credentials, result: Any) -> Answer:
         """Decide with the accounts that were fetched."""
+        return self._answer_in_steps(credentials, self._decide_with(credentials, result))
+
+    def _decide_with(self, credentials: Credentials, fetched: Any) -> Steps[Grant | Refusal | Delegation]:
         assert self.remote is not None
-        self.remote.take(result)
+        self.remote.take(fetched)
         try:
-            self._revive(self.user_claims(credentials.options.jwt or self.trust.sentinel).account, credentials.now_ns)
-            return self._decide(credentials)
+            account = self.user_claims(credentials.options.jwt or self.trust.sentinel).account
+            yield from self._revive(account, credentials.now_ns)
+            return (yield from self._decide(credentials))
         except JwtError as fault:
             return Refusal(str(fault))
         finally:
             self.remote.take(None)
 
-    def _revive(self, account: str, now_ns: int) -> None:
+    def _revive(self, account: str, now_ns: int) -> Steps[None]:
         """Give an account that was brought to life without a JWT the one that there is now."""
         held, token = self.book.get(account), self.book.resolver.fetch(account)
         if held is not None and not held.token and token:
-            self.book.update(account, token, now_ns)
+            yield from self.book.update(account, token, now_ns)
 
-    def _decide(self, credentials: Credentials) -> Grant | Refusal | Delegation:
+    def _decide(self, credentials: Credentials) -> Steps[Grant | Refusal | Delegation]:
         try:
-            return self._answer(credentials)
+            return (yield from self._answer(credentials))
         except ProxyRequiredError as fault:
             return Refusal(str(fault), reason=CloseReason.PROXY_REQUIRED)
         except JwtError as fault:
@@ -110,7 +133,7 @@ class JwtAuthenticator:
         """Return whether the client would be let in as the same user now."""
         if grant.assigned is not None:
             return self._still_assigned(grant.assigned, credentials.now_ns)
-        answer = self._decide(credentials)
+        answer = self._decide_now(credentials)
         return isinstance(answer, Grant) and (answer.user, answer.account) == (grant.user, grant.account)
 
     def user_claims(self, token: str) -> UserClaims:
@@ -129,13 +152,11 @@ class JwtAuthenticator:
 
     def _still_assigned(self, user: UserClaims, now_ns: int) -> bool:
         """Return whether the account of a user that a service has let in would still have it."""
-        try:
-            held = self.book.look_up(user.account, now_ns)
-        except JwtError:
-            return False
-        return user.iss in held.signers and not held.claims.revokes(user)
+        self.book.tick(now_ns)
+        held = self.book.get(user.account)
+        return held is not None and not held.expired and user.iss in held.signers and not held.claims.revokes(user)
 
-    def _answer(self, credentials: Credentials) -> Grant | Refusal | Delegation:
+    def _answer(self, credentials: Credentials) -> Steps[Grant | Refusal | Delegation]:
         token = credentials.options.jwt
         try:
             user = self.user_claims(token)
@@ -150,12 +171,12 @@ class JwtAuthenticator:
             raise ProxyRequiredError
         if self.trust.pinned is not None and user.account not in self.trust.pinned:
             raise JwtError(f"Account {user.account} not listed as operator pinned account")
-        held = self.book.look_up(user.account, credentials.now_ns)
+        held = yield from self.book.look_up(user.account, credentials.now_ns)
         external = held.claims.nats.authorization.auth_users
         if not external:
-            return grant_of(user, held, credentials, token)
+            return (yield from grant_of(user, held, credentials, token))
         try:
-            grant = grant_of(user, held, credentials, token)
+            grant = yield from grant_of(user, held, credentials, token)
         except ProxyRequiredError:
             raise
         except JwtError as fault:
@@ -178,7 +199,7 @@ class BrokerAccountSink:
         """Begin to keep accounts, and to look at the clock for them."""
         self._broker = broker
         self._auth = auth
-        auth.book.keeper = self
+        auth.book.keeper, auth.book.jobs = self, broker.jobs
         broker.on_tick.append(self._tick)
         broker.alarms.append(self._alarm_ns)
 
@@ -189,27 +210,32 @@ class BrokerAccountSink:
         clock = self._broker.clock
         return clock.monotonic_ns() + self._auth.book.due_s * SECOND - clock.now_ns()
 
-    def configure(self, configs: Sequence[AccountConfig]) -> None:
+    def configure(self, configs: Sequence[AccountConfig], then: Callable[[], None]) -> Steps[None]:
         """Configure accounts."""
-        self._broker.configure_accounts(configs)
+        return self._broker.configure_accounts(configs, then=then)
 
-    def account_expired(self, held: ActiveAccount) -> None:
+    def account_expired(self, held: ActiveAccount) -> Steps[None]:
         """Close the clients of an account."""
         for session in self._sessions(held):
             session.close(CloseReason.AUTHENTICATION_EXPIRED, "Account Authentication Expired")
+            yield SESSION_COST
 
-    def account_gone(self, held: ActiveAccount, expired: bool) -> None:
+    def account_gone(self, held: ActiveAccount, expired: bool) -> Steps[None]:
         """Close the clients of an account, and leave it with nothing."""
         if expired:
-            self.account_expired(held)
+            yield from self.account_expired(held)
         for session in self._sessions(held):
             session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")
-        self.configure([AccountConfig(held.name)])
+            yield SESSION_COST
+        yield from self._broker.configure_accounts([AccountConfig(held.name)])
 
-    def account_changed(self, held: ActiveAccount, before: ActiveAccount) -> None:
+    def account_changed(self, held: ActiveAccount, before: ActiveAccount) -> Steps[None]:
         """Hold the clients of an account to its new claims: the youngest beyond its limit go first of all."""
         most = held.claims.nats.limits.conn
         for place, session in enumerate(self._sessions(held)):
+            yield SESSION_COST
+            if session.close_reason is not None:
+                continue
             if most != UNLIMITED and place >= most:
                 reason = CloseReason.MAX_ACCOUNT_CONNECTIONS_EXCEEDED
                 session.close(reason, "maximum account active connections exceeded")
@@ -220,9 +246,8 @@ class BrokerAccountSink:
                 continue  # let in without a JWT: not one of ours
             _hold_to(session, user, held, before)
             if session.close_reason is None and session in session.account.sessions:
-                _limit(
-                    session, user, held
-                )  # a leaf node has its permissions from the handshake: it reconnects for others
+                # a leaf node has its permissions from the handshake: it reconnects for others
+                yield from _limit(session, user, held)
 
     def _sessions(self, held: ActiveAccount) -> list[Session]:
         """Return the clients and leaf nodes of an account, the oldest first."""
@@ -241,18 +266,21 @@ def _hold_to(session: Session, user: UserClaims, held: ActiveAccount, before: Ac
         session.close(CloseReason.AUTHENTICATION_VIOLATION)
 
 
-def _limit(session: Session, user: UserClaims, held: ActiveAccount) -> None:
+def _limit(session: Session, user: UserClaims, held: ActiveAccount) -> Steps[None]:
     """Apply the limits and default permissions that a client would get at a login now."""
     login = session.login
     try:
-        rules, permissions = rules_of(user, held), permissions_in(user, held)
+        rules = yield from rules_of(user, held)
     except JwtError:
         return  # the account's own key may sign no more; who is in stays in
+    permissions = permissions_under(rules, user, held)
     assigned = login.grant.assigned is not None
     subs, payload = (UNLIMITED, UNLIMITED) if assigned else (limit_of(rules.subs), limit_of(rules.payload))
     grant = replace(login.grant, permissions=permissions, max_subscriptions=subs, max_payload=payload)
     if may_be_asked(login.grant):
         grant = without_callout(grant)
+    if grant.permissions is not None:
+        yield from grant.permissions.prepare()
     same, permit = grant.permissions == login.grant.permissions, session.permit
     login.grant = grant
     session.apply_permissions(login.grant, session.account)

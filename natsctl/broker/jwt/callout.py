@@ -22,6 +22,7 @@ from msgspec.structs import replace
 from natsctl.api.codec import go_quote
 from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, UserLimits
 from natsctl.api.jwt_token import JwtError
+from natsctl.api.subject_index import Steps
 from natsctl.broker.auth.credentials import (
     CalloutError,
     ConnectOptions,
@@ -36,7 +37,7 @@ from natsctl.broker.auth.permissions import Permissions, SubjectRules
 from natsctl.broker.auth.static_auth import StaticAuthenticator, User
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount
-from natsctl.broker.jwt.user_grant import filled, is_bare, permissions_of
+from natsctl.broker.jwt.user_grant import fill, is_bare, permissions_of, permissions_under
 
 CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
 """Subject on which services are asked; those who get in may not ask themselves."""
@@ -100,7 +101,7 @@ class ConfiguredTerms:
         if response.iss != self._settings.issuer:
             raise CalloutError(UNKNOWN_SIGNER)
 
-    def place(self, user: UserClaims, now_ns: int) -> Placement:
+    def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
         """Return the account that the audience of a user's JWT names; raises CalloutError."""
         asked, issuer = go_quote(self.account), self._settings.issuer
         if user.nats.issuer_account:
@@ -112,7 +113,8 @@ class ConfiguredTerms:
             )
         if not self._exists(user.aud):
             raise CalloutError(_no_account(user.aud, self.account, "account missing"))
-        return _placement(user.aud, user.nats, None, user.aud)
+        yield 1
+        return Placement(user.aud, user.nats, permissions_of(user.nats), user.aud)
 
 
 class OperatedTerms:
@@ -150,7 +152,7 @@ class OperatedTerms:
         if response.iss != account and response.iss not in self._held.signers:
             raise CalloutError(UNKNOWN_SIGNER)
 
-    def place(self, user: UserClaims, now_ns: int) -> Placement:
+    def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
         """Return the account whose key has signed a user's JWT; raises CalloutError."""
         account = self.account
         if user.account != account and not self._may_assign(user.account):
@@ -159,12 +161,12 @@ class OperatedTerms:
                 f"{go_quote(account)}"
             )
         try:
-            held = self._book.look_up(user.account, now_ns)
+            held = yield from self._book.look_up(user.account, now_ns)
         except JwtError as fault:
             raise CalloutError(_no_account(user.account, account, str(fault))) from None
-        rules = _rules(user, held)
-        default = permissions_of(held.claims.nats.default_permissions)
-        return _placement(held.name, rules, default, user.iss if user.nats.issuer_account else held.name)
+        rules = yield from _rules(user, held)
+        issuer = user.iss if user.nats.issuer_account else held.name
+        return Placement(held.name, rules, permissions_under(rules, user, held), issuer)
 
     def _may_assign(self, account: str) -> bool:
         allowed = self._held.claims.nats.authorization.allowed_accounts
@@ -175,7 +177,7 @@ def _no_account(name: str, asked: str, why: str) -> str:
     return f"no valid account {go_quote(name)} for auth callout response on account {go_quote(asked)}: {why}"
 
 
-def _rules(user: UserClaims, held: ActiveAccount) -> UserLimits:
+def _rules(user: UserClaims, held: ActiveAccount) -> Steps[UserLimits]:
     """Return the rules that a user is under: its own, or those of the signing key's template; raises CalloutError."""
     if user.iss not in held.signers:
         raise CalloutError(f"user JWT issuer {go_quote(user.iss)} is not known")
@@ -185,13 +187,9 @@ def _rules(user: UserClaims, held: ActiveAccount) -> UserLimits:
     if not is_bare(user):
         raise CalloutError("user JWT is not valid: scoped users require no permissions or limits set")
     try:
-        return filled(scope.template, user, held.claims)
+        return (yield from fill(scope.template, user, held.claims))
     except JwtError as fault:
         raise CalloutError(f"user JWT generated invalid permissions: {fault}") from None
-
-
-def _placement(account: str, rules: UserLimits, default: Permissions | None, issuer: str) -> Placement:
-    return Placement(account, rules, permissions_of(rules) or default, issuer)
 
 
 def is_leaf(credentials: Credentials) -> bool:

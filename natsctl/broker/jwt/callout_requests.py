@@ -2,10 +2,10 @@
 
 Theory of operation. For each delegated login a request goes out on `$SYS.REQ.USER.AUTH` of the service's account, with
 a user key that is made for it and an inbox of its own; the session waits. The first response on that inbox is queued
-and the inbox ends; the shell has queued responses judged for a bounded time of each turn, so that a flood of them holds
-nobody up. A session that gets none within the authentication timeout is refused, as is one with a
-response that is not as it should be; a connection that ends takes its request with it. There are never more requests
-than connections that wait, and the bytes of queued responses are bounded.
+and the inbox ends; responses are checked in later turns, in steps (`broker.jobs`), so that a flood of them, or long
+ones, hold nobody up. A session that gets none within the authentication timeout is refused, as is one with a response
+that is not as it should be; a connection that ends takes its request with it. There are never more requests than
+connections that wait, and the bytes of queued responses are bounded.
 
 Texts and their order are nats-server's. Source: auth_callout.go.
 """
@@ -13,11 +13,11 @@ Texts and their order are nats-server's. Source: auth_callout.go.
 from __future__ import annotations
 
 import base64
-from collections import deque
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from natsctl.api.codec import go_quote
+from natsctl.api.codec import BYTES_PER_COST, go_quote
 from natsctl.api.jwt_callout import (
     AUDIENCE,
     KIND,
@@ -29,10 +29,11 @@ from natsctl.api.jwt_callout import (
     ServerId,
     encode_request,
 )
-from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, decode
+from natsctl.api.jwt_claims import AuthorizationResponseClaims, UserClaims, decoding
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, NEWEST_VERSION, JwtError, ProxyRequiredError
-from natsctl.api.jwt_validation import may_connect_for_ns, response_faults, time_faults, user_faults
+from natsctl.api.jwt_validation import CHECKED_AT_ONCE, may_connect_for_ns, response_faults, time_faults, user_checks
 from natsctl.api.nkey_pairs import NONCE_BYTES, SEED_BYTES, CurvePair, SealError, SigningPair, public_text
+from natsctl.api.subject_index import Steps
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import CalloutError, Delegation, Grant, Placement, Refusal
 from natsctl.broker.info import client_kind
@@ -57,7 +58,7 @@ INBOX_HEAD: Final = 8
 JWT_PREFIX: Final = b"eyJ"
 """Beginning of a response in clear."""
 MAX_QUEUED_BYTES: Final = 8 << 20
-"""Bytes of responses that may wait to be judged; what comes beyond is judged at once."""
+"""Bytes of responses that may wait to be checked; logins with more are refused."""
 REDACTED: Final = "[REDACTED]"
 
 
@@ -79,8 +80,7 @@ class Callouts:
         self._key = key
         self._curve = curve
         self._asked: dict[Session, _Question] = {}
-        self._arrived: deque[tuple[Session, _Question, bytes]] = deque()
-        self._arrived_bytes = 0
+        self._queued_bytes = 0
         broker.callouts = self
         broker.on_tick.append(self._tick)
         broker.alarms.append(self._alarm_ns)
@@ -198,46 +198,48 @@ class Callouts:
             return
         if len(payload) > MAX_TOKEN_BYTES + MAX_TOKEN_BYTES // 16:  # the JWT inside may be as long as one can be
             payload = payload[: MAX_TOKEN_BYTES + MAX_TOKEN_BYTES // 16]
-        self._arrived.append((session, question, payload))
-        self._arrived_bytes += len(payload)
-        while self._arrived_bytes > MAX_QUEUED_BYTES:
-            self.judge()
-
-    @property
-    def arrived(self) -> Session | None:
-        """Session whose response is the next to be judged, None where none has arrived."""
-        return self._arrived[0][0] if self._arrived else None
-
-    def judge(self) -> None:
-        """Judge the next response."""
-        session, question, payload = self._arrived.popleft()
-        self._arrived_bytes -= len(payload)
-        if session.close_reason is not None or session.login.pending is not question.delegation:
+        if self._queued_bytes + len(payload) > MAX_QUEUED_BYTES:
+            self._refuse(session, question.delegation, "too many auth callout responses wait")
             return
+        self._queued_bytes += len(payload)
+        self._broker.jobs.add(self._judging(session, question, payload))
+
+    def _judging(self, session: Session, question: _Question, payload: bytes) -> Steps[None]:
+        """Decide a login by a response."""
         try:
-            grant = self._grant(session, question, payload)
+            if not _waits(session, question):
+                return
+            grant = yield from self._grant(session, question, payload)
+            if _waits(session, question):
+                session.login.decide(grant)
         except ProxyRequiredError as fault:
             self._refuse(session, question.delegation, str(fault), proxy=True)
         except (CalloutError, JwtError) as fault:
             self._refuse(session, question.delegation, str(fault))
-        else:
-            session.login.decide(grant)
+        except Exception:  # one session's fault ends that one alone
+            session.close(CloseReason.AUTHENTICATION_VIOLATION)
+            raise
+        finally:
+            self._queued_bytes -= len(payload)
 
-    def _grant(self, session: Session, question: _Question, payload: bytes) -> Grant:
+    def _grant(self, session: Session, question: _Question, payload: bytes) -> Steps[Grant]:
         """Return what a response lets a client in as; raises CalloutError or JwtError."""
         delegation, now_ns = question.delegation, self._broker.clock.now_ns()
         terms, account = delegation.terms, go_quote(delegation.terms.account)
-        user = self._user(question, payload, now_ns)
+        user = yield from self._user(question, payload, now_ns)
         if user.nats.proxy_required and not session.login.proxy:
             raise ProxyRequiredError
-        for fault in (*time_faults(user, now_ns // SECOND), *user_faults(user)):
+        for fault in chain(time_faults(user, now_ns // SECOND), user_checks(user)):
+            if not fault:
+                yield CHECKED_AT_ONCE
+                continue
             raise CalloutError(f"Error validating user JWT: {fault}")
         if user.sub != question.nkey:
             raise CalloutError(
                 f"Expected authorized user of {go_quote(question.nkey)} but got {go_quote(user.sub)} "
                 f"on account {account}"
             )
-        place = terms.place(user, now_ns)
+        place = yield from terms.place(user, now_ns)
         stay_ns = may_connect_for_ns(place.rules.times or [], place.rules.times_location, now_ns)
         if stay_ns is None:
             session.notice("Outside connect times")
@@ -247,10 +249,10 @@ class Callouts:
             raise ProxyRequiredError
         return _grant_of(user, place, delegation, end_ns(user, now_ns, stay_ns))
 
-    def _user(self, question: _Question, payload: bytes, now_ns: int) -> UserClaims:
+    def _user(self, question: _Question, payload: bytes, now_ns: int) -> Steps[UserClaims]:
         """Return the user in a response to a request; raises CalloutError or JwtError."""
         terms = question.delegation.terms
-        response, sealed = self._response(terms.xkey, terms.account, payload)
+        response, sealed = yield from self._response(terms.xkey, terms.account, payload)
         for fault in (*response_faults(response), *time_faults(response, now_ns // SECOND)):
             raise CalloutError(f"authorization response had validation errors: {fault}")
         if response.sub != question.nkey:
@@ -261,9 +263,9 @@ class Callouts:
             terms.check_signer(response)
         if response.nats.error:
             raise CalloutError(f"auth callout service returned an error: {response.nats.error}")
-        return decode(response.nats.jwt, UserClaims)
+        return (yield from decoding(response.nats.jwt, UserClaims))
 
-    def _response(self, xkey: str, account: str, payload: bytes) -> tuple[AuthorizationResponseClaims, bool]:
+    def _response(self, xkey: str, account: str, payload: bytes) -> Steps[tuple[AuthorizationResponseClaims, bool]]:
         """Return the claims of a response, and whether it was sealed; raises CalloutError or JwtError."""
         if not payload:
             raise CalloutError(f'auth callout violation: "no reason supplied" on account {go_quote(account)}')
@@ -274,7 +276,13 @@ class Callouts:
             except SealError as fault:
                 text = f"error decrypting auth callout response on account {go_quote(account)}: {fault}"
                 raise CalloutError(text) from None
-        return decode(payload.decode("utf-8", "replace"), AuthorizationResponseClaims), sealed
+            yield len(payload) // BYTES_PER_COST
+        return (yield from decoding(payload.decode("utf-8", "replace"), AuthorizationResponseClaims)), sealed
+
+
+def _waits(session: Session, question: _Question) -> bool:
+    """Return whether a session still waits for the answer to a request."""
+    return session.close_reason is None and session.login.pending is question.delegation
 
 
 def _check_connection_type(session: Session, place: Placement, account: str) -> None:

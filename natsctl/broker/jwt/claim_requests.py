@@ -5,37 +5,40 @@ Source: nats-server, accounts.go.
 Without a store (the resolver is what configuration lists) a pushed JWT comes into force for an account that is alive,
 and is not kept. With one it is kept first.
 
-A long JWT is read, checked and put in force in turns of their own (`broker.long_work`); it is put in force in one.
-Requests that arrive meanwhile wait, so that all are answered in order.
+A long JWT is read, checked and prepared in turns of their own (`broker.jobs`), and applied in one. Requests that arrive
+meanwhile wait, so that all are answered in order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+import hashlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
-from natsctl.api.jwt_claims import AccountClaims, decode
+from natsctl.api.jwt_claims import AccountClaims, decoding
 from natsctl.api.jwt_token import JwtError, generic_claims, is_public
-from natsctl.api.jwt_validation import account_checks, mapping_fault
+from natsctl.api.jwt_validation import CHECKED_AT_ONCE, account_checks, mapping_fault
+from natsctl.api.subject_index import Steps
 from natsctl.api.units import SECOND
 from natsctl.broker.broker import Broker
+from natsctl.broker.imports.mappings import MAPPING_COST
 from natsctl.broker.info import server_info
 from natsctl.broker.jwt.account_registry import INVALID, AccountRegistry, AccountStoreError, Store
 from natsctl.broker.session import Session
 
+DIGEST_BYTES: Final = 32
+FILE_COST: Final = 64
+"""Cost of reading and verifying a JWT: a quarter of a millisecond."""
 DONE: Final = 200
 FAILED: Final = 500
 OF_ACCOUNT: Final = (b"$SYS.ACCOUNT.*.CLAIMS.UPDATE", b"$SYS.REQ.ACCOUNT.*.CLAIMS.UPDATE")
 NOBODY: Final = "n/a"
 """Account name in answers about a JWT that cannot be read."""
 
-LONG_JWT_BYTES: Final = 32 << 10
-"""Longer ones are read and checked in turns: some milliseconds."""
-
-Answerer = Callable[[str, bytes, bytes], Iterator[None] | None]
-"""Takes subject, reply and body of a request, and returns the steps of its work where there are some."""
+Answerer = Callable[[str, bytes, bytes], Steps[None]]
+"""Takes subject, reply and body of a request."""
 
 
 class ClaimRequests:
@@ -47,8 +50,6 @@ class ClaimRequests:
         self._book = book
         self._store = store
         self._note = note
-        self._waiting = 0
-        """Requests that are answered later."""
 
     def listen(self) -> None:
         """Answer from now on."""
@@ -66,24 +67,9 @@ class ClaimRequests:
 
     def _on(self, subject: bytes, answer: Answerer, queue: bytes = b"") -> None:
         def heard(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
-            answering = self._answering(answer, subject.decode("utf-8", "replace"), reply, payload)
-            if self._waiting or len(payload) > LONG_JWT_BYTES:
-                self._waiting += 1
-                self._broker.long_work.append(self._later(answering))
-            else:
-                for _ in answering:
-                    pass
+            self._broker.jobs.run(answer(subject.decode("utf-8", "replace"), reply, payload))
 
         self._broker.system_account.subscribe(subject, heard, queue)
-
-    def _answering(self, answer: Answerer, subject: str, reply: bytes, payload: bytes) -> Iterator[None]:
-        yield from answer(subject, reply, payload) or ()
-
-    def _later(self, answering: Iterator[None]) -> Iterator[None]:
-        try:
-            yield from answering
-        finally:
-            self._waiting -= 1
 
     # Answers
 
@@ -106,7 +92,7 @@ class ClaimRequests:
 
     # Push
 
-    def _update_live(self, subject: str, reply: bytes, payload: bytes) -> Iterator[None]:
+    def _update_live(self, subject: str, reply: bytes, payload: bytes) -> Steps[None]:
         """Apply a JWT without storing it."""
         account = _account_in(subject)
         token = payload.decode("utf-8", "replace")
@@ -114,32 +100,32 @@ class ClaimRequests:
             self._failed(reply, account, "jwt update error", "request body is empty")
             return
         try:
-            claims = decode(token, AccountClaims)
+            claims = yield from decoding(token, AccountClaims)
             if claims.sub != account:
                 raise JwtError("subject does not match jwt content")
             for fault in account_checks(claims):
-                yield
+                yield CHECKED_AT_ONCE
                 if fault and self._book.get(account) is not None:
                     raise JwtError(INVALID)
             if self._book.get(account) is None:
                 self._done(reply, account, "jwt update skipped")
                 return
-            self._book.update(account, token, self._broker.clock.now_ns(), claims)
+            yield from self._book.update(account, token, self._broker.clock.now_ns(), claims)
         except JwtError as fault:
             self._failed(reply, account, "jwt update resulted in error", fault)
         else:
             self._done(reply, account, "jwt updated")
 
-    def _push_of_account(self, subject: str, reply: bytes, payload: bytes) -> Iterator[None]:
+    def _push_of_account(self, subject: str, reply: bytes, payload: bytes) -> Steps[None]:
         return self._push(subject, reply, payload, _account_in(subject))
 
-    def _push(self, subject: str, reply: bytes, payload: bytes, wanted: str = "") -> Iterator[None]:
+    def _push(self, subject: str, reply: bytes, payload: bytes, wanted: str = "") -> Steps[None]:
         """Keep a JWT, and put it in force where its account is alive; `wanted` is the account it must be of."""
         store, token = self._store, payload.decode("utf-8", "replace")
         assert store is not None
         what = "jwt update" if store.full else "jwt update cache"
         try:
-            claims = decode(token, AccountClaims)
+            claims = yield from decoding(token, AccountClaims)
         except JwtError as unread:
             self._failed(reply, wanted if wanted and not store.full else NOBODY, f"{what} resulted in error", unread)
             return
@@ -155,13 +141,13 @@ class ClaimRequests:
             text = "jwt validation failed" if store.full else f"{what} validation failed"
             self._failed(reply, account, text, fault)
         else:
-            self._keep(store, reply, claims, token, failed)
+            yield from self._keep(store, reply, claims, token, failed)
 
-    def _keep(self, store: Store, reply: bytes, claims: AccountClaims, token: str, failed: str) -> None:
+    def _keep(self, store: Store, reply: bytes, claims: AccountClaims, token: str, failed: str) -> Steps[None]:
         account = claims.sub
         try:
-            if store.save(account, token) and self._book.get(account) is not None:
-                self._book.update(account, token, self._broker.clock.now_ns(), claims)
+            if store.save(account, token):
+                yield from self._book.update(account, token, self._broker.clock.now_ns(), claims)
         except AccountStoreError as fault:
             self._failed(reply, account, failed, fault)
             return
@@ -171,27 +157,35 @@ class ClaimRequests:
 
     # Everything else
 
-    def _look_up(self, subject: str, reply: bytes, payload: bytes) -> None:
+    def _look_up(self, subject: str, reply: bytes, payload: bytes) -> Steps[None]:
         assert self._store is not None
+        yield 1
         self._send(reply, (self._store.fetch(_account_in(subject)) or "").encode())
 
-    def _list(self, subject: str, reply: bytes, payload: bytes) -> None:
+    def _list(self, subject: str, reply: bytes, payload: bytes) -> Steps[None]:
         assert self._store is not None
+        yield 1
         self._respond(reply, data=self._store.accounts())
 
-    def _pack(self, subject: str, reply: bytes, payload: bytes) -> None:
+    def _pack(self, subject: str, reply: bytes, payload: bytes) -> Steps[None]:
         """Send every JWT that has not expired, unless the asker has the same; an empty message is the end."""
         store = self._store
         assert store is not None
         now_s = self._broker.clock.now_ns() // SECOND
-        if payload != store.digest():
-            for account in store.accounts():
+        digest, accounts = 0, store.accounts()
+        for account in accounts:
+            if token := store.fetch(account):
+                digest ^= int.from_bytes(hashlib.sha256(token.encode()).digest(), "big")
+            yield FILE_COST
+        if payload != digest.to_bytes(DIGEST_BYTES, "big"):
+            for account in accounts:
                 token = store.fetch(account)
+                yield FILE_COST
                 if token and not _has_expired(token, now_s):
                     self._send(reply, f"{account}|{token}".encode())
         self._send(reply, b"")
 
-    def _delete(self, subject: str, reply: bytes, payload: bytes) -> None:
+    def _delete(self, subject: str, reply: bytes, payload: bytes) -> Steps[None]:
         """Delete the accounts that a JWT names which an operator made of itself."""
         assert self._store is not None
         issuer = ""
@@ -204,9 +198,10 @@ class ClaimRequests:
             return
         faults: list[str] = []
         for account in accounts:
+            yield FILE_COST
             try:
                 self._store.delete(account)
-                self._book.forget(account)
+                yield from self._book.forget(account)
             except AccountStoreError as fault:
                 faults.append(str(fault))
         text = f"deleted {len(accounts) - len(faults)} accounts"
@@ -235,16 +230,16 @@ class ClaimRequests:
         return accounts
 
 
-def _account_fault(claims: AccountClaims) -> Generator[None, None, str]:
+def _account_fault(claims: AccountClaims) -> Steps[str]:
     """Return what is wrong with an account that is pushed, empty where nothing is; times do not count."""
     faults = []
     for fault in account_checks(claims):
-        yield
+        yield CHECKED_AT_ONCE
         faults += [fault] if fault else []
     if faults:
         return f"validation errors: [{' '.join(faults)}]"
     for mapping in claims.nats.mappings.items():
-        yield
+        yield MAPPING_COST * len(mapping[1])
         if text := mapping_fault(*mapping):
             return text
     return ""

@@ -27,6 +27,7 @@ from natsctl.api.jwt_claims import (
 )
 from natsctl.api.jwt_token import JwtError, ProxyRequiredError, decode_base64url, has_signed
 from natsctl.api.jwt_validation import is_inside, may_connect_for_ns
+from natsctl.api.subject_index import Steps
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.units import SECOND
 from natsctl.broker.auth.credentials import Credentials, Grant
@@ -76,14 +77,19 @@ _NOWHERE: Final = " "
 """Stands for a tag that the user does not have: no subject with it is valid."""
 
 
-def filled(template: Template, user: UserClaims, account: AccountClaims) -> Template:
-    """Return the rules that a template means for one user; raises JwtError.
+def fill(template: Template, user: UserClaims, account: AccountClaims) -> Steps[Template]:
+    """Return the rules that a template means for one user, itself if they are the same for all; raises JwtError.
 
     An allowed subject that becomes invalid is dropped; a denied one makes the user be refused. Where nothing allowed is
     left of a list that had something, everything is denied.
     """
+    lists = (template.pub.allow, template.pub.deny, template.sub.allow, template.sub.deny)
+    if not any("{{" in subject for subjects in lists for subject in subjects or ()):
+        return template
     fields = _Fields(user, account)
-    return msgspec.structs.replace(template, pub=fields.fill(template.pub), sub=fields.fill(template.sub))
+    pub = yield from fields.fill(template.pub)
+    sub = yield from fields.fill(template.sub)
+    return msgspec.structs.replace(template, pub=pub, sub=sub)
 
 
 class _Fields:
@@ -99,18 +105,20 @@ class _Fields:
         self._tags = user.nats.tags
         self._account_tags = account.nats.tags
 
-    def fill(self, rules: Permission) -> Permission:
-        allow, deny = self._expand(rules.allow, strict=False), self._expand(rules.deny, strict=True)
+    def fill(self, rules: Permission) -> Steps[Permission]:
+        allow = yield from self._expand(rules.allow, strict=False)
+        deny = yield from self._expand(rules.deny, strict=True)
         if rules.allow and not allow and ">" not in (deny or ()):
             deny = [*(deny or ()), ">"]
         return Permission(allow=allow, deny=deny)
 
-    def _expand(self, subjects: list[str] | None, *, strict: bool) -> list[str] | None:
-        if subjects is None or not any(_FIELD.search(subject) for subject in subjects):
+    def _expand(self, subjects: list[str] | None, *, strict: bool) -> Steps[list[str] | None]:
+        if subjects is None or not any("{{" in subject and _FIELD.search(subject) for subject in subjects):
             return subjects
         found: list[str] = []
         for subject in subjects:
             for one in self._subjects(subject, MAX_EXPANSIONS - len(found), strict):
+                yield 1
                 if is_valid_subject(one.encode()):
                     found.append(one)
                 elif strict:
@@ -145,7 +153,7 @@ def _replaced(subject: str, texts: list[str], values: tuple[str, ...]) -> str:
     return subject
 
 
-def rules_of(user: UserClaims, held: ActiveAccount) -> UserLimits:
+def rules_of(user: UserClaims, held: ActiveAccount) -> Steps[UserLimits]:
     """Return the rules that a user is under: its own, or those of the signing key's template. Raises JwtError."""
     if user.iss not in held.signers:
         raise JwtError("User JWT issuer is not known")
@@ -154,7 +162,7 @@ def rules_of(user: UserClaims, held: ActiveAccount) -> UserLimits:
         return user.nats
     if not is_bare(user):
         raise JwtError("scoped users require no permissions or limits set")
-    return filled(scope.template, user, held.claims)
+    return (yield from fill(scope.template, user, held.claims))
 
 
 def is_bare(user: UserClaims) -> bool:
@@ -163,14 +171,25 @@ def is_bare(user: UserClaims) -> bool:
     return body == UserBody(issuer_account=body.issuer_account, tags=body.tags, type=body.type, version=body.version)
 
 
-def permissions_in(user: UserClaims, held: ActiveAccount) -> BrokerPermissions | None:
-    """Return the permissions of a user, the account's default ones where it has none. Raises JwtError."""
-    return permissions_of(rules_of(user, held)) or permissions_of(held.claims.nats.default_permissions)
+def permissions_under(rules: UserLimits, user: UserClaims, held: ActiveAccount) -> BrokerPermissions | None:
+    """Return the permissions of a user under some rules, the account's default ones if they have none.
+
+    Users share what is the same for all of them, and with it the index.
+    """
+    scope = held.signers.get(user.iss)
+    own = _shared(user.iss, rules, held) if scope is not None and rules is scope.template else permissions_of(rules)
+    return own or _shared("", held.claims.nats.default_permissions, held)
 
 
-def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, token: str) -> Grant:
+def _shared(key: str, rules: Permissions, held: ActiveAccount) -> BrokerPermissions | None:
+    if key not in held.permissions:
+        held.permissions[key] = permissions_of(rules)
+    return held.permissions[key]
+
+
+def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, token: str) -> Steps[Grant]:
     """Return what a connection that shows the JWT `token` is let in as; raises JwtError where it is not."""
-    rules = rules_of(user, held)
+    rules = yield from rules_of(user, held)
     if held.expired:
         raise JwtError("Account JWT has expired")
     if rules.bearer_token and held.claims.nats.limits.disallow_bearer:
@@ -190,7 +209,7 @@ def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, to
     return Grant(
         user=user.sub,
         account=held.name,
-        permissions=permissions_of(rules) or permissions_of(held.claims.nats.default_permissions),
+        permissions=permissions_under(rules, user, held),
         expires_ns=end_ns(user, credentials.now_ns, stay_ns),
         max_subscriptions=limit_of(rules.subs),
         max_payload=limit_of(rules.payload),

@@ -70,11 +70,12 @@ def _account(options: ServerOptions, broker: Broker, named: str) -> str:
 def _operated_account(auth: JwtAuthenticator, broker: Broker, named: str) -> str:
     """Return an account of an operator, alive; raises UsageError."""
     from natsctl.api.jwt_token import JwtError
+    from natsctl.api.subject_index import finish
 
     if not named:
         raise UsageError("--apply: whose?", hint="--apply_account takes the public key of an account")
     try:
-        return auth.book.look_up(named, broker.clock.now_ns()).name
+        return finish(auth.book.look_up(named, broker.clock.now_ns())).name
     except JwtError as failure:
         raise UsageError(f"--apply_account {named}: {failure}") from failure
 

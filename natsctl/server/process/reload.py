@@ -16,12 +16,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import NatsctlError
+from natsctl.api.subject_index import Steps, finish
 from natsctl.api.units import format_size
 from natsctl.broker.auth.credentials import NOT_TRUSTED
 from natsctl.broker.auth.static_auth import User
@@ -327,7 +329,7 @@ class Reloader:
 
         Raises BadRequestError with the reason, and then everything is as before.
         """
-        self._apply(self._checked())
+        finish(self._apply(self._checked()))
 
     def begin(self, done: ReloadDone) -> None:
         """Do the same after the present reload; a thread reads, because there may be a hundred thousand users."""
@@ -345,15 +347,15 @@ class Reloader:
             except Exception as error:  # `_end` reports or raises it on the loop
                 found = error
             with suppress(RuntimeError):  # the server has stopped meanwhile
-                loop.call_soon_threadsafe(self._end, found)
+                loop.call_soon_threadsafe(lambda: self._server.broker.jobs.run(self._end(found)))
 
         threading.Thread(target=read, name="reload", daemon=True).start()
 
-    def _end(self, found: Reload | Exception) -> None:
+    def _end(self, found: Reload | Exception) -> Steps[None]:
         fault = found if isinstance(found, BadRequestError) else None
         try:
             if isinstance(found, Reload):
-                self._apply(found)
+                yield from self._apply(found)
             elif fault is None:
                 raise found
         except BadRequestError as error:
@@ -393,25 +395,16 @@ class Reloader:
             options.auth, options.listener_auth = now.auth, now.listener_auth
         return options
 
-    def _apply(self, reload: Reload) -> None:
+    def _apply(self, reload: Reload) -> Steps[None]:
         server, broker, old = self._server, self._server.broker, self._configured
-        new, derived, options, contexts, lines, same, names = reload
-        self._configured, server.options = new, derived
-        broker.long_work.append(_forgetting([*old.users]))
-        broker.options = options
-        _replace_gates(server, new, contexts)
-        server.follow_ocsp(derived)
-        _close_unpinned(server, old, new)
-        _close_proxied(server, _left(old, new))
-        server.set_write_deadline(new.write_deadline_s)
-        gone = broker.configure(new.accounts)
-        if server.engine is not None:
-            _limit_jetstream(server.engine, old, new)
-        broker.reauthorize(same, names)
+        new, derived, _, contexts, lines, same, names = reload
+        gone = yield from broker.configuring(new.accounts, partial(self._switch, reload))
+        yield from broker.reauthorize(same, names)
         for session in [session for account in gone for session in broker.members(account)]:
             session.close(CloseReason.CLIENT_CLOSED)
+            yield 1
         server.follow_leafnodes(derived, contexts.get("leafnodes"))
-        reload_operator_mode(broker, new, server.log)
+        yield from reload_operator_mode(broker, new, server.log)
         self.applied(old, new)
         if closed := broker.close_excess():
             server.log.info(f"Closed {closed} connections to fall within max_connections")
@@ -424,6 +417,21 @@ class Reloader:
             server.log.warn(warning)
         server.log.info(f"Reloaded server configuration ({new.config_digest})")
         server.wake()
+
+    def _switch(self, reload: Reload) -> None:
+        """Go by the new options; the accounts change in the same moment."""
+        server, broker, old = self._server, self._server.broker, self._configured
+        new, derived, options, contexts, *_ = reload
+        self._configured, server.options = new, derived
+        broker.long_work.append(_forgetting([*old.users]))
+        broker.options = options
+        _replace_gates(server, new, contexts)
+        server.follow_ocsp(derived)
+        _close_unpinned(server, old, new)
+        _close_proxied(server, _left(old, new))
+        server.set_write_deadline(new.write_deadline_s)
+        if server.engine is not None:
+            _limit_jetstream(server.engine, old, new)
 
 
 def _forgetting(users: list[User]) -> Iterator[None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from natsctl.api.subject_index import finish
 from natsctl.broker.imports.account_config import (
     AccountConfig,
     ServiceExport,
@@ -36,7 +37,7 @@ def test_plan_that_grows_says_the_same() -> None:
     grown = ImportPlan((HUB,))
     for config in configs:
         assert grown.may_extend([config])
-        grown.extend([config])
+        finish(grown.extend([config]))
     assert told(grown) == told(ImportPlan((HUB, *configs)))
 
 
@@ -46,7 +47,7 @@ def test_accounts_that_import_from_each_other_are_added_together() -> None:
     grown = ImportPlan((HUB,))
     assert not grown.may_extend([one])
     assert grown.may_extend([one, two])
-    grown.extend([one, two])
+    finish(grown.extend([one, two]))
     assert told(grown) == told(ImportPlan((HUB, one, two)))
 
 

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from natsctl.api.subject_index import finish
 from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.broker.imports.account_config import Destination, SubjectMap
 from natsctl.broker.imports.mappings import Mappings, SpaceMapping, compile_mapping
@@ -102,16 +103,22 @@ def test_tokens_that_look_like_wildcards_are_text() -> None:
 def test_configured_mappings_come_before_the_servers_and_go_alone() -> None:
     account = Machine().broker.accounts["$G"]
     account.map_subject(SpaceMapping("$JS.D.API", "$JS.API"))
-    account.configure_mappings([SubjectMap("a", (Destination("b"),)), SubjectMap("$JS.D.API.>", (Destination("c.>"),))])
+    account.use_mappings(
+        finish(
+            account.prepare_mappings(
+                [SubjectMap("a", (Destination("b"),)), SubjectMap("$JS.D.API.>", (Destination("c.>"),))]
+            )
+        )
+    )
     assert (account.mapped(b"a"), account.mapped(b"$JS.D.API.INFO")) == (b"b", b"c.INFO")
-    account.configure_mappings([])
+    account.use_mappings(finish(account.prepare_mappings([])))
     assert (account.mapped(b"a"), account.mapped(b"$JS.D.API.INFO")) == (b"a", b"$JS.API.INFO")
 
 
 def test_a_message_that_may_go_elsewhere_is_in_no_run() -> None:
     machine = Machine()
     account = machine.broker.accounts["$G"]
-    account.configure_mappings([SubjectMap("a", (Destination("b", 50),))])
+    account.use_mappings(finish(account.prepare_mappings([SubjectMap("a", (Destination("b", 50),))])))
     client, other = machine.connect(), machine.connect()
     sid = other.subscribe(">")
     client.send(b"PUB a 1\r\nx\r\n" * 100)

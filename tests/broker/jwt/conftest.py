@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.jwt_claims import OperatorClaims, decode
+from natsctl.api.subject_index import finish
 from natsctl.broker.broker import Broker
 from natsctl.broker.broker_options import BrokerOptions
 from natsctl.broker.jwt.account_registry import MemoryResolver, trust_of
@@ -66,7 +67,7 @@ class Operated:
 
     def push(self, account: OperatorAccount) -> None:
         token = account.jwt(self.operator.signer)
-        self.auth.book.update(account.public, token, self.clock.now_ns())
+        finish(self.auth.book.update(account.public, token, self.clock.now_ns()))
 
 
 @pytest.fixture

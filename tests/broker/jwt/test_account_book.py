@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from natsctl.api.jwt_token import JwtError
+from natsctl.api.subject_index import finish
 from natsctl.broker.imports.account_config import AccountConfig, ServiceImport, StreamImport
 from natsctl.broker.jwt.account_registry import MemoryResolver
 from tests.support.operators import NO_JETSTREAM_LIMITS, Key, Operator, OperatorAccount, activation, make_jwt
@@ -18,7 +19,7 @@ EXPORT = {"name": "e", "subject": "e.>", "type": "stream"}
 
 
 def wake(town: Any, account: OperatorAccount) -> AccountConfig:
-    config: AccountConfig = town.auth.book.look_up(account.public, town.clock.now_ns()).config
+    config: AccountConfig = finish(town.auth.book.look_up(account.public, town.clock.now_ns())).config
     return config
 
 
@@ -164,11 +165,11 @@ def test_update_with_the_same_or_a_bad_jwt_changes_nothing(operator: Operator, o
     config = wake(town, account)
     assert config.display_name == "A"
     book, now = town.auth.book, town.clock.now_ns()
-    book.update(account.public, town.resolver.fetch(account.public), now)
+    finish(book.update(account.public, town.resolver.fetch(account.public), now))
     account.nats["limits"] = {"conn": 7}
     for token in ("", "x", account.jwt(Key("operator")), operator.account("B").jwt(operator.key)):
         with pytest.raises(JwtError):
-            book.update(account.public, token, now)
+            finish(book.update(account.public, token, now))
     assert config_of(town, account) is config
 
 
@@ -195,7 +196,7 @@ def test_resolver_that_forgets_an_account_closes_its_clients(operator: Operator,
     town = operate(operator)
     stays, goes = town.guest(operator.user(kept)), town.guest(operator.user(gone))
     preload = {key: token for key, token in operator.preload().items() if key != gone.public}
-    assert town.auth.book.replace_resolver(MemoryResolver(preload), town.clock.now_ns()) == [gone.public]
+    assert finish(town.auth.book.replace_resolver(MemoryResolver(preload), town.clock.now_ns())) == [gone.public]
     assert (stays.reason, goes.reason) == ("", "Authentication Failure")
 
 

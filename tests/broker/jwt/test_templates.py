@@ -7,7 +7,8 @@ import pytest
 
 from natsctl.api.jwt_claims import AccountBody, AccountClaims, Permission, Template, UserBody, UserClaims
 from natsctl.api.jwt_token import JwtError
-from natsctl.broker.jwt.user_grant import MAX_EXPANSIONS, filled
+from natsctl.api.subject_index import finish
+from natsctl.broker.jwt.user_grant import MAX_EXPANSIONS, fill
 
 USER = UserClaims(
     sub="UKEY", name="alice", nats=UserBody(tags=["team:red", "team:blue", "dept:x"], issuer_account="AKEY")
@@ -16,7 +17,7 @@ ACCOUNT = AccountClaims(sub="AKEY", name="acme", nats=AccountBody(tags=["plan:go
 
 
 def allowed(*subjects: str, user: UserClaims = USER) -> Permission:
-    return filled(Template(pub=Permission(allow=list(subjects))), user, ACCOUNT).pub
+    return finish(fill(Template(pub=Permission(allow=list(subjects))), user, ACCOUNT)).pub
 
 
 @pytest.mark.parametrize(
@@ -50,7 +51,7 @@ def test_nothing_left_of_what_is_allowed_denies_everything() -> None:
 def test_denied_subject_that_becomes_invalid_refuses_the_user() -> None:
     for subject in ("a.{{tag(none)}}", "a.{{name()}}."):
         with pytest.raises(JwtError):
-            filled(Template(sub=Permission(deny=[subject])), USER, ACCOUNT)
+            finish(fill(Template(sub=Permission(deny=[subject])), USER, ACCOUNT))
 
 
 def test_unknown_field_refuses_the_user() -> None:
@@ -68,5 +69,5 @@ def test_expansions_are_bounded() -> None:
 
 def test_limits_of_the_template_stay() -> None:
     template = Template(subs=3, bearer_token=True, pub=Permission(allow=["{{name()}}"]))
-    found = filled(template, USER, ACCOUNT)
+    found = finish(fill(template, USER, ACCOUNT))
     assert (found.subs, found.bearer_token, found.pub.allow) == (3, True, ["alice"])

@@ -1,0 +1,62 @@
+"""Jobs that change accounts: one after another, each in slices of turns.
+
+A job relies on the accounts as they were when it began, so it begins only after the one before it has ended. A short
+one that waits for nothing is done at once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from natsctl.api.subject_index import Steps
+
+AT_ONCE_COST: Final = 512
+"""Cost of a job up to which it is done at once: about two milliseconds."""
+
+
+class OrderedJobs:
+    """The jobs of one broker that have not ended."""
+
+    __slots__ = ("_long_work", "_waiting", "wake")
+
+    def __init__(self, long_work: deque[Iterator[None]]) -> None:
+        """Continue jobs as part of `long_work`, which is done in its order."""
+        self._long_work = long_work
+        self._waiting = 0
+        self.wake: Callable[[], None] = lambda: None
+        """Asks for a turn."""
+
+    def run(self, job: Steps[Any]) -> None:
+        """Do a job now if it is short and no other waits, else in later turns."""
+        if not self._waiting:
+            self._waiting += 1  # what it asks for meanwhile comes after it
+            try:
+                if _is_done_within(job, AT_ONCE_COST):
+                    return
+            finally:
+                self._waiting -= 1
+        self.add(job)
+
+    def add(self, job: Steps[Any]) -> None:
+        """Do a job in later turns."""
+        self._waiting += 1
+        self._long_work.append(self._continuing(job))
+        self.wake()
+
+    def _continuing(self, job: Steps[Any]) -> Iterator[None]:
+        try:
+            for _ in job:
+                yield
+        finally:
+            self._waiting -= 1
+
+
+def _is_done_within(job: Steps[Any], cost: int) -> bool:
+    """Do steps of a job until they have cost so much; return whether it has ended."""
+    for step in job:
+        cost -= step
+        if cost <= 0:
+            return False
+    return True
