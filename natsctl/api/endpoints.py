@@ -46,42 +46,36 @@ _READS: Final = frozenset({"INFO", "NAMES", "LIST", "GET", "SNAPSHOT", "NEXT", "
 _ONCE: Final = frozenset({"STREAM.SNAPSHOT", "CONSUMER.MSG.NEXT"})
 """Verbs that send something elsewhere for each request."""
 _SETS: Final = frozenset(
-    {
-        "STREAM.CREATE",
-        "STREAM.UPDATE",
-        "STREAM.DELETE",
-        "CONSUMER.CREATE",
-        "CONSUMER.DURABLE.CREATE",
-        "CONSUMER.DELETE",
-        "CONSUMER.PAUSE",
-    }
+    f"{kind}.{verb}"
+    for kind in ("STREAM", "CONSUMER")
+    for verb in ("CREATE", "UPDATE", "DURABLE.CREATE", "DELETE", "PAUSE")
 )
-"""Verbs after which the same is there however often they were sent."""
+"""Verbs with the same effect however often they are sent."""
 
 
 class Endpoint:
     """One verb. `args` are the name tokens that follow it; `tail` allows a subject of any length after them.
 
-    `request` and `answer` are named, and looked up when they are first asked for: who only sends a request and shows
-    the JSON that comes back needs no models.
+    `request` and `answer` are the names of the models, which are imported on first use: a program that only sends a
+    request and shows the JSON of the answer needs no models.
     """
 
     def __init__(
         self,
         name: str,
-        *,
-        args: tuple[str, ...] = (),
-        optional_args: int = 0,
-        tail: bool = False,
+        args: str = "",
         request: str = "",
         answer: str = "",
         body: BodyRule = BodyRule.OPTIONAL,
+        *,
         error_body: Mapping[str, Any] | None = None,
+        optional_args: int = 0,
+        tail: bool = False,
         advisory: AdvisoryPolicy = AdvisoryPolicy.ALWAYS,
         cluster: bool = False,
     ) -> None:
         self.name = name
-        self.args = args
+        self.args = tuple(args.split())
         self.optional_args = optional_args
         self.tail = tail
         self.body = body
@@ -100,7 +94,7 @@ class Endpoint:
         """Return the model of a request body."""
         from natsctl.api import requests
 
-        return getattr(requests, self._request, None) or getattr(requests, self._request) if self._request else None
+        return getattr(requests, self._request) if self._request else None
 
     @cached_property
     def answer(self) -> type[Model] | None:
@@ -147,180 +141,125 @@ class Endpoint:
 
 _PAGE: Final[dict[str, Any]] = {"total": 0, "offset": 0, "limit": 0}
 _NO_PAUSE: Final[dict[str, Any]] = {"paused": False, "pause_until": "0001-01-01T00:00:00Z"}
-_S: Final = ("stream",)
-_SC: Final = ("stream", "consumer")
-_T: Final = ("template",)
 
+INFO: Final = Endpoint("INFO", "", "", "AccountInfoAnswer")
 
-INFO: Final = Endpoint("INFO", answer="AccountInfoAnswer")
-
-STREAM_CREATE: Final = Endpoint(
-    "STREAM.CREATE", args=_S, request="StreamCreateRequest", answer="StreamCreateAnswer", body=BodyRule.JSON
-)
-STREAM_UPDATE: Final = Endpoint(
-    "STREAM.UPDATE", args=_S, request="StreamUpdateRequest", answer="StreamUpdateAnswer", body=BodyRule.JSON
-)
+STREAM_CREATE: Final = Endpoint("STREAM.CREATE", "stream", "StreamCreateRequest", "StreamCreateAnswer", BodyRule.JSON)
+STREAM_UPDATE: Final = Endpoint("STREAM.UPDATE", "stream", "StreamUpdateRequest", "StreamUpdateAnswer", BodyRule.JSON)
 STREAM_NAMES: Final = Endpoint(
-    "STREAM.NAMES",
-    request="StreamNamesRequest",
-    answer="StreamNamesAnswer",
-    error_body={**_PAGE, "streams": None},
+    "STREAM.NAMES", "", "StreamNamesRequest", "StreamNamesAnswer", error_body={**_PAGE, "streams": None}
 )
 STREAM_LIST: Final = Endpoint(
-    "STREAM.LIST", request="StreamListRequest", answer="StreamListAnswer", error_body={**_PAGE, "streams": []}
+    "STREAM.LIST", "", "StreamListRequest", "StreamListAnswer", error_body={**_PAGE, "streams": []}
 )
-STREAM_INFO: Final = Endpoint(
-    "STREAM.INFO", args=_S, request="StreamInfoRequest", answer="StreamInfoAnswer", error_body=_PAGE
-)
-STREAM_DELETE: Final = Endpoint("STREAM.DELETE", args=_S, answer="StreamDeleteAnswer", body=BodyRule.EMPTY)
+STREAM_INFO: Final = Endpoint("STREAM.INFO", "stream", "StreamInfoRequest", "StreamInfoAnswer", error_body=_PAGE)
+STREAM_DELETE: Final = Endpoint("STREAM.DELETE", "stream", "", "StreamDeleteAnswer", BodyRule.EMPTY)
 STREAM_PURGE: Final = Endpoint(
-    "STREAM.PURGE", args=_S, request="StreamPurgeRequest", answer="StreamPurgeAnswer", error_body={"purged": 0}
+    "STREAM.PURGE", "stream", "StreamPurgeRequest", "StreamPurgeAnswer", error_body={"purged": 0}
 )
 STREAM_MSG_GET: Final = Endpoint(
     "STREAM.MSG.GET",
-    args=_S,
-    request="StreamMsgGetRequest",
-    answer="StreamMsgGetAnswer",
-    body=BodyRule.REQUIRED,
+    "stream",
+    "StreamMsgGetRequest",
+    "StreamMsgGetAnswer",
+    BodyRule.REQUIRED,
     advisory=AdvisoryPolicy.FAILED,
 )
 STREAM_MSG_DELETE: Final = Endpoint(
-    "STREAM.MSG.DELETE",
-    args=_S,
-    request="StreamMsgDeleteRequest",
-    answer="StreamMsgDeleteAnswer",
-    body=BodyRule.REQUIRED,
+    "STREAM.MSG.DELETE", "stream", "StreamMsgDeleteRequest", "StreamMsgDeleteAnswer", BodyRule.REQUIRED
 )
 STREAM_BLOCKS: Final = Endpoint(
     "STREAM.BLOCKS",
-    args=_S,
-    request="StreamBlocksRequest",
-    answer="StreamBlocksAnswer",
-    body=BodyRule.REQUIRED,
+    "stream",
+    "StreamBlocksRequest",
+    "StreamBlocksAnswer",
+    BodyRule.REQUIRED,
     advisory=AdvisoryPolicy.FAILED,
 )
 """Natsctl's own: nats-server leaves it without an answer."""
 STREAM_SNAPSHOT: Final = Endpoint(
-    "STREAM.SNAPSHOT",
-    args=_S,
-    request="StreamSnapshotRequest",
-    answer="StreamSnapshotAnswer",
-    body=BodyRule.LATE,
+    "STREAM.SNAPSHOT", "stream", "StreamSnapshotRequest", "StreamSnapshotAnswer", BodyRule.LATE
 )
 STREAM_RESTORE: Final = Endpoint(
     "STREAM.RESTORE",
-    args=_S,
-    request="StreamRestoreRequest",
-    answer="StreamRestoreAnswer",
-    body=BodyRule.REQUIRED,
+    "stream",
+    "StreamRestoreRequest",
+    "StreamRestoreAnswer",
+    BodyRule.REQUIRED,
     error_body={"deliver_subject": ""},
 )
 STREAM_TEMPLATE_CREATE: Final = Endpoint(
-    "STREAM.TEMPLATE.CREATE",
-    args=_T,
-    request="StreamTemplateConfig",
-    answer="StreamTemplateCreateAnswer",
-    body=BodyRule.JSON,
+    "STREAM.TEMPLATE.CREATE", "template", "StreamTemplateConfig", "StreamTemplateCreateAnswer", BodyRule.JSON
 )
 STREAM_TEMPLATE_NAMES: Final = Endpoint(
-    "STREAM.TEMPLATE.NAMES",
-    request="PagedRequest",
-    answer="StreamTemplateNamesAnswer",
-    error_body={**_PAGE, "streams": None},
+    "STREAM.TEMPLATE.NAMES", "", "PagedRequest", "StreamTemplateNamesAnswer", error_body={**_PAGE, "streams": None}
 )
 STREAM_TEMPLATE_INFO: Final = Endpoint(
-    "STREAM.TEMPLATE.INFO", args=_T, answer="StreamTemplateInfoAnswer", body=BodyRule.EMPTY
+    "STREAM.TEMPLATE.INFO", "template", "", "StreamTemplateInfoAnswer", BodyRule.EMPTY
 )
 STREAM_TEMPLATE_DELETE: Final = Endpoint(
-    "STREAM.TEMPLATE.DELETE", args=_T, answer="StreamTemplateDeleteAnswer", body=BodyRule.EMPTY
+    "STREAM.TEMPLATE.DELETE", "template", "", "StreamTemplateDeleteAnswer", BodyRule.EMPTY
 )
 STREAM_LEADER_STEPDOWN: Final = Endpoint(
-    "STREAM.LEADER.STEPDOWN",
-    args=_S,
-    request="LeaderStepdownRequest",
-    answer="StreamLeaderStepdownAnswer",
-    cluster=True,
+    "STREAM.LEADER.STEPDOWN", "stream", "LeaderStepdownRequest", "StreamLeaderStepdownAnswer", cluster=True
 )
 STREAM_PEER_REMOVE: Final = Endpoint(
-    "STREAM.PEER.REMOVE", args=_S, request="StreamRemovePeerRequest", answer="StreamRemovePeerAnswer", cluster=True
+    "STREAM.PEER.REMOVE", "stream", "StreamRemovePeerRequest", "StreamRemovePeerAnswer", cluster=True
 )
-STREAM_PEER_EVACUATE: Final = Endpoint("STREAM.PEER.EVACUATE", args=_S, answer="StreamEvacuatePeerAnswer", cluster=True)
-STREAM_CANCEL_MOVE: Final = Endpoint("STREAM.CANCEL_MOVE", args=_S, answer="StreamCancelMoveAnswer", cluster=True)
+STREAM_PEER_EVACUATE: Final = Endpoint("STREAM.PEER.EVACUATE", "stream", "", "StreamEvacuatePeerAnswer", cluster=True)
+STREAM_CANCEL_MOVE: Final = Endpoint("STREAM.CANCEL_MOVE", "stream", "", "StreamCancelMoveAnswer", cluster=True)
 
 CONSUMER_CREATE: Final = Endpoint(
     "CONSUMER.CREATE",
-    args=_SC,
+    "stream consumer",
+    "ConsumerCreateRequest",
+    "ConsumerCreateAnswer",
+    BodyRule.JSON,
     optional_args=1,
     tail=True,
-    request="ConsumerCreateRequest",
-    answer="ConsumerCreateAnswer",
-    body=BodyRule.JSON,
 )
 CONSUMER_DURABLE_CREATE: Final = Endpoint(
-    "CONSUMER.DURABLE.CREATE",
-    args=_SC,
-    request="ConsumerCreateRequest",
-    answer="ConsumerCreateAnswer",
-    body=BodyRule.JSON,
+    "CONSUMER.DURABLE.CREATE", "stream consumer", "ConsumerCreateRequest", "ConsumerCreateAnswer", BodyRule.JSON
 )
 CONSUMER_NAMES: Final = Endpoint(
-    "CONSUMER.NAMES",
-    args=_S,
-    request="ConsumersRequest",
-    answer="ConsumerNamesAnswer",
-    error_body={**_PAGE, "consumers": []},
+    "CONSUMER.NAMES", "stream", "ConsumersRequest", "ConsumerNamesAnswer", error_body={**_PAGE, "consumers": []}
 )
 CONSUMER_LIST: Final = Endpoint(
-    "CONSUMER.LIST",
-    args=_S,
-    request="ConsumersRequest",
-    answer="ConsumerListAnswer",
-    error_body={**_PAGE, "consumers": []},
+    "CONSUMER.LIST", "stream", "ConsumersRequest", "ConsumerListAnswer", error_body={**_PAGE, "consumers": []}
 )
-CONSUMER_INFO: Final = Endpoint("CONSUMER.INFO", args=_SC, answer="ConsumerInfoAnswer", body=BodyRule.EMPTY)
-CONSUMER_DELETE: Final = Endpoint("CONSUMER.DELETE", args=_SC, answer="ConsumerDeleteAnswer", body=BodyRule.EMPTY)
+CONSUMER_INFO: Final = Endpoint("CONSUMER.INFO", "stream consumer", "", "ConsumerInfoAnswer", BodyRule.EMPTY)
+CONSUMER_DELETE: Final = Endpoint("CONSUMER.DELETE", "stream consumer", "", "ConsumerDeleteAnswer", BodyRule.EMPTY)
 CONSUMER_MSG_NEXT: Final = Endpoint(
-    "CONSUMER.MSG.NEXT", args=_SC, request="PullRequest", body=BodyRule.RAW, advisory=AdvisoryPolicy.NEVER
+    "CONSUMER.MSG.NEXT", "stream consumer", "PullRequest", "", BodyRule.RAW, advisory=AdvisoryPolicy.NEVER
 )
 CONSUMER_PAUSE: Final = Endpoint(
-    "CONSUMER.PAUSE",
-    args=_SC,
-    request="ConsumerPauseRequest",
-    answer="ConsumerPauseAnswer",
-    error_body=_NO_PAUSE,
+    "CONSUMER.PAUSE", "stream consumer", "ConsumerPauseRequest", "ConsumerPauseAnswer", error_body=_NO_PAUSE
 )
 CONSUMER_UNPIN: Final = Endpoint(
-    "CONSUMER.UNPIN",
-    args=_SC,
-    request="ConsumerUnpinRequest",
-    answer="ConsumerUnpinAnswer",
-    body=BodyRule.PLAIN,
+    "CONSUMER.UNPIN", "stream consumer", "ConsumerUnpinRequest", "ConsumerUnpinAnswer", BodyRule.PLAIN
 )
 CONSUMER_RESET: Final = Endpoint(
     "CONSUMER.RESET",
-    args=_SC,
-    request="ConsumerResetRequest",
-    answer="ConsumerResetAnswer",
-    body=BodyRule.RAW,
+    "stream consumer",
+    "ConsumerResetRequest",
+    "ConsumerResetAnswer",
+    BodyRule.RAW,
     error_body={"reset_seq": 0},
     advisory=AdvisoryPolicy.NEVER,
 )
 CONSUMER_LEADER_STEPDOWN: Final = Endpoint(
-    "CONSUMER.LEADER.STEPDOWN",
-    args=_SC,
-    request="LeaderStepdownRequest",
-    answer="ConsumerLeaderStepdownAnswer",
-    cluster=True,
+    "CONSUMER.LEADER.STEPDOWN", "stream consumer", "LeaderStepdownRequest", "ConsumerLeaderStepdownAnswer", cluster=True
 )
 CONSUMER_PEER_REMOVE: Final = Endpoint(
-    "CONSUMER.PEER.REMOVE", args=_SC, answer="ConsumerRemovePeerAnswer", cluster=True
+    "CONSUMER.PEER.REMOVE", "stream consumer", "", "ConsumerRemovePeerAnswer", cluster=True
 )
 CONSUMER_PEER_EVACUATE: Final = Endpoint(
-    "CONSUMER.PEER.EVACUATE", args=_SC, answer="ConsumerEvacuatePeerAnswer", cluster=True
+    "CONSUMER.PEER.EVACUATE", "stream consumer", "", "ConsumerEvacuatePeerAnswer", cluster=True
 )
-ACCOUNT_PURGE: Final = Endpoint("ACCOUNT.PURGE", args=("account",), answer="AccountPurgeAnswer")
+
+ACCOUNT_PURGE: Final = Endpoint("ACCOUNT.PURGE", "account", "", "AccountPurgeAnswer")
 DIRECT_GET: Final = Endpoint(
-    "DIRECT.GET", args=_S, tail=True, request="DirectGetRequest", body=BodyRule.RAW, advisory=AdvisoryPolicy.NEVER
+    "DIRECT.GET", "stream", "DirectGetRequest", "", BodyRule.RAW, tail=True, advisory=AdvisoryPolicy.NEVER
 )
 
 ENDPOINTS: Final[dict[str, Endpoint]] = {e.name: e for e in list(globals().values()) if isinstance(e, Endpoint)}

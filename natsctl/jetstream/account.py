@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from natsctl.api.account import AccountLimits, ApiStats, Tier
-from natsctl.api.advisories import ActionType, Advised
+from natsctl.api.advisories import ActionType, Advisory
 from natsctl.api.answers import AccountInfoAnswer
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
@@ -321,14 +321,14 @@ class JetStreamAccount:
         """Return the error for a stream that is not served: offline if data is stored under it, else not found."""
         return self.offline.refusal(name)
 
-    def advise(self, subject: str, event: Advised) -> None:
+    def advise(self, event: Advisory) -> None:
         """Publish an advisory, if it has a subscriber."""
-        to = subject.encode()
-        if self.account.has_interest(to):
+        subject = event.published_on().encode()
+        if self.account.has_interest(subject):
             event.id = nuid(self.engine.rng)
             event.timestamp = format_time(self.engine.clock.now_ns())
             event.domain = self.engine.options.domain
-            self.account.publish(to, b"", b"", encode(event))
+            self.account.publish(subject, b"", b"", encode(event))
 
     def release(self, stream: Stream) -> None:
         """Stop serving a stream and leave its stored data unchanged."""

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.advisories import (
     ActionType,
-    Advised,
     ConsumerAckMetric,
     ConsumerAction,
+    ConsumerAdvisory,
     ConsumerPause,
     GroupPinned,
     GroupUnpinned,
@@ -36,11 +36,7 @@ if TYPE_CHECKING:
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _NUID_LENGTH: Final = 22
 
-_NAK: Final = f"{ADVISORY_PREFIX}.CONSUMER.MSG_NAKED"
-_TERMINATED: Final = f"{ADVISORY_PREFIX}.CONSUMER.MSG_TERMINATED"
-_MAX_DELIVER: Final = f"{ADVISORY_PREFIX}.CONSUMER.MAX_DELIVERIES"
 _LEGACY_MAX_DELIVER: Final = f"{ADVISORY_PREFIX}.MAX_DELIVERIES"
-_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER.ACK"
 _LEGACY_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER_ACK"
 
 
@@ -52,71 +48,48 @@ class ConsumerAdvisories:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
 
-    def _at(self, prefix: str) -> bytes:
-        """Return the subject below `prefix` that names the consumer."""
-        return f"{prefix}.{self._consumer.stream.name}.{self._consumer.name}".encode()
-
     def action(self, action: ActionType) -> None:
-        """Publish that the consumer was created or deleted."""
-        event = ConsumerAction(stream=self._consumer.stream.name, consumer=self._consumer.name, action=action)
-        self._publish(event, event.subject().encode())
+        self._publish(ConsumerAction(action=action))
 
     def paused(self, paused: bool) -> None:
-        """Publish that the consumer was paused or resumed."""
-        event = ConsumerPause(stream=self._consumer.stream.name, consumer=self._consumer.name, paused=paused)
-        event.pause_until = self._consumer.config.pause_until or ZERO_TIME
-        self._publish(event, event.subject().encode())
+        self._publish(ConsumerPause(paused=paused, pause_until=self._consumer.config.pause_until or ZERO_TIME))
 
     def max_deliver(self, sseq: int, deliveries: int) -> None:
-        """Publish that a message reached max_deliver."""
-        event = MaxDeliver(
-            stream=self._consumer.stream.name, consumer=self._consumer.name, stream_seq=sseq, deliveries=deliveries
-        )
-        self._publish(event, self._at(_MAX_DELIVER), self._at(_LEGACY_MAX_DELIVER))
+        self._publish(MaxDeliver(stream_seq=sseq, deliveries=deliveries), _LEGACY_MAX_DELIVER)
 
     def nak(self, sseq: int, cseq: int, deliveries: int) -> None:
-        """Publish that a message was negatively acknowledged."""
-        event = Nak(stream=self._consumer.stream.name, consumer=self._consumer.name)
-        event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
-        self._publish(event, self._at(_NAK))
+        self._publish(Nak(stream_seq=sseq, consumer_seq=cseq, deliveries=deliveries))
 
     def terminated(self, sseq: int, cseq: int, deliveries: int, reason: str) -> None:
-        """Publish that a message will not be delivered again."""
-        event = Terminated(stream=self._consumer.stream.name, consumer=self._consumer.name, reason=reason)
-        event.stream_seq, event.consumer_seq, event.deliveries = sseq, cseq, deliveries
-        self._publish(event, self._at(_TERMINATED))
+        self._publish(Terminated(stream_seq=sseq, consumer_seq=cseq, deliveries=deliveries, reason=reason))
 
     def pinned(self, group: str, pin_id: str) -> None:
-        """Publish that a client was pinned in a priority group."""
-        self._publish_named(GroupPinned(account=self._consumer.account.name, group=group, pinned_id=pin_id))
+        self._publish(GroupPinned(account=self._consumer.account.name, group=group, pinned_id=pin_id))
 
     def unpinned(self, group: str, reason: str) -> None:
         """Publish that a priority group lost its pinned client."""
-        self._publish_named(GroupUnpinned(account=self._consumer.account.name, group=group, reason=reason))
-
-    def _publish_named(self, event: GroupPinned | GroupUnpinned) -> None:
-        event.stream, event.consumer = self._consumer.stream.name, self._consumer.name
-        self._publish(event, event.subject().encode())
+        self._publish(GroupUnpinned(account=self._consumer.account.name, group=group, reason=reason))
 
     def sample(self, sseq: int, cseq: int, deliveries: int, ack_time_ns: int) -> None:
-        """Publish the metric of an ack `ack_time_ns` after the delivery, on the subjects of today and of 2020."""
-        event = ConsumerAckMetric(stream=self._consumer.stream.name, consumer=self._consumer.name)
-        event.stream_seq, event.consumer_seq = sseq, cseq
-        event.deliveries, event.ack_time = deliveries, ack_time_ns
-        self._publish(event, self._at(_METRIC), self._at(_LEGACY_METRIC))
+        """Publish the metric of an ack `ack_time_ns` after the delivery, on its present subject and the one of 2020."""
+        metric = ConsumerAckMetric(stream_seq=sseq, consumer_seq=cseq, deliveries=deliveries, ack_time=ack_time_ns)
+        self._publish(metric, _LEGACY_METRIC)
 
-    def _publish(self, event: Advised, *subjects: bytes) -> None:
-        """Publish `event` on each of `subjects` with a subscriber."""
-        consumer = self._consumer
-        account = consumer.account
-        wanted = [subject for subject in subjects if account.has_interest(subject)]
-        if not wanted:
+    def _publish(self, event: ConsumerAdvisory, legacy_prefix: str = "") -> None:
+        """Publish an event on its subject, and on the older one, if they have a subscriber."""
+        consumer, account = self._consumer, self._consumer.account
+        event.stream, event.consumer = consumer.stream.name, consumer.name
+        subjects = [event.published_on().encode()]
+        if legacy_prefix:
+            subjects.append(f"{legacy_prefix}.{event.stream}.{event.consumer}".encode())
+        subjects = [subject for subject in subjects if account.has_interest(subject)]
+        if not subjects:
             return
         event.id = nuid(consumer.engine.rng)
         event.timestamp = format_time(consumer.engine.clock.now_ns())
         event.domain = consumer.engine.options.domain
         body = encode(event)
-        for subject in wanted:
+        for subject in subjects:
             account.publish(subject, b"", b"", body)
 
 
@@ -142,7 +115,7 @@ class DiskFullAdvisories:
         """Publish that there was no room to write a stream, once in `QUIET_NS` and only to subscribers."""
         engine, now_ns = self._engine, self._engine.clock.monotonic_ns()
         event = ServerOutOfSpace(stream=stream, domain=engine.options.domain)
-        subject, system = event.subject().encode(), engine.broker.system_account
+        subject, system = event.published_on().encode(), engine.broker.system_account
         if now_ns < self._quiet_until_ns or not system.has_interest(subject):
             return
         self._quiet_until_ns = now_ns + QUIET_NS

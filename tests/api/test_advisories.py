@@ -59,7 +59,7 @@ def test_an_event_has_its_type_and_subject(event: adv.StreamAction, kind: str, s
     raw = encode(event)
     assert list(msgspec.json.decode(raw))[:4] == ["type", "id", "timestamp", "stream"]
     assert msgspec.json.decode(raw)["type"] == f"io.nats.jetstream.{kind}"
-    assert event.subject() == f"$JS.EVENT.{subject}"
+    assert event.published_on() == f"$JS.EVENT.{subject}"
     assert decode(raw, adv.Advisory) == event
 
 

@@ -21,7 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from natsctl.api import endpoints
-from natsctl.api.advisories import API_LIMIT_REACHED, ApiLimitReached
+from natsctl.api.advisories import ApiLimitReached
 from natsctl.api.answers import AccountPurgeAnswer, SystemAnswer, as_error
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
@@ -68,7 +68,7 @@ COST: Final = 256
 LARGE_BODY: Final = 64 << 10
 """Size of a request in bytes from which it is decoded in steps."""
 
-_LIMIT_REACHED: Final = API_LIMIT_REACHED.encode()
+_LIMIT_REACHED: Final = ApiLimitReached.SUBJECT.encode()
 
 
 class ApiQueue:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 from msgspec import Raw
 from msgspec.structs import replace
 
-from natsctl.api.advisories import API_AUDIT, ApiAudit, ClientInfo
+from natsctl.api.advisories import ApiAudit, ClientInfo
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import InvalidJSONError, decode_plain, decoding, encode
 from natsctl.api.endpoints import Endpoint
@@ -253,7 +253,7 @@ def client_info(broker: Broker, account: Account, request: ApiRequest) -> Client
     return replace(hop.info, svc=account.name, jwt="", server=hop.info.server or broker.server_name)
 
 
-_SUBJECT: Final = API_AUDIT.encode()
+_SUBJECT: Final = ApiAudit.SUBJECT.encode()
 
 
 def audit(engine: Engine, account: Account, request: ApiRequest, response: bytes) -> None:

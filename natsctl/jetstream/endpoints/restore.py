@@ -351,7 +351,7 @@ class Restore:
         """Subscribe to chunks and return their subject."""
         self._subscription = self._js.account.subscribe(self._subject.encode(), self._on_chunk)
         event = RestoreCreate(stream=self._config.name, client=self._client)
-        self._js.advise(event.subject(), event)
+        self._js.advise(event)
         self._wait()
         return self._subject
 
@@ -571,4 +571,4 @@ class Restore:
             bytes=self._bytes,
             client=self._client,
         )
-        self._js.advise(event.subject(), event)
+        self._js.advise(event)

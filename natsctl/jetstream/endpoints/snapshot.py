@@ -224,7 +224,7 @@ class Snapshot:
         """Publish the advisory that a snapshot began; the answer to the request was sent before."""
         self._announced = True
         event = SnapshotCreate(stream=self._stream.name, state=self._state, client=self._client)
-        self._stream.js.advise(event.subject(), event)
+        self._stream.js.advise(event)
 
     def _archive(self) -> Iterator[bytes]:
         """Yield the archive in pieces, b"" if a step ended without one."""
@@ -288,4 +288,4 @@ class Snapshot:
             client=self._client,
             error=text.lower(),
         )
-        self._stream.js.advise(event.subject(), event)
+        self._stream.js.advise(event)

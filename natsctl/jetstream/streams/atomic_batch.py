@@ -346,7 +346,7 @@ class AtomicBatches:
     def _advise(self, batch_id: bytes, reason: BatchAbandonReason) -> None:
         name = batch_id.decode("utf-8", "replace")
         event = BatchAbandoned(stream=self._stream.name, batch=name, reason=reason)
-        self._stream.js.advise(event.subject(), event)
+        self._stream.js.advise(event)
 
     def _close(self, batch_id: bytes) -> None:
         batch = self._open.pop(batch_id)

@@ -470,4 +470,4 @@ class Stream:
     def advise(self, action: ActionType) -> None:
         """Publish that the stream was created, changed or deleted."""
         event = StreamAction(stream=self.name, action=action, template=self.config.template_owner)
-        self.js.advise(event.subject(), event)
+        self.js.advise(event)
