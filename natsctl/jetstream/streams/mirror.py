@@ -25,17 +25,13 @@ from natsctl.api.stream import (
     StreamSource,
     StreamSourceInfo,
     StreamState,
-    SubjectTransform,
 )
-from natsctl.api.subject_index import SubjectIndex
-from natsctl.api.subject_transform import SubjectMapping, source_pattern
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.streams import origin
 from natsctl.jetstream.streams.pending_message import PendingMessage
 from natsctl.jetstream.streams.publish_checks import check_account
-from natsctl.jetstream.streams.upstream import StoreLaterError, Taken, Upstream
+from natsctl.jetstream.streams.upstream import OriginMessage, StoreLaterError, Upstream
 from natsctl.store.filters import Filters
-from natsctl.store.steps import STEP, Steps, finish
 
 if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
@@ -52,34 +48,28 @@ class _Seen(Model):
     error: ApiError | None = None
 
 
-class Mirror:
+class Mirror(Upstream):
     """The copy that one stream keeps of another."""
 
+    letter = "M"
+    setup_failed = ErrCode.MIRROR_CONSUMER_SETUP_FAILED
+    requires_flow_control = ErrCode.MIRROR_CONSUMER_REQUIRES_ACK_FC
+
     def __init__(self, stream: Stream, source: StreamSource) -> None:
-        """Prepare to mirror the stream that `source` names."""
-        self._stream = stream
-        self.letter = "M"
-        self.source = source
-        self.transforms = Transforms(source.subject_transforms)
-        self.upstream = Upstream(stream, self)
+        super().__init__(stream, source)
         self._question: Subscription | None = None
 
     def stop(self) -> None:
-        """End the connection."""
         self._forget_question()
-        self.upstream.stop()
+        super().stop()
 
     def info(self) -> StreamSourceInfo:
-        """Return the entry for stream infos."""
-        info = self.upstream.info()
-        if not self.upstream.requested:
+        info = super().info()
+        if not self.requested:
             info.filter_subject = ""  # nats-server learns of it with its first request
         return info
 
-    # Called by the connection
-
     def request(self) -> ConsumerConfig:
-        """Return the start and the filters of the consumer."""
         store, source = self._stream.store, self.source
         config = ConsumerConfig(
             name=origin.mirror_consumer(self._stream),
@@ -89,35 +79,22 @@ class Mirror:
         if store.last_seq:
             config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, store.last_seq + 1
         else:
-            set_first_start(config, source)
+            origin.set_first_start(config, source)
         return config
 
-    def known_identity(self) -> str:
-        """Return "": a mirror continues only by sequences."""
-        return ""
-
     def connected(self, delivered_seq: int, identity: str) -> int:
-        """Skip the sequences that the origin does not have; return the last sequence."""
         store = self._stream.store
         if store.last_seq < delivered_seq:
             store.skip_to(delivered_seq)
         if store.messages:
             self._ask_state()
-        self._stream.upstreams.taken(self.upstream.lag)
+        self._stream.upstreams.taken(self.lag)
         return max(delivered_seq, store.last_seq)
 
-    def recreated(self) -> None:
-        """Do nothing: no identity is ever requested."""
-
-    def taken_seq(self) -> int:
-        """Return the last sequence."""
+    def stored_seq(self) -> int:
         return self._stream.store.last_seq
 
-    def setup_error(self, text: str) -> ApiError:
-        """Return the error of a mirror that could not be connected."""
-        return error(ErrCode.MIRROR_CONSUMER_SETUP_FAILED, err=text)
-
-    def take(self, messages: Sequence[Taken]) -> None:
+    def store_messages(self, messages: Sequence[OriginMessage]) -> None:
         """Store messages as they are. Raises StoreError, or StoreLaterError when a limit refuses one."""
         stream, mappings = self._stream, self.transforms
         store, config = stream.pipeline.store_mirrored, stream.config
@@ -145,10 +122,10 @@ class Mirror:
             if stream.retention.refuses(subject):
                 stream.store.skip_to(seq)
             elif header:
-                self._take_with_header(seq, ts_ns, subject, without_conditions(header), payload)
+                self._take_with_header(seq, ts_ns, subject, origin.without_conditions(header), payload)
             else:
                 store(seq, ts_ns, subject, header, payload)
-        self._stream.upstreams.taken(self.upstream.lag)
+        self._stream.upstreams.taken(self.lag)
 
     def _refuses(self, message: PendingMessage) -> bool:
         """Return whether there is no room for a message now."""
@@ -187,65 +164,7 @@ class Mirror:
             return
         here, there = self._stream.store.last_seq, answer.state.last_seq
         if answer.error is None and there < here:
-            self.upstream.error = self.setup_error(
+            reason = (
                 f"origin stream ends at sequence {there}, the mirror at {here}: it is not the stream that was mirrored"
             )
-
-
-def set_first_start(config: ConsumerConfig, source: StreamSource) -> None:
-    """Set the start of a consumer by the configuration of a mirror or source."""
-    if source.opt_start_seq:
-        config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, source.opt_start_seq
-    elif source.opt_start_time is not None:
-        config.deliver_policy, config.opt_start_time = DeliverPolicy.BY_START_TIME, source.opt_start_time
-
-
-FEW_TRANSFORMS: Final = 8
-"""Transforms that are tried one after another."""
-
-
-class Transforms:
-    """The transforms of a mirror or a source that change subjects, each compiled when it is used first."""
-
-    __slots__ = ("_compiled", "_index", "_transforms")
-
-    def __init__(self, transforms: Sequence[SubjectTransform]) -> None:
-        self._transforms = [each for each in transforms if each.dest]
-        self._compiled: dict[int, SubjectMapping] = {}
-        self._index: SubjectIndex[int] = SubjectIndex()
-
-    def indexing(self) -> Steps[None]:
-        """Put many transforms into an index, in steps."""
-        transforms = self._transforms
-        if len(transforms) > FEW_TRANSFORMS:
-            for place in range(self._index.count, len(transforms)):
-                self._index.add(source_pattern(transforms[place].src), place)
-                if not place % STEP:
-                    yield STEP
-
-    def __bool__(self) -> bool:
-        return bool(self._transforms)
-
-    def apply(self, subject: bytes) -> bytes:
-        """Return the result of the first transform that matches a subject, or the subject."""
-        few = len(self._transforms) <= FEW_TRANSFORMS
-        if not few and self._index.count < len(self._transforms):
-            finish(self.indexing())
-        for place in range(len(self._transforms)) if few else sorted(self._index.matching(subject)):
-            mapping = self._compiled.get(place)
-            if mapping is None:
-                transform = self._transforms[place]
-                mapping = self._compiled[place] = SubjectMapping.compile(transform.src, transform.dest)
-            mapped = mapping.apply(subject)
-            if mapped is not None:
-                return mapped
-        return subject
-
-
-def without_conditions(header: bytes) -> bytes:
-    """Return a header block without the headers of its first publishing: expectations and batches."""
-    if b"\r\nNats-Expected-" not in header and b"\r\nNats-Batch-" not in header:
-        return header
-    lines = header[:-4].split(b"\r\n")
-    kept = [line for line in lines if not line.startswith((b"Nats-Expected-", b"Nats-Batch-"))]
-    return b"\r\n".join(kept) + b"\r\n\r\n" if len(kept) > 1 else b""
+            self.error = error(self.setup_failed, err=reason)

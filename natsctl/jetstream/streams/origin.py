@@ -10,6 +10,7 @@ identity of the origin; older servers refuse that and get a plain direct consume
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 
@@ -18,14 +19,17 @@ from msgspec import field
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError
 from natsctl.api.codec import encode
-from natsctl.api.consumer import AckPolicy, ConsumerConfig, SequenceInfo
+from natsctl.api.consumer import AckPolicy, ConsumerConfig, DeliverPolicy, SequenceInfo
 from natsctl.api.model import Model, Uint64, blank
 from natsctl.api.requests import ConsumerCreateRequest
-from natsctl.api.stream import StreamSource
+from natsctl.api.stream import StreamSource, SubjectTransform
+from natsctl.api.subject_index import SubjectIndex
+from natsctl.api.subject_transform import SubjectMapping, source_pattern
 from natsctl.api.subjects import API_PREFIX
 from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.jetstream.advisories import nuid
+from natsctl.store.steps import STEP, Steps, finish
 
 if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream import Stream
@@ -165,3 +169,62 @@ def create_request(
     if config.filter_subject:
         verb += f".{config.name}.{config.filter_subject}"
     return api_subject(source, verb), encode(ConsumerCreateRequest(stream_name=source.name, config=config))
+
+
+def set_first_start(config: ConsumerConfig, source: StreamSource) -> None:
+    """Set the start of a consumer by the configuration of a mirror or source."""
+    if source.opt_start_seq:
+        config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, source.opt_start_seq
+    elif source.opt_start_time is not None:
+        config.deliver_policy, config.opt_start_time = DeliverPolicy.BY_START_TIME, source.opt_start_time
+
+
+FEW_TRANSFORMS: Final = 8
+"""Transforms that are tried one after another."""
+
+
+class Transforms:
+    """The transforms of a mirror or a source that change subjects, each compiled when it is used first."""
+
+    __slots__ = ("_compiled", "_index", "_transforms")
+
+    def __init__(self, transforms: Sequence[SubjectTransform]) -> None:
+        self._transforms = [each for each in transforms if each.dest]
+        self._compiled: dict[int, SubjectMapping] = {}
+        self._index: SubjectIndex[int] = SubjectIndex()
+
+    def indexing(self) -> Steps[None]:
+        """Put many transforms into an index, in steps."""
+        transforms = self._transforms
+        if len(transforms) > FEW_TRANSFORMS:
+            for place in range(self._index.count, len(transforms)):
+                self._index.add(source_pattern(transforms[place].src), place)
+                if not place % STEP:
+                    yield STEP
+
+    def __bool__(self) -> bool:
+        return bool(self._transforms)
+
+    def apply(self, subject: bytes) -> bytes:
+        """Return the result of the first transform that matches a subject, or the subject."""
+        few = len(self._transforms) <= FEW_TRANSFORMS
+        if not few and self._index.count < len(self._transforms):
+            finish(self.indexing())
+        for place in range(len(self._transforms)) if few else sorted(self._index.matching(subject)):
+            mapping = self._compiled.get(place)
+            if mapping is None:
+                transform = self._transforms[place]
+                mapping = self._compiled[place] = SubjectMapping.compile(transform.src, transform.dest)
+            mapped = mapping.apply(subject)
+            if mapped is not None:
+                return mapped
+        return subject
+
+
+def without_conditions(header: bytes) -> bytes:
+    """Return a header block without the headers of its first publishing: expectations and batches."""
+    if b"\r\nNats-Expected-" not in header and b"\r\nNats-Batch-" not in header:
+        return header
+    lines = header[:-4].split(b"\r\n")
+    kept = [line for line in lines if not line.startswith((b"Nats-Expected-", b"Nats-Batch-"))]
+    return b"\r\n".join(kept) + b"\r\n\r\n" if len(kept) > 1 else b""

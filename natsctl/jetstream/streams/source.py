@@ -26,14 +26,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from natsctl.api import headers
-from natsctl.api.catalogue import ApiError, error
 from natsctl.api.consumer import ConsumerConfig, DeliverPolicy
 from natsctl.api.errors import ErrCode
 from natsctl.api.stream import StreamSource, StreamSourceInfo
 from natsctl.api.times import format_time, parse_time
 from natsctl.jetstream.streams import origin
-from natsctl.jetstream.streams.mirror import Transforms, set_first_start, without_conditions
-from natsctl.jetstream.streams.upstream import StoreLaterError, Taken, Upstream
+from natsctl.jetstream.streams.upstream import OriginMessage, StoreLaterError, Upstream
 from natsctl.store.steps import STEP, Steps, finish, pieces
 
 if TYPE_CHECKING:
@@ -80,52 +78,46 @@ def read_origin(header: bytes) -> Origin | None:
     return Origin(fields[0], index, Position(int(fields[1]), fields[5] if len(fields) > 5 else ""))
 
 
-class Source:
+class Source(Upstream):
     """One source of one stream."""
 
+    letter = "S"
+    setup_failed = ErrCode.SOURCE_CONSUMER_SETUP_FAILED
+    requires_flow_control = ErrCode.SOURCE_CONSUMER_REQUIRES_ACK_FC
+
     def __init__(self, stream: Stream, sources: SourceSet, source: StreamSource) -> None:
-        """Prepare to source from the stream that `source` names."""
-        self._stream = stream
-        self.letter = "S"
+        super().__init__(stream, source)
         self._sources = sources
-        self.source = source
         self.index = origin.source_index(source)
         name, filters, destinations = origin.source_fields(source)
         self._name = name.encode()
         self._between = b" %b %b " % (filters.encode(), destinations.encode())
         self._end = b"\r\n\r\n"
         self._identity = ""
-        self.transforms = Transforms(source.subject_transforms)
         self.position = NOWHERE
-        self._anew = False
         self._skipped = 0
         self.fresh = False
         """True for a source without a position: its first connection determines its start."""
-        self.upstream = Upstream(stream, self)
 
     def info(self) -> StreamSourceInfo:
-        """Return the entry for stream infos."""
-        info = self.upstream.info()
-        if not self._anew and self.position.seq > self._skipped:
+        info = super().info()
+        if not self.recreated and self.position.seq > self._skipped:
             info.seq = self.position.seq
         if self.source.subject_transforms:
             info.filter_subject = ""
         return info
 
-    # Called by the connection
-
     def request(self) -> ConsumerConfig:
-        """Return the start and the filters of the consumer."""
         source = self.source
         config = ConsumerConfig(
             name=origin.source_consumer(self._stream, source, self._sources.times[source.name] > 1),
             filter_subject=source.filter_subject,
             filter_subjects=[transform.src for transform in source.subject_transforms],
         )
-        if self.position.seq and not self._anew:
+        if self.position.seq and not self.recreated:
             config.deliver_policy, config.opt_start_seq = DeliverPolicy.BY_START_SEQUENCE, self.position.seq + 1
         else:
-            set_first_start(config, source)
+            origin.set_first_start(config, source)
             if self.fresh:
                 self._begin_late(config)
         return config
@@ -141,15 +133,13 @@ class Source:
             config.opt_start_time = format_time(newest_ns)
 
     def known_identity(self) -> str:
-        """Return the origin's identity when its last message was stored."""
-        return "" if self._anew else self.position.identity
+        return "" if self.recreated else self.position.identity
 
     def connected(self, delivered_seq: int, identity: str) -> int:
-        """Record that deliveries follow after `delivered_seq`; return the newest stored sequence of the origin."""
         known = self.position.identity
-        if self._anew or (identity and known and identity != known):
+        if self.recreated or (identity and known and identity != known):
             self.position = NOWHERE
-        self._anew = False
+        self.recreated = False
         if self.fresh:
             self.fresh = False
             self.position, self._skipped = Position(delivered_seq, identity), delivered_seq
@@ -158,19 +148,10 @@ class Source:
         self._end = b" %b\r\n\r\n" % identity.encode() if identity else b"\r\n\r\n"
         return max(self.position.seq, delivered_seq)
 
-    def recreated(self) -> None:
-        """Start over with the next connection."""
-        self._anew = True
-
-    def taken_seq(self) -> int:
-        """Return the newest sequence of the origin that is stored."""
+    def stored_seq(self) -> int:
         return self.position.seq
 
-    def setup_error(self, text: str) -> ApiError:
-        """Return the error of a source that could not be connected."""
-        return error(ErrCode.SOURCE_CONSUMER_SETUP_FAILED, err=text)
-
-    def take(self, messages: Sequence[Taken]) -> None:
+    def store_messages(self, messages: Sequence[OriginMessage]) -> None:
         """Store messages as new ones. Raises StoreError, or StoreLaterError when something refuses one for now."""
         store, mappings, done = self._stream.pipeline.store_sourced, self.transforms, 0
         name, between, end = self._name, self._between, self._end
@@ -194,7 +175,7 @@ class Source:
 
 def _base(header: bytes) -> bytes:
     """Return a header block, open at its end, without the headers of its first publishing or of another origin."""
-    header = without_conditions(header)
+    header = origin.without_conditions(header)
     if header and b"\r\nNats-Stream-Source:" in header:
         header = headers.remove(header, headers.STREAM_SOURCE)
     return header[:-2] if header else b"NATS/1.0\r\n"
@@ -262,11 +243,11 @@ class SourceSet:
         self.sources = {index: self.sources[index] for index in wanted}
 
     def _end(self, gone: Source, names: set[tuple[str, str]]) -> None:
-        if (gone.source.name, gone.upstream.consumer_name) not in names:
-            gone.upstream.delete_consumer()
+        if (gone.source.name, gone.consumer_name) not in names:
+            gone.delete_consumer()
         if self._searching.pop(gone.index, None) is None and self._ready:
             self._known[gone.index] = gone.position
-        gone.upstream.stop()
+        gone.stop()
 
     def _forget_former(self) -> None:
         """Forget the positions of sources that were removed long ago."""
@@ -287,17 +268,17 @@ class SourceSet:
         """End every connection."""
         self._searching.clear()
         for source in self.sources.values():
-            source.upstream.stop()
+            source.stop()
 
     def ending(self) -> Steps[None]:
         """End every connection, and delete this stream's consumers at every origin; no stream is created meanwhile."""
         self._searching.clear()
         sources = [*self.sources.values()]
         for source in sources:
-            source.upstream.stopped = True
+            source.stopped = True
         for source in sources:
-            source.upstream.delete_consumer()
-            source.upstream.stop()
+            source.delete_consumer()
+            source.stop()
             yield SOURCE_COST
 
     def infos(self) -> list[StreamSourceInfo]:
@@ -313,7 +294,7 @@ class SourceSet:
             self._search(source)
             return
         source.fresh = known is None
-        source.upstream.start()
+        source.start()
 
     # Positions
 
@@ -344,12 +325,12 @@ class SourceSet:
         for kind, body in self.records():  # over records of removed messages, whose sequences are reused
             store.append_record(kind, body)
         for source in self.sources.values():
-            source.upstream.stopped = False
+            source.stopped = False
             if source.index not in self._known and store.last_seq:
                 self._search(source)
                 continue
             source.position = self._known.get(source.index, NOWHERE)
-            source.upstream.retry(source.setup_error("the store could not keep its newest messages"))
+            source.fail_setup("the store could not keep its newest messages")
 
     # Recovery
 
@@ -433,4 +414,4 @@ class SourceSet:
         source.fresh = position is NOWHERE
         if not source.fresh:
             self.moved(source)
-        source.upstream.start()
+        source.start()

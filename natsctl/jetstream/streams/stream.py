@@ -128,7 +128,7 @@ class Upstreams:
         """Read mirror and sources from the configuration."""
         source = self._stream.config.mirror
         if self._mirror is not None and source != self._mirror.source:
-            self._mirror.upstream.delete_consumer()
+            self._mirror.delete_consumer()
             self._mirror.stop()
             self._mirror = None
         if source is not None and self._mirror is None:
@@ -136,9 +136,9 @@ class Upstreams:
             yield from mirror.transforms.indexing()
             self._mirror = mirror
             if self._started:
-                mirror.upstream.start()
-        elif self._mirror is not None and self._mirror.upstream.last_ns >= 0:
-            self.taken(self._mirror.upstream.lag)
+                mirror.start()
+        elif self._mirror is not None and self._mirror.last_ns >= 0:
+            self.taken(self._mirror.lag)
         yield from self.sources.configuring()
 
     def starting(self) -> Steps[None]:
@@ -154,13 +154,13 @@ class Upstreams:
     def _start_mirror(self) -> None:
         self._started = True
         if self._mirror is not None:
-            self._mirror.upstream.start()
+            self._mirror.start()
 
     def stop(self, deleted: bool) -> None:
         """End every connection; with `deleted`, nothing is kept for this stream elsewhere."""
         if deleted and self._started:
             if self._mirror is not None:
-                self._mirror.upstream.delete_consumer()
+                self._mirror.delete_consumer()
             self._stream.js.work.begin(self.sources.ending())
         else:
             self.sources.stop()
@@ -172,8 +172,7 @@ class Upstreams:
         """Fetch again the messages that the store could not keep."""
         self.sources.refused()
         if self._mirror is not None and self._stream.store.healthy:
-            mirror = self._mirror
-            mirror.upstream.retry(mirror.setup_error("the store could not keep its newest messages"))
+            self._mirror.fail_setup("the store could not keep its newest messages")
 
     def taken(self, lag: int) -> None:
         """Answer direct gets for the origin once the mirror lags by only a few messages."""

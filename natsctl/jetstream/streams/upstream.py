@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from natsctl.api import headers
 from natsctl.api.catalogue import ApiError, error
@@ -33,6 +33,7 @@ from natsctl.jetstream.streams.origin import (
     SOURCING_LEVEL,
     STALLED_NS,
     ConsumerAnswer,
+    Transforms,
     create_request,
     request_header,
     reset_request,
@@ -69,7 +70,7 @@ _FLOW_ANSWER: Final = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: 
 _TOO_NEW: Final = (ErrCode.REQUIRED_API_LEVEL, ErrCode.INVALID_JSON)
 """Errors of a server that is too old for the request."""
 
-Taken = tuple[int, int, bytes, bytes, bytes]
+OriginMessage = tuple[int, int, bytes, bytes, bytes]
 """One message of the origin: sequence, time, subject, header, payload."""
 
 
@@ -77,37 +78,8 @@ class StoreLaterError(Exception):
     """A message cannot be stored now: it and later ones are to be delivered again a little later."""
 
 
-class MessageSink(Protocol):
-    """A mirror or a source."""
-
-    source: StreamSource
-    letter: str
-    """M for mirrors, S for sources."""
-
-    def request(self) -> ConsumerConfig:
-        """Return the start and the filters of the consumer."""
-
-    def known_identity(self) -> str:
-        """Return the origin's identity when its last message was stored, "" when unknown."""
-
-    def connected(self, delivered_seq: int, identity: str) -> int:
-        """Record that deliveries follow after `delivered_seq`; return the newest stored sequence of the origin."""
-
-    def recreated(self) -> None:
-        """Start over, because the origin is another stream than before."""
-
-    def take(self, messages: Sequence[Taken]) -> None:
-        """Store messages in order. Raises StoreError or StoreLaterError; then `taken_seq` says how far it came."""
-
-    def taken_seq(self) -> int:
-        """Return the newest sequence of the origin that is stored (appended view)."""
-
-    def setup_error(self, text: str) -> ApiError:
-        """Return the error of a connection that could not be made."""
-
-
 class Upstream:
-    """The connection to one origin, made again after each failure."""
+    """The connection to one origin, made again after each failure: the part that mirrors and sources share."""
 
     __slots__ = (
         "_absent",
@@ -122,7 +94,6 @@ class Upstream:
         "_level",
         "_messages",
         "_prefix",
-        "_sink",
         "_stream",
         "_watch",
         "consumer_name",
@@ -130,15 +101,26 @@ class Upstream:
         "error",
         "lag",
         "last_ns",
+        "recreated",
+        "source",
         "sseq",
         "stopped",
+        "transforms",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, sink: MessageSink) -> None:
+    letter: ClassVar[str]
+    """M for mirrors, S for sources."""
+    setup_failed: ClassVar[int]
+    requires_flow_control: ClassVar[int]
+
+    def __init__(self, stream: Stream, source: StreamSource) -> None:
         """Prepare; nothing is requested before `start`."""
         timers = stream.engine.timers
         self._stream = stream
-        self._sink = sink
+        self.source = source
+        self.transforms = Transforms(source.subject_transforms)
+        self.recreated = False
+        """True if the origin is another stream than before: the next connection starts over."""
         self._alarm = Alarm(timers, self._again)
         self._watch = Alarm(timers, self._look)
         self._answers: Subscription | None = None
@@ -160,6 +142,32 @@ class Upstream:
         self.last_ns = -1
         self.error: ApiError | None = None
         self.stopped = False
+
+    # Of mirrors and sources
+
+    def request(self) -> ConsumerConfig:
+        """Return the start and the filters of the consumer."""
+        raise NotImplementedError
+
+    def known_identity(self) -> str:
+        """Return the origin's identity when its last message was stored, "" when unknown."""
+        return ""
+
+    def connected(self, delivered_seq: int, identity: str) -> int:
+        """Record that deliveries follow after `delivered_seq`; return the newest stored sequence of the origin."""
+        raise NotImplementedError
+
+    def store_messages(self, messages: Sequence[OriginMessage]) -> None:
+        """Store messages in order. Raises StoreError or StoreLaterError; then `stored_seq` says how far it came."""
+        raise NotImplementedError
+
+    def stored_seq(self) -> int:
+        """Return the newest sequence of the origin that is stored (appended view)."""
+        raise NotImplementedError
+
+    def fail_setup(self, reason: str) -> None:
+        """Connect again later; a connection could not be made or kept."""
+        self.retry(error(self.setup_failed, err=reason))
 
     # Life
 
@@ -186,9 +194,9 @@ class Upstream:
 
     def delete_consumer(self) -> None:
         """Ask the origin to delete this stream's consumer, without waiting for an answer."""
-        if self._sink.source.consumer is None and self.consumer_name:
-            verb = f"CONSUMER.DELETE.{self._sink.source.name}.{self.consumer_name}"
-            self._stream.account.publish_from(origin.api_subject(self._sink.source, verb), b"", b"", b"")
+        if self.source.consumer is None and self.consumer_name:
+            verb = f"CONSUMER.DELETE.{self.source.name}.{self.consumer_name}"
+            self._stream.account.publish_from(origin.api_subject(self.source, verb), b"", b"", b"")
 
     def _cancel(self) -> None:
         for subscription in (self._answers, self._messages):
@@ -219,19 +227,19 @@ class Upstream:
         stream = self._stream
         if self.stopped or not stream.store.healthy:
             return
-        rng, durable = stream.engine.rng, self._sink.source.consumer
+        rng, durable = stream.engine.rng, self.source.consumer
         self._awaits = b"$JSC.R." + nuid(rng, _RANDOM).encode()
         self._answers = stream.account.subscribe(self._awaits, self._on_answer)
         wait_ns = ANSWER_NS if durable is None else RESET_ANSWER_NS
         self._alarm.set(stream.engine.clock.monotonic_ns() + wait_ns)
-        identity = self._sink.known_identity()
+        identity = self.known_identity()
         if durable is not None:
             self._deliver = durable.deliver_subject.encode()
-            subject, body = reset_request(self._sink.source, durable.name)
+            subject, body = reset_request(self.source, durable.name)
         else:
-            config = self._sink.request()
+            config = self.request()
             self.consumer_name = config.name
-            subject, body = create_request(stream, self._sink.source, self._sink.letter, config, self._level)
+            subject, body = create_request(stream, self.source, self.letter, config, self._level)
         header = request_header(self._level, identity)
         if not stream.account.publish_from(subject, self._awaits, header, body):
             self.retry()
@@ -256,22 +264,16 @@ class Upstream:
         if answer.error is not None:
             self._refused(answer.error)
         elif not answer.name:
-            self.retry(self._sink.setup_error("invalid consumer create response"))
-        elif self._sink.source.consumer is not None and answer.config.ack_policy is not AckPolicy.FLOW_CONTROL:
-            self.retry(
-                error(
-                    ErrCode.MIRROR_CONSUMER_REQUIRES_ACK_FC
-                    if self._sink.letter == "M"
-                    else ErrCode.SOURCE_CONSUMER_REQUIRES_ACK_FC
-                )
-            )
+            self.fail_setup("invalid consumer create response")
+        elif self.source.consumer is not None and answer.config.ack_policy is not AckPolicy.FLOW_CONTROL:
+            self.retry(error(self.requires_flow_control))
         else:
             self._listen(answer, (headers.get(header, headers.STREAM_IDENTITY) or b"").decode("ascii", "replace"))
 
     def _refused(self, refusal: ApiError) -> None:
         """Ask again for less where the origin's server is older, else later."""
         if refusal.err_code == ErrCode.CONSUMER_STREAM_IDENTITY_MISMATCH:
-            self._sink.recreated()
+            self.recreated = True
             self.sseq = 0
             self.connect()
         elif refusal.err_code in _TOO_NEW and self._level > OLD_LEVEL:
@@ -287,15 +289,15 @@ class Upstream:
         account = self._stream.account
         self.error, self._fails, self._beats, self.dseq = None, 0, 0, 0
         self._alarm.cancel()
-        if self._sink.source.consumer is None:
+        if self.source.consumer is None:
             self._deliver = made.config.deliver_subject.encode()
         self._consumer = made.name
         self._prefix = f"$JS.ACK.{made.stream_name}.{made.name}".encode()
         self.lag = made.num_pending
         try:
-            self.sseq = self._sink.connected(made.delivered.stream_seq, identity)
+            self.sseq = self.connected(made.delivered.stream_seq, identity)
         except StoreError as fault:
-            self.retry(self._sink.setup_error(str(fault)))
+            self.fail_setup(str(fault))
             return
         self._mark_heard()
         self._messages = account.subscribe(self._deliver, self._on_message, take_all=self._take)
@@ -328,7 +330,7 @@ class Upstream:
             return
         self._mark_heard()
         dseq, sseq, prefix, lost = self.dseq, self.sseq, self._prefix, False
-        messages: list[Taken] = []
+        messages: list[OriginMessage] = []
         lag = b""
         for subject, reply, header, payload in deliveries:
             numbers = reply.rsplit(b".", 5)
@@ -352,9 +354,9 @@ class Upstream:
             self.lag = int(lag)
         try:
             if messages:
-                self._sink.take(messages)
+                self.store_messages(messages)
         except (StoreError, StoreLaterError):
-            self.sseq = self._sink.taken_seq()
+            self.sseq = self.stored_seq()
             self.lag += sum(message[0] > self.sseq for message in messages)
             self.retry(least_ns=HELD_NS)
             return
@@ -413,7 +415,7 @@ class Upstream:
 
     def info(self) -> StreamSourceInfo:
         """Return the state of the connection."""
-        source, now_ns = self._sink.source, self._stream.engine.clock.monotonic_ns()
+        source, now_ns = self.source, self._stream.engine.clock.monotonic_ns()
         return StreamSourceInfo(
             name=source.name,
             external=source.external,

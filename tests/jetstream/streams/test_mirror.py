@@ -123,7 +123,7 @@ def test_a_lost_delivery_is_noticed_and_taken_again(jet: Jet) -> None:
     jet.stream("S")
     mirror(jet)
     jet.publish("a")
-    connection = jet.machine.streams["M"].upstreams._mirror.upstream  # type: ignore[union-attr]  # there is one
+    connection = jet.machine.streams["M"].upstreams._mirror  # type: ignore[union-attr]  # there is one
     connection.dseq += 1  # as if one more had been delivered and not arrived
     jet.advance(3)
     jet.publish("b")

@@ -25,7 +25,7 @@ def connection(jet: Jet) -> Upstream:
     """Return the mirror's connection."""
     mirror = jet.machine.streams["M"].upstreams._mirror
     assert mirror is not None
-    return mirror.upstream
+    return mirror
 
 
 def consumers(jet: Jet) -> dict[str, Any]:
