@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
@@ -31,6 +30,7 @@ from natsctl.spark.source.frames import SMALL_BYTES, Contents, Sizes, all_are
 from natsctl.spark.source.jetstream_api import NO_MESSAGE, check_origin, header_of, object_in, refuse, time_ns_of
 from natsctl.spark.source.link import Message, description_of, read_frames, status_of
 from natsctl.spark.source.rows import Rows
+from natsctl.spark.source.source_options import subject_pattern
 from natsctl.wire.server_frames import LINE_END
 
 FIELDS: Final = (b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp")
@@ -189,7 +189,7 @@ class Subjects:
     def __init__(self, filters: Sequence[str]) -> None:
         self.pattern = filters[0] if len(filters) == 1 else EVERYTHING
         self._several = len(filters) > 1
-        self._wanted = re.compile(b"|".join(map(_expression, filters or (EVERYTHING,))), re.DOTALL)
+        self._wanted = subject_pattern(filters or (EVERYTHING,))
 
     def has(self, subject: bytes) -> bool:
         """Return whether a subject fits one of the filters."""
@@ -202,12 +202,6 @@ class Subjects:
         subjects = rows.subjects.to_pylist() if isinstance(rows.subjects, pa.Array) else rows.subjects
         keep = [at for at, subject in enumerate(subjects) if self.has(subject)]
         return rows if len(keep) == len(rows.seqs) else _taken(rows, keep)
-
-
-def _expression(pattern: str) -> bytes:
-    """Return a subject pattern as a regular expression of whole subjects."""
-    words = {"*": rb"[^.]+", ">": rb".+"}
-    return rb"\.".join(words.get(word) or re.escape(word.encode()) for word in pattern.split("."))
 
 
 def _taken(rows: Rows, keep: list[int]) -> Rows:

@@ -32,7 +32,7 @@ from typing import Any, Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import RowPicker, int_array, int_scalar, sliced
+from natsctl.spark.source.arrays import RowPicker, any_sliced, int64_at, int_array, int_scalar, sliced
 from natsctl.spark.source.direct_fetch import DirectReader, SingleReader
 from natsctl.spark.source.errors import (
     ApiRefusedError,
@@ -47,7 +47,6 @@ from natsctl.spark.source.frames import Deliveries, Window
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.jetstream_api import NO_STREAM, ONE_SHOT, header_of, object_in, refuse
 from natsctl.spark.source.link import Link, Message, description_of, read_frames, status_of
-from natsctl.spark.source.log_blocks import DamagedRecordError, RecordHeads, rows_at
 from natsctl.spark.source.rows import Rows, RowShape
 from natsctl.wire.server_frames import frame_end
 
@@ -205,6 +204,8 @@ _MESSAGE: Final = 1
 _HAS_HEADER: Final = 1
 _HEAD_BYTES: Final = 40
 _WORDS: Final = _HEAD_BYTES // 8
+_LENGTH_BYTES: Final = 4
+_WORD_BYTES: Final = 8
 
 
 class BlockReader:
@@ -340,11 +341,40 @@ class FrameCutter:
             raise ReadInterruptedError("a block of messages holds something else")
         has_header = pc.not_equal(pc.bit_wise_and(kinds, int_scalar(_HAS_HEADER << 8)), int_scalar(0))
         named = pc.bit_wise_and(pc.shift_right(kinds, int_scalar(16)), int_scalar(0xFFFF))
-        start = pc.add(places, int_scalar(_HEAD_BYTES))
-        try:
-            return rows_at(frames, RecordHeads(seqs, times, start, named, has_header, ends), self._shape)
-        except DamagedRecordError as damage:
-            raise ReadInterruptedError(f"a message is shorter than {damage}") from damage
+        subject = pc.add(places, int_scalar(_HEAD_BYTES))
+        header = pc.add(subject, named)
+        _check(pc.less(ends, header), "subject")
+        value = self._values_at(frames, header, has_header, ends) if pc.any(has_header).as_py() else header
+        _check(pc.less(ends, value), "header")
+        wanted = self._shape
+        return Rows(
+            seqs,
+            times,
+            sliced(frames, subject, header),
+            any_sliced(frames, pc.add(header, _lengths(has_header)), value) if wanted.wants_headers else [],
+            sliced(frames, value, ends) if wanted.wants_value else [],
+        )
+
+    def _values_at(
+        self, frames: pa.Buffer, header: pa.Int64Array, has_header: pa.BooleanArray, ends: pa.Int64Array
+    ) -> pa.Int64Array:
+        """Return the places of payloads: after the header block, if there is one, and its length."""
+        begin = pc.add(header, _lengths(has_header))
+        _check(pc.less(ends, begin), "header")
+        # The length as the second half of a word, which is in the data whatever a frame ends with.
+        words = int64_at(frames, pc.subtract(begin, int_scalar(_WORD_BYTES)))
+        sizes = pc.bit_wise_and(pc.shift_right(words, int_scalar(32)), int_scalar(0xFFFFFFFF))
+        return pc.add(begin, pc.if_else(has_header, sizes, int_scalar(0)))
+
+
+def _lengths(has_header: pa.BooleanArray) -> pa.Int64Array:
+    """Return the bytes of the length before each header block."""
+    return pc.if_else(has_header, int_scalar(_LENGTH_BYTES), int_scalar(0))
+
+
+def _check(damaged: pa.BooleanArray, what: str) -> None:
+    if pc.any(damaged).as_py():
+        raise ReadInterruptedError(f"a message is shorter than its {what}")
 
 
 SMALL_RANGE: Final = 5_000

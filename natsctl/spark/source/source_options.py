@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -235,6 +235,15 @@ def meet(one: str, other: str) -> str | None:
             return None
         common.append(yours if mine == "*" else mine)
     return ".".join(common)
+
+
+def subject_pattern(filters: Sequence[str]) -> re.Pattern[bytes]:
+    """Return a regular expression of the subjects that any of the filters matches."""
+    words = {"*": rb"[^.]+", ">": rb".+"}
+    expressions = (
+        rb"\.".join(words.get(token) or re.escape(token.encode()) for token in each.split(".")) for each in filters
+    )
+    return re.compile(b"|".join(expressions), re.DOTALL)
 
 
 BATCH_READ: Final = "batch read"

@@ -8,26 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from natsctl.api.archive.archive import ArchivedStream, MessageFields
 from natsctl.api.archive.archive_v1 import WriterV1
 from natsctl.api.archive.archive_v2 import WriterV2
 from natsctl.api.archive.s2 import FrameWriter
 from natsctl.api.stream import StreamConfig, StreamState
-from natsctl.spark.source.backups import (
-    ArchivePart,
-    BackupReader,
-    Conditions,
-    archive_partitions,
-    backup_reader,
-    read_archive,
-)
+from natsctl.spark.source.backups import BackupReader, backup_reader
 from natsctl.spark.source.rows import default_schema, row_shape
 from natsctl.spark.source.source_options import BATCH_READ, Options
 
 Row = dict[str, Any]
-EVERYTHING = Conditions()
 
 
 def archive(messages: Sequence[MessageFields], version: int, name: str = "S", batch: int = 100) -> bytes:
@@ -48,8 +38,9 @@ def lay(folder: Path, data: bytes, state: Row, name: str = "S", *, manifest: boo
     (folder / "backup.json").write_text(json.dumps({"config": {"name": name}, "state": state}))
     (folder / "stream.tar.s2").write_bytes(data)
     if manifest:
-        told = {"name": "stream.tar.s2", "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        (folder / "manifest.json").write_text(json.dumps({"files": [told]}))
+        summed = {"name": "stream.tar.s2", "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        head = {"format": "natsctl.stream-backup/1", "tool": "", "created": "", "stream": name, "server": {}}
+        (folder / "manifest.json").write_text(json.dumps({**head, "files": [summed]}))
     return folder
 
 
@@ -70,22 +61,6 @@ def rows(path: Path, **options: str) -> list[Row]:
 
 def read_all(of: BackupReader) -> list[Row]:
     return [row for part in of.partitions() for batch in of.read(part) for row in batch.to_pylist()]
-
-
-def parts_of(path: Path, number: int, conditions: Conditions = EVERYTHING) -> list[ArchivePart]:
-    from natsctl.spark.source.backups import backups_at
-
-    return archive_partitions(backups_at(str(path))[0], conditions, number)
-
-
-def batches(parts: Sequence[ArchivePart]) -> list[pa.RecordBatch]:
-    said = Options({"backup": "/"}, BATCH_READ)
-    shape = row_shape(default_schema(said), said)
-    return [batch for part in parts for batch in read_archive(part, shape)]
-
-
-def seqs(parts: Sequence[ArchivePart]) -> list[int]:
-    return [seq for batch in batches(parts) for seq in batch.column("seq").to_pylist()]
 
 
 def as_row(message: MessageFields, name: str = "S") -> Row:

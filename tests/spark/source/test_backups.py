@@ -19,22 +19,8 @@ from natsctl.api.archive.archive import MessageFields
 from natsctl.api.archive.s2 import FrameReader
 from natsctl.client.backup.archives import read_messages
 from natsctl.client.backup.reader import open_backup
-from natsctl.spark.source import backup_records
-from natsctl.spark.source import backups as parts_module
-from natsctl.spark.source.backups import BlocksPart, Conditions, RecordsPart, SumPart
 from natsctl.spark.source.errors import BackupError, OptionError, SequenceResetError, StreamNotFoundError
-from tests.spark.source.backups import (
-    archive,
-    as_row,
-    batches,
-    lay,
-    parts_of,
-    read_all,
-    reader,
-    rows,
-    seqs,
-    written,
-)
+from tests.spark.source.backups import archive, as_row, lay, read_all, reader, rows, written
 from tests.support import tiers
 
 RELEASES = Path(__file__).parents[2] / "jetstream" / "data" / "releases"
@@ -45,11 +31,9 @@ ODD = "a b.\N{SNOWMAN}.>x.*y".encode()
 
 
 @pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let little data be split, and have block files and what is looked at to find records as small."""
-    monkeypatch.setattr(parts_module, "MIN_PART_BYTES", 1)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let little data be several block files."""
     monkeypatch.setattr(archive_v1, "BLOCK_BYTES", 64 << 10)
-    monkeypatch.setattr(backup_records, "_WINDOWS_BYTES", (16 << 10, 256 << 10))
 
 
 def some(number: int, payload_bytes: int = 100, step: int = 1) -> list[MessageFields]:
@@ -96,7 +80,7 @@ messages_of = st.lists(
 @tiers.examples(100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(drawn=messages_of, version=st.sampled_from([1, 2]), number=st.integers(1, 4))
 def test_any_messages_come_back_from_any_split(
-    drawn: list[MessageFields], version: int, number: int, tmp_path: Path, small_parts: None
+    drawn: list[MessageFields], version: int, number: int, tmp_path: Path, small_blocks: None
 ) -> None:
     seq, messages = 0, []
     for step, ts_ns, *rest in drawn:
@@ -111,21 +95,19 @@ def test_any_messages_come_back_from_any_split(
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_an_archive_is_split_and_its_parts_hold_every_message_once_in_order(
-    version: str, tmp_path: Path, small_parts: None
+    version: int, tmp_path: Path, small_blocks: None
 ) -> None:
     messages = some(1_200, 300)
+    path = written(tmp_path / "b", messages, version)
 
-    parts = parts_of(written(tmp_path / "b", messages, int(version)), 4)
+    split = reader(path, minPartitions="4")
 
-    assert len(parts) in (3, 4)
-    assert all(seqs([part]) for part in parts)
-    beginning = parts_of(tmp_path / "b", 4, Conditions(first=10, last=20))
-    assert len(beginning) < len(parts)
-    assert seqs(beginning) == list(range(10, 21))
-    assert [row for batch in batches(parts) for row in batch.to_pylist()] == [as_row(one) for one in messages]
+    assert [len(list(split.read(part))) > 0 for part in split.partitions()] == [True] * 4
+    assert len(reader(path).partitions()) == 1
+    assert read_all(split) == [as_row(one) for one in messages]
 
 
-def test_what_a_later_block_says_is_gone_is_no_row_of_an_earlier_one(tmp_path: Path, small_parts: None) -> None:
+def test_what_a_later_block_says_is_gone_is_no_row_of_an_earlier_one(tmp_path: Path, small_blocks: None) -> None:
     messages = some(1_200, 300)
     deleted = (3, 500, 1_200)
     tombstones = [(seq | 1 << 62, BEGIN_NS, b"", b"", b"") for seq in deleted]
@@ -133,35 +115,8 @@ def test_what_a_later_block_says_is_gone_is_no_row_of_an_earlier_one(tmp_path: P
 
     path = lay(tmp_path / "b", archive([*messages, *tombstones], 1), state)
 
-    assert seqs(parts_of(path, 3)) == [seq for seq in range(1, 1_201) if seq not in deleted]
-
-
-def test_records_inside_payloads_are_not_taken_for_messages(tmp_path: Path, small_parts: None) -> None:
-    inner = b"".join(_records(50, 1_000_000))
-    messages = [(seq, BEGIN_NS + seq, b"S.a", b"", inner if seq % 10 == 0 else b"x") for seq in range(1, 400)]
-
-    path = written(tmp_path / "b", messages, 2)
-
-    assert seqs(parts_of(path, 3)) == list(range(1, 400))
-
-
-def test_a_payload_of_records_that_hides_where_to_cut_is_told_and_read_whole(tmp_path: Path, small_parts: None) -> None:
-    messages = [(1, BEGIN_NS, b"S.a", b"", b"".join(_records(4_000, 7))), (2, BEGIN_NS, b"S.a", b"", b"x")]
-    path = written(tmp_path / "b", messages, 2)
-
-    split = parts_of(path, 3)
-
-    assert len(split) > 1
-    with pytest.raises(BackupError, match="minPartitions=1"):
-        seqs(split)
-    assert seqs(parts_of(path, 1)) == [1, 2]
-
-
-def _records(number: int, first_seq: int) -> list[bytes]:
-    from natsctl.api.archive.archive_v2 import WriterV2
-
-    messages = [(first_seq + at, BEGIN_NS + at, b"S.inner", b"", b"y" * 100) for at in range(number)]
-    return list(WriterV2().messages(messages))
+    found = [row["seq"] for row in rows(path, minPartitions="3")]
+    assert found == [seq for seq in range(1, 1_201) if seq not in deleted]
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -216,7 +171,7 @@ def test_offsets_behind_the_last_message_are_told(option: str, said: int, told: 
 
 @pytest.mark.parametrize("name", ["b.tar", "b.tgz"])
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_tar_file_has_the_rows_of_its_folder(name: str, version: int, tmp_path: Path, small_parts: None) -> None:
+def test_a_tar_file_has_the_rows_of_its_folder(name: str, version: int, tmp_path: Path, small_blocks: None) -> None:
     folder = written(tmp_path / "b", some(3_000), version, manifest=True)
     with tarfile.open(tmp_path / name, "w:gz" if name.endswith("gz") else "w") as tar:
         for each in ("backup.json", "manifest.json", "stream.tar.s2"):
@@ -267,13 +222,6 @@ def test_a_changed_byte_is_told_by_a_manifest_and_else_breaks_nothing_but_the_qu
         except BackupError as fault:
             told += not manifest or "is damaged" in str(fault)
     assert told == 30 if manifest else told
-
-
-def test_a_sum_is_checked_by_a_task_of_its_own(tmp_path: Path) -> None:
-    parts = parts_of(written(tmp_path / "b", some(10), 1, manifest=True), 1)
-
-    assert [type(part) for part in parts] == [BlocksPart, SumPart]
-    assert [type(part) for part in parts_of(written(tmp_path / "c", some(10), 2), 1)] == [RecordsPart]
 
 
 def test_what_is_no_backup_is_told_with_what_it_is(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from natsctl.spark.source import backups as parts_module
 from natsctl.spark.source.jetstream_api import JetStreamApi
 from tests.spark.source.backups import rows
 from tests.spark.source.streams import delete, until
@@ -45,10 +44,7 @@ def fill(api: JetStreamApi, name: str, **config: Any) -> None:
 
 @pytest.mark.both
 @pytest.mark.parametrize("storage", ["file", "memory"])
-def test_a_backup_has_the_rows_that_the_server_holds(
-    api: JetStreamApi, storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(parts_module, "MIN_PART_BYTES", 1)
+def test_a_backup_has_the_rows_that_the_server_holds(api: JetStreamApi, storage: str, tmp_path: Path) -> None:
     fill(api, "ODD", storage=storage)
     held = table(api, stream="ODD", transport="get")
     assert len(held) == api.stream_info("ODD")["state"]["messages"]
