@@ -59,26 +59,6 @@ _Done: TypeAlias = "tuple[Committable, Commit, OSError | StoreError | None, floa
 class Committer:
     """Runs the commits of one store; every method but the workers' runs on the loop thread."""
 
-    __slots__ = (
-        "_backlog",
-        "_clock_s",
-        "_done",
-        "_fault",
-        "_finished",
-        "_idle",
-        "_lock",
-        "_loop",
-        "_native",
-        "_post",
-        "_posted",
-        "_small_s",
-        "_store",
-        "_threads",
-        "_wake",
-        "in_flight",
-        "syncs",
-    )
-
     def __init__(
         self,
         store: Store,

@@ -214,15 +214,17 @@ def _shown(host: IPv4Address | IPv6Address) -> str:
 class HeaderReader:
     """The header of one connection and its time limit."""
 
-    __slots__ = ("_connection", "_late", "_shell", "_timer", "header", "proxy")
+    __slots__ = ("_connection", "_late", "_shell", "_timer", "done", "header", "proxy")
 
-    def __init__(self, connection: ProxiedConnection | ProxiedTlsConnection, shell: Shell) -> None:
+    def __init__(self, connection: ClientConnection, shell: Shell) -> None:
         self.header = ProxyHeader()
         self.proxy: Address = ("", 0)
         """The other side of the connection."""
         self._connection = connection
         self._shell = shell
         self._timer: asyncio.TimerHandle | None = None
+        self.done = False
+        """The header is complete, and the connection is the client's."""
         self._late = False
         """The time for the first bytes is over, and that for the rest has begun."""
 
@@ -282,98 +284,82 @@ class HeaderReader:
         self._shell.wake()
 
 
-class ProxiedConnection(ClientConnection):
+class _HeaderFirst(ClientConnection):
+    """A connection that a proxy may have announced; everything after the header is the client's."""
+
+    __slots__ = ()
+
+    kind = "proxied"
+    _reader: HeaderReader
+
+    def _before_header(self) -> bool:
+        """Return whether a handshake comes first after the header."""
+        return False
+
+    def _after_header(self, handshake_first: bool) -> None:
+        self.session.start_timers()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        session: Any = getattr(self, "session", None)  # none if the other side is gone already
+        if session is not None and session.close_reason is None:
+            session.hold_timers()
+            self._reader.begin()
+
+    def data_received(self, data: bytes) -> None:
+        if self._reader.done:
+            super().data_received(data)
+        elif self.session.close_reason is None:
+            handshake_first = self._before_header()
+            if self._reader.feed(data):
+                data, self._reader.done = self._reader.header.rest, True
+                self._after_header(handshake_first)
+                if data:
+                    super().data_received(data)
+
+    def eof_received(self) -> bool:
+        if not self._reader.done:
+            self._reader.lost(None)
+        return super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if not self._reader.done:
+            self._reader.lost(exc)
+        super().connection_lost(exc)
+
+
+class ProxiedConnection(_HeaderFirst):
     """The transport side of one session that a proxy may have announced."""
 
     __slots__ = ("_reader",)
 
-    kind = "proxied"
-
     def __init__(self, shell: Shell) -> None:
         super().__init__(shell)
-        self._reader: HeaderReader | None = HeaderReader(self, shell)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        _begin(self, self._reader)
-
-    def data_received(self, data: bytes) -> None:
-        if self._reader is None:
-            super().data_received(data)
-        elif self.session.close_reason is None and self._reader.feed(data):
-            data, self._reader = self._reader.header.rest, None
-            self.session.start_timers()
-            if data:
-                super().data_received(data)
-
-    def eof_received(self) -> bool:
-        if self._reader is not None:
-            self._reader.lost(None)
-        return super().eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        _end(self, self._reader, exc)
-        super().connection_lost(exc)
+        self._reader = HeaderReader(self, shell)
 
 
-class ProxiedTlsConnection(TlsConnection):
+class ProxiedTlsConnection(_HeaderFirst, TlsConnection):
     """The same on a listener with TLS: the header is in clear, and a handshake begins after it."""
 
     __slots__ = ("_reader",)
 
-    kind = "proxied"
-
     def __init__(self, shell: Shell, tls: ListenerTls) -> None:
-        super().__init__(shell, tls)
-        self._reader: HeaderReader | None = HeaderReader(self, shell)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        _begin(self, self._reader)
+        TlsConnection.__init__(self, shell, tls)
+        self._reader = HeaderReader(self, shell)
 
     def proceed(self) -> None:
-        if self._reader is None:
+        if self._reader.done:
             super().proceed()
 
     def expect_handshake(self) -> None:
-        if self._reader is None:
+        if self._reader.done:
             super().expect_handshake()
 
-    def data_received(self, data: bytes) -> None:
-        if self._reader is None:
-            super().data_received(data)
-            return
-        if self.session.close_reason is not None:
-            return
-        first = self.handshake_comes_first()
-        if self._reader.feed(data):
-            data, self._reader = self._reader.header.rest, None
-            if first:
-                self.expect_handshake()
-            else:
-                self.proceed()
-            if data:
-                super().data_received(data)
+    def _before_header(self) -> bool:
+        return self.handshake_comes_first()
 
-    def eof_received(self) -> bool:
-        if self._reader is not None:
-            self._reader.lost(None)
-        return super().eof_received()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        _end(self, self._reader, exc)
-        super().connection_lost(exc)
-
-
-def _begin(connection: ProxiedConnection | ProxiedTlsConnection, reader: HeaderReader | None) -> None:
-    session: Any = getattr(connection, "session", None)  # none where the other side is gone already
-    if reader is not None and session is not None and session.close_reason is None:
-        session.hold_timers()
-        reader.begin()
-
-
-def _end(
-    connection: ProxiedConnection | ProxiedTlsConnection, reader: HeaderReader | None, error: Exception | None
-) -> None:
-    if reader is not None:
-        reader.lost(error)
+    def _after_header(self, handshake_first: bool) -> None:
+        if handshake_first:
+            self.expect_handshake()
+        else:
+            self.proceed()

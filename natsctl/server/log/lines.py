@@ -62,11 +62,6 @@ class Log:
     `quiet` drops everything (embedded servers: stdout and stderr belong to the command).
     """
 
-    __slots__ = (
-        "_dumps", "_file", "_max_files", "_path", "_prefix", "_size_limit", "_syslog", "_utc", "_with_time",
-        "debugging", "lost", "quiet", "traced_bytes", "tracing",
-    )  # fmt: skip
-
     def __init__(
         self,
         path: Path | None = None,

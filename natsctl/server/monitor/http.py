@@ -15,6 +15,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from email.utils import formatdate
+from http import HTTPStatus
 from ipaddress import ip_address
 from typing import Final, NamedTuple
 
@@ -238,7 +239,7 @@ class _Conversation:
     async def refuse(self, status: int) -> None:
         if self._wire.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             return
-        reason = _REASONS.get(status, "Bad Request")
+        reason = _reason(status)
         text = f"{status} {reason}".encode()
         head = b"HTTP/1.1 %b\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%b" % (text, text)
         await self._write(head)
@@ -270,7 +271,7 @@ class _Conversation:
         if page is not None:
             kind = [("Content-Type", page.content_type)] if page.content_type else []
             fixed = [*page.headers, *kind, ("Date", formatdate(usegmt=True))]
-            reason = _REASONS.get(page.status, "").encode()
+            reason = _reason(page.status).encode()
             parts.append(self._wire.send(h11.Response(status_code=page.status, headers=fixed + more, reason=reason)))
         if data:
             parts.append(self._wire.send(h11.Data(data=data)))
@@ -329,14 +330,5 @@ async def _chunks(body: Iterator[bytes], turn: asyncio.Semaphore) -> AsyncIterat
     yield bytes(gathered)
 
 
-_REASONS: Final = {
-    200: "OK",
-    307: "Temporary Redirect",
-    400: "Bad Request",
-    403: "Forbidden",
-    404: "Not Found",
-    431: "Request Header Fields Too Large",
-    500: "Internal Server Error",
-    501: "Not Implemented",
-    503: "Service Unavailable",
-}
+def _reason(status: int) -> str:
+    return HTTPStatus(status).phrase

@@ -221,7 +221,7 @@ class PeerVerifier:
             self._log.debug(f"Trying OCSP responder url [{url}]")
             whole = f"{url.removesuffix('/')}/{encoded}"
             try:
-                der = await self._responders.get(whole, options.timeout_s or OCSP_TIMEOUT_S, _only_200)
+                der = await self._responders.ask("GET", whole, b"", options.timeout_s or OCSP_TIMEOUT_S, _only_200)
             except ResponderError as why:
                 fault = ResponderError(f"exhausted OCSP responders: {why}")
                 continue

@@ -28,14 +28,8 @@ class Responders:
     def __init__(self) -> None:
         self._places = asyncio.Semaphore(MAX_REQUESTS)
 
-    async def get(self, url: str, timeout_s: float, accepted: Callable[[int], str]) -> bytes:
+    async def ask(self, method: str, url: str, body: bytes, timeout_s: float, accepted: Callable[[int], str]) -> bytes:
         """Return the body of the answer; raises ResponderError, with the text of `accepted` for a status."""
-        return await self._ask("GET", url, b"", timeout_s, accepted)
-
-    async def post(self, url: str, body: bytes, timeout_s: float, accepted: Callable[[int], str]) -> bytes:
-        return await self._ask("POST", url, body, timeout_s, accepted)
-
-    async def _ask(self, method: str, url: str, body: bytes, timeout_s: float, accepted: Callable[[int], str]) -> bytes:
         what = f'{method.title()} "{url}"'
         try:
             async with asyncio.timeout(timeout_s), self._places:

@@ -179,12 +179,12 @@ class Staple:
             about = f"non-ok http status on {method} request (reqlen={size})"
             return lambda status: f"{about}: {status}" if status > 299 else ""
 
-        responders = self._sources.responders
+        ask = self._sources.responders.ask
         try:
-            return await responders.post(url, request, REQUEST_S, refusal("POST", len(request)))
+            return await ask("POST", url, request, REQUEST_S, refusal("POST", len(request)))
         except ResponderError as first:
             try:
-                return await responders.get(f"{url}/{encoded}", REQUEST_S, refusal("GET", len(encoded)))
+                return await ask("GET", f"{url}/{encoded}", b"", REQUEST_S, refusal("GET", len(encoded)))
             except ResponderError as second:
                 raise ResponderError(f"{first}\n{second}") from second
 

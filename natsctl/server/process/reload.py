@@ -52,70 +52,65 @@ if TYPE_CHECKING:
     from natsctl.server.instance import ServerInstance
 
 
-REFUSAL: Final = "config reload not supported for LeafNode: "
+REFUSAL: Final = "config reload not supported for "
+
+_LISTENER: Final = {
+    "host": "Host", "port": "Port", "proxy_required": "ProxyRequired", "auth_timeout_s": "AuthTimeout",
+    "advertise": "Advertise", "no_advertise": "NoAdvertise", "reconnect_s": "ReconnectInterval",
+    "write_deadline_s": "WriteDeadline", "write_timeout": "WriteTimeout", "min_version": "MinVersion",
+    "isolate": "IsolateLeafnodeInterest", "dial_timeout_s": "DialTimeout",
+}  # fmt: skip
+"""Fixed options of the block `leafnodes`, by their names in nats-server."""
+_REMOTE: Final = {
+    "no_randomize": "NoRandomize", "hub": "Hub", "deny_imports": "DenyImports", "deny_exports": "DenyExports",
+    "first_info_timeout_s": "FirstInfoTimeout", "dial_timeout_s": "DialTimeout", "isolate": "LocalIsolation",
+    "request_isolation": "RequestIsolation", "ignore_discovered_servers": "IgnoreDiscoveredServers",
+}  # fmt: skip
+"""Fixed options of a remote as long as it is the same one; whether it is disabled, and its TLS, may change."""
 
 
-def _plain(value: Any) -> str:
+def _text(value: object) -> str:
+    if isinstance(value, tuple):
+        return f"[{' '.join(value)}]"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _subjects(value: tuple[str, ...]) -> str:
-    return f"[{' '.join(value)}]"
+def _shown(name: str, value: Any) -> str:
+    if name in ("auth_timeout_s", "login_timeout_s"):
+        return f"{value:g}"
+    if name in EncryptionOptions.UNSHOWN:
+        return "[REDACTED]"
+    return format_seconds(value) if name.endswith("_s") and isinstance(value, float) else _text(value)
 
 
-_LISTENER: Final[tuple[tuple[str, Callable[[LeafNodesOptions], Any], Callable[[Any], str]], ...]] = (
-    ("Host", lambda block: block.host if block.port else "", _plain),
-    ("Port", lambda block: block.port, _plain),
-    ("ProxyRequired", lambda block: block.proxy_required, _plain),
-    ("AuthTimeout", lambda block: block.login_timeout_s if block.port else 0.0, lambda value: f"{value:g}"),
-    ("Advertise", lambda block: block.advertise, _plain),
-    ("NoAdvertise", lambda block: block.no_advertise, _plain),
-    ("ReconnectInterval", lambda block: block.reconnect_s, format_seconds),
-    ("WriteDeadline", lambda block: block.write_deadline_s, format_seconds),
-    ("WriteTimeout", lambda block: block.write_timeout, _plain),
-    ("MinVersion", lambda block: block.min_version, _plain),
-    ("IsolateLeafnodeInterest", lambda block: block.isolate, _plain),
-    ("DialTimeout", lambda block: block.dial_timeout_s, format_seconds),
-)
-"""Fixed options of the block: nats-server's field, its place here, the form of its value."""
-
-_REMOTE: Final[tuple[tuple[str, str, Callable[[Any], str]], ...]] = (
-    ("NoRandomize", "no_randomize", _plain),
-    ("Hub", "hub", _plain),
-    ("DenyImports", "deny_imports", _subjects),
-    ("DenyExports", "deny_exports", _subjects),
-    ("FirstInfoTimeout", "first_info_timeout_s", format_seconds),
-    ("DialTimeout", "dial_timeout_s", format_seconds),
-    ("LocalIsolation", "isolate", _plain),
-    ("RequestIsolation", "request_isolation", _plain),
-    ("IgnoreDiscoveredServers", "ignore_discovered_servers", _plain),
-)
-"""Fixed options of a remote as long as it is the same one; whether it is disabled, and its TLS, may change."""
+def _refuse(old: object, new: object, fields: dict[str, str], about: str = "{}") -> None:
+    """Raise BadRequestError for the first of the fields that differs; `about` is the text for its name."""
+    for name, field in fields.items():
+        before, after = getattr(old, name), getattr(new, name)
+        if before != after:
+            change = f"old={_shown(name, before)}, new={_shown(name, after)}"
+            raise BadRequestError(f"{REFUSAL}{about.format(field)}: {change}")
 
 
 def refuse_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None) -> None:
     """Raise BadRequestError where something differs that needs a restart."""
-    before, after = old or LeafNodesOptions(), new or LeafNodesOptions()
-    for called, value_of, shown in _LISTENER:
-        if value_of(before) != value_of(after):
-            raise BadRequestError(
-                f'{REFUSAL}field "{called}": old={shown(value_of(before))}, new={shown(value_of(after))}'
-            )
+    before, after = (_compared(block or LeafNodesOptions()) for block in (old, new))
+    _refuse(before, after, _LISTENER, 'LeafNode: field "{}"')
     known = {remote.key: remote for remote in before.remotes}
     for remote in after.remotes:
-        if remote.key in known:
-            _refuse_remote(known[remote.key], remote)
+        if (same := known.get(remote.key)) is not None:
+            label = remote.label.replace("{", "{{").replace("}", "}}")
+            _refuse(same, remote, _REMOTE, f'LeafNode: remote {label}: field "{{}}"')
+            if _plain_proxy(same) != _plain_proxy(remote):
+                why = 'field "Proxy": only the proxy TLS configuration can be changed'
+                raise BadRequestError(f"{REFUSAL}LeafNode: remote {remote.label}: {why}")
 
 
-def _refuse_remote(old: LeafRemoteOptions, new: LeafRemoteOptions) -> None:
-    for called, name, shown in _REMOTE:
-        before, after = getattr(old, name), getattr(new, name)
-        if before != after:
-            field = f'field "{called}": old={shown(before)}, new={shown(after)}'
-            raise BadRequestError(f"{REFUSAL}remote {new.label}: {field}")
-    if _plain_proxy(old) != _plain_proxy(new):
-        why = 'field "Proxy": only the proxy TLS configuration can be changed'
-        raise BadRequestError(f"{REFUSAL}remote {new.label}: {why}")
+def _compared(block: LeafNodesOptions) -> LeafNodesOptions:
+    """Return the block as nats-server compares it: without a listener there is neither host nor time limit."""
+    if not block.port:
+        return replace(block, host="", auth_timeout_s=0.0)
+    return replace(block, auth_timeout_s=block.login_timeout_s)
 
 
 def _plain_proxy(remote: LeafRemoteOptions) -> LeafProxyOptions | None:
@@ -129,7 +124,7 @@ def changed_leafnodes(old: LeafNodesOptions | None, new: LeafNodesOptions | None
         if now is None:
             yield f"Reloaded: LeafNode Remote {remote.label} removed"
         elif now.disabled != remote.disabled:
-            yield f"Reloaded: LeafNode Remote {remote.label} Disabled value is: {_plain(now.disabled)}"
+            yield f"Reloaded: LeafNode Remote {remote.label} Disabled value is: {_text(now.disabled)}"
 
 
 FIXED: Final = {
@@ -201,25 +196,17 @@ def settled(new: ServerOptions, now: ServerOptions, ports: dict[str, int]) -> Se
 def refuse_fixed(old: ServerOptions, new: ServerOptions) -> None:
     """Raise BadRequestError where something differs that needs a restart."""
     _refuse_store(old, new)
-    for name, called in FIXED.items():
-        before, after = getattr(old, name), getattr(new, name)
-        if before != after:
-            raise BadRequestError(
-                f"config reload not supported for {called}: old={_shown(name, before)}, new={_shown(name, after)}"
-            )
-    if old.no_auth_user != new.no_auth_user and (new.no_auth_user or old.no_auth_user in _user_names(new)):
-        raise BadRequestError(
-            f"config reload not supported for NoAuthUser: old={old.no_auth_user}, new={new.no_auth_user}"
-        )
+    _refuse(old, new, FIXED)
+    if new.no_auth_user or any(old.no_auth_user in (user.name, user.nkey) for user in new.users):
+        _refuse(old, new, {"no_auth_user": "NoAuthUser"})
     if _without_tls(old.websocket) != _without_tls(new.websocket):
-        raise BadRequestError("config reload not supported for Websocket")
+        raise BadRequestError(f"{REFUSAL}Websocket")
     if old.auth_callout != new.auth_callout:
-        before, after = _callout(old), _callout(new)
-        raise BadRequestError(f"config reload not supported for AuthCallout: old={before}, new={after}")
+        raise BadRequestError(f"{REFUSAL}AuthCallout: old={_callout(old)}, new={_callout(new)}")
     if (old.operator is None) != (new.operator is None):
         raise BadRequestError("config reload does not support moving to or from an account resolver")
     if _trusted(old) != _trusted(new):
-        raise BadRequestError("config reload not supported for TrustedOperators")
+        raise BadRequestError(f"{REFUSAL}TrustedOperators")
     refuse_leafnodes(old.leafnodes, new.leafnodes)
 
 
@@ -227,23 +214,19 @@ _ENCRYPTION: Final = {"key": "JetStreamKey", "prev_key": "JetStreamOldKey", "cip
 
 
 def _refuse_store(old: ServerOptions, new: ServerOptions) -> None:
-    for name, called in _ENCRYPTION.items():
-        before, after = getattr(old.encryption, name), getattr(new.encryption, name)
-        if before != after:
-            words = ("[REDACTED]", "[REDACTED]") if name in EncryptionOptions.UNSHOWN else (before, after)
-            raise BadRequestError(f"config reload not supported for {called}: old={words[0]}, new={words[1]}")
+    _refuse(old.encryption, new.encryption, _ENCRYPTION)
     if not (old.jetstream and new.jetstream):
         return
     if old.store_dir != new.store_dir:
-        raise BadRequestError("config reload not supported for jetstream storage directory")
+        raise BadRequestError(f"{REFUSAL}jetstream storage directory")
     for name in ("max_memory", "max_storage"):
         before, after = getattr(old, name), getattr(new, name)
         if before and not after:
-            raise BadRequestError("config reload not supported for jetstream max memory and max store")
+            raise BadRequestError(f"{REFUSAL}jetstream max memory and max store")
         if after and not before:
-            raise BadRequestError("config reload not supported for jetstream dynamic max memory and store")
+            raise BadRequestError(f"{REFUSAL}jetstream dynamic max memory and store")
         if after < before:
-            raise BadRequestError("config reload not supported for decreasing jetstream max memory and store")
+            raise BadRequestError(f"{REFUSAL}decreasing jetstream max memory and store")
 
 
 def changed(old: ServerOptions, new: ServerOptions) -> Iterator[str]:
@@ -268,10 +251,6 @@ def _close_proxied(server: ServerInstance, keys: list[str]) -> None:
             session.login.refuse(NOT_TRUSTED)
 
 
-def _user_names(options: ServerOptions) -> set[str]:
-    return {user.name for user in options.users} | {user.nkey for user in options.users}
-
-
 def _without_tls(options: WebSocketOptions | None) -> WebSocketOptions | None:
     return replace(options, tls=None) if options is not None else None
 
@@ -280,20 +259,12 @@ def _callout(options: ServerOptions) -> str:
     callout = options.auth_callout
     if callout is None:
         return "<nil>"
-    users, accounts = _subjects(callout.auth_users), _subjects(callout.allowed_accounts)
+    users, accounts = _text(callout.auth_users), _text(callout.allowed_accounts)
     return f"&{{{callout.issuer} {callout.account} {users} {callout.xkey} {accounts}}}"
 
 
 def _trusted(options: ServerOptions) -> object:
     return replace(options.operator, preload=()) if options.operator is not None else None
-
-
-def _shown(name: str, value: object) -> str:
-    return format_seconds(value) if name.endswith("_s") and isinstance(value, float) else _text(value)
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 class Reload(NamedTuple):

@@ -288,8 +288,6 @@ FAILED: Final = 500
 class ResponseWriter:
     """A writer of one broker's responses."""
 
-    __slots__ = ("_broker",)
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 

@@ -56,8 +56,6 @@ ACCOUNT_HEARTBEAT_NS: Final = 30 * 1_000_000_000
 class AccountEvents:
     """Events about the numbers of connections of one broker's accounts."""
 
-    __slots__ = ("_broker", "_due", "_stat")
-
     def __init__(self, broker: Broker, stat: Callable[[Account], dict[str, Any]]) -> None:
         self._broker = broker
         self._stat = stat
@@ -104,8 +102,6 @@ REDACTED: Final = "[REDACTED]"
 class ConnectionEvents:
     """Events about the connections of one broker."""
 
-    __slots__ = ("_auth_error", "_broker")
-
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
         self._auth_error = f"$SYS.SERVER.{broker.server_id}.CLIENT.AUTH.ERR".encode()
@@ -149,8 +145,6 @@ class ConnectionEvents:
 
 class OcspEvents:
     """Events about other sides of connections whose certificates are not good."""
-
-    __slots__ = ("_broker", "_wake")
 
     def __init__(self, broker: Broker, wake: Callable[[], None]) -> None:
         self._broker = broker
@@ -244,8 +238,6 @@ STATSZ_RATE_LIMIT_NS: Final = 1_000_000_000
 
 class Heartbeat:
     """The event `$SYS.SERVER.<id>.STATSZ` of one broker, published from time to time."""
-
-    __slots__ = ("_body", "_broker", "_due_ns", "_interval_ns", "_last_ns", "_subject")
 
     def __init__(self, broker: Broker, body: Callable[[], dict[str, Any]]) -> None:
         self._broker = broker

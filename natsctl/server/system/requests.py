@@ -48,8 +48,6 @@ Responder: TypeAlias = Callable[[Request], Iterator[None] | None]
 class Requests:
     """The requests that wait for their answers."""
 
-    __slots__ = ("_clock", "_rest", "_size", "_waiting", "_wake")
-
     def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
         """`wake` asks for a turn, in which `run` is called."""
         self._wake = wake

@@ -121,7 +121,7 @@ async def test_more_requests_than_places_wait_within_their_time(made: World, mon
     responders = responders_module.Responders()
     wanted = request_for(made.client.certificate, made.pki.intermediate.certificate)
     url = f"{made.responder.url}/{quote_plus(base64.b64encode(wanted))}"
-    asked = [responders.get(url, 0.3, lambda status: "") for _ in range(6)]
+    asked = [responders.ask("GET", url, b"", 0.3, lambda status: "") for _ in range(6)]
     outcomes = await asyncio.gather(*asked, return_exceptions=True)
     assert all("context deadline exceeded" in str(outcome) for outcome in outcomes)
     assert len(made.responder.asked) <= 4
@@ -310,7 +310,7 @@ def test_only_the_extension_itself_demands_a_staple(made: World) -> None:
 class Silent:
     """Responders that nobody reaches, and events that nobody hears."""
 
-    async def get(self, *_: object) -> bytes:
+    async def ask(self, *_: object) -> bytes:
         raise ResponderError("no answer")
 
     def peer_rejected(self, *_: object) -> None:
