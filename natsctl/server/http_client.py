@@ -37,7 +37,7 @@ class HttpError(OSError):
         return str(self.args[0])
 
 
-class Answer:
+class HttpAnswer:
     """The status and the body of an answer."""
 
     __slots__ = ("body", "location", "reason", "status")
@@ -58,7 +58,7 @@ async def request(
     max_bytes: int,
     headers: tuple[tuple[str, str], ...] = (),
     context: ssl.SSLContext | None = None,
-) -> Answer:
+) -> HttpAnswer:
     """Return the answer, with at most `max_bytes` of a body; raises HttpError.
 
     Redirections to http and https are followed. `headers` go with a body; `context` decides about https, None: the
@@ -80,11 +80,11 @@ async def request(
     raise HttpError(f"stopped after {MAX_REDIRECTIONS + 1} redirects")
 
 
-def in_own_loop(work: Coroutine[Any, Any, Answer]) -> Answer:
+def in_own_loop(work: Coroutine[Any, Any, HttpAnswer]) -> HttpAnswer:
     """Run a request to its end in a thread, whether a loop runs in this one or not; raises HttpError."""
     from concurrent.futures import ThreadPoolExecutor
 
-    def run() -> Answer:
+    def run() -> HttpAnswer:
         loop = asyncio.new_event_loop()
         try:
             return loop.run_until_complete(work)
@@ -103,7 +103,7 @@ async def _exchange(
     headers: tuple[tuple[str, str], ...],
     max_bytes: int,
     context: ssl.SSLContext | None,
-) -> Answer:
+) -> HttpAnswer:
     """Send one request over a connection of its own; raises OSError, ValueError or h11.ProtocolError."""
     if url.scheme not in ("http", "https") or not url.hostname:
         raise HttpError(f'unsupported protocol scheme "{url.scheme}"')
@@ -143,8 +143,8 @@ async def _connected(
         raise HttpError(f"dial tcp {joined(host, port)}: connect: {text}") from why
 
 
-async def _answer(connection: h11.Connection, reader: asyncio.StreamReader, max_bytes: int) -> Answer:
-    answer, body = Answer(0, "", "", b""), bytearray()
+async def _answer(connection: h11.Connection, reader: asyncio.StreamReader, max_bytes: int) -> HttpAnswer:
+    answer, body = HttpAnswer(0, "", "", b""), bytearray()
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
@@ -154,7 +154,7 @@ async def _answer(connection: h11.Connection, reader: asyncio.StreamReader, max_
             connection.receive_data(data)
         elif isinstance(event, h11.Response):
             location = next((value.decode("latin-1") for name, value in event.headers if name == b"location"), "")
-            answer = Answer(event.status_code, event.reason.decode("latin-1"), location, b"")
+            answer = HttpAnswer(event.status_code, event.reason.decode("latin-1"), location, b"")
         elif isinstance(event, h11.Data):
             body += event.data
             if len(body) > max_bytes:

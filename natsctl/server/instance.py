@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from natsctl.broker.broker import Broker
 from natsctl.broker.info import make_server_id
 from natsctl.server.broker_setup import broker_options, map_default_domains
-from natsctl.server.listener import ClientConnection, Endpoint, TransportEndpoint, named
+from natsctl.server.listener import ClientConnection, ListeningEndpoint, TransportEndpoint, named
 from natsctl.server.log.lines import Log
 from natsctl.server.logins import callout_faults
 from natsctl.server.monitor.query import BadRequestError, ReloadCall, ReloadDone
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from natsctl.server.leaf.nodes import LeafNodes
     from natsctl.server.ocsp.service import OcspService
     from natsctl.server.options import TlsOptions, WebSocketOptions
-    from natsctl.server.system.account import System
+    from natsctl.server.system.account import SystemAccount
     from natsctl.server.system.events import OcspEvents
     from natsctl.server.tls.contexts import TlsContexts
     from natsctl.server.websocket.protocol import Upgrader
@@ -74,7 +74,7 @@ class ServerInstance:
         self._operated: dict[str, AccountLimits] | None = None
         """The accounts of operators that have JetStream; None where accounts are not an operator's."""
         self._shell: Shell | None = None
-        self.system: System | None = None
+        self.system: SystemAccount | None = None
         self.leafs: LeafNodes | None = None
         """Leaf nodes, where the server accepts them or is one."""
         self.ocsp: OcspService | None = None
@@ -87,7 +87,7 @@ class ServerInstance:
         """Requests to each endpoint of monitoring."""
         self.config_load_ns = 0
         """Time of the last reload of the configuration, wall clock; 0: none since the start."""
-        self.endpoints: dict[str, Endpoint] = {}
+        self.endpoints: dict[str, ListeningEndpoint] = {}
         """The listeners by kind of peer: `clients`, `websocket`, `monitoring`; in the order they are opened."""
         self.listener_tls: dict[str, ListenerTls] = {}
         """The TLS of each listener; a reload replaces the files."""
@@ -244,12 +244,12 @@ class ServerInstance:
             if self.leafs is not None:
                 self.leafs.start()
 
-    def _start_system(self, shell: Shell) -> System | None:
+    def _start_system(self, shell: Shell) -> SystemAccount | None:
         if not self.broker.options.system_account:
             return None
-        from natsctl.server.system.account import System
+        from natsctl.server.system.account import SystemAccount
 
-        system = System(self, shell.wake, lambda done: self.reload(done))
+        system = SystemAccount(self, shell.wake, lambda done: self.reload(done))
         shell.on_turn.append(system.requests.run)
         system.start()
         return system
@@ -266,9 +266,9 @@ class ServerInstance:
             sock=self._sockets.get("clients"),
         )
 
-    def _more_endpoints(self) -> dict[str, Endpoint]:
+    def _more_endpoints(self) -> dict[str, ListeningEndpoint]:
         """Return the endpoints that are opened before that of clients, so that a client finds them open."""
-        found: dict[str, Endpoint] = {}
+        found: dict[str, ListeningEndpoint] = {}
         if self.options.http_port or self.options.https_port:
             found["monitoring"] = self._monitor()
         if self.options.websocket is not None:
@@ -277,12 +277,12 @@ class ServerInstance:
             found["leafnodes"] = self.leafs.endpoint
         return found
 
-    def _monitor(self) -> Endpoint:
+    def _monitor(self) -> ListeningEndpoint:
         from natsctl.server.monitor.pages import monitoring_endpoint
 
         return monitoring_endpoint(self)
 
-    def _websocket(self, options: WebSocketOptions) -> Endpoint:
+    def _websocket(self, options: WebSocketOptions) -> ListeningEndpoint:
         from natsctl.server.websocket.connection import WebSocketConnection
         from natsctl.server.websocket.protocol import Upgrader
 

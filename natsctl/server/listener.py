@@ -248,7 +248,7 @@ def peer_of(transport: asyncio.Transport) -> tuple[str, int]:
     return "", 0
 
 
-class Endpoint(Protocol):
+class ListeningEndpoint(Protocol):
     """Something that listens; `port` is the one it has, also where any free one was asked for."""
 
     @property

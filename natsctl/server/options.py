@@ -171,7 +171,7 @@ class EncryptionOptions(Confidential, frozen=True):
         return "ChaCha20-Poly1305" if self.cipher == "chacha" else "AES-GCM"
 
 
-class JetStreamLimits(msgspec.Struct, frozen=True):
+class ServerJetStreamLimits(msgspec.Struct, frozen=True):
     """Limits of JetStream for every account, named as in the engine's options; 0: none, or the default."""
 
     max_ack_pending: int = 0
@@ -258,7 +258,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
     domain: str = ""
     no_jetstream_strict: bool = False
     """Unknown fields of requests are ignored."""
-    jetstream_limits: JetStreamLimits = msgspec.field(default_factory=JetStreamLimits)
+    jetstream_limits: ServerJetStreamLimits = msgspec.field(default_factory=ServerJetStreamLimits)
     archive_version: int = 2
     user: str = ""
     password: str = ""

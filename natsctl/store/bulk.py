@@ -1,8 +1,8 @@
 """Queries and removals over very many messages of a stream, by whole columns.
 
-`StreamIndex`, `Segment` and `View` do the same message by message, and leave it to this module for streams where that
-would block the event loop (from `index.BULK` or `view.BULK_MESSAGES` on). The native module works on the columns as
-they lie; `native` puts its functions in the place of their specifications, each of which is one loop in Python.
+`StreamIndex`, `Segment` and `FilterView` do the same message by message, and leave it to this module for streams where
+that would block the event loop (from `index.BULK` or `view.BULK_MESSAGES` on). The native module works on the columns
+as they lie; `native` puts its functions in the place of their specifications, each of which is one loop in Python.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from natsctl.store.index import StreamIndex
     from natsctl.store.segment import Segment
     from natsctl.store.subject_table import SubjectTable
-    from natsctl.store.view import View
+    from natsctl.store.view import FilterView
 
 Positions: TypeAlias = "array[int]"
 """Ascending positions of a segment, of 4 bytes each."""
@@ -38,7 +38,7 @@ _LIVE: Final = re.compile(rb"\0+")
 """A run of messages that are not dead."""
 
 
-def mask_of(view: View | None, index: StreamIndex) -> Mask | None:
+def mask_of(view: FilterView | None, index: StreamIndex) -> Mask | None:
     """Return a mask of the subject numbers that match a view, None when all do."""
     if view is None or view.all:
         return None
@@ -75,11 +75,11 @@ def mark(marks: bytearray, numbers: array[int]) -> None:
         marks[number] = 1
 
 
-def count_all(index: StreamIndex, view: View) -> int:
+def count_all(index: StreamIndex, view: FilterView) -> int:
     return _above(index.table.count, view, 0)[1]
 
 
-def live_subjects(index: StreamIndex, view: View | None) -> array[int]:
+def live_subjects(index: StreamIndex, view: FilterView | None) -> array[int]:
     return _above(index.table.count, view, 0)[0]
 
 
@@ -88,7 +88,7 @@ def above(counts: array[int], limit: int) -> array[int]:
     return _above(counts, None, limit)[0]
 
 
-def _above(counts: array[int], view: View | None, limit: int) -> tuple[array[int], int]:
+def _above(counts: array[int], view: FilterView | None, limit: int) -> tuple[array[int], int]:
     """Return those subjects of a view, or of all, whose count is above `limit`, and the sum of the counts."""
     listed = None if view is None or isinstance(view.sids, range) else view.listed
     found, total = _above_in(counts, listed, len(counts) if view is None else len(view.sids), limit)
@@ -103,7 +103,7 @@ def _above_in(counts: array[int], listed: array[int] | None, end: int, limit: in
     return above_limit.tobytes(), sum(chosen)
 
 
-def count(index: StreamIndex, view: View, from_seq: int, to_seq: int) -> int:
+def count(index: StreamIndex, view: FilterView, from_seq: int, to_seq: int) -> int:
     """Return the number of live messages of a view in [from_seq, to_seq]."""
     mask, total = mask_of(view, index), 0
     first = max(bisect_right(index.bases, from_seq) - 1, 0)
@@ -133,7 +133,7 @@ def _positions(sids: array[int], dead: bytearray | None, mask: Mask | None, star
     return array("I", found if dead is None else [p for p in found if not dead[p]])
 
 
-def positions_on(sids: array[int], view: View, index: StreamIndex, start: int) -> array[int]:
+def positions_on(sids: array[int], view: FilterView, index: StreamIndex, start: int) -> array[int]:
     """Return the positions from `start` on, live or dead, whose subject matches a view."""
     mask = mask_of(view, index)
     if mask is None:
@@ -307,7 +307,7 @@ def present(index: StreamIndex, seqs: array[int], to_seq: int) -> array[int]:
     return kept
 
 
-def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) -> list[int]:
+def newest_up_to(index: StreamIndex, view: FilterView | None, to_seq: int, most: int) -> list[int]:
     """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, at most `most`."""
     if to_seq < index.last_seq:
         steps = finding_newest(index, view, to_seq)
@@ -319,7 +319,7 @@ def newest_up_to(index: StreamIndex, view: View | None, to_seq: int, most: int) 
     return sorted(lasts) if most >= len(lasts) else nsmallest(most, lasts)
 
 
-def finding_newest(index: StreamIndex, view: View | None, to_seq: int) -> Steps[array[int]]:
+def finding_newest(index: StreamIndex, view: FilterView | None, to_seq: int) -> Steps[array[int]]:
     """Return the newest live sequence of each matching subject at or below `to_seq`, ascending, in steps.
 
     The index must not change between them. Newest messages come first: the first one of a subject is its newest.

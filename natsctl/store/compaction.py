@@ -28,7 +28,7 @@ from natsctl.store.segment import Segment
 from natsctl.store.segment_file import SegmentCache, SegmentFile
 
 
-class Part(msgspec.Struct):
+class RewritePart(msgspec.Struct):
     """A segment that goes into the new file; `positions` are the messages to keep, `sids` its column as planned."""
 
     segment: Segment
@@ -52,7 +52,7 @@ class Part(msgspec.Struct):
 class Rewrite(msgspec.Struct):
     """Consecutive sealed segments to be rewritten as one."""
 
-    parts: list[Part]
+    parts: list[RewritePart]
     new: SegmentFile
     tombs: array[int]
     covers_seq: int
@@ -163,7 +163,7 @@ def plan_rewrite(
     parts, tombs = [], array("Q")
     for segment in segments:
         assert segment.body is not None
-        parts.append(Part(segment, segment.body, index.live_positions(segment), segment.sids))
+        parts.append(RewritePart(segment, segment.body, index.live_positions(segment), segment.sids))
         for seq in segment.body.tombs:
             place = index.physical(seq)
             if place is not None and place[0].base < segments[0].base and not place[0].is_live(place[1]):

@@ -71,7 +71,7 @@ def _parse_head(data: bytes, keyring: Keyring) -> tuple[DataKey, bytes] | None:
     return key, nonce
 
 
-class Log:
+class LogCipher:
     """The encryption of one log, shared by all that have the file open; without ranges its header is not valid."""
 
     __slots__ = ("end", "found_no_room", "is_renewed", "key", "nonce", "ranges")
@@ -149,11 +149,11 @@ class Log:
                 yield stream.over(data[first - offset : last - offset], first)
 
 
-def _parsed(header: bytes, head: tuple[DataKey, bytes] | None, newest: DataKey) -> Log:
+def _parsed(header: bytes, head: tuple[DataKey, bytes] | None, newest: DataKey) -> LogCipher:
     """Return the encryption of a log by its header, with or without a valid `head`."""
     if head is None:
-        return Log(newest, b"")
-    log = Log(*head)
+        return LogCipher(newest, b"")
+    log = LogCipher(*head)
     log.parse(header)
     return log
 
@@ -163,7 +163,7 @@ class LogFile:
 
     __slots__ = ("_draw", "_file", "_log")
 
-    def __init__(self, file: File, log: Log, draw: Callable[[int], bytes]) -> None:
+    def __init__(self, file: File, log: LogCipher, draw: Callable[[int], bytes]) -> None:
         self._file = file
         self._log = log
         self._draw = draw
@@ -346,7 +346,7 @@ class EncryptedDisk:
         self._key_file = KeyFile(disk, key, prev_key, cipher, draw, log, cost)
         self._log_line = log
         self._keyring = Keyring({}, False, False)
-        self._logs: dict[str, dict[str, Log]] = {}
+        self._logs: dict[str, dict[str, LogCipher]] = {}
         """The logs that were opened, by folder and name; threads change it by single steps."""
 
     # -- keys
@@ -430,7 +430,7 @@ class EncryptedDisk:
         key = self._keyring.newest
         if _is_whole(path):
             return AuthenticatedFile(file, self._keyring, key, self._draw(NONCE_BYTES))
-        log = Log(key, b"")
+        log = LogCipher(key, b"")
         log.begin(self._draw(NONCE_BYTES))
         try:
             log.write_header(file, ())
@@ -457,7 +457,7 @@ class EncryptedDisk:
             file.close()
             raise
 
-    def _known(self, path: str, file: File) -> Log:
+    def _known(self, path: str, file: File) -> LogCipher:
         """Return the encryption of a log: the one of those who have the same file open, else from its header.
 
         Another thread may have put another file at `path` since this one was opened.

@@ -35,5 +35,5 @@ class StoreFormatError(StoreError):
     """The folder is not a store this version can read."""
 
 
-class StreamExistsError(StoreError):
+class StreamKeyTakenError(StoreError):
     """A stream with this key is already there."""

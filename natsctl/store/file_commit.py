@@ -118,7 +118,7 @@ class JournalWork(msgspec.Struct):
     """Bytes of earlier commits that a sync of this one covers too."""
 
 
-class Plan(msgspec.Struct):
+class CommitPlan(msgspec.Struct):
     """Everything one commit has to do; absent parts are skipped."""
 
     folder: str
@@ -228,7 +228,7 @@ class FileCommit(Commit):
 
     io = True
 
-    def __init__(self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: Plan, reserve: Reserve) -> None:
+    def __init__(self, last_seq: int, callbacks: list[Settled], disk: Disk, plan: CommitPlan, reserve: Reserve) -> None:
         super().__init__(last_seq, callbacks)
         self._disk = disk
         self._reserve = reserve

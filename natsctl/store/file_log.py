@@ -18,7 +18,7 @@ from natsctl.store import frame
 from natsctl.store.compaction import Compaction
 from natsctl.store.disk import Disk
 from natsctl.store.errors import StoreDamagedError
-from natsctl.store.file_commit import Erasure, FileCommit, Plan
+from natsctl.store.file_commit import CommitPlan, Erasure, FileCommit
 from natsctl.store.filters import Filters
 from natsctl.store.fsck import SegmentMark, StreamCheck
 from natsctl.store.index import StreamIndex
@@ -358,7 +358,7 @@ class FileLog:
     def has_work(self) -> bool:
         return self._compaction.waits(self._index)
 
-    def take(self, plan: Plan, durable_seq: int, force: bool) -> None:
+    def take(self, plan: CommitPlan, durable_seq: int, force: bool) -> None:
         """Put everything buffered into `plan`, with the erasures and unlinks; `force` includes postponed ones."""
         plan.has_messages, self._has_messages, plan.last_ts_ns = self._has_messages, False, self._index.last_ts_ns
         if self._removals and not self._parts and not self._index.active.live:
@@ -381,12 +381,12 @@ class FileLog:
         if plan.erasures and self._names_loose:
             plan.sync_names, self._names_loose = True, False
 
-    def plan_rewrite(self, plan: Plan, durable_seq: int) -> None:
+    def plan_rewrite(self, plan: CommitPlan, durable_seq: int) -> None:
         """Put the rewrite of one segment into `plan`, if one is due and the plan seals none."""
         if plan.sealed is None:
             plan.rewrite = self._compaction.plan(self._index, min(self._index.first_seq, durable_seq + 1))
 
-    def _take_frames(self, plan: Plan, durable_seq: int) -> None:
+    def _take_frames(self, plan: CommitPlan, durable_seq: int) -> None:
         parts, self._parts = self._parts, []
         file, last_seq = self.file, self._index.last_seq
         if self.unsynced:
@@ -426,7 +426,7 @@ class FileLog:
         """Return what the index file of `segment` will say once everything taken so far is on disk."""
         return image_of(segment, end, covers, self._index.table.names, sealed)
 
-    def _plan_erasure(self, plan: Plan, seq: int) -> Spot:
+    def _plan_erasure(self, plan: CommitPlan, seq: int) -> Spot:
         """Plan to overwrite message `seq` wherever its bytes are; return what its record says of the first place."""
         spot = (seq, 0, 0, 0, 0)
         for segment, position, file in self._compaction.places(self._index, seq):
@@ -496,7 +496,7 @@ class FileLog:
             for callback in waiting:
                 callback(outcome)
 
-    def _put_back(self, plan: Plan) -> None:
+    def _put_back(self, plan: CommitPlan) -> None:
         """Leave the removals, erasures and unlinks of a commit without room for its records to the next one."""
         if self._taken_removals is not None:
             self._removals.put_back(self._taken_removals)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from natsctl.store.disk import Disk
 from natsctl.store.errors import RecordsKeptError, StoreError, StoreFullError
-from natsctl.store.file_commit import Commit, FileCommit, Plan, Settled
+from natsctl.store.file_commit import Commit, CommitPlan, FileCommit, Settled
 from natsctl.store.file_log import FileLog
 from natsctl.store.fsck import EXACT, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
@@ -120,7 +120,7 @@ class FileStream:
 
     def take(self, callbacks: list[Settled], durable_seq: int, lazy: bool) -> Commit:
         """Return the commit of everything buffered; with `lazy` it may end before its messages are synced."""
-        plan = Plan(self.folder)
+        plan = CommitPlan(self.folder)
         if self._trash_folder:
             plan.trash_folder, plan.was_born = self._trash_folder, self.born
             self.close_files()

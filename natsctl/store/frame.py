@@ -171,7 +171,7 @@ def erased(seq: int, length: int, salt: int) -> bytes:
     return encode(ERASED, seq, 0, 0, salt, bytes(length - HEAD_BYTES))
 
 
-class Record(NamedTuple):
+class FrameRecord(NamedTuple):
     """A frame that is not a message; `after` messages of the file come before it."""
 
     kind: int
@@ -182,7 +182,7 @@ class Record(NamedTuple):
     after: int
 
 
-class Batch(NamedTuple):
+class FrameBatch(NamedTuple):
     """Offset of a batch that has no end yet; `messages` and `records` came before it, the last of them `last_seq`."""
 
     start: int
@@ -192,7 +192,7 @@ class Batch(NamedTuple):
     last_ts: int
 
 
-class Gap(NamedTuple):
+class FrameGap(NamedTuple):
     """Bytes [start, end) that hold no valid frame; `messages` and `records` came before it.
 
     `batch` is the batch that it cuts short, if any.
@@ -205,7 +205,7 @@ class Gap(NamedTuple):
     durable_seq: int
     last_seq: int
     last_ts: int
-    batch: Batch | None = None
+    batch: FrameBatch | None = None
 
 
 class Scan(msgspec.Struct):
@@ -222,13 +222,13 @@ class Scan(msgspec.Struct):
     """Sequences of the messages flagged TIMED."""
     erased_seqs: set[int] = msgspec.field(default_factory=set)
     erased_bytes: int = 0
-    records: list[Record] = msgspec.field(default_factory=list)
-    gaps: list[Gap] = msgspec.field(default_factory=list)
+    records: list[FrameRecord] = msgspec.field(default_factory=list)
+    gaps: list[FrameGap] = msgspec.field(default_factory=list)
     first_ts: int = 0
     last_ts: int = 0
     durable_seq: int = 0
     last_seq: int = 0
-    batch: Batch | None = None
+    batch: FrameBatch | None = None
     """A batch that the file ends in the middle of."""
     packed: bool = False
     """Whether the file lies compressed."""
@@ -245,7 +245,7 @@ class Scan(msgspec.Struct):
         """Return whether message `seq` is there and was not removed before the index file was written."""
         return self.holds(seq) and not (self.dead is not None and self.dead[bisect_right(self.seqs, seq) - 1])
 
-    def cut(self, at: Gap | Batch) -> None:
+    def cut(self, at: FrameGap | FrameBatch) -> None:
         """Forget what lies at and after the start of `at`."""
         self.seqs = self.seqs[: at.messages]
         assert isinstance(self.offsets, array)
@@ -277,7 +277,7 @@ def scan(data: bytes, max_frame_bytes: int, table: SubjectTable) -> Scan:
             break
         position = _resync(data, view, stop + 1, salt, max_frame_bytes, result.last_seq)
         result.gaps.append(
-            Gap(
+            FrameGap(
                 stop,
                 position,
                 len(result.seqs),
@@ -318,7 +318,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
                 if not flags & MORE:
                     batch = None
                 elif batch is None:
-                    batch = Batch(position, len(out.seqs), len(out.records), last_seq, last_ts)
+                    batch = FrameBatch(position, len(out.seqs), len(out.records), last_seq, last_ts)
             elif batch is not None:
                 batch = None
             add_seq(seq)
@@ -333,7 +333,7 @@ def _scan_run(data: bytes, view: memoryview, position: int, max_frame: int, tabl
             out.erased_bytes += length
             last_seq, batch = max(seq, last_seq), None
         elif kind in KINDS:
-            out.records.append(Record(kind, seq, data[start:end], position, end, len(out.seqs)))
+            out.records.append(FrameRecord(kind, seq, data[start:end], position, end, len(out.seqs)))
             batch = None
         else:
             break
@@ -435,7 +435,7 @@ def is_intact(blob: bytes, at: int, salt: int, seq: int) -> bool:
     return bool(crc32(blob[at + 12 : at + length], (salt + length) & MASK) == crc)
 
 
-def deletes_of(record: Record) -> array[int]:
+def deletes_of(record: FrameRecord) -> array[int]:
     """Return the sequences a DELETES record takes out."""
     seqs = array("Q")
     seqs.frombytes(record.payload)

@@ -73,7 +73,7 @@ class HighWaterEntry(NamedTuple):
         return bool(self.flags & EXACT)
 
 
-class Found(NamedTuple):
+class FoundSegment(NamedTuple):
     """One log file and its scan or index file."""
 
     name: str
@@ -87,8 +87,8 @@ class StreamCheck(msgspec.Struct):
     folder: str
     table: SubjectTable = msgspec.field(default_factory=SubjectTable)
     meta_record: MetaRecord | None = None
-    segments: list[Found] = msgspec.field(default_factory=list)
-    journal: Found | None = None
+    segments: list[FoundSegment] = msgspec.field(default_factory=list)
+    journal: FoundSegment | None = None
     damage: list[str] = msgspec.field(default_factory=list)
     notes: list[str] = msgspec.field(default_factory=list)
     cuts: list[tuple[str, int]] = msgspec.field(default_factory=list)
@@ -99,7 +99,7 @@ class StreamCheck(msgspec.Struct):
     """(file name, offset, bytes) that finish an erasure that had begun."""
     unerased: list[tuple[str, int, bytes]] = msgspec.field(default_factory=list)
     """The same for erasures that were not synced: the journal may lack the effects of those messages."""
-    below_floor: list[Found] = msgspec.field(default_factory=list)
+    below_floor: list[FoundSegment] = msgspec.field(default_factory=list)
     """Segments below the floor that still exist; here too the journal may lack effects."""
     indexes: set[str] = msgspec.field(default_factory=set)
     """Names of the index files, trustworthy or not."""
@@ -161,7 +161,7 @@ def check_stream(
             scan = load_index(disk, folder, base, generation, check.table)
             if scan is None:
                 _note_foreign_index(disk, check, name, index_path)
-        found = Found(name, generation, scan or scan_file(disk, check, name, max_frame_bytes))
+        found = FoundSegment(name, generation, scan or scan_file(disk, check, name, max_frame_bytes))
         if reason := _foreign_segment(check, found):  # nothing that it says of floors, seals and erasures counts
             check.foreign[name] = reason
             continue
@@ -172,7 +172,7 @@ def check_stream(
         check.leftovers += _unbelieved(check)
     if journals:
         generation, name = journals[-1]
-        check.journal = Found(name, generation, scan_file(disk, check, name, max_frame_bytes))
+        check.journal = FoundSegment(name, generation, scan_file(disk, check, name, max_frame_bytes))
     if not check.segments:
         check.damage += [f"{folder}/{name} {reason}" for name, reason in check.foreign.items()]
         check.damage.append(f"{folder} holds no segment")
@@ -268,7 +268,7 @@ def foreign_reason(check: StreamCheck, head: frame.FileHead, role: int) -> str:
     return ""
 
 
-def _foreign_segment(check: StreamCheck, found: Found) -> str:
+def _foreign_segment(check: StreamCheck, found: FoundSegment) -> str:
     """Return why a file is not the segment of its name, or ""."""
     head = found.scan.head
     if head is None:
@@ -544,13 +544,13 @@ def _judge_last(disk: Disk, check: StreamCheck, high_water: HighWaterEntry | Non
     check.rewrite_from = scan.offsets[at - 1] + scan.sizes[at - 1] + frame.FRAME_OVER_SIZE if at else 0
 
 
-def _floors(scan: Scan) -> list[frame.Record]:
+def _floors(scan: Scan) -> list[frame.FrameRecord]:
     """Return the FLOOR records before the first gap; beyond it nothing was promised."""
     stop = scan.gaps[0].start if scan.gaps else scan.size
     return [record for record in scan.records if record.kind == frame.FLOOR and record.offset < stop]
 
 
-def _floor_body(record: frame.Record) -> tuple[int, int]:
+def _floor_body(record: frame.FrameRecord) -> tuple[int, int]:
     first, last = frame.FLOOR_BODY.unpack(record.payload)
     return int(first), int(last)
 
@@ -576,7 +576,7 @@ def _find_floor(check: StreamCheck) -> None:
         check.damage.append(f"{check.folder}: segments with messages {check.floor} to {bases[below] - 1} are missing")
 
 
-def _judge_journal(check: StreamCheck, found: Found, high_water: HighWaterEntry | None) -> None:
+def _judge_journal(check: StreamCheck, found: FoundSegment, high_water: HighWaterEntry | None) -> None:
     scan, name = found.scan, f"{check.folder}/{found.name}"
     if scan.head is None or scan.head.generation != found.generation:
         check.damage.append(f"{name}: damaged header")
@@ -604,7 +604,7 @@ def _judge_journal(check: StreamCheck, found: Found, high_water: HighWaterEntry 
     check.journal_rewrite_from = scan.records[proven - 1].end if 0 < proven <= len(scan.records) else 0
 
 
-def _journal_conflict(check: StreamCheck, found: Found, high_water: HighWaterEntry) -> str:
+def _journal_conflict(check: StreamCheck, found: FoundSegment, high_water: HighWaterEntry) -> str:
     """Return the contradiction between the journal and the high-water file, or ""."""
     scan, known = found.scan, (high_water.journal_generation, high_water.journal_end)
     if not high_water.journal_end:

@@ -97,7 +97,7 @@ class _Reading:
         self.gone: set[int] = set()
         self.clean, self.highest, self.began_at = False, 0, 0
 
-    def take(self, record: frame.Record) -> None:
+    def take(self, record: frame.FrameRecord) -> None:
         self.highest = max(self.highest, record.seq)
         self.clean = record.kind == frame.CLEAN
         if record.kind in (frame.OPENED, frame.CLEAN):

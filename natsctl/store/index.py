@@ -17,7 +17,7 @@ from natsctl.store.message import RemovedMessage
 from natsctl.store.segment import Place, Segment, SegmentList
 from natsctl.store.steps import STEP, Steps
 from natsctl.store.subject_table import SubjectTable
-from natsctl.store.view import BULK_MESSAGES, View
+from natsctl.store.view import BULK_MESSAGES, FilterView
 
 VIEWS = 8192
 """Views kept per stream; the oldest is dropped first."""
@@ -49,19 +49,19 @@ class StreamIndex(SegmentList):
         self.last_seq = first_seq - 1
         self.last_ts_ns = 0
         """Time of the newest message, removed or not."""
-        self._views: dict[Filters, View] = {}
+        self._views: dict[Filters, FilterView] = {}
         self._view_subjects = 0
 
-    def view(self, filters: Filters) -> View:
+    def view(self, filters: Filters) -> FilterView:
         """Return the up-to-date view of `filters`."""
         view = self._views.get(filters)
         if view is None:
-            view = self._remember(View(filters, self))
+            view = self._remember(FilterView(filters, self))
         else:
             view.refresh()
         return view
 
-    def _remember(self, view: View) -> View:
+    def _remember(self, view: FilterView) -> FilterView:
         self._view_subjects += len(view.sids)
         if len(self._views) >= VIEWS or self._view_subjects > VIEW_SUBJECTS:
             self._forget_views(len(view.sids))
@@ -73,7 +73,7 @@ class StreamIndex(SegmentList):
         step = QUICK_LOOK_STEP if filters.quick else LOOK_STEP
         if filters.everything or not filters.wildcards or len(self.table.names) <= step:
             return
-        view = self._views.get(filters) or self._remember(View(filters, self, step))
+        view = self._views.get(filters) or self._remember(FilterView(filters, self, step))
         while view.unseen > step:
             known = len(view.sids)
             view.refresh(step)

@@ -180,12 +180,12 @@ def _parse(data: bytes, segment: Readable, base: int, generation: int, table: Su
     names = columns.rest().split(b"\n") if subjects else []
     _renumber(scan, table.intern_all(names))
     scan.records = [
-        frame.Record(frame.DELETES, covers, dead_seqs.tobytes(), 0, end, count),
-        frame.Record(frame.FLOOR, covers, frame.FLOOR_BODY.pack(floor, covers), 0, end, count),
+        frame.FrameRecord(frame.DELETES, covers, dead_seqs.tobytes(), 0, end, count),
+        frame.FrameRecord(frame.FLOOR, covers, frame.FLOOR_BODY.pack(floor, covers), 0, end, count),
     ]
     if flags & SEALED:
         seal = frame.SEAL_BODY.pack(covers, end - SEAL_BYTES)
-        scan.records.append(frame.Record(frame.SEAL, covers, seal, end - SEAL_BYTES, end, count))
+        scan.records.append(frame.FrameRecord(frame.SEAL, covers, seal, end - SEAL_BYTES, end, count))
         scan.offsets, scan.sizes, scan.sids = packed(scan.offsets), narrowed(scan.sizes), narrowed(scan.sids)
     return scan
 

@@ -33,7 +33,7 @@ def journal_name(generation: int) -> str:
     return f"journal-{generation}.log"
 
 
-def entry_of(record: frame.Record) -> Entry:
+def entry_of(record: frame.FrameRecord) -> Entry:
     """Return (kind, body) of a journal frame."""
     return KIND.unpack_from(record.payload)[0], record.payload[2:]
 

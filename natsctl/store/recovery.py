@@ -23,7 +23,7 @@ import msgspec
 from natsctl.store import bulk, frame, fsck
 from natsctl.store.disk import Disk
 from natsctl.store.file_commit import NO_SPACE, replace_file, write_all
-from natsctl.store.fsck import Found, HighWaterEntry, StreamCheck
+from natsctl.store.fsck import FoundSegment, HighWaterEntry, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.journal import Entry, entry_of, inherited_identity
 from natsctl.store.message import StoredMessage
@@ -111,7 +111,7 @@ def _recreate_segment(disk: Disk, check: StreamCheck, salt: int) -> None:
     finally:
         file.close()
     found.scan.head, found.scan.end = head, frame.FILE_HEAD_BYTES
-    check.segments[-1] = Found(found.name, found.generation, found.scan)
+    check.segments[-1] = FoundSegment(found.name, found.generation, found.scan)
 
 
 def _rewrite_tail(disk: Disk, path: str, start: int) -> None:
@@ -145,7 +145,7 @@ def build_index(check: StreamCheck) -> StreamIndex:
     return index
 
 
-def segment_of(folder: str, found: Found) -> Segment:
+def segment_of(folder: str, found: FoundSegment) -> Segment:
     """Return the segment, with its file, that a scan found; its messages are not counted yet."""
     scan = found.scan
     assert scan.head is not None
@@ -165,7 +165,7 @@ def segment_of(folder: str, found: Found) -> Segment:
     return segment
 
 
-def _add_segment(index: StreamIndex, folder: str, found: Found) -> None:
+def _add_segment(index: StreamIndex, folder: str, found: FoundSegment) -> None:
     scan, segment = found.scan, segment_of(folder, found)
     file, count = segment.body, segment.live
     assert file is not None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from natsctl.store import frame
 from natsctl.store.disk import Disk, File
-from natsctl.store.errors import StoreDamagedError, StoreError, StreamExistsError
+from natsctl.store.errors import StoreDamagedError, StoreError, StreamKeyTakenError
 from natsctl.store.file_commit import NO_SPACE, Committable
 from natsctl.store.file_stream import FileStream
 from natsctl.store.fsck import FOREIGN, PARTIAL, HighWaterEntry, StreamCheck, check_stream
@@ -385,7 +385,7 @@ class Store:
         Raises StreamExistsError, StoreDamagedError.
         """
         if key in self.streams:
-            raise StreamExistsError(key)
+            raise StreamKeyTakenError(key)
         if key in self.damaged:
             raise StoreDamagedError(self.damaged[key])
         if storage == "memory":

@@ -29,7 +29,7 @@ BULK_MESSAGES = 200_000
 """Number of messages of a stream from which whole columns are processed (see bulk.py)."""
 
 
-class View:
+class FilterView:
     """A filter bound to a stream's subject numbers."""
 
     __slots__ = (
@@ -190,7 +190,7 @@ class View:
         return sum(not dead[place] for place in places[low:high])
 
 
-def live_run(segment: Segment, view: View | None, start: int, stop: int, limit: int) -> Sequence[int]:
+def live_run(segment: Segment, view: FilterView | None, start: int, stop: int, limit: int) -> Sequence[int]:
     """Return up to `limit` live matching positions of `segment` from `start` (itself one) to below `stop`.
 
     Without a view everything matches.

@@ -22,7 +22,7 @@ from natsctl.server.conf.config import read_config
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log.lines import Log
 from natsctl.server.options import ServerOptions, TlsOptions, WebSocketOptions
-from natsctl.server.process.flags import Documents, NotProvisionedError
+from natsctl.server.process.flags import NotProvisionedError, StartDocuments
 from natsctl.server.process.process import main
 from natsctl.server.process.provision import InProcessAddress, provision
 from natsctl.server.sockets import listen
@@ -54,7 +54,7 @@ def options(folder: Path, config: str = "") -> ServerOptions:
 
 async def started(opts: ServerOptions, *paths: str, account: str = "", prune: bool = False) -> ServerInstance:
     """A server that has carried documents out; nothing is left of it where it has not."""
-    documents = Documents(paths, account, prune)
+    documents = StartDocuments(paths, account, prune)
     server = ServerInstance(opts)
     await server.start(partial(provision, documents, provisioner(documents), log=Log(quiet=True)))
     return server
@@ -78,7 +78,7 @@ async def test_a_start_makes_what_documents_say_and_a_restart_changes_nothing(tm
         def info(self, text: str) -> None:
             lines.append(text)
 
-    documents = Documents((ORDERS,))
+    documents = StartDocuments((ORDERS,))
     for said in ("4 created", "4 unchanged"):
         server = ServerInstance(options(tmp_path))
         await server.start(partial(provision, documents, provisioner(documents), log=Kept(quiet=True)))
@@ -201,7 +201,7 @@ async def test_nobody_else_comes_in_meanwhile(tmp_path: Path) -> None:
         await asyncio.to_thread(knock)
 
     server = ServerInstance(options(tmp_path))
-    await server.start(partial(provision, Documents(("x",)), carry, log=Log(quiet=True)))
+    await server.start(partial(provision, StartDocuments(("x",)), carry, log=Log(quiet=True)))
     await server.stop()
     assert found[:2] == [[b"-ERR 'Authorization Violation'"]] * 2
     assert b"-ERR" not in b"".join(found[2])

@@ -9,7 +9,7 @@ from natsctl.store.filters import Filters
 from natsctl.store.index import StreamIndex
 from natsctl.store.segment import FEW_POSITIONS, FEW_SUBJECTS, Segment
 from natsctl.store.subject_table import GONE
-from natsctl.store.view import View
+from natsctl.store.view import FilterView
 from tests.support import tiers
 
 
@@ -63,7 +63,7 @@ def test_a_view_selects_what_its_filter_matches_in_steps_and_after_a_renumbering
     ]
     rng.shuffle(pool)
     filters = Filters(rng.sample(PATTERNS, rng.randint(1, 4)))
-    view = View(filters, index, rng.randint(0, 3))
+    view = FilterView(filters, index, rng.randint(0, 3))
     for subject in pool:
         index.table.count[index.table.intern(subject)] = rng.randint(0, 3)
         if rng.random() < 0.2:

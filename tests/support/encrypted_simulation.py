@@ -15,7 +15,7 @@ from typing import Final
 from unittest import mock
 
 from natsctl.store.disk import Disk, File
-from natsctl.store.encrypted_disk import EncryptedDisk, Log, LogFile, Range
+from natsctl.store.encrypted_disk import EncryptedDisk, LogCipher, LogFile, Range
 from natsctl.store.file_commit import FileCommit
 from natsctl.store.keys import Cipher, KeyFile, Keyring
 from natsctl.store.packed import PackedFile, open_segment
@@ -39,7 +39,7 @@ class KeystreamLedger:
     def __init__(self) -> None:
         self._used: dict[tuple[bytes, bytes], tuple[bytearray, bytearray]] = {}
 
-    def note(self, log: Log, data: bytes, offset: int) -> None:
+    def note(self, log: LogCipher, data: bytes, offset: int) -> None:
         """Raise Violation where a stream of bytes was used for other bytes at that place."""
         stops = [following.start for following in log.ranges[1:]] + [1 << 63]
         for found, stop in zip(log.ranges, stops, strict=True):
@@ -47,7 +47,7 @@ class KeystreamLedger:
             if first < last:
                 self._note(log, found, first, data[first - offset : last - offset])
 
-    def _note(self, log: Log, found: Range, first: int, data: bytes) -> None:
+    def _note(self, log: LogCipher, found: Range, first: int, data: bytes) -> None:
         content, used = self._used.setdefault((log.nonce, found.nonce), (bytearray(), bytearray()))
         last = first + len(data)
         for column in (content, used):
@@ -60,13 +60,13 @@ class KeystreamLedger:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:
-        sealed, ledger = Log.sealed, self
+        sealed, ledger = LogCipher.sealed, self
 
-        def noted(log: Log, data: bytes | memoryview, offset: int) -> bytes:
+        def noted(log: LogCipher, data: bytes | memoryview, offset: int) -> bytes:
             ledger.note(log, bytes(data), offset)
             return sealed(log, data, offset)
 
-        with mock.patch.object(Log, "sealed", noted):
+        with mock.patch.object(LogCipher, "sealed", noted):
             yield
 
 
@@ -162,29 +162,29 @@ MUTATIONS: Final = Mutations(
 
 @MUTATIONS.planted()
 def range_not_begun() -> Patch:
-    def begin_range(self: Log, start: int, nonce: bytes) -> None:
+    def begin_range(self: LogCipher, start: int, nonce: bytes) -> None:
         self.end = start
 
-    return mock.patch.object(Log, "begin_range", begin_range)
+    return mock.patch.object(LogCipher, "begin_range", begin_range)
 
 
 @MUTATIONS.planted()
 def header_of_a_range_not_written() -> Patch:
-    write_header = Log.write_header
+    write_header = LogCipher.write_header
 
-    def written(self: Log, file: File, before: tuple[Range, ...]) -> None:
+    def written(self: LogCipher, file: File, before: tuple[Range, ...]) -> None:
         if not before:
             write_header(self, file, before)
         self.is_renewed = True
 
-    return mock.patch.object(Log, "write_header", written)
+    return mock.patch.object(LogCipher, "write_header", written)
 
 
 @MUTATIONS.planted(158)
 def range_kept_whose_header_found_no_room() -> Patch:
-    write_header = Log.write_header
+    write_header = LogCipher.write_header
 
-    def written(self: Log, file: File, before: tuple[Range, ...]) -> None:
+    def written(self: LogCipher, file: File, before: tuple[Range, ...]) -> None:
         ranges = self.ranges
         try:
             write_header(self, file, before)
@@ -192,18 +192,18 @@ def range_kept_whose_header_found_no_room() -> Patch:
             self.ranges, self.end = ranges, ranges[-1].start
             raise
 
-    return mock.patch.object(Log, "write_header", written)
+    return mock.patch.object(LogCipher, "write_header", written)
 
 
 @MUTATIONS.planted(22)
 def continued_where_the_last_run_ended() -> Patch:
-    parse = Log.parse
+    parse = LogCipher.parse
 
-    def parsed(self: Log, header: bytes) -> None:
+    def parsed(self: LogCipher, header: bytes) -> None:
         parse(self, header)
         self.end = 0
 
-    return mock.patch.object(Log, "parse", parsed)
+    return mock.patch.object(LogCipher, "parse", parsed)
 
 
 @MUTATIONS.planted()

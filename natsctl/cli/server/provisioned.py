@@ -10,7 +10,7 @@ from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
     from natsctl.desired.assets import DocumentSet
-    from natsctl.server.process.flags import Documents
+    from natsctl.server.process.flags import StartDocuments
     from natsctl.server.process.provision import Apply, InProcessAddress
 
 NAMED_FILES = 3
@@ -32,7 +32,7 @@ def serve(words: Sequence[str]) -> int:
     return main(words, provisioner)
 
 
-def provisioner(documents: Documents) -> Apply:
+def provisioner(documents: StartDocuments) -> Apply:
     """Read documents, and return the function that applies them. Raises UsageError with all their mistakes."""
     import os
 

@@ -52,7 +52,7 @@ from natsctl.jetstream.streams.dedupe import IN_USE
 from natsctl.jetstream.streams.schedules import is_timed
 from natsctl.jetstream.streams.stream import StreamMeta
 from natsctl.jetstream.timers import Alarm
-from natsctl.store.errors import StoreError, StreamExistsError
+from natsctl.store.errors import StoreError, StreamKeyTakenError
 from natsctl.store.file_log import FileLog
 from natsctl.store.steps import Steps
 from natsctl.store.stream import StreamStore
@@ -401,7 +401,7 @@ class Restore:
                     reply,
                 )
                 break
-            except StreamExistsError:
+            except StreamKeyTakenError:
                 self._fail_with(error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED), reply)
                 break
             except (ArchiveError, StoreError) as fault:
@@ -460,7 +460,7 @@ class Restore:
     def _completing(self) -> Steps[StreamStore | ApiError]:
         try:
             return (yield from self._refusing_now()) or (yield from self._staging.completing())
-        except StreamExistsError:
+        except StreamKeyTakenError:
             return error(ErrCode.STREAM_NAME_EXIST_RESTORE_FAILED)
         except StoreError as fault:
             return error(ErrCode.STREAM_RESTORE, err=str(fault))

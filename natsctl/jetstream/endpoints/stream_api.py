@@ -72,7 +72,7 @@ from natsctl.jetstream.endpoints.requests import (
 )
 from natsctl.jetstream.streams.origin import identity
 from natsctl.jetstream.streams.pending_message import storage_fault
-from natsctl.store.errors import StreamExistsError
+from natsctl.store.errors import StreamKeyTakenError
 from natsctl.store.file_log import FrameRun
 from natsctl.store.filters import Filters
 from natsctl.store.steps import STEP, Steps, pieces
@@ -119,7 +119,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
         return refusal
     try:
         stream = yield from js.creating(config)
-    except StreamExistsError:
+    except StreamKeyTakenError:
         return error(ErrCode.STREAM_OFFLINE)
     finally:
         js.subjects.unclaim(config)

@@ -33,7 +33,7 @@ from natsctl.broker.imports.import_plan import ImportPlan
 from natsctl.broker.imports.mappings import compile_mapping
 from natsctl.server.conf.authorization import permissions_of, users_of, with_permissions, with_users
 from natsctl.server.conf.jetstream import account_limits
-from natsctl.server.conf.syntax import ConfError, Item
+from natsctl.server.conf.syntax import ConfError, ConfItem
 from natsctl.server.conf.values import (
     Reader,
     block_of,
@@ -56,15 +56,15 @@ _RESPONSES: Final[dict[str, ResponseType]] = {
 }  # fmt: skip
 _BAD_SAMPLING: Final = "bad sampling percentage, should be 1-100"
 
-Placed = list[tuple[Any, Item]]
+Placed = list[tuple[Any, ConfItem]]
 """Exports or imports, each with its place in the file."""
 
 
-def exports_of(item: Item) -> Placed:
+def exports_of(item: ConfItem) -> Placed:
     return [(_export(entry), entry) for entry in list_of(item, "Exports should be an array, got {}")]
 
 
-def imports_of(item: Item) -> Placed:
+def imports_of(item: ConfItem) -> Placed:
     imports = [(_import(entry), entry) for entry in list_of(item, "Imports should be an array, got {}")]
     seen: dict[tuple[str, str], ServiceImport] = {}
     for imported, entry in imports:
@@ -82,7 +82,7 @@ def imports_of(item: Item) -> Placed:
 # Exports
 
 
-def _export(item: Item) -> StreamExport | ServiceExport:
+def _export(item: ConfItem) -> StreamExport | ServiceExport:
     fields = fields_of(item, EXPORT_KEYS, "Export Items should be a map with type entry, got {}")
     places = {field: value for (field, _), value in entries(item, EXPORT_KEYS)}
     service, stream = fields.pop("service", None), fields.pop("stream", None)
@@ -104,19 +104,19 @@ _SERVICE_WORDS: Final = (
 )  # fmt: skip
 
 
-def _accounts(item: Item) -> tuple[str, ...] | None:
+def _accounts(item: ConfItem) -> tuple[str, ...] | None:
     """Return the accounts that may import, None for all of them, which an empty list means too."""
     return tuple(text_of(entry) for entry in list_of(item, "expected a list of accounts, not {}")) or None
 
 
-def _response(item: Item) -> ResponseType:
+def _response(item: ConfItem) -> ResponseType:
     kind = _RESPONSES.get(text_of(item).lower())
     if kind is None:
         raise item.fault(f"Unknown response type: {go_quote(text_of(item))}")
     return kind
 
 
-def _threshold(item: Item) -> int:
+def _threshold(item: ConfItem) -> int:
     if not isinstance(item.value, str):
         raise item.fault(f"Expected response threshold to be a parseable time duration, got {shown(item)}")
     try:
@@ -126,7 +126,7 @@ def _threshold(item: Item) -> int:
         raise item.fault(f"Expected response threshold to be a parseable time duration, got {text}") from None
 
 
-def _latency(item: Item) -> Latency:
+def _latency(item: ConfItem) -> Latency:
     if isinstance(item.value, str):
         return Latency(item.value)
     if not isinstance(item.value, dict):
@@ -137,7 +137,7 @@ def _latency(item: Item) -> Latency:
     return Latency(text_of(item.value["subject"]), sampling)
 
 
-def _sampling(item: Item) -> int:
+def _sampling(item: ConfItem) -> int:
     """Return a percentage, 0 where headers of requests ask for a measurement."""
     if isinstance(item.value, str) and item.value.strip().lower() == "headers":
         return 0
@@ -162,7 +162,7 @@ EXPORT_KEYS: Final[dict[str, Reader]] = keyed(
 # Imports
 
 
-def _import(item: Item) -> StreamImport | ServiceImport:
+def _import(item: ConfItem) -> StreamImport | ServiceImport:
     fields = fields_of(item, IMPORT_KEYS, "Import Items should be a map with type entry, got {}")
     places = {field: value for (field, _), value in entries(item, IMPORT_KEYS)}
     service, stream, to = fields.get("service"), fields.get("stream"), fields.get("to", "")
@@ -183,7 +183,7 @@ def _import(item: Item) -> StreamImport | ServiceImport:
     return StreamImport(account, subject, "" if to == subject else to, allow_trace=fields.get("allow_trace", False))
 
 
-def _prefixed(item: Item, subject: str) -> str:
+def _prefixed(item: ConfItem, subject: str) -> str:
     prefix = text_of(item)
     if not is_literal(prefix):
         text = "stream import prefix can not contain wildcard tokens"
@@ -191,7 +191,7 @@ def _prefixed(item: Item, subject: str) -> str:
     return prefix + ("" if prefix.endswith(".") else ".") + subject
 
 
-def _of_account(what: str, item: Item) -> tuple[str, str]:
+def _of_account(what: str, item: ConfItem) -> tuple[str, str]:
     """Return which account is imported from, and which of its subjects."""
     fields = fields_of(item, ORIGIN_KEYS, f"{what} entry should be an account map, got {{}}")
     if not (fields.get("account") and fields.get("subject")):
@@ -210,18 +210,18 @@ IMPORT_KEYS: Final[dict[str, Reader]] = {
 }
 
 
-def mappings_block(options: ServerOptions, item: Item) -> ServerOptions:
+def mappings_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     before = next((one for one in options.accounts if one.name == GLOBAL_ACCOUNT), AccountConfig(GLOBAL_ACCOUNT))
     others = tuple(one for one in options.accounts if one.name != GLOBAL_ACCOUNT)
     return replace(options, accounts=(*others, replace(before, mappings=mappings_of(item))))
 
 
-def mappings_of(item: Item) -> tuple[SubjectMap, ...]:
+def mappings_of(item: ConfItem) -> tuple[SubjectMap, ...]:
     block = block_of(item)
     return tuple(_mapping(source, value) for source, value in block.items() if source not in block.variables)
 
 
-def _mapping(source: str, item: Item) -> SubjectMap:
+def _mapping(source: str, item: ConfItem) -> SubjectMap:
     if not is_valid_subject(source):
         raise item.fault(f"Subject {go_quote(source)} is not a valid subject")
     if isinstance(item.value, str):
@@ -238,7 +238,7 @@ def _mapping(source: str, item: Item) -> SubjectMap:
     return mapping
 
 
-def _destination(item: Item) -> tuple[Destination, str]:
+def _destination(item: ConfItem) -> tuple[Destination, str]:
     fields = fields_of(
         item, DESTINATION_KEYS, "Expected an entry for the mapping destination",
         "Unknown field {} for mapping destination",
@@ -249,7 +249,7 @@ def _destination(item: Item) -> tuple[Destination, str]:
     return Destination(subject, fields["weight"]), fields.get("cluster", "")
 
 
-def _weight(item: Item) -> int:
+def _weight(item: ConfItem) -> int:
     value = percentage_of(item, "Invalid weight {} for mapping destination", "Unknown entry type for weight of {}")
     if not 0 <= value <= 100:
         raise item.fault(f"Invalid weight {value} for mapping destination")
@@ -273,12 +273,12 @@ class _Account(NamedTuple):
     """One account of the file, its users, and the places of its exports and imports."""
 
     config: AccountConfig
-    users: Item | None
+    users: ConfItem | None
     permissions: Permissions | None
     placed: Placed
 
 
-def accounts_block(options: ServerOptions, item: Item) -> ServerOptions:
+def accounts_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     if isinstance(item.value, list):
         return replace(options, accounts=(*options.accounts, *(AccountConfig(name) for name in _names(item))))
     block = block_of(item)
@@ -290,7 +290,7 @@ def accounts_block(options: ServerOptions, item: Item) -> ServerOptions:
     return replace(options, accounts=(*options.accounts, *configs))
 
 
-def _names(item: Item) -> list[str]:
+def _names(item: ConfItem) -> list[str]:
     names: list[str] = []
     for entry in items_of(item):
         name = text_of(entry)
@@ -301,19 +301,19 @@ def _names(item: Item) -> list[str]:
     return names
 
 
-def _refuse_reserved(name: str, item: Item) -> None:
+def _refuse_reserved(name: str, item: ConfItem) -> None:
     if name == GLOBAL_ACCOUNT:
         raise item.fault(f"{go_quote(name)} is a Reserved Account")
 
 
-def _refuse_problems(plan: ImportPlan, accounts: list[_Account], item: Item) -> None:
+def _refuse_problems(plan: ImportPlan, accounts: list[_Account], item: ConfItem) -> None:
     """Raise the first fault between accounts, with its place in the file."""
     for problem in plan.problems:
         places = (place for account in accounts for shared, place in account.placed if shared is problem.item)
         raise next(places, item).fault(problem.text)
 
 
-def _account(name: str, item: Item) -> _Account:
+def _account(name: str, item: ConfItem) -> _Account:
     _refuse_reserved(name, item)
     fields = fields_of(item, ACCOUNT_KEYS, "Expected map entries for accounts")
     exports, imports = fields.pop("exports", []), fields.pop("imports", [])
@@ -336,12 +336,12 @@ def _with_users(options: ServerOptions, account: _Account) -> ServerOptions:
     return with_users(options, with_permissions(users, account.permissions), account.users)
 
 
-def _limits(item: Item) -> ConnectionLimits:
+def _limits(item: ConfItem) -> ConnectionLimits:
     expected, unknown = "Expected account limits to be a map/struct, got {}", "Unknown field {} parsing account limits"
     return ConnectionLimits(**fields_of(item, ACCOUNT_LIMIT_KEYS, expected, unknown))
 
 
-def _check_nkey(item: Item) -> dict[str, Any]:
+def _check_nkey(item: ConfItem) -> dict[str, Any]:
     """Check the key of an account; nothing here is signed with it."""
     from natsctl.api.jwt_token import is_public
 
@@ -350,7 +350,7 @@ def _check_nkey(item: Item) -> dict[str, Any]:
     return {}
 
 
-def _msg_trace(item: Item) -> dict[str, Any]:
+def _msg_trace(item: ConfItem) -> dict[str, Any]:
     if isinstance(item.value, str):
         return {"trace_dest": _trace_dest(item, "msg_trace")}
     expected = 'Expected account message trace "msg_trace" to be a string or a map/struct, got {}'
@@ -359,7 +359,7 @@ def _msg_trace(item: Item) -> dict[str, Any]:
     )
 
 
-def _trace_dest(item: Item, key: str = "dest") -> str:
+def _trace_dest(item: ConfItem, key: str = "dest") -> str:
     if not isinstance(item.value, str):
         raise item.fault(f"Field {go_quote(key)} should be a string, got {shown(item)}")
     if not (is_valid_subject(item.value) and is_literal(item.value)):
@@ -367,7 +367,7 @@ def _trace_dest(item: Item, key: str = "dest") -> str:
     return item.value
 
 
-def _trace_sampling(item: Item) -> int:
+def _trace_sampling(item: ConfItem) -> int:
     mistyped = 'Trace destination sampling field "sampling" should be an integer or a percentage, got {}'
     value = percentage_of(item, "Invalid trace destination sampling value {1}", mistyped)
     if not 1 <= value <= 100:

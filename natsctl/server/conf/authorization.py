@@ -13,7 +13,7 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.permissions import Permissions, ResponseRule, SubjectRules
 from natsctl.broker.auth.static_auth import CONNECTION_TYPES, User
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
-from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.syntax import ConfItem
 from natsctl.server.conf.values import (
     Reader,
     duration_text_of,
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from natsctl.broker.jwt.callout import CalloutSettings
 
 
-def permissions_of(item: Item) -> Permissions:
+def permissions_of(item: ConfItem) -> Permissions:
     expected, unknown = "Expected permissions to be a map/struct", "Unknown field {} parsing permissions"
     return Permissions(**fields_of(item, PERMISSION_KEYS, expected, unknown))
 
 
-def _rules(item: Item, *, queues: bool) -> SubjectRules:
+def _rules(item: ConfItem, *, queues: bool) -> SubjectRules:
     """Return the rules of one direction: a subject, a list of them, or allowed and denied subjects."""
     if not isinstance(item.value, dict):
         return SubjectRules(_subjects(item, queues=queues) or None)
@@ -49,14 +49,14 @@ def _rules(item: Item, *, queues: bool) -> SubjectRules:
     return SubjectRules(found.get("allow") or None, found.get("deny", ()))
 
 
-def _subjects(item: Item, *, queues: bool) -> tuple[str, ...]:
+def _subjects(item: ConfItem, *, queues: bool) -> tuple[str, ...]:
     if not isinstance(item.value, (str, list)):
         raise item.fault("Expected subject permissions to be a subject, or array of subjects")
     entries = item.value if isinstance(item.value, list) else [item]
     return tuple(_subject(entry, queues=queues) for entry in entries)
 
 
-def _subject(item: Item, *, queues: bool) -> str:
+def _subject(item: ConfItem, *, queues: bool) -> str:
     """Return a subject, or `subject queue` where that is meant; raises ConfError."""
     if not isinstance(item.value, str):
         raise item.fault("Subject in permissions array cannot be cast to string")
@@ -72,7 +72,7 @@ def _subject(item: Item, *, queues: bool) -> str:
     return text
 
 
-def _responses(item: Item) -> ResponseRule | None:
+def _responses(item: ConfItem) -> ResponseRule | None:
     if isinstance(item.value, bool):
         return ResponseRule() if item.value else None
     expected = "error parsing response permissions, expected a boolean or a map"
@@ -80,7 +80,7 @@ def _responses(item: Item) -> ResponseRule | None:
     return ResponseRule(**{name: value for name, value in fields.items() if value})
 
 
-def _expiry(item: Item) -> int:
+def _expiry(item: ConfItem) -> int:
     """Return nanoseconds; below zero: never."""
     if not isinstance(item.value, str):
         raise item.fault("error parsing expires, not a duration string")
@@ -99,16 +99,16 @@ RESPONSE_KEYS: Final[dict[str, Reader]] = keyed(
 )
 
 
-def proxies_block(options: ServerOptions, item: Item) -> ServerOptions:
+def proxies_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     return replace(options, **fields_of(item, PROXIES_KEYS, "expected proxies to be a map/struct, got {}"))
 
 
-def _trusted(item: Item) -> tuple[str, ...]:
+def _trusted(item: ConfItem) -> tuple[str, ...]:
     fault = "expected proxies' trusted field to be an array, got {}"
     return tuple(_proxy_key(entry) for entry in list_of(item, fault))
 
 
-def _proxy_key(item: Item) -> str:
+def _proxy_key(item: ConfItem) -> str:
     from natsctl.api.jwt_token import is_public
 
     found = ""
@@ -125,7 +125,7 @@ PROXIES_KEYS: Final[dict[str, Reader]] = {"trusted": ("trusted_proxies", _truste
 PROXY_KEYS: Final = {"key": True, "public_key": True}
 
 
-def users_of(item: Item, account: str) -> tuple[User, ...]:
+def users_of(item: ConfItem, account: str) -> tuple[User, ...]:
     return tuple(_user(entry, account) for entry in list_of(item, "Expected users field to be an array"))
 
 
@@ -136,7 +136,7 @@ def with_permissions(users: Sequence[User], permissions: Permissions | None) -> 
     return tuple(replace(user, permissions=user.permissions or permissions) for user in users)
 
 
-def with_users(options: ServerOptions, users: Sequence[User], item: Item) -> ServerOptions:
+def with_users(options: ServerOptions, users: Sequence[User], item: ConfItem) -> ServerOptions:
     """Return `options` with more users; raises ConfError at `item` where one is there already."""
     known = {user.identity for user in options.users}
     for user in users:
@@ -146,7 +146,7 @@ def with_users(options: ServerOptions, users: Sequence[User], item: Item) -> Ser
     return replace(options, users=(*options.users, *users))
 
 
-def _user(item: Item, account: str) -> User:
+def _user(item: ConfItem, account: str) -> User:
     from natsctl.api.jwt_token import is_public
 
     fields = fields_of(item, USER_KEYS, "Expected user entry to be a map/struct")
@@ -162,7 +162,7 @@ def _user(item: Item, account: str) -> User:
     return user
 
 
-def _connection_types(item: Item) -> frozenset[str]:
+def _connection_types(item: ConfItem) -> frozenset[str]:
     names = [text_of(entry).upper() for entry in items_of(item)]
     unknown = [name for name in names if name not in CONNECTION_TYPES]
     if unknown:
@@ -180,7 +180,7 @@ USER_KEYS: Final[dict[str, Reader]] = keyed(
 )
 
 
-def callout_of(item: Item) -> CalloutSettings:
+def callout_of(item: ConfItem) -> CalloutSettings:
     from natsctl.broker.jwt.callout import CalloutSettings
 
     expected = "Expected authorization callout to be a map/struct"
@@ -193,7 +193,7 @@ def callout_of(item: Item) -> CalloutSettings:
     return callout
 
 
-def _callout_key(kind: Kind, fault: str, item: Item) -> str:
+def _callout_key(kind: Kind, fault: str, item: ConfItem) -> str:
     from natsctl.api.jwt_token import is_public
 
     key = text_of(item)
@@ -202,7 +202,7 @@ def _callout_key(kind: Kind, fault: str, item: Item) -> str:
     return key
 
 
-def _callout_names(name: str, item: Item) -> tuple[str, ...]:
+def _callout_names(name: str, item: ConfItem) -> tuple[str, ...]:
     return tuple(text_of(entry) for entry in list_of(item, f"Expected {name} field to be an array"))
 
 
@@ -215,7 +215,7 @@ CALLOUT_KEYS: Final[dict[str, Reader]] = keyed(
 )
 
 
-def authorization_block(options: ServerOptions, item: Item) -> ServerOptions:
+def authorization_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     fields = fields_of(item, AUTHORIZATION_KEYS)
     users, permissions = fields.pop("users", None), fields.pop("permissions", None)
     options = replace(options, **fields)

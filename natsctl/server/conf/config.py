@@ -25,7 +25,7 @@ from natsctl.server.conf.jetstream import LIMITS, jetstream_block, store_dir
 from natsctl.server.conf.leafnodes import leafnodes_block
 from natsctl.server.conf.ocsp import ocsp_block, ocsp_cache
 from natsctl.server.conf.operator import OPERATOR_KEYS
-from natsctl.server.conf.syntax import Block, ConfError, Item, load_file
+from natsctl.server.conf.syntax import ConfBlock, ConfError, ConfItem, load_file
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
     OptionSetter,
@@ -53,7 +53,7 @@ _DIGEST_DEPTH: Final = 4
 """Depth to which a configuration is hashed piece by piece: that of a user of an account."""
 
 
-def config_digest(block: Block) -> str:
+def config_digest(block: ConfBlock) -> str:
     digest = hashlib.sha256()
     for piece in _json_pieces(block, 0):
         digest.update(piece.translate(_ESCAPED).encode("utf-8", "replace"))
@@ -63,7 +63,7 @@ def config_digest(block: Block) -> str:
 
 def _json_pieces(value: Any, depth: int) -> Iterator[str]:
     """Yield the JSON of a configuration with sorted keys: other threads run between two pieces, not within one."""
-    value = value.value if isinstance(value, Item) else value
+    value = value.value if isinstance(value, ConfItem) else value
     if not isinstance(value, dict | list) or depth > _DIGEST_DEPTH:
         yield json.dumps(_plain(value), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
         return
@@ -77,7 +77,7 @@ def _json_pieces(value: Any, depth: int) -> Iterator[str]:
 
 def _free(value: Any) -> None:
     """Free a configuration piece by piece, for the same reason."""
-    value = value.value if isinstance(value, Item) else value
+    value = value.value if isinstance(value, ConfItem) else value
     if isinstance(value, dict):
         for inner in value.values():
             _free(inner)
@@ -88,7 +88,7 @@ def _free(value: Any) -> None:
 
 def _plain(value: Any) -> Any:
     match value:
-        case Item():
+        case ConfItem():
             return _plain(value.value)
         case dict():
             return {key: _plain(item) for key, item in value.items()}
@@ -101,7 +101,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def default_domains(options: ServerOptions, item: Item) -> ServerOptions:
+def default_domains(options: ServerOptions, item: ConfItem) -> ServerOptions:
     found = tuple((account, text_of(value)) for account, value in block_of(item).items())
     return replace(options, default_js_domain=found)
 
@@ -114,28 +114,28 @@ _IGNORED: Final = frozenset({
 """Keys that mean nothing without a listener and without routes."""
 
 
-def cluster_block(options: ServerOptions, item: Item) -> ServerOptions:
+def cluster_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     """Return `options` as they were: a cluster's name alone makes none; raises ConfError for everything that would."""
     for check, value in entries(item, CLUSTER_KEYS):
         check(value)
     return options
 
 
-def _cluster_name(item: Item) -> None:
+def _cluster_name(item: ConfItem) -> None:
     if " " in text_of(item):
         raise item.fault("cluster name cannot contain spaces or newlines")
 
 
-def _cluster_listener(item: Item) -> None:
+def _cluster_listener(item: ConfItem) -> None:
     raise item.fault(f"cluster: {SINGLE_NODE}")
 
 
-def _cluster_routes(item: Item) -> None:
+def _cluster_routes(item: ConfItem) -> None:
     if items_of(item):
         _cluster_listener(item)
 
 
-CLUSTER_KEYS: Final[dict[str, Callable[[Item], None]]] = {
+CLUSTER_KEYS: Final[dict[str, Callable[[ConfItem], None]]] = {
     **dict.fromkeys(_IGNORED, lambda item: None),
     "name": _cluster_name,
     "listen": _cluster_listener,
@@ -144,14 +144,14 @@ CLUSTER_KEYS: Final[dict[str, Callable[[Item], None]]] = {
 }
 
 
-def _log_format(item: Item) -> str:
+def _log_format(item: ConfItem) -> str:
     found = text_of(item)
     if found not in LOG_FORMATS:
         raise item.fault(f"log_format: expected {' or '.join(LOG_FORMATS)}, got {found!r}")
     return found
 
 
-def _syslog_url(item: Item) -> str:
+def _syslog_url(item: ConfItem) -> str:
     from natsctl.server.log.syslog import parse_syslog_url
 
     url = text_of(item)
@@ -203,17 +203,17 @@ _DURATION_KEYS: Final = frozenset({
 """Keys that take a duration such as "2m", and a number of seconds only for compatibility: a bare 2m is 2,000,000."""
 
 
-def duration_warnings(block: Block) -> Iterator[str]:
+def duration_warnings(block: ConfBlock) -> Iterator[str]:
     for key, item in block.items():
         if key.lower() in _DURATION_KEYS and isinstance(item.value, int | float):
             field = key.lower()
             yield f'{item.place}: invalid use of field "{field}": {field} should be converted to a duration'
         for inner in items_of(item):
-            if isinstance(inner.value, Block):
+            if isinstance(inner.value, ConfBlock):
                 yield from duration_warnings(inner.value)
 
 
-def apply(block: Block, options: ServerOptions) -> ServerOptions:
+def apply(block: ConfBlock, options: ServerOptions) -> ServerOptions:
     for key, item in block.items():
         if (setter := TOP_KEYS.get(key.lower())) is not None:
             options = setter(options, item)
@@ -223,59 +223,59 @@ def apply(block: Block, options: ServerOptions) -> ServerOptions:
     return _checked(with_defaults(options), block)
 
 
-def _checked(options: ServerOptions, block: Block) -> ServerOptions:
+def _checked(options: ServerOptions, block: ConfBlock) -> ServerOptions:
     for key, text in option_faults(options):
         item = next((item for name, item in block.items() if name.lower() == key), None)
         raise item.fault(text) if item else ConfError(str(options.config_file or "nats.conf"), 1, text)
     return options
 
 
-def _listen(options: ServerOptions, item: Item) -> ServerOptions:
+def _listen(options: ServerOptions, item: ConfItem) -> ServerOptions:
     host, port = address_of(item, options.host)
     return replace(options, host=host, port=port)
 
 
-def _https(options: ServerOptions, item: Item) -> ServerOptions:
+def _https(options: ServerOptions, item: ConfItem) -> ServerOptions:
     host, port = address_of(item, options.http_host)
     return replace(options, http_host=host, https_port=port)
 
 
-def _http(options: ServerOptions, item: Item) -> ServerOptions:
+def _http(options: ServerOptions, item: ConfItem) -> ServerOptions:
     host, port = address_of(item, options.http_host)
     return replace(options, http_host=host, http_port=port)
 
 
-def _server_name(item: Item) -> str:
+def _server_name(item: ConfItem) -> str:
     name = text_of(item)
     if " " in name:
         raise item.fault("server name cannot contain spaces")
     return name
 
 
-def _tags(item: Item) -> tuple[str, ...]:
+def _tags(item: ConfItem) -> tuple[str, ...]:
     """Return tags as nats-server keeps them: in small letters, without blanks around, each once."""
     return tuple(dict.fromkeys(text_of(tag).strip().lower() for tag in items_of(item)))
 
 
-def _metadata(item: Item) -> tuple[tuple[str, str], ...]:
+def _metadata(item: ConfItem) -> tuple[tuple[str, str], ...]:
     return tuple((key, text_of(value)) for key, value in block_of(item).items())
 
 
-def _feature_flags(options: ServerOptions, item: Item) -> ServerOptions:
+def _feature_flags(options: ServerOptions, item: ConfItem) -> ServerOptions:
     for name, value in block_of(item).items():
         if flag_of(value) != FEATURE_FLAGS.get(name, flag_of(value)):
             raise value.fault(f"feature_flags: {name} is {str(FEATURE_FLAGS[name]).lower()} in natsctl server")
     return options
 
 
-def _gateway(options: ServerOptions, item: Item) -> ServerOptions:
+def _gateway(options: ServerOptions, item: ConfItem) -> ServerOptions:
     raise item.fault(f"gateway: {SINGLE_NODE}")
 
 
 def _switched_off(name: str, why: str) -> OptionSetter:
     """Return the setter of a key that may be off, and is refused where it is on."""
 
-    def check(options: ServerOptions, item: Item) -> ServerOptions:
+    def check(options: ServerOptions, item: ConfItem) -> ServerOptions:
         if item.value not in (False, 0, "never"):
             raise item.fault(f"{name}: {why}")
         return options

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from natsctl.api.account import UNLIMITED, AccountLimits
 from natsctl.api.subjects import is_valid_subject
 from natsctl.jetstream.engine_options import BatchLimits
-from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.syntax import ConfItem
 from natsctl.server.conf.values import (
     OptionSetter,
     Reader,
@@ -30,14 +30,14 @@ from natsctl.server.conf.values import (
     text_of,
     write_timeout_of,
 )
-from natsctl.server.options import JetStreamLimits, ServerOptions
+from natsctl.server.options import ServerJetStreamLimits, ServerOptions
 
 
-def read_limits(item: Item) -> JetStreamLimits:
-    return JetStreamLimits(**fields_of(item, LIMIT_KEYS))
+def read_limits(item: ConfItem) -> ServerJetStreamLimits:
+    return ServerJetStreamLimits(**fields_of(item, LIMIT_KEYS))
 
 
-def _batches(item: Item) -> BatchLimits:
+def _batches(item: ConfItem) -> BatchLimits:
     """Return the limits of batches; numbers of 0 and less leave the defaults."""
     limits = {}
     for (fields, read), value in entries(item, BATCH_KEYS):
@@ -46,11 +46,11 @@ def _batches(item: Item) -> BatchLimits:
     return BatchLimits(**limits)
 
 
-def _duration_ns(item: Item) -> int:
+def _duration_ns(item: ConfItem) -> int:
     return round(duration_text_of(item, "duration") * 1e9)
 
 
-BATCH_KEYS: Final[dict[str, tuple[str, Callable[[Item], int]]]] = {
+BATCH_KEYS: Final[dict[str, tuple[str, Callable[[ConfItem], int]]]] = {
     "max_inflight_per_stream": ("atomic_of_stream fast_of_stream", number_of),
     "max_inflight_total": ("atomic_of_server fast_of_server", number_of),
     "max_msgs": ("atomic_size", number_of),
@@ -66,7 +66,7 @@ LIMIT_KEYS: Final[dict[str, Reader]] = {
 }
 
 
-def jetstream_block(options: ServerOptions, item: Item) -> ServerOptions:
+def jetstream_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     if isinstance(item.value, bool):
         return replace(options, jetstream=item.value)
     if isinstance(item.value, str):
@@ -77,14 +77,14 @@ def jetstream_block(options: ServerOptions, item: Item) -> ServerOptions:
     return options
 
 
-def store_dir(options: ServerOptions, item: Item) -> ServerOptions:
+def store_dir(options: ServerOptions, item: ConfItem) -> ServerOptions:
     """Return `options` with the folder of the store; raises ConfError where the file names two."""
     if options.store_dir is not None:
         raise item.fault("Duplicate 'store_dir' configuration")
     return replace(options, store_dir=Path(text_of(item)))
 
 
-def _word(item: Item) -> bool:
+def _word(item: ConfItem) -> bool:
     states = {"enabled": True, "enable": True, "disabled": False, "disable": False}
     if isinstance(item.value, bool):
         return item.value
@@ -96,14 +96,14 @@ def _word(item: Item) -> bool:
 _SYNC_FAULT: Final = "expected always, never or a duration with its unit, such as 1s"
 
 
-def _sync(item: Item) -> str | int:
+def _sync(item: ConfItem) -> str | int:
     """Return the value of `sync`. A number is refused: its unit would be lost, and 2m would be 2,000,000 seconds."""
     if not isinstance(item.value, str):
         raise item.fault(_SYNC_FAULT)
     return _sync_interval(item)
 
 
-def _sync_interval(item: Item) -> str | int:
+def _sync_interval(item: ConfItem) -> str | int:
     """Return the value of nats-server's key, for which a number counts seconds."""
     if isinstance(item.value, str) and item.value.lower() in ("always", "never"):
         return item.value.lower()
@@ -113,36 +113,36 @@ def _sync_interval(item: Item) -> str | int:
     return interval_ns
 
 
-def _archive_version(item: Item) -> int:
+def _archive_version(item: ConfItem) -> int:
     version = number_of(item)
     if version not in (1, 2):
         raise item.fault(f"expected 1 or 2, not {version}")
     return version
 
 
-def _domain(item: Item) -> str:
+def _domain(item: ConfItem) -> str:
     domain = text_of(item)
     if domain and (not is_valid_subject(domain.encode()) or any(char in domain for char in ".*> ")):
         raise item.fault(f"invalid domain name: \"{domain}\" may not contain '.', '*', '>' or blanks")
     return domain
 
 
-def _not_negative(item: Item) -> int:
+def _not_negative(item: ConfItem) -> int:
     if size_of(item) < 0:
         raise item.fault(f"Expected an absolute size, got {shown(item)}")
     return size_of(item)
 
 
-def _concurrent_io(item: Item) -> int:
+def _concurrent_io(item: ConfItem) -> int:
     if not 4 <= number_of(item) <= 8192:
         raise item.fault(f"Expected an absolute size between 4 and 8192, got {shown(item)}")
     return number_of(item)
 
 
-def _checked(read: Callable[[Item], object]) -> OptionSetter:
+def _checked(read: Callable[[ConfItem], object]) -> OptionSetter:
     """Return the setter of a key without effect, whose value is checked."""
 
-    def check(options: ServerOptions, item: Item) -> ServerOptions:
+    def check(options: ServerOptions, item: ConfItem) -> ServerOptions:
         read(item)
         return options
 
@@ -163,7 +163,7 @@ UNHEEDED_KEYS: Final[dict[str, OptionSetter]] = keyed(
 none of these."""
 
 
-def _tpm(options: ServerOptions, item: Item) -> ServerOptions:
+def _tpm(options: ServerOptions, item: ConfItem) -> ServerOptions:
     why = "natsctl server reads no keys from a TPM; `key` takes one, from a variable of the environment or a file"
     raise item.fault(f"tpm of jetstream: {why}")
 
@@ -171,15 +171,15 @@ def _tpm(options: ServerOptions, item: Item) -> ServerOptions:
 CIPHERS: Final[dict[str, Literal["chacha", "aes"]]] = {"chacha": "chacha", "chachapoly": "chacha", "aes": "aes"}
 
 
-def _cipher(item: Item) -> str:
+def _cipher(item: ConfItem) -> str:
     word = text_of(item)
     if word.lower() not in CIPHERS:
         raise item.fault(f'Unknown cipher type: "{word}"')
     return CIPHERS[word.lower()]
 
 
-def _encryption(name: str, read: Callable[[Item], str]) -> OptionSetter:
-    def change(options: ServerOptions, item: Item) -> ServerOptions:
+def _encryption(name: str, read: Callable[[ConfItem], str]) -> OptionSetter:
+    def change(options: ServerOptions, item: ConfItem) -> ServerOptions:
         value: dict[str, Any] = {name: read(item)}
         return replace(options, encryption=replace(options.encryption, **value))
 
@@ -214,13 +214,13 @@ ACCOUNT_LIMIT_KEYS: Final[dict[str, Reader]] = keyed(
 )
 
 
-def account_limits(item: Item) -> AccountLimits | None:
+def account_limits(item: ConfItem) -> AccountLimits | None:
     if not isinstance(item.value, dict):
         return replace(UNLIMITED) if _word(item) else None
     return replace(UNLIMITED, **fields_of(item, ACCOUNT_LIMIT_KEYS | {"cluster_traffic": ("", _cluster_traffic)}))
 
 
-def _cluster_traffic(item: Item) -> dict[str, Any]:
+def _cluster_traffic(item: ConfItem) -> dict[str, Any]:
     """Check the account of Raft's traffic, which a single node does not have."""
     if text_of(item) not in ("system", "owner", ""):
         raise item.fault("Expected 'system' or 'owner' for cluster_traffic")
@@ -233,7 +233,7 @@ _LAME_DUCK_MIN_S: Final = 30.0
 
 
 def _small(name: str) -> OptionSetter:
-    def read(item: Item) -> int:
+    def read(item: ConfItem) -> int:
         number = number_of(item)
         if number > _INT32_MAX:
             raise item.fault(f"{name} value is too big")
@@ -242,7 +242,7 @@ def _small(name: str) -> OptionSetter:
     return set_option(name, read)
 
 
-def _subscription_tokens(item: Item) -> int:
+def _subscription_tokens(item: ConfItem) -> int:
     number = number_of(item)
     if number > _TOKENS_MAX:
         raise item.fault("max_subscription_tokens value is too big")
@@ -251,14 +251,14 @@ def _subscription_tokens(item: Item) -> int:
     return number
 
 
-def _lame_duck_duration(item: Item) -> float:
+def _lame_duck_duration(item: ConfItem) -> float:
     seconds = duration_text_of(item, "lame_duck_duration")
     if seconds < _LAME_DUCK_MIN_S:
         raise item.fault(f"invalid lame_duck_duration of {format_seconds(seconds)}, minimum is 30 seconds")
     return seconds
 
 
-def _lame_duck_grace(item: Item) -> float:
+def _lame_duck_grace(item: ConfItem) -> float:
     seconds = duration_text_of(item, "lame_duck_grace_period")
     if seconds < 0:
         raise item.fault("invalid lame_duck_grace_period, needs to be positive")
@@ -270,7 +270,7 @@ def _unlimited(name: str) -> OptionSetter:
     return set_option(name, lambda item: max(number_of(item), 0))
 
 
-def _max_closed(options: ServerOptions, item: Item) -> ServerOptions:
+def _max_closed(options: ServerOptions, item: ConfItem) -> ServerOptions:
     number = number_of(item)
     return replace(options, max_closed_clients=number) if number > 0 else options
 

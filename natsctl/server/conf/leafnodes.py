@@ -13,7 +13,7 @@ from natsctl.api.subjects import is_valid_subject
 from natsctl.broker.auth.static_auth import User
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.leaf.handshake import version_parts
-from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.syntax import ConfItem
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
     Reader,
@@ -47,7 +47,7 @@ COMPRESSION_MODES: Final = frozenset({
 """Values that a file may have; links are never compressed, and both sides negotiate that by themselves."""
 
 
-def check_compression(item: Item) -> dict[str, Any]:
+def check_compression(item: ConfItem) -> dict[str, Any]:
     """Return no options; raises ConfError for a mode that is unknown, or a block with other keys than compression's."""
     value = item.value
     if isinstance(value, dict):
@@ -57,7 +57,7 @@ def check_compression(item: Item) -> dict[str, Any]:
     return {}
 
 
-def _check_thresholds(key: str, item: Item) -> dict[str, Any]:
+def _check_thresholds(key: str, item: ConfItem) -> dict[str, Any]:
     for threshold in items_of(item):
         duration_text_of(threshold, key)
     return {}
@@ -70,7 +70,7 @@ COMPRESSION_KEYS: Final[dict[str, Reader]] = {
 SEED_LENGTH: Final = 58
 
 
-def remotes_of(item: Item) -> tuple[LeafRemoteOptions, ...]:
+def remotes_of(item: ConfItem) -> tuple[LeafRemoteOptions, ...]:
     remotes: list[LeafRemoteOptions] = []
     for entry in list_of(item, "expected remotes field to be an array"):
         remote = _remote(entry)
@@ -81,7 +81,7 @@ def remotes_of(item: Item) -> tuple[LeafRemoteOptions, ...]:
     return tuple(remotes)
 
 
-def _remote(item: Item) -> LeafRemoteOptions:
+def _remote(item: ConfItem) -> LeafRemoteOptions:
     remote = LeafRemoteOptions(**fields_of(item, REMOTE_KEYS))
     if remote.creds is not None and remote.nkey:
         raise item.fault("Remote leafnode can not have both creds and nkey defined")
@@ -92,7 +92,7 @@ def _remote(item: Item) -> LeafRemoteOptions:
     return remote
 
 
-def _refuse_untrusted(remote: LeafRemoteOptions, item: Item) -> None:
+def _refuse_untrusted(remote: LeafRemoteOptions, item: ConfItem) -> None:
     """Raise ConfError where a hub under TLS is reached through a proxy, and nothing says whom to trust."""
     for url in remote.urls:
         if url.scheme == "wss":
@@ -110,7 +110,7 @@ _PROXY_TLS: Final = frozenset({
 """Keys of `tls` that mean something towards a proxy. Source: nats-server, proxyTLSSupportedKeys."""
 
 
-def _proxy(item: Item) -> LeafProxyOptions | None:
+def _proxy(item: ConfItem) -> LeafProxyOptions | None:
     """Return the proxy of a remote, None where the block is empty; raises ConfError."""
     fields = fields_of(item, PROXY_KEYS, "Expected proxy to be a map, got {}")
     url, tls = fields.pop("url", ""), fields.get("tls")
@@ -130,7 +130,7 @@ def _proxy(item: Item) -> LeafProxyOptions | None:
     return LeafProxyOptions(host, port, secure, **fields)
 
 
-def _proxy_address(item: Item, text: str) -> tuple[str, int, bool]:
+def _proxy_address(item: ConfItem, text: str) -> tuple[str, int, bool]:
     try:
         parts = urlsplit(text)
         scheme, host, port = parts.scheme, parts.hostname, parts.port
@@ -143,7 +143,7 @@ def _proxy_address(item: Item, text: str) -> tuple[str, int, bool]:
     return host, port or (443 if scheme == "https" else 80), scheme == "https"
 
 
-def _proxy_tls(item: Item) -> TlsOptions:
+def _proxy_tls(item: ConfItem) -> TlsOptions:
     for key, value in block_of(item).items():
         if key.lower() not in _PROXY_TLS:
             raise value.fault(f'"{key}" is not supported for proxy TLS')
@@ -159,14 +159,14 @@ PROXY_KEYS: Final[dict[str, Reader]] = {
 }
 
 
-def _urls(item: Item) -> tuple[ServerUrl, ...]:
+def _urls(item: ConfItem) -> tuple[ServerUrl, ...]:
     return tuple(_url(entry) for entry in items_of(item))
 
 
 _WEBSOCKET_PORTS: Final = {"ws": 80, "wss": 443}
 
 
-def _url(item: Item) -> ServerUrl:
+def _url(item: ConfItem) -> ServerUrl:
     """Return a url's parts; the error of a malformed one does not repeat its user and password."""
     text = text_of(item).strip()
     try:
@@ -175,18 +175,18 @@ def _url(item: Item) -> ServerUrl:
         raise item.fault(f"error parsing leafnode url: {failure}") from None
 
 
-def _creds(item: Item) -> Path:
+def _creds(item: ConfItem) -> Path:
     return Path(text_of(item)).expanduser()
 
 
-def _seed(item: Item) -> str:
+def _seed(item: ConfItem) -> str:
     seed = text_of(item)
     if len(seed) != SEED_LENGTH or not seed.startswith("SU"):
         raise item.fault("Remote leafnode nkey is not a valid seed")
     return seed
 
 
-def _subjects(item: Item) -> tuple[str, ...]:
+def _subjects(item: ConfItem) -> tuple[str, ...]:
     subjects = tuple(text_of(entry) for entry in items_of(item))
     for subject in subjects:
         if not is_valid_subject(subject):
@@ -194,11 +194,11 @@ def _subjects(item: Item) -> tuple[str, ...]:
     return subjects
 
 
-def _client_tls(item: Item) -> TlsOptions:
+def _client_tls(item: ConfItem) -> TlsOptions:
     return tls_block(item, "remote")
 
 
-def _check_migrate(item: Item) -> dict[str, Any]:
+def _check_migrate(item: ConfItem) -> dict[str, Any]:
     """Accept an option of streams with several replicas, which a single server does not have."""
     if not isinstance(item.value, (bool, dict)):
         raise item.fault("expected boolean or map for jetstream_cluster_migrate")
@@ -233,12 +233,12 @@ OLDEST_VERSION: Final = (2, 8, 0)
 """Least value of `min_version`. Source: nats-server, checkLeafMinVersionConfig."""
 
 
-def leafnodes_block(options: ServerOptions, item: Item) -> ServerOptions:
+def leafnodes_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     leafnodes = LeafNodesOptions(**fields_of(item, LEAFNODE_KEYS))
     return replace(options, leafnodes=leafnodes if leafnodes.port or leafnodes.remotes else None)
 
 
-def _min_version(item: Item) -> str:
+def _min_version(item: ConfItem) -> str:
     version = text_of(item)
     parts = version_parts(version)
     if parts is None:
@@ -248,7 +248,7 @@ def _min_version(item: Item) -> str:
     return version
 
 
-def _authorization(item: Item) -> dict[str, Any]:
+def _authorization(item: ConfItem) -> dict[str, Any]:
     fields = fields_of(item, AUTHORIZATION_KEYS)
     users, account = fields.get("users", ()), fields.get("account", "")
     name, password, nkey = (fields.pop(field, "") for field in ("name", "password", "nkey"))
@@ -265,14 +265,14 @@ def _authorization(item: Item) -> dict[str, Any]:
     return {**fields, "users": users, "account": account}
 
 
-def _public_nkey(item: Item) -> str:
+def _public_nkey(item: ConfItem) -> str:
     nkey = text_of(item)
     if len(nkey) != 56 or not nkey.startswith("U"):
         raise item.fault("Not a valid public nkey for leafnode authorization")
     return nkey
 
 
-def _users(item: Item) -> tuple[User, ...]:
+def _users(item: ConfItem) -> tuple[User, ...]:
     return tuple(User(**{"name": "", "password": "", **fields_of(entry, USER_KEYS)}) for entry in items_of(item))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from natsctl.api.units import parse_duration
-from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.syntax import ConfItem
 from natsctl.server.conf.values import MAX_SECONDS, Reader, fields_of, items_of
 from natsctl.server.options import OcspCacheOptions, OcspOptions, OcspPeerOptions
 
@@ -29,7 +29,7 @@ def _go_type(value: object) -> str:
     return _GO_TYPES.get(type(value), "map[string]interface {}")
 
 
-def ocsp_block(item: Item) -> OcspOptions:
+def ocsp_block(item: ConfItem) -> OcspOptions:
     if isinstance(item.value, bool):
         return OcspOptions("auto" if item.value else "never")
     if not isinstance(item.value, dict):
@@ -48,14 +48,14 @@ def ocsp_block(item: Item) -> OcspOptions:
     return OcspOptions(**fields)
 
 
-def _urls(item: Item) -> tuple[str, ...]:
+def _urls(item: ConfItem) -> tuple[str, ...]:
     for url in items_of(item):
         if not isinstance(url.value, str):
             raise url.fault(f"error parsing ocsp config: unsupported type {_go_type(url.value)}")
     return tuple(str(url.value) for url in items_of(item))
 
 
-def ocsp_peer(item: Item) -> OcspPeerOptions:
+def ocsp_peer(item: ConfItem) -> OcspPeerOptions:
     if isinstance(item.value, bool):
         return OcspPeerOptions(verify=item.value)
     if not isinstance(item.value, dict):
@@ -65,13 +65,13 @@ def ocsp_peer(item: Item) -> OcspPeerOptions:
     return OcspPeerOptions(**{name: value for name, value in fields.items() if value is not None})
 
 
-def _flag(key: str, item: Item) -> bool:
+def _flag(key: str, item: ConfItem) -> bool:
     if not isinstance(item.value, bool):
         raise item.fault(f'error parsing tls peer config, unknown field ["{key}"]')
     return item.value
 
 
-def _seconds(item: Item, what: str, key: str = "") -> float | None:
+def _seconds(item: ConfItem, what: str, key: str = "") -> float | None:
     """Return seconds of a number or a duration, None for one below zero, which leaves the default."""
     fault = f"error parsing {what} config, conversion error: "
     seconds = 0.0
@@ -90,11 +90,11 @@ def _seconds(item: Item, what: str, key: str = "") -> float | None:
     return seconds if seconds >= 0 else None
 
 
-def _peer_seconds(key: str, item: Item) -> float | None:
+def _peer_seconds(key: str, item: ConfItem) -> float | None:
     return _seconds(item, "tls peer", key)
 
 
-PEER_FIELDS: Final[dict[str, tuple[str, Callable[[str, Item], Any]]]] = {
+PEER_FIELDS: Final[dict[str, tuple[str, Callable[[str, ConfItem], Any]]]] = {
     "verify": ("verify", _flag),
     "ca_timeout": ("timeout_s", _peer_seconds),
     "allowed_clockskew": ("clock_skew_s", _peer_seconds),
@@ -106,7 +106,7 @@ PEER_FIELDS: Final[dict[str, tuple[str, Callable[[str, Item], Any]]]] = {
 PEER_KEYS: Final[dict[str, Reader]] = {key: (field, partial(read, key)) for key, (field, read) in PEER_FIELDS.items()}
 
 
-def ocsp_cache(item: Item) -> OcspCacheOptions:
+def ocsp_cache(item: ConfItem) -> OcspCacheOptions:
     if isinstance(item.value, bool):
         return OcspCacheOptions("local" if item.value else "none")
     if not isinstance(item.value, dict):

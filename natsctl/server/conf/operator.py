@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from natsctl.api.jwt_claims import AccountClaims, OperatorClaims, UserClaims, decode
 from natsctl.api.jwt_token import MAX_TOKEN_BYTES, JwtError, is_public
 from natsctl.api.versions import SERVER_VERSION
-from natsctl.server.conf.syntax import Block, Item
+from natsctl.server.conf.syntax import ConfBlock, ConfItem
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
     OptionSetter,
@@ -50,11 +50,11 @@ def _changed(options: ServerOptions, **values: Any) -> ServerOptions:
     return replace(options, operator=replace(options.operator or OperatorOptions(), **values))
 
 
-def _operators(options: ServerOptions, item: Item) -> ServerOptions:
+def _operators(options: ServerOptions, item: ConfItem) -> ServerOptions:
     return _changed(options, operators=tuple(_operator(one) for one in items_of(item)))
 
 
-def _operator(item: Item) -> OperatorClaims:
+def _operator(item: ConfItem) -> OperatorClaims:
     if not isinstance(item.value, str):
         raise item.fault(f"error parsing operators: unsupported type {shown(item)} where a text is expected")
     try:
@@ -77,7 +77,7 @@ def _said(fault: Exception, name: str) -> str:
     return str(fault)
 
 
-def _trusted_keys(options: ServerOptions, item: Item) -> ServerOptions:
+def _trusted_keys(options: ServerOptions, item: ConfItem) -> ServerOptions:
     keys = tuple(text_of(one) for one in items_of(item))
     for one in items_of(item):
         if not is_public(text_of(one), "operator"):
@@ -85,7 +85,7 @@ def _trusted_keys(options: ServerOptions, item: Item) -> ServerOptions:
     return _changed(options, trusted_keys=keys)
 
 
-def _resolver(options: ServerOptions, item: Item) -> ServerOptions:
+def _resolver(options: ServerOptions, item: ConfItem) -> ServerOptions:
     if isinstance(item.value, dict):
         return _resolver_block(options, item, block_of(item))
     if not isinstance(item.value, str):
@@ -98,7 +98,7 @@ def _resolver(options: ServerOptions, item: Item) -> ServerOptions:
     return _changed(options, memory=False, directory=None, url=_resolver_url(item, found[1] or ""))
 
 
-def _resolver_url(item: Item, text: str) -> str:
+def _resolver_url(item: ConfItem, text: str) -> str:
     try:
         parts = urlsplit(text)
         fault = parts.scheme not in ("http", "https") or not parts.hostname or (parts.port or 1) < 0
@@ -109,7 +109,7 @@ def _resolver_url(item: Item, text: str) -> str:
     return text
 
 
-def _resolver_block(options: ServerOptions, item: Item, block: Block) -> ServerOptions:
+def _resolver_block(options: ServerOptions, item: ConfItem, block: ConfBlock) -> ServerOptions:
     kind = text_of(block["type"]).upper() if "type" in block else ""
     if kind in ("MEM", "MEMORY"):
         return _changed(options, memory=True, directory=None)
@@ -121,7 +121,7 @@ def _resolver_block(options: ServerOptions, item: Item, block: Block) -> ServerO
     return _changed(options, memory=False, directory=_directory(item, block, full=kind == "FULL"))
 
 
-def _directory(item: Item, block: Block, *, full: bool) -> DirectoryOptions:
+def _directory(item: ConfItem, block: ConfBlock, *, full: bool) -> DirectoryOptions:
     folder = text_of(block["dir"]) if "dir" in block else ""
     if not folder:
         raise item.fault("dir has no value and needs to point to a directory")
@@ -143,7 +143,7 @@ def _directory(item: Item, block: Block, *, full: bool) -> DirectoryOptions:
     )
 
 
-def _preload(options: ServerOptions, item: Item) -> ServerOptions:
+def _preload(options: ServerOptions, item: ConfItem) -> ServerOptions:
     if not isinstance(item.value, dict):
         raise item.fault("preload should be a map of account_public_key:account_jwt")
     found: list[tuple[str, str]] = []
@@ -158,18 +158,18 @@ def _preload(options: ServerOptions, item: Item) -> ServerOptions:
     return _changed(options, preload=tuple(found))
 
 
-def _pinned(options: ServerOptions, item: Item) -> ServerOptions:
+def _pinned(options: ServerOptions, item: ConfItem) -> ServerOptions:
     for one in items_of(item):
         if not isinstance(one.value, str):
             raise one.fault(f"error parsing resolver_pinned_accounts: unsupported type in array {shown(one)}")
     return _changed(options, pinned=tuple(text_of(one) for one in items_of(item)))
 
 
-def _sentinel(options: ServerOptions, item: Item) -> ServerOptions:
+def _sentinel(options: ServerOptions, item: ConfItem) -> ServerOptions:
     return _changed(options, sentinel=text_of(item))
 
 
-def _resolver_tls(options: ServerOptions, item: Item) -> ServerOptions:
+def _resolver_tls(options: ServerOptions, item: ConfItem) -> ServerOptions:
     from natsctl.server.tls.contexts import client_context
 
     tls = tls_block(item, "remote")

@@ -203,10 +203,10 @@ class ConfError(UsageError):
         super().__init__(f"{file}:{line}: {text}")
 
 
-class Item(NamedTuple):
+class ConfItem(NamedTuple):
     """A value and where it stands."""
 
-    value: str | int | float | bool | datetime | list[Item] | Block
+    value: str | int | float | bool | datetime | list[ConfItem] | ConfBlock
     file: str
     line: int
 
@@ -218,7 +218,7 @@ class Item(NamedTuple):
         return ConfError(self.file, self.line, text)
 
 
-class Block(dict[str, Item]):
+class ConfBlock(dict[str, ConfItem]):
     """Keys and values of one pair of braces, in their order."""
 
     def __init__(self) -> None:
@@ -227,12 +227,12 @@ class Block(dict[str, Item]):
         """Keys that a `$NAME` referred to; they need not be options."""
 
 
-def load_file(path: Path, environment: Mapping[str, str]) -> Block:
+def load_file(path: Path, environment: Mapping[str, str]) -> ConfBlock:
     """Return the block of a file; raises ConfError, OSError where it cannot be read."""
     return _Parser(_read(path), str(path), path.parent, environment).document()
 
 
-def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf", folder: Path = Path()) -> Block:
+def load_text(text: str, environment: Mapping[str, str], name: str = "nats.conf", folder: Path = Path()) -> ConfBlock:
     """Return the block of `text`; includes are relative to `folder`. Raises ConfError."""
     return _Parser(text, name, folder, environment).document()
 
@@ -270,9 +270,9 @@ class _Parser:
         self._at = 0
         self._counted = (0, 1)
         """A place and its line, from where later ones are counted."""
-        self._scopes: list[Block] = []
+        self._scopes: list[ConfBlock] = []
 
-    def document(self) -> Block:
+    def document(self) -> ConfBlock:
         try:
             if "\0" in self._text:
                 raise ConfValueError(self._text.index("\0"), "a zero byte is no text")
@@ -281,8 +281,8 @@ class _Parser:
             line = self._line(fault.at)
             raise ConfError(self._name, line, f"Parse error on line {line}: '{fault}'") from None
 
-    def _document(self) -> Block:
-        block = Block()
+    def _document(self) -> ConfBlock:
+        block = ConfBlock()
         self._scopes.append(block)
         while not self._ended():
             if self._take("{"):
@@ -347,15 +347,15 @@ class _Parser:
 
     # Blocks
 
-    def _block(self) -> Block:
-        block = Block()
+    def _block(self) -> ConfBlock:
+        block = ConfBlock()
         with self._deeper():
             self._scopes.append(block)
             self._pairs(block)
             self._scopes.pop()
         return block
 
-    def _pairs(self, block: Block) -> None:
+    def _pairs(self, block: ConfBlock) -> None:
         """Read pairs into `block` up to its closing brace."""
         opened = self._at - 1
         while not self._ended():
@@ -365,7 +365,7 @@ class _Parser:
             self._end_of_value("}", "a value")
         raise ConfValueError(opened, "the block that opens here is never closed with '}'")
 
-    def _pair(self, block: Block, *, top: bool) -> None:
+    def _pair(self, block: ConfBlock, *, top: bool) -> None:
         at = self._at
         key = self._key()
         if key.lower() == "include" and self._text[at] not in "\"'" and self._peek().isspace():
@@ -380,7 +380,7 @@ class _Parser:
         char = self._peek()
         if (not char and not (top and separated)) or (char and char in ("\n\r" if top else "},")):
             raise ConfValueError(at, f"{key!r} has no value")
-        block[key] = Item(self._value(), self._name, line)
+        block[key] = ConfItem(self._value(), self._name, line)
 
     def _key(self) -> str:
         if self._peek() in ('"', "'"):
@@ -395,7 +395,7 @@ class _Parser:
         self._at = found.end()
         return found.group()
 
-    def _include(self) -> Block:
+    def _include(self) -> ConfBlock:
         self._skip(_GAP)
         at, char = self._at, self._peek()
         if not char or char in "[{(\\-\n\r" or char.isdigit():
@@ -420,7 +420,7 @@ class _Parser:
 
     # Values
 
-    def _value(self) -> str | int | float | bool | datetime | list[Item] | Block:
+    def _value(self) -> str | int | float | bool | datetime | list[ConfItem] | ConfBlock:
         char = self._peek()
         if char == "{":
             self._at += 1
@@ -438,8 +438,8 @@ class _Parser:
         self._at = word.end
         return value
 
-    def _array(self) -> list[Item]:
-        opened, items = self._at - 1, list[Item]()
+    def _array(self) -> list[ConfItem]:
+        opened, items = self._at - 1, list[ConfItem]()
         with self._deeper():
             while not self._ended():
                 if self._take("]"):
@@ -447,7 +447,7 @@ class _Parser:
                 if self._peek() == ",":
                     raise ConfValueError(self._at, "a comma without a value before it")
                 line = self._line(self._at)
-                items.append(Item(self._value(), self._name, line))
+                items.append(ConfItem(self._value(), self._name, line))
                 self._end_of_value("]", "an item")
         raise ConfValueError(opened, "the array that opens here is never closed with ']'")
 
@@ -458,7 +458,7 @@ class _Parser:
         text, self._at = self._text[self._at + 1 : end.start()], end.end()
         return text
 
-    def _variable(self, name: str) -> str | int | float | bool | datetime | list[Item] | Block:
+    def _variable(self, name: str) -> str | int | float | bool | datetime | list[ConfItem] | ConfBlock:
         if name.startswith("2a$"):  # no variable, a bcrypt hash
             return f"${name}"
         for scope in reversed(self._scopes):

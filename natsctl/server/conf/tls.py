@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from natsctl.api.units import parse_duration
-from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.syntax import ConfItem
 from natsctl.server.conf.values import Reader, block_of, fields_of, flag_of, list_of
 from natsctl.server.options import TlsOptions
 from natsctl.server.tls.contexts import CURVES, INSECURE_SUITES, SUITES, TlsFileError, server_context
@@ -30,7 +30,7 @@ STORE_KEYS: Final = frozenset(
 Role = Literal["listener", "remote"]
 
 
-def tls_block(item: Item, role: Role = "listener") -> TlsOptions:
+def tls_block(item: ConfItem, role: Role = "listener") -> TlsOptions:
     """Return the options of the block; raises ConfError, also where a file of a listener cannot be used."""
     fields = fields_of(item, TLS_KEYS, unknown="error parsing tls config, unknown field {}")
     allowed = fields.pop("allow_insecure_cipher_suites", False)
@@ -49,35 +49,35 @@ def tls_block(item: Item, role: Role = "listener") -> TlsOptions:
     return tls
 
 
-def _file(key: str, item: Item) -> Path:
+def _file(key: str, item: ConfItem) -> Path:
     if not isinstance(item.value, str):
         raise item.fault(f"error parsing tls config, expected '{key}' to be filename")
     return Path(item.value)
 
 
-def _flag(key: str, item: Item) -> bool:
+def _flag(key: str, item: ConfItem) -> bool:
     if not isinstance(item.value, bool):
         raise item.fault(f"error parsing tls config, expected '{key}' to be a boolean")
     return item.value
 
 
-def _verify_and_map(item: Item) -> dict[str, bool]:
+def _verify_and_map(item: ConfItem) -> dict[str, bool]:
     mapped = _flag("verify_and_map", item)
     return {"verify_and_map": True, "verify": True} if mapped else {"verify_and_map": False}
 
 
-def _known_urls(item: Item) -> dict[str, bool]:
+def _known_urls(item: ConfItem) -> dict[str, bool]:
     """Refuse an option of routes and gateways."""
     if _flag("verify_cert_and_check_known_urls", item):
         raise item.fault("verify_cert_and_check_known_urls not supported in this context")
     return {}
 
 
-def _store(key: str, item: Item) -> None:
+def _store(key: str, item: ConfItem) -> None:
     raise item.fault(f"{key}: cert_store not compatible with current operating system")
 
 
-def _timeout(item: Item) -> float:
+def _timeout(item: ConfItem) -> float:
     if isinstance(item.value, (int, float)) and not isinstance(item.value, bool):
         return float(item.value)
     if not isinstance(item.value, str):
@@ -88,13 +88,13 @@ def _timeout(item: Item) -> float:
         raise item.fault(f"error parsing tls config, 'timeout' time: invalid duration \"{item.value}\"") from None
 
 
-def _rate(item: Item) -> int:
+def _rate(item: ConfItem) -> int:
     if isinstance(item.value, bool) or not isinstance(item.value, int):
         raise item.fault("error parsing tls config, 'connection_rate_limit' wrong type")
     return item.value
 
 
-def _min_version(item: Item) -> str:
+def _min_version(item: ConfItem) -> str:
     if not isinstance(item.value, str):
         raise item.fault(f"error parsing tls config: 'min_version' wrong type: {item.value}")
     if item.value in ("1.0", "1.1"):
@@ -104,7 +104,7 @@ def _min_version(item: Item) -> str:
     return item.value
 
 
-def _choices(key: str, known: Mapping[str, str], what: str, item: Item) -> tuple[str, ...]:
+def _choices(key: str, known: Mapping[str, str], what: str, item: ConfItem) -> tuple[str, ...]:
     if not isinstance(item.value, list):
         raise item.fault(f"error parsing tls config, '{key}' is not a list")
     if not item.value:
@@ -115,7 +115,7 @@ def _choices(key: str, known: Mapping[str, str], what: str, item: Item) -> tuple
     return tuple(str(entry.value) for entry in item.value)
 
 
-def _pinned(item: Item) -> frozenset[str]:
+def _pinned(item: ConfItem) -> frozenset[str]:
     what = "hex-encoded sha256 of DER encoded SubjectPublicKeyInfo"
     digests = []
     for entry in list_of(item, f"error parsing tls config, expected 'pinned_certs' to be a list of {what}"):
@@ -126,7 +126,7 @@ def _pinned(item: Item) -> frozenset[str]:
     return frozenset(digests)
 
 
-def _ocsp_peer(item: Item) -> OcspPeerOptions:
+def _ocsp_peer(item: ConfItem) -> OcspPeerOptions:
     from natsctl.server.conf.ocsp import ocsp_peer
 
     return ocsp_peer(item)
@@ -142,7 +142,7 @@ _FIRST: Final = {
 }
 
 
-def _first(key: str, item: Item) -> dict[str, object]:
+def _first(key: str, item: ConfItem) -> dict[str, object]:
     if isinstance(item.value, bool):
         first, fallback = item.value, 0.0
     elif not isinstance(item.value, str):
@@ -157,11 +157,11 @@ def _first(key: str, item: Item) -> dict[str, object]:
     return {"handshake_first": first, "fallback_s": fallback}
 
 
-def _certs(item: Item) -> tuple[tuple[Path, Path], ...]:
+def _certs(item: ConfItem) -> tuple[tuple[Path, Path], ...]:
     return tuple(_pair(entry) for entry in list_of(item, "error parsing certificates config: unsupported type"))
 
 
-def _pair(item: Item) -> tuple[Path, Path]:
+def _pair(item: ConfItem) -> tuple[Path, Path]:
     files: dict[str, Path] = {}
     for key, value in block_of(item).items():
         if not isinstance(value.value, str):

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import go_quote
 from natsctl.api.units import format_duration, parse_duration
-from natsctl.server.conf.syntax import Block, Item
+from natsctl.server.conf.syntax import ConfBlock, ConfItem
 from natsctl.server.options import ServerOptions
 
 MAX_SECONDS: Final = (1 << 63) // 1_000_000_000
@@ -27,20 +27,20 @@ _PERCENTAGE: Final = re.compile(r"[+-]?[0-9]{1,9}\Z")
 _GO_DURATION: Final = re.compile(r"[-+]?(?:0|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:ns|us|µs|μs|ms|s|m|h))+\Z")
 
 
-def text_of(item: Item) -> str:
+def text_of(item: ConfItem) -> str:
     """Return a text; numbers are none unless they stand in quotes."""
     if not isinstance(item.value, str):
         raise item.fault(f"expected a text, not {shown(item)}")
     return item.value
 
 
-def number_of(item: Item) -> int:
+def number_of(item: ConfItem) -> int:
     if isinstance(item.value, bool) or not isinstance(item.value, int):
         raise item.fault(f"expected a number, not {shown(item)}")
     return item.value
 
 
-def size_of(item: Item) -> int:
+def size_of(item: ConfItem) -> int:
     """Return a number of bytes; in quotes it ends in one letter of K, M, G and T, which bare words need not."""
     if not isinstance(item.value, str):
         return number_of(item)
@@ -52,28 +52,28 @@ def size_of(item: Item) -> int:
     return int(number) << 10 * (power + 1)
 
 
-def flag_of(item: Item) -> bool:
+def flag_of(item: ConfItem) -> bool:
     if not isinstance(item.value, bool):
         raise item.fault(f"expected true or false, not {shown(item)}")
     return item.value
 
 
-def block_of(item: Item) -> Block:
+def block_of(item: ConfItem) -> ConfBlock:
     if not isinstance(item.value, dict):
         raise item.fault(f"expected a block in braces, not {shown(item)}")
     return item.value
 
 
-def items_of(item: Item) -> list[Item]:
+def items_of(item: ConfItem) -> list[ConfItem]:
     """Return the items of a list; a single value is a list of one."""
     return item.value if isinstance(item.value, list) else [item]
 
 
-def path_of(item: Item) -> Path:
+def path_of(item: ConfItem) -> Path:
     return Path(text_of(item))
 
 
-def port_of(item: Item) -> int:
+def port_of(item: ConfItem) -> int:
     """Return a port; -1 is any free one."""
     port = number_of(item)
     if not -1 <= port <= 65535:
@@ -81,7 +81,7 @@ def port_of(item: Item) -> int:
     return port
 
 
-def address_of(item: Item, host: str) -> tuple[str, int]:
+def address_of(item: ConfItem, host: str) -> tuple[str, int]:
     """Return host and port of `4222`, `host:4222`, `[::1]:4222` or `:4222`; `host` where none is given."""
     if isinstance(item.value, int) and not isinstance(item.value, bool):
         return host, port_of(item)
@@ -95,7 +95,7 @@ def address_of(item: Item, host: str) -> tuple[str, int]:
     return found[1] or found[2] or host, port_of(item._replace(value=int(found[3])))
 
 
-def seconds_of(item: Item) -> float:
+def seconds_of(item: ConfItem) -> float:
     """Return seconds of a duration; a bare number counts them."""
     if isinstance(item.value, (int, float)) and not isinstance(item.value, bool):
         if not abs(item.value) <= MAX_SECONDS:
@@ -104,7 +104,7 @@ def seconds_of(item: Item) -> float:
     return duration_text_of(item, "duration")
 
 
-def duration_text_of(item: Item, name: str) -> float:
+def duration_text_of(item: ConfItem, name: str) -> float:
     """Return seconds of a duration with its unit, such as 10s or 1m30s."""
     text = text_of(item)
     try:
@@ -115,12 +115,12 @@ def duration_text_of(item: Item, name: str) -> float:
         raise item.fault(f'error parsing {name}: time: invalid duration "{text}"') from None
 
 
-def duration_of(item: Item) -> int:
+def duration_of(item: ConfItem) -> int:
     """Return nanoseconds of a duration; a bare number counts seconds."""
     return round(seconds_of(item) * 1e9)
 
 
-def write_timeout_of(item: Item) -> str:
+def write_timeout_of(item: ConfItem) -> str:
     """Return what becomes of a connection that has missed its write deadline, "" for the default."""
     word = text_of(item)
     if word not in ("default", "close", "retry"):
@@ -132,7 +132,7 @@ def format_seconds(seconds: float) -> str:
     return format_duration(round(seconds * 1e9))
 
 
-def shown(item: Item) -> str:
+def shown(item: ConfItem) -> str:
     """Return how an error names a value; only numbers and flags are repeated, a text could be a secret."""
     match item.value:
         case bool() as flag:
@@ -149,9 +149,9 @@ def shown(item: Item) -> str:
 
 
 T = TypeVar("T")
-OptionSetter: TypeAlias = Callable[[ServerOptions, Item], ServerOptions]
+OptionSetter: TypeAlias = Callable[[ServerOptions, ConfItem], ServerOptions]
 """Returns options with the value of one item."""
-Reader: TypeAlias = tuple[str, Callable[[Item], Any]]
+Reader: TypeAlias = tuple[str, Callable[[ConfItem], Any]]
 """The field of options, and the function that reads its value; without a field, one that returns several by name."""
 
 
@@ -161,8 +161,8 @@ def keyed(*rows: tuple[str, T]) -> dict[str, T]:
 
 
 def entries(
-    item: Item, known: Mapping[str, T], expected: str = "", unknown: str = "unknown field {}"
-) -> Iterator[tuple[T, Item]]:
+    item: ConfItem, known: Mapping[str, T], expected: str = "", unknown: str = "unknown field {}"
+) -> Iterator[tuple[T, ConfItem]]:
     """Yield what the table has for each key of a block, and the key's value.
 
     A key that is not in the table is a fault unless it is a variable. `expected` and `unknown` are the texts of faults;
@@ -178,7 +178,7 @@ def entries(
 
 
 def fields_of(
-    item: Item, readers: Mapping[str, Reader], expected: str = "", unknown: str = "unknown field {}"
+    item: ConfItem, readers: Mapping[str, Reader], expected: str = "", unknown: str = "unknown field {}"
 ) -> dict[str, Any]:
     """Return the values of a block by field; the texts are as for `entries`."""
     fields: dict[str, Any] = {}
@@ -187,17 +187,17 @@ def fields_of(
     return fields
 
 
-def set_option(name: str, read: Callable[[Item], Any]) -> OptionSetter:
+def set_option(name: str, read: Callable[[ConfItem], Any]) -> OptionSetter:
     return lambda options, item: replace(options, **{name: read(item)})
 
 
-def address_fields(item: Item) -> dict[str, Any]:
+def address_fields(item: ConfItem) -> dict[str, Any]:
     """Return the port of `listen`, and the host if it has one."""
     host, port = address_of(item, "")
     return {"host": host, "port": port} if host else {"port": port}
 
 
-def percentage_of(item: Item, malformed: str, mistyped: str) -> int:
+def percentage_of(item: ConfItem, malformed: str, mistyped: str) -> int:
     """Return a whole number, or the one before a percent sign.
 
     `malformed` is the fault of a text ({0} without its percent sign, {1} as it is), `mistyped` of another value ({}).
@@ -213,7 +213,7 @@ def percentage_of(item: Item, malformed: str, mistyped: str) -> int:
     return value
 
 
-def list_of(item: Item, fault: str) -> list[Item]:
+def list_of(item: ConfItem, fault: str) -> list[ConfItem]:
     """Return the items of an array; `fault` is the text for anything else, {} the value."""
     if not isinstance(item.value, list):
         raise item.fault(fault.format(shown(item)))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from natsctl.server.conf.syntax import Item
+from natsctl.server.conf.syntax import ConfItem
 from natsctl.server.conf.tls import tls_block
 from natsctl.server.conf.values import (
     Reader,
@@ -24,16 +24,16 @@ from natsctl.server.conf.values import (
 from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S, ServerOptions, WebSocketOptions
 
 
-def websocket_block(options: ServerOptions, item: Item) -> ServerOptions:
+def websocket_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     fields = fields_of(item, WEBSOCKET_KEYS, "Expected websocket to be a map, got {}")
     return replace(options, websocket=WebSocketOptions(**fields)) if fields.get("port") else options
 
 
-def _authorization(item: Item) -> dict[str, Any]:
+def _authorization(item: ConfItem) -> dict[str, Any]:
     return fields_of(item, AUTHORIZATION_KEYS)
 
 
-def _handshake_timeout(item: Item) -> float:
+def _handshake_timeout(item: ConfItem) -> float:
     if isinstance(item.value, str):
         return duration_text_of(item, "handshake timeout") or WS_HANDSHAKE_TIMEOUT_S
     if isinstance(item.value, bool) or not isinstance(item.value, int):
@@ -41,7 +41,7 @@ def _handshake_timeout(item: Item) -> float:
     return float(number_of(item)) or WS_HANDSHAKE_TIMEOUT_S
 
 
-def _origins(item: Item) -> tuple[str, ...]:
+def _origins(item: ConfItem) -> tuple[str, ...]:
     if isinstance(item.value, str):
         return (item.value,)
     if not isinstance(item.value, list):
@@ -49,7 +49,7 @@ def _origins(item: Item) -> tuple[str, ...]:
     return tuple(text_of(entry) for entry in item.value)
 
 
-def _headers(item: Item) -> tuple[tuple[str, str], ...]:
+def _headers(item: ConfItem) -> tuple[tuple[str, str], ...]:
     if not isinstance(item.value, dict):
         raise item.fault(f"error parsing headers: unsupported type {type(item.value).__name__}")
     found = tuple((key, text_of(value)) for key, value in item.value.items())
@@ -59,7 +59,7 @@ def _headers(item: Item) -> tuple[tuple[str, str], ...]:
     return found
 
 
-def _ping_interval(item: Item) -> float:
+def _ping_interval(item: ConfItem) -> float:
     return duration_text_of(item, "ping_interval") if isinstance(item.value, str) else seconds_of(item)
 
 

@@ -53,7 +53,7 @@ READ_BYTES: Final = 64 * 1024
 Body = bytes | Iterator[bytes]
 
 
-class Request(NamedTuple):
+class HttpRequest(NamedTuple):
     """Method and target as in the request line, and the headers that distinguish a browser's page from its owner."""
 
     method: str
@@ -66,7 +66,7 @@ class Request(NamedTuple):
     """True for a request over a loopback address."""
 
 
-class Page(msgspec.Struct, frozen=True):
+class HttpPage(msgspec.Struct, frozen=True):
     """One answer; pieces of an iterator are made while it is sent."""
 
     status: int
@@ -75,7 +75,7 @@ class Page(msgspec.Struct, frozen=True):
     headers: tuple[tuple[str, str], ...] = ()
 
 
-Answerer = Callable[[Request], Page]
+Answerer = Callable[[HttpRequest], HttpPage]
 Fault = Callable[[str, Exception], object]
 Admission = Callable[[asyncio.StreamWriter], Awaitable[bool]]
 
@@ -182,12 +182,12 @@ class HttpServer:
                 return
             wait_s = IDLE_S
 
-    def _page(self, request: Request) -> Page:
+    def _page(self, request: HttpRequest) -> HttpPage:
         try:
             return self._answer(request)
         except Exception as error:  # the outermost call of an answer: the server goes on
             self._fault(f"the answer to {request.method} {request.target}", error)
-            return Page(500, b"Internal Server Error\n", "text/plain; charset=utf-8")
+            return HttpPage(500, b"Internal Server Error\n", "text/plain; charset=utf-8")
 
 
 class _Conversation:
@@ -200,7 +200,7 @@ class _Conversation:
         self._reader = reader
         self._writer = writer
 
-    async def request(self, wait_s: float) -> Request | None:
+    async def request(self, wait_s: float) -> HttpRequest | None:
         """Return the next request, None where there is none any more; raises TimeoutError."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(wait_s) as limit:
@@ -221,20 +221,20 @@ class _Conversation:
                     begun = True
                     limit.reschedule(loop.time() + HEAD_S)
 
-    def _request(self, event: h11.Request) -> Request:
+    def _request(self, event: h11.Request) -> HttpRequest:
         headers = {name: value.decode("latin-1") for name, value in event.headers}
         address = str((self._writer.get_extra_info("sockname") or ("",))[0]).partition("%")[0]
         with suppress(ValueError):
             ip = ip_address(address)
             ip = getattr(ip, "ipv4_mapped", None) or ip
-            return Request(
+            return HttpRequest(
                 event.method.decode("latin-1"),
                 event.target.decode("latin-1"),
                 headers.get(b"host", ""),
                 headers.get(b"origin", ""),
                 ip.is_loopback,
             )
-        return Request(event.method.decode("latin-1"), event.target.decode("latin-1"))
+        return HttpRequest(event.method.decode("latin-1"), event.target.decode("latin-1"))
 
     async def refuse(self, status: int) -> None:
         if self._wire.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
@@ -244,7 +244,7 @@ class _Conversation:
         head = b"HTTP/1.1 %b\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n%b" % (text, text)
         await self._write(head)
 
-    async def reply(self, method: str, page: Page, turn: asyncio.Semaphore) -> None:
+    async def reply(self, method: str, page: HttpPage, turn: asyncio.Semaphore) -> None:
         """Send a page, whose pieces are made while `turn` is held; raises what its body raises."""
         body = page.body
         if isinstance(body, bytes):
@@ -261,11 +261,11 @@ class _Conversation:
             await self._send(None if begun else page, [], gathered, end=len(gathered) < CHUNK_BYTES)
             begun = True
 
-    async def _whole(self, page: Page, body: bytes, method: str) -> None:
+    async def _whole(self, page: HttpPage, body: bytes, method: str) -> None:
         length = [("Content-Length", str(len(body)))]
         await self._send(page, length, b"" if method == "HEAD" else body, end=True)
 
-    async def _send(self, page: Page | None, more: list[tuple[str, str]], data: bytes, *, end: bool) -> None:
+    async def _send(self, page: HttpPage | None, more: list[tuple[str, str]], data: bytes, *, end: bool) -> None:
         """Write a part of an answer: its head where `page` is given, then data, then its end."""
         parts: list[bytes | None] = []
         if page is not None:

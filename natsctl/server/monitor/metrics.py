@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 from natsctl.api.units import SECOND
 from natsctl.server.monitor.accountz import account_stat
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
-from natsctl.server.monitor.http import Page
+from natsctl.server.monitor.http import HttpPage
 from natsctl.server.monitor.jsz import JszOptions, jsz
 from natsctl.server.monitor.varz import resident_bytes, varz
 
@@ -133,15 +133,15 @@ _CONSUMER: Final = (
 )
 
 
-class Row(NamedTuple):
+class MetricsRow(NamedTuple):
     """One stream or consumer: its labels, and a value for each family."""
 
     labels: str
     values: tuple[int, ...]
 
 
-def metrics_page(server: ServerInstance) -> Page:
-    return Page(200, _metrics(server), CONTENT_TYPE)
+def metrics_page(server: ServerInstance) -> HttpPage:
+    return HttpPage(200, _metrics(server), CONTENT_TYPE)
 
 
 def _metrics(server: ServerInstance) -> Iterator[bytes]:
@@ -222,21 +222,21 @@ def _jetstream(server: ServerInstance) -> Iterator[bytes]:
 
 
 def _assets(streams: list[Stream], mine: dict[str, str]) -> Iterator[bytes]:
-    of_streams: list[Row] = []
-    of_consumers: list[Row] = []
+    of_streams: list[MetricsRow] = []
+    of_consumers: list[MetricsRow] = []
     for stream in streams[:MAX_STREAMS]:
         named = _stream_labels(stream, mine)
-        of_streams.append(Row(labels(named), _stream_values(stream)))
+        of_streams.append(MetricsRow(labels(named), _stream_values(stream)))
         yield b""
         for consumer in islice(stream.consumer_set.visible(), MAX_CONSUMERS - len(of_consumers)):
             own = {"consumer_name": consumer.name, "is_consumer_leader": "true"}
-            of_consumers.append(Row(labels({**named, **own}), _consumer_values(consumer)))
+            of_consumers.append(MetricsRow(labels({**named, **own}), _consumer_values(consumer)))
             yield b""
     yield from _families("jetstream_stream", _STREAM, of_streams)
     yield from _families("jetstream_consumer", _CONSUMER, of_consumers)
 
 
-def _families(prefix: str, names: Iterable[tuple[str, str]], rows: list[Row]) -> Iterator[bytes]:
+def _families(prefix: str, names: Iterable[tuple[str, str]], rows: list[MetricsRow]) -> Iterator[bytes]:
     for number, (name, about) in enumerate(names):
         head: bytes = b""
         for start in range(0, len(rows), _BATCH):

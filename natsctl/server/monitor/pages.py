@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from natsctl.api.codec import encode, go_quote
 from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, problemz, streamz
 from natsctl.server.monitor.document import pieces
-from natsctl.server.monitor.http import HttpServer, Page, Request
+from natsctl.server.monitor.http import HttpPage, HttpRequest, HttpServer
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, EndpointOptions, Query
 from natsctl.server.monitor.varz import IpqueueszOptions, expvarz, ipqueuesz, stacksz, varz
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _INLINE: Final = re.compile(rb"<(script|style)>(.*?)</\1>", re.DOTALL)
 
 
-def index_page(server: ServerInstance) -> Page:
+def index_page(server: ServerInstance) -> HttpPage:
     body, policy = _document()
     base = "/" + server.options.http_base_path.strip("/")
     body = body.replace(b"{{BASE}}", escape(base.rstrip("/")).encode())
@@ -57,7 +57,7 @@ def index_page(server: ServerInstance) -> Page:
         ("Referrer-Policy", "no-referrer"),
         ("Cache-Control", "no-cache"),
     )
-    return Page(200, body, "text/html; charset=utf-8", headers)
+    return HttpPage(200, body, "text/html; charset=utf-8", headers)
 
 
 @cache
@@ -78,16 +78,16 @@ def _document() -> tuple[bytes, str]:
 TEXT: Final = "text/plain; charset=utf-8"
 ANY_ORIGIN: Final = (("Access-Control-Allow-Origin", "*"),)
 """Pages of other origins may read the answers of endpoints, as with nats-server."""
-FORBIDDEN: Final = Page(403, b"403 Forbidden: not a name of this server\n", TEXT)
-BAD_REQUEST: Final = Page(400, b"400 Bad Request", TEXT)
+FORBIDDEN: Final = HttpPage(403, b"403 Forbidden: not a name of this server\n", TEXT)
+BAD_REQUEST: Final = HttpPage(400, b"400 Bad Request", TEXT)
 _ABSOLUTE: Final = re.compile(r"^https?://[^/?]*", re.IGNORECASE)
 """The part before the path in a request through a proxy."""
-NOT_FOUND: Final = Page(404, b"404 page not found\n", TEXT, (("X-Content-Type-Options", "nosniff"),))
+NOT_FOUND: Final = HttpPage(404, b"404 page not found\n", TEXT, (("X-Content-Type-Options", "nosniff"),))
 
-Answer = Callable[["ServerInstance", Query], Page]
+Answer = Callable[["ServerInstance", Query], HttpPage]
 
 
-class Endpoint(NamedTuple):
+class MonitorPage(NamedTuple):
     """The responder of a path; requests are counted under `counted`, or not at all."""
 
     answer: Answer
@@ -108,7 +108,7 @@ class Monitor:
         self._names = {name.lower() for name in called if name}
         self._paths = {_joined(base, path): endpoint for path, endpoint in ENDPOINTS.items()}
 
-    def answer(self, request: Request) -> Page:
+    def answer(self, request: HttpRequest) -> HttpPage:
         if not request.loopback:
             return self._page(request)
         if request.host and not self._is_local(f"//{request.host}", any_address=True):
@@ -133,7 +133,7 @@ class Monitor:
             return ip_address(host.partition("%")[0]).is_loopback or any_address
         return False
 
-    def _page(self, request: Request) -> Page:
+    def _page(self, request: HttpRequest) -> HttpPage:
         target, _, query = _ABSOLUTE.sub("", request.target).partition("?")
         if not target.startswith("/") or BAD_ESCAPE.search(target):
             return BAD_REQUEST
@@ -147,12 +147,12 @@ class Monitor:
         try:
             page = endpoint.answer(self._server, Query(query))
         except BadRequestError as refusal:
-            return Page(400, str(refusal).encode(), TEXT)
+            return HttpPage(400, str(refusal).encode(), TEXT)
         if endpoint.strict:
             self._count(endpoint)
         return page
 
-    def _count(self, endpoint: Endpoint) -> None:
+    def _count(self, endpoint: MonitorPage) -> None:
         if endpoint.counted:
             counts = self._server.http_requests
             counts[endpoint.counted] = counts.get(endpoint.counted, 0) + 1
@@ -170,29 +170,29 @@ def _short(target: str) -> str:
     return short + "/" if target.endswith("/") and short != "/" else short
 
 
-def _elsewhere(place: str, method: str) -> Page:
+def _elsewhere(place: str, method: str) -> HttpPage:
     if method not in ("GET", "HEAD"):
-        return Page(307, b"", "", (("Location", place),))
+        return HttpPage(307, b"", "", (("Location", place),))
     body = f'<a href="{escape(place)}">Temporary Redirect</a>.\n\n'.encode()
-    return Page(307, body, "text/html; charset=utf-8", (("Location", place),))
+    return HttpPage(307, body, "text/html; charset=utf-8", (("Location", place),))
 
 
-def _json(value: Any, step: int = 2) -> Page:
-    return Page(200, pieces(value, step=step), headers=ANY_ORIGIN)
+def _json(value: Any, step: int = 2) -> HttpPage:
+    return HttpPage(200, pieces(value, step=step), headers=ANY_ORIGIN)
 
 
 def _endpoint(
     path: str, options: type[EndpointOptions], answer: Callable[[Any, Any], Any], *, strict: bool = False, step: int = 2
-) -> Endpoint:
+) -> MonitorPage:
     """Return an endpoint of JSON: the options in a query, and a function of server and options."""
-    return Endpoint(lambda server, query: _json(answer(server, options.of(query)), step), path, strict)
+    return MonitorPage(lambda server, query: _json(answer(server, options.of(query)), step), path, strict)
 
 
-def _listing(path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any], Iterator[bytes]]) -> Endpoint:
-    return Endpoint(lambda server, query: Page(200, answer(server, read(query)), headers=ANY_ORIGIN), path)
+def _listing(path: str, read: Callable[[Query], Any], answer: Callable[[Any, Any], Iterator[bytes]]) -> MonitorPage:
+    return MonitorPage(lambda server, query: HttpPage(200, answer(server, read(query)), headers=ANY_ORIGIN), path)
 
 
-def _healthz(server: ServerInstance, query: Query) -> Page:
+def _healthz(server: ServerInstance, query: Query) -> HttpPage:
     options = healthz.HealthzOptions.of(query)
     if options.js_enabled:
         server.log.warn("Healthcheck: js-enabled deprecated, use js-enabled-only instead")
@@ -202,40 +202,40 @@ def _healthz(server: ServerInstance, query: Query) -> Page:
         server.log.warn(f"Healthcheck failed: {go_quote(health['error'])}")
     elif "errors" in health:
         server.log.warn(f"Healthcheck failed: {len(health['errors'])} errors")
-    return Page(code, encode(health), headers=ANY_ORIGIN)
+    return HttpPage(code, encode(health), headers=ANY_ORIGIN)
 
 
-def _raftz(server: ServerInstance, query: Query) -> Page:
-    return Page(404, b"No Raft nodes registered", TEXT)
+def _raftz(server: ServerInstance, query: Query) -> HttpPage:
+    return HttpPage(404, b"No Raft nodes registered", TEXT)
 
 
-def _expvarz(server: ServerInstance, query: Query) -> Page:
+def _expvarz(server: ServerInstance, query: Query) -> HttpPage:
     lines = [b"%b: %b" % (encode(key), encode(value)) for key, value in expvarz(server).items()]
-    return Page(200, b"{\n%b\n}\n" % b",\n".join(lines), "application/json; charset=utf-8")
+    return HttpPage(200, b"{\n%b\n}\n" % b",\n".join(lines), "application/json; charset=utf-8")
 
 
 _SUBSZ: Final = _endpoint("/subsz", connz.SubszOptions, connz.subsz)
 ENDPOINTS: Final = {
-    "/": Endpoint(lambda server, query: index_page(server), "/"),
-    "/varz": Endpoint(lambda server, query: _json(varz(server)), "/varz"),
+    "/": MonitorPage(lambda server, query: index_page(server), "/"),
+    "/varz": MonitorPage(lambda server, query: _json(varz(server)), "/varz"),
     "/connz": _endpoint("/connz", connz.ConnzOptions, connz.connz, strict=True),
     "/routez": _endpoint("/routez", cluster.RoutezOptions, cluster.routez, strict=True),
     "/gatewayz": _endpoint("/gatewayz", cluster.GatewayzOptions, cluster.gatewayz),
     "/leafz": _endpoint("/leafz", cluster.LeafzOptions, cluster.leafz),
     "/subsz": _SUBSZ,
     "/subscriptionsz": _SUBSZ,
-    "/stacksz": Endpoint(lambda server, query: Page(200, stacksz(), headers=ANY_ORIGIN)),
+    "/stacksz": MonitorPage(lambda server, query: HttpPage(200, stacksz(), headers=ANY_ORIGIN)),
     "/accountz": _endpoint("/accountz", accountz.AccountzOptions, accountz.accountz),
     "/accstatz": _endpoint("/accstatz", accountz.AccstatzOptions, accountz.accstatz),
     "/jsz": _endpoint("/jsz", jsz.JszOptions, jsz.jsz),
     "/streamz": _listing("/streamz", streamz.read_streamz, streamz.streamz),
     "/consumerz": _listing("/consumerz", streamz.read_consumerz, streamz.consumerz),
     "/problemz": _listing("/problemz", problemz.read, problemz.problemz),
-    "/healthz": Endpoint(_healthz, "/healthz"),
+    "/healthz": MonitorPage(_healthz, "/healthz"),
     "/ipqueuesz": _endpoint("", IpqueueszOptions, ipqueuesz, step=3),
-    "/raftz": Endpoint(_raftz),
-    "/debug/vars": Endpoint(_expvarz),
-    "/metrics": Endpoint(lambda server, query: metrics_page(server)),
+    "/raftz": MonitorPage(_raftz),
+    "/debug/vars": MonitorPage(_expvarz),
+    "/metrics": MonitorPage(lambda server, query: metrics_page(server)),
 }
 
 

@@ -25,7 +25,7 @@ from natsctl.server.monitor.document import pieces, uptime
 from natsctl.server.monitor.healthz import HealthzOptions, health_problems
 from natsctl.server.monitor.query import BadRequestError, Query
 from natsctl.server.monitor.streamz import (
-    Entry,
+    ListEntry,
     Paging,
     choosing,
     every_stream,
@@ -71,7 +71,7 @@ DISCONNECTED_NS: Final = 10 * MINUTE
 _SLOW: Final = (CloseReason.SLOW_CONSUMER_PENDING_BYTES, CloseReason.SLOW_CONSUMER_WRITE_DEADLINE)
 
 
-class Problem(msgspec.Struct, omit_defaults=True):
+class ServerProblem(msgspec.Struct, omit_defaults=True):
     """One problem, and the object that has it; `weight` orders those of a kind, the largest first."""
 
     level: str
@@ -104,7 +104,7 @@ def problemz(server: ServerInstance, options: ProblemzOptions) -> Iterator[bytes
     kinds: Counter[str] = Counter()
     levels: Counter[str] = Counter()
 
-    def entries() -> Iterator[Entry | None]:
+    def entries() -> Iterator[ListEntry | None]:
         for problem in problems(server):
             if problem is None:
                 yield None
@@ -125,30 +125,30 @@ def problemz(server: ServerInstance, options: ProblemzOptions) -> Iterator[bytes
     )
 
 
-def _entry(problem: Problem) -> Entry:
+def _entry(problem: ServerProblem) -> ListEntry:
     """Return a problem with its place: errors before warnings, kinds in their order, the heaviest first."""
     rank = KINDS.index(problem.kind) + (len(KINDS) if problem.level == "warning" else 0)
     names = problem.stream + "\0" + problem.consumer + "\0" + problem.text
-    return Entry((rank << _WEIGHT_BITS) - min(problem.weight, _WEIGHT_MAX), names, problem.account, "", problem)
+    return ListEntry((rank << _WEIGHT_BITS) - min(problem.weight, _WEIGHT_MAX), names, problem.account, "", problem)
 
 
 _WEIGHT_BITS: Final = 64
 _WEIGHT_MAX: Final = (1 << _WEIGHT_BITS) - 1
 
 
-def _row(problem: Problem) -> dict[str, Any]:
+def _row(problem: ServerProblem) -> dict[str, Any]:
     row: dict[str, Any] = msgspec.to_builtins(problem)
     row.pop("weight", None)
     return row
 
 
-def problems(server: ServerInstance) -> Iterator[Problem | None]:
+def problems(server: ServerInstance) -> Iterator[ServerProblem | None]:
     """Yield every problem; None stands for an object that has none, so that the caller may pause."""
     for health in health_problems(server, HealthzOptions()):
         account = server.engine.accounts.get(health.account) if server.engine is not None else None
         reason = account.offline.reasons().get(health.stream) if account is not None else None
         text = f"{health.text}: {reason}" if reason else health.text
-        yield Problem("error", "health", text, health.account, health.stream, health.consumer)
+        yield ServerProblem("error", "health", text, health.account, health.stream, health.consumer)
     yield from _of_connections(server)
     if server.engine is None:
         return
@@ -166,14 +166,14 @@ def problems(server: ServerInstance) -> Iterator[Problem | None]:
 
 def _usage(
     kind: str, what: str, used: int, most: int, share: float, account: str = "", stream: str = ""
-) -> Problem | None:
+) -> ServerProblem | None:
     """Return the problem of a number of bytes that is near its limit or beyond it; negative limits are none."""
     if most < 0 or used < share * most or not used:
         return None
     level = "error" if used >= most else "warning"
     full = ": new messages are refused" if used >= most else ""
     text = f"{what}: {format_size(used)} of {format_size(most)}{_percent(used, most)} used{full}"
-    return Problem(level, kind, text, account, stream, weight=_permille(used, most))
+    return ServerProblem(level, kind, text, account, stream, weight=_permille(used, most))
 
 
 def _percent(used: int, most: int) -> str:
@@ -184,22 +184,22 @@ def _permille(used: int, most: int) -> int:
     return 1000 * used // max(most, 1)
 
 
-def _of_storage(server: ServerInstance) -> Iterator[Problem | None]:
+def _of_storage(server: ServerInstance) -> Iterator[ServerProblem | None]:
     engine, folder = server.engine, server.options.store_path
     assert engine is not None
     with suppress(OSError):
         disk = shutil.disk_usage(folder)
         free = f"{format_size(disk.free)} of {format_size(disk.total)} are free on the disk of {folder}"
         if not engine.store.has_room:
-            yield Problem("error", "disk", f"The disk is full: {free}", weight=disk.total)
+            yield ServerProblem("error", "disk", f"The disk is full: {free}", weight=disk.total)
         elif disk.free < FREE_DISK_SHARE * disk.total:
-            yield Problem("warning", "disk", f"The disk is nearly full: {free}", weight=disk.total - disk.free)
+            yield ServerProblem("warning", "disk", f"The disk is nearly full: {free}", weight=disk.total - disk.free)
     for what, storage in (("File storage of the server", StorageType.FILE), ("Memory", StorageType.MEMORY)):
         usage = engine.usage[storage]
         yield _usage("storage", what, usage.used, usage.limit, STORAGE_SHARE)
 
 
-def _of_account(account: JetStreamAccount) -> Iterator[Problem | None]:
+def _of_account(account: JetStreamAccount) -> Iterator[ServerProblem | None]:
     name = name_tag(account.account)
     for what, storage in (("File storage", StorageType.FILE), ("Memory storage", StorageType.MEMORY)):
         usage = account.usage[storage]
@@ -207,10 +207,10 @@ def _of_account(account: JetStreamAccount) -> Iterator[Problem | None]:
     most, used = account.quota.limits.max_streams, len(account.streams)
     if most > 0 and used >= LIMIT_SHARE * most:
         text = f"Streams of the account: {used:,} of {most:,}"
-        yield Problem("warning", "account", text, name, weight=_permille(used, most))
+        yield ServerProblem("warning", "account", text, name, weight=_permille(used, most))
 
 
-def _of_limits(stream: Stream) -> Iterator[Problem | None]:
+def _of_limits(stream: Stream) -> Iterator[ServerProblem | None]:
     """Yield limits at which a stream refuses messages; one with `discard: old` makes room instead."""
     config, store = stream.config, stream.store
     if config.discard is not DiscardPolicy.NEW:
@@ -220,7 +220,7 @@ def _of_limits(stream: Stream) -> Iterator[Problem | None]:
     yield _limit(stream, "max_bytes", store.bytes, config.max_bytes, sizes)
 
 
-def _limit(stream: Stream, name: str, used: int, most: int, numbers: str) -> Problem | None:
+def _limit(stream: Stream, name: str, used: int, most: int, numbers: str) -> ServerProblem | None:
     if most <= 0 or used < LIMIT_SHARE * most:
         return None
     full = used >= most
@@ -229,15 +229,15 @@ def _limit(stream: Stream, name: str, used: int, most: int, numbers: str) -> Pro
         f"{text}, {numbers}{_percent(used, most)}: with discard new, {'' if full else 'further '}messages are refused"
     )
     names = name_tag(stream.account), stream.name
-    return Problem("error" if full else "warning", "stream_limit", text, *names, weight=_permille(used, most))
+    return ServerProblem("error" if full else "warning", "stream_limit", text, *names, weight=_permille(used, most))
 
 
-def _of_upstreams(stream: Stream) -> Iterator[Problem | None]:
+def _of_upstreams(stream: Stream) -> Iterator[ServerProblem | None]:
     info = stream.info()
     for what, one in chain((("Mirror", info.mirror),), (("Source", each) for each in info.sources)):
         if one is not None and (why := _stuck(stream, one)):
             text = f"{what} of {one.name}: {why}{_behind(one.lag)}"
-            yield Problem("error", "source", text, name_tag(stream.account), stream.name, weight=one.lag)
+            yield ServerProblem("error", "source", text, name_tag(stream.account), stream.name, weight=one.lag)
 
 
 def _stuck(stream: Stream, one: StreamSourceInfo) -> str:
@@ -254,7 +254,7 @@ def _behind(lag: int) -> str:
     return f", {plural(lag, 'message')} behind" if lag else ""
 
 
-def _of_consumer(consumer: Consumer) -> Problem | None:
+def _of_consumer(consumer: Consumer) -> ServerProblem | None:
     state, pending = consumer.state, consumer.undelivered.count
     unacked = len(state.pending)
     if (not pending and not unacked) or consumer.lifetime.paused:
@@ -264,7 +264,7 @@ def _of_consumer(consumer: Consumer) -> Problem | None:
         return None
     kind, text, weight = found
     names = name_tag(consumer.account), consumer.stream.name, consumer.name
-    return Problem("warning", kind, text, *names, weight=weight)
+    return ServerProblem("warning", kind, text, *names, weight=weight)
 
 
 def _stalled(consumer: Consumer, pending: int, unacked: int) -> tuple[str, str, int] | None:
@@ -307,13 +307,13 @@ def _repeated(consumer: Consumer, unacked: int) -> tuple[str, str, int] | None:
     return "redeliveries", text, again
 
 
-def _of_connections(server: ServerInstance) -> Iterator[Problem | None]:
+def _of_connections(server: ServerInstance) -> Iterator[ServerProblem | None]:
     broker = server.broker
     most, used = broker.options.max_connections, len(broker.sessions)
     if most > 0 and used >= LIMIT_SHARE * most:
         full = ": no client can connect" if used >= most else ""
         text = f"Connections: {used:,} of {most:,}{_percent(used, most)}{full}"
-        yield Problem("error" if full else "warning", "connections", text, weight=_permille(used, most))
+        yield ServerProblem("error" if full else "warning", "connections", text, weight=_permille(used, most))
     for session in list(broker.sessions.values()):
         yield _of_session(session)
     now_ns = broker.clock.now_ns()
@@ -322,17 +322,17 @@ def _of_connections(server: ServerInstance) -> Iterator[Problem | None]:
         if session.close_reason in _SLOW and age_ns < DISCONNECTED_NS:
             reason = session.close_reason.value if session.close_reason is not None else ""
             text = f"{_client(session)} was disconnected {_age(age_ns)} ago: {reason}"
-            yield Problem("warning", "slow_consumer", text, name_tag(session.account), cid=session.cid)
+            yield ServerProblem("warning", "slow_consumer", text, name_tag(session.account), cid=session.cid)
         else:
             yield None
 
 
-def _of_session(session: Session) -> Problem | None:
+def _of_session(session: Session) -> ServerProblem | None:
     pending, most = session.pending_bytes, session.max_pending
     if pending < PENDING_SHARE * most:
         return None
     text = f"{_client(session)} reads too slowly: {format_size(pending)} of {format_size(most)} wait for it"
-    return Problem("warning", "slow_consumer", text, name_tag(session.account), cid=session.cid, weight=pending)
+    return ServerProblem("warning", "slow_consumer", text, name_tag(session.account), cid=session.cid, weight=pending)
 
 
 def _client(session: Session) -> str:

@@ -48,7 +48,7 @@ class Paging(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
 
 
-class Entry(NamedTuple):
+class ListEntry(NamedTuple):
     """One object that was found: its place in the order, its names, which decide between equal places, and itself."""
 
     place: int | str
@@ -87,15 +87,15 @@ def read_paging(query: Query, orders: Iterable[str], default: str) -> Paging:
     )
 
 
-def choosing(entries: Iterable[Entry | None], page: Paging) -> Choosing:
+def choosing(entries: Iterable[ListEntry | None], page: Paging) -> Choosing:
     """Sort entries in slices and return the objects of a page; None stands for an object that was passed over.
 
     Numbers that are equal are ordered by name, whichever the direction.
     """
     texts = page.sort in TEXTS
     backwards, sign = texts and page.descending, -1 if page.descending else 1
-    runs: list[list[Entry]] = []
-    run: list[Entry] = []
+    runs: list[list[ListEntry]] = []
+    run: list[ListEntry] = []
     for number, entry in enumerate(entries, 1):
         if entry is not None:
             run.append(entry if texts else entry._replace(place=sign * int(entry.place)))
@@ -167,11 +167,11 @@ def every_stream(server: ServerInstance) -> Iterator[Stream]:
         yield from list(account.streams.values())
 
 
-def _stream_entries(server: ServerInstance, options: AssetOptions) -> Iterator[Entry | None]:
+def _stream_entries(server: ServerInstance, options: AssetOptions) -> Iterator[ListEntry | None]:
     place = _STREAM_ORDERS[options.page.sort]
     for stream in every_stream(server):
         if options.keeps(stream.js) and (not options.search or _mentions(stream, options.search)):
-            yield Entry(place(stream), stream.name, "", stream.js.name, stream)
+            yield ListEntry(place(stream), stream.name, "", stream.js.name, stream)
         else:
             yield None
 
@@ -183,7 +183,7 @@ def _mentions(stream: Stream, search: str) -> bool:
     return search in (config.description or "").casefold()
 
 
-def _consumer_entries(server: ServerInstance, options: AssetOptions) -> Iterator[Entry | None]:
+def _consumer_entries(server: ServerInstance, options: AssetOptions) -> Iterator[ListEntry | None]:
     place, search = _CONSUMER_ORDERS[options.page.sort], options.search
     for stream in every_stream(server):
         yield None  # a stream may be without consumers
@@ -192,7 +192,7 @@ def _consumer_entries(server: ServerInstance, options: AssetOptions) -> Iterator
         every = not search or search in stream.name.casefold()
         for consumer in list(stream.consumers.values()):
             if not consumer.config.direct and (every or search in consumer.name.casefold()):
-                yield Entry(place(consumer), consumer.name, stream.name, stream.js.name, consumer)
+                yield ListEntry(place(consumer), consumer.name, stream.name, stream.js.name, consumer)
             else:
                 yield None
 

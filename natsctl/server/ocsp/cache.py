@@ -18,7 +18,7 @@ import msgspec
 from natsctl.api.times import ZERO_TIME, format_time, parse_time
 from natsctl.api.units import SECOND
 from natsctl.server.files import read_file, replace_file
-from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES, Response
+from natsctl.server.ocsp.responses import MAX_RESPONSE_BYTES, OcspResponse
 
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
@@ -89,7 +89,7 @@ class ResponseCache:
         """Return whether a response of a revocation is kept, by the entry's own status: its DER may be unreadable."""
         return key in self._items and self._items[key].resp_status == "revoked"
 
-    def put(self, key: str, response: Response, subject: str) -> None:
+    def put(self, key: str, response: OcspResponse, subject: str) -> None:
         if not self.is_local:
             return
         self._log.debug(f"Caching OCSP response for [{subject}], key [{key}]")

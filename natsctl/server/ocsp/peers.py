@@ -19,7 +19,7 @@ from natsctl.server.conf.values import format_seconds
 from natsctl.server.ocsp.responders import ResponderError, Responders
 from natsctl.server.ocsp.responses import (
     InvalidResponseError,
-    Response,
+    OcspResponse,
     fingerprint,
     parse_response,
     request_for,
@@ -53,7 +53,7 @@ class PeerEvents(Protocol):
         """Publish which certificate of a chain was not good."""
 
 
-class Link(NamedTuple):
+class CertificateLink(NamedTuple):
     """A certificate of a chain that names responders, and its issuer."""
 
     certificate: x509.Certificate
@@ -124,7 +124,7 @@ class PeerVerifier:
             self._log.debug("Chain [0] is self-signed, thus peer is valid")
             return True
         pairs = itertools.pairwise(chain)
-        links = [Link(own, issuer, urls) for own, issuer in pairs if (urls := responders_of(own))]
+        links = [CertificateLink(own, issuer, urls) for own, issuer in pairs if (urls := responders_of(own))]
         if not links:
             self._log.debug("Chain [0] has no OCSP eligible links, thus peer is valid")
             return True
@@ -137,7 +137,7 @@ class PeerVerifier:
         self._log.debug("Chain [0] is OCSP valid for all eligible links, thus peer is valid")
         return True
 
-    async def _link_fault(self, link: Link, options: OcspPeerOptions) -> str:
+    async def _link_fault(self, link: CertificateLink, options: OcspPeerOptions) -> str:
         """Return why a certificate is not good, "" where it is, or passes for it."""
         subject, key = link.subject, link.key
         self._log.debug(f"Checking OCSP peer cache for [{subject}], key [{key}]")
@@ -174,7 +174,9 @@ class PeerVerifier:
                 return ""
         return "Failed OCSP response fetch"
 
-    def _cached(self, link: Link, key: str, subject: str, options: OcspPeerOptions) -> tuple[Response | None, bool]:
+    def _cached(
+        self, link: CertificateLink, key: str, subject: str, options: OcspPeerOptions
+    ) -> tuple[OcspResponse | None, bool]:
         """Return the response in the cache where it is current, and whether there is one of a revocation."""
         cache = self._cache()
         der = cache.get(key)
@@ -197,7 +199,9 @@ class PeerVerifier:
         cache.delete(key)
         return None, revoked
 
-    def _judged(self, der: bytes, link: Link, subject: str, options: OcspPeerOptions) -> tuple[Response | None, str]:
+    def _judged(
+        self, der: bytes, link: CertificateLink, subject: str, options: OcspPeerOptions
+    ) -> tuple[OcspResponse | None, str]:
         """Return a responder's response, or None and the reason for which it does not count."""
         try:
             response = parse_response(der, link.certificate, link.issuer)
@@ -213,7 +217,7 @@ class PeerVerifier:
             return None, "OCSP response not in effectivity window"
         return response, ""
 
-    async def _fetched(self, link: Link, options: OcspPeerOptions) -> bytes:
+    async def _fetched(self, link: CertificateLink, options: OcspPeerOptions) -> bytes:
         """Return the answer of the first responder that has one; raises ResponderError."""
         encoded = quote_plus(base64.b64encode(request_for(link.certificate, link.issuer)))
         fault = ResponderError("no available OCSP servers")
@@ -230,7 +234,7 @@ class PeerVerifier:
             return der
         raise fault
 
-    def is_current(self, response: Response, options: OcspPeerOptions) -> bool:
+    def is_current(self, response: OcspResponse, options: OcspPeerOptions) -> bool:
         """Return whether a response is in force now, with the clocks' allowed difference."""
         now_ns, skew_ns = self._clock.now_ns(), round(options.clock_skew_s * SECOND)
         now, skew = format_time(now_ns), format_seconds(options.clock_skew_s)

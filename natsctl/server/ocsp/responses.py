@@ -82,7 +82,7 @@ class InvalidCertificateError(ValueError):
     """A certificate with extensions that cannot be read."""
 
 
-class Response(NamedTuple):
+class OcspResponse(NamedTuple):
     """One verified response about one certificate; its dates are not checked yet."""
 
     der: bytes
@@ -153,7 +153,7 @@ def request_for(certificate: x509.Certificate, issuer: x509.Certificate) -> byte
     return request.public_bytes(Encoding.DER)
 
 
-def parse_response(der: bytes, certificate: x509.Certificate, issuer: x509.Certificate) -> Response:
+def parse_response(der: bytes, certificate: x509.Certificate, issuer: x509.Certificate) -> OcspResponse:
     """Return the response about a certificate that `issuer` has issued; raises InvalidResponseError."""
     from cryptography import x509
     from cryptography.exceptions import UnsupportedAlgorithm
@@ -166,7 +166,7 @@ def parse_response(der: bytes, certificate: x509.Certificate, issuer: x509.Certi
             signer = None
         _verify(signed, algorithm, signature, issuer, signer)
         authorised = signer is None or _may_sign(signer)
-        return Response(der, status, this_update_ns, next_update_ns, signer is not None, authorised)
+        return OcspResponse(der, status, this_update_ns, next_update_ns, signer is not None, authorised)
     except (ValueError, TypeError, UnsupportedAlgorithm, x509.DuplicateExtension) as why:
         raise InvalidResponseError(str(why) or type(why).__name__) from why
 

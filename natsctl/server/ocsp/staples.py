@@ -28,7 +28,7 @@ from natsctl.server.ocsp.responses import (
     STATUS_REQUEST_OID,
     InvalidCertificateError,
     InvalidResponseError,
-    Response,
+    OcspResponse,
     demands_staple,
     issuer_among,
     parse_response,
@@ -93,8 +93,8 @@ class Staple:
         self._certificate = certificate
         self._issuer = issuer
         self._ends_server = ends_server
-        self._response: Response | None = None
-        self._asking: asyncio.Task[Response] | None = None
+        self._response: OcspResponse | None = None
+        self._asking: asyncio.Task[OcspResponse] | None = None
         self.key = hashlib.sha256(certificate.public_bytes(Encoding.DER)).hexdigest()
         """The name of its file."""
 
@@ -104,7 +104,7 @@ class Staple:
         response = self._known()
         return response.der if response is not None else None
 
-    def _known(self) -> Response | None:
+    def _known(self) -> OcspResponse | None:
         if self._response is not None and not self._fault(self._response):
             return self._response
         if self._sources.folder is None:
@@ -120,7 +120,7 @@ class Staple:
         assert self._sources.folder is not None
         return self._sources.folder / FOLDER / self.key
 
-    def _parsed(self, der: bytes) -> Response:
+    def _parsed(self, der: bytes) -> OcspResponse:
         """Return a response that is about this certificate and in force; raises InvalidResponseError."""
         response = parse_response(der, self._certificate, self._issuer)
         if not response.authorised:
@@ -129,7 +129,7 @@ class Staple:
             raise InvalidResponseError(fault)
         return response
 
-    def _fault(self, response: Response) -> str:
+    def _fault(self, response: OcspResponse) -> str:
         now_ns = self._sources.clock.now_ns()
         if response.next_update_ns is not None and response.next_update_ns < now_ns:
             return f"invalid ocsp NextUpdate, is past time: {response.next_update}"
@@ -137,11 +137,11 @@ class Staple:
             return f"invalid ocsp ThisUpdate, is future time: {format_time(response.this_update_ns)}"
         return ""
 
-    async def found(self) -> Response:
+    async def found(self) -> OcspResponse:
         """Return the response that is known, else the responder's; raises StapleError."""
         return self._known() or await self.fetched()
 
-    async def fetched(self) -> Response:
+    async def fetched(self) -> OcspResponse:
         """Return a responder's response; calls meanwhile share one request. Raises StapleError."""
         if self._asking is None or self._asking.done():
             self._asking = asyncio.get_running_loop().create_task(self._fetch())
@@ -150,7 +150,7 @@ class Staple:
             )  # nobody may wait any more
         return await asyncio.shield(self._asking)
 
-    async def _fetch(self) -> Response:
+    async def _fetch(self) -> OcspResponse:
         try:
             urls = self._sources.urls or tuple(responders_of(self._certificate))
         except InvalidCertificateError as why:
@@ -188,7 +188,7 @@ class Staple:
             except ResponderError as second:
                 raise ResponderError(f"{first}\n{second}") from second
 
-    def _keep(self, response: Response) -> None:
+    def _keep(self, response: OcspResponse) -> None:
         """Keep a response in memory and in the store's folder; raises StapleError where that cannot be written."""
         if self._sources.folder is not None:
             try:
@@ -246,7 +246,7 @@ class Staple:
             wait_s = self.next_run_s()
             log.info(self._line(f"Received OCSP status for {self._kind} certificate", response, wait_s))
 
-    def _line(self, what: str, response: Response, wait_s: float) -> str:
+    def _line(self, what: str, response: OcspResponse, wait_s: float) -> str:
         wait = format_seconds(wait_s)
         return f"{what} '{self._file}': good, next update {response.next_update}, checking again in {wait}"
 

@@ -182,7 +182,7 @@ NOT_STARTED: Final = 1
 USAGE_ERROR: Final = 2
 
 
-class Documents(NamedTuple):
+class StartDocuments(NamedTuple):
     """The values of `--apply`, `--apply_account` and `--apply_prune`."""
 
     paths: tuple[str, ...]
@@ -215,7 +215,7 @@ class CommandLine(msgspec.Struct, frozen=True):
     config: Path | None = None
     signal: str = ""
     """The signal and the process that it is for."""
-    documents: Documents | None = None
+    documents: StartDocuments | None = None
     """The documents that are applied before the server listens."""
 
 
@@ -248,7 +248,7 @@ def parse_command_line(argv: Sequence[str], environment: Mapping[str, str] | Non
     return CommandLine(action, options, config, documents=_documents(given, options))
 
 
-def _documents(given: Given, options: ServerOptions) -> Documents | None:
+def _documents(given: Given, options: ServerOptions) -> StartDocuments | None:
     paths = given.texts("apply")
     for setting in ("apply_account", "apply_prune"):
         if not paths and setting in given.spelled:
@@ -257,7 +257,7 @@ def _documents(given: Given, options: ServerOptions) -> Documents | None:
         return None
     if not options.jetstream:
         raise FlagError("--apply needs JetStream: give -js, or a jetstream block in the configuration file")
-    return Documents(paths, given.text("apply_account"), given.flag("apply_prune"))
+    return StartDocuments(paths, given.text("apply_account"), given.flag("apply_prune"))
 
 
 def _refuse(given: Given) -> None:

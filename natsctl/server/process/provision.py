@@ -20,7 +20,7 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.broker.auth.credentials import Credentials, Grant, Refusal
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.server.listener import ClientConnection, TransportEndpoint, peer_of
-from natsctl.server.process.flags import Documents, NotProvisionedError
+from natsctl.server.process.flags import NotProvisionedError, StartDocuments
 
 if TYPE_CHECKING:
     from natsctl.broker.broker import Broker
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 Apply = Callable[["InProcessAddress", Callable[[str], None]], Awaitable[None]]
 """Applies the documents through an in-process listener, and logs each change; raises NatsctlError."""
-Provisioner = Callable[[Documents], Apply]
+Provisioner = Callable[[StartDocuments], Apply]
 """Reads documents; raises UsageError with all their faults."""
 Preparation = Callable[["ServerInstance", "Log"], Awaitable[None]]
 """A step before the server listens; it logs what it does."""
 
 
-async def provision(documents: Documents, carry: Apply, server: ServerInstance, log: Log) -> None:
+async def provision(documents: StartDocuments, carry: Apply, server: ServerInstance, log: Log) -> None:
     """Apply the documents to a server that does not listen yet; raises NotProvisionedError."""
     try:
         account = _account(server.options, server.broker, documents.account)

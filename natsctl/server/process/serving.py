@@ -124,12 +124,12 @@ def run(
     raise_descriptor_limit()
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            return runner.run(ServerProcess(options, log, configured, read, prepare, sockets).serve())
+            return runner.run(ServingProcess(options, log, configured, read, prepare, sockets).serve())
     finally:
         log.close()
 
 
-class ServerProcess:
+class ServingProcess:
     """One server as the process: its log, the files it writes for other programs, and its signals."""
 
     def __init__(

@@ -15,8 +15,8 @@ from natsctl.api.codec import encode
 from natsctl.broker.event_listener import NullListener
 from natsctl.broker.info import server_info
 from natsctl.broker.timers import NEVER_NS
-from natsctl.server.system.events import AccountEvents, ConnectionEvents, Heartbeat, OcspEvents, is_known
-from natsctl.server.system.requests import ALL_SERVERS, Request, Requests, Responder
+from natsctl.server.system.events import AccountEvents, ConnectionEvents, OcspEvents, StatszHeartbeat, is_known
+from natsctl.server.system.requests import ALL_SERVERS, RequestQueue, Responder, SystemRequest
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.server.instance import ServerInstance
     from natsctl.server.monitor.query import ReloadCall
-    from natsctl.server.system.answers import Answers
+    from natsctl.server.system.answers import SystemResponders
 
 
 SERVER_NAMES: Final = (
@@ -53,7 +53,7 @@ OWN_SUBJECTS: Final = {
 """Requests that any account may send, answered with its own data."""
 
 
-class System:
+class SystemAccount:
     """The requests and events of one server; the broker's listener for connections."""
 
     def __init__(self, server: ServerInstance, wake: Callable[[], None], reload: ReloadCall) -> None:
@@ -65,12 +65,12 @@ class System:
         self._broker: Broker = server.broker
         self._reload = reload
         self._stopped = False
-        self._answers: Answers | None = None
-        self.requests = Requests(wake, self._broker.clock)
+        self._answers: SystemResponders | None = None
+        self.requests = RequestQueue(wake, self._broker.clock)
         self.connections = ConnectionEvents(self._broker)
         self.ocsp = OcspEvents(self._broker, wake)
         self.accounts = AccountEvents(self._broker, self._stat)
-        self.heartbeat = Heartbeat(self._broker, self._statsz)
+        self.heartbeat = StatszHeartbeat(self._broker, self._statsz)
 
     def start(self) -> None:
         for name in SERVER_NAMES:
@@ -99,18 +99,18 @@ class System:
                 self.requests.listen(account, subject, partial(self._of_account, name))
 
     @property
-    def answers(self) -> Answers:
+    def answers(self) -> SystemResponders:
         """The responders; the first use imports their module."""
         if self._answers is None:
-            from natsctl.server.system.answers import Answers
+            from natsctl.server.system.answers import SystemResponders
 
-            self._answers = Answers(self._server, self.accounts, self.heartbeat, self._reload)
+            self._answers = SystemResponders(self._server, self.accounts, self.heartbeat, self._reload)
         return self._answers
 
-    def _of_server(self, name: str, request: Request) -> Iterator[None] | None:
+    def _of_server(self, name: str, request: SystemRequest) -> Iterator[None] | None:
         return self.answers.of_servers[name](request)
 
-    def _of_account(self, name: str, request: Request) -> Iterator[None] | None:
+    def _of_account(self, name: str, request: SystemRequest) -> Iterator[None] | None:
         return self.answers.of_accounts[name](request)
 
     def _stat(self, account: Account) -> dict[str, Any]:

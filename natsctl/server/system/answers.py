@@ -52,7 +52,7 @@ from natsctl.server.monitor.varz import (
     process_usage,
     varz,
 )
-from natsctl.server.system.requests import ALL_SERVERS, Request, Responder
+from natsctl.server.system.requests import ALL_SERVERS, Responder, SystemRequest
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -60,14 +60,14 @@ if TYPE_CHECKING:
     from natsctl.broker.subscription import Subscription
     from natsctl.server.instance import ServerInstance
     from natsctl.server.monitor.query import ReloadCall
-    from natsctl.server.system.events import AccountEvents, Heartbeat
+    from natsctl.server.system.events import AccountEvents, StatszHeartbeat
 
 
 _FILTER: Final = "EventFilterOptions"
 _KINDS: Final[dict[Any, tuple[str, str]]] = {str: ("str", "string"), bool: ("bool", "bool"), int: ("int", "int")}
 
 
-class NoResponseError(Exception):
+class NotAnsweredError(Exception):
     """This server does not answer the request."""
 
 
@@ -146,7 +146,7 @@ class ProfilezOptions(msgspec.Struct, kw_only=True):
     duration: Duration = 0
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class SystemEndpoint(msgspec.Struct, frozen=True):
     """One endpoint: the format of its request, and its responder."""
 
     form: RequestFormat
@@ -165,20 +165,22 @@ _LEAFZ: Final = RequestFormat("LeafzEventOptions", "LeafzOptions", LeafzOptions)
 _JSZ: Final = RequestFormat("JszEventOptions", "JSzOptions", JszOptions)
 _STATZ: Final = RequestFormat("AccountStatzEventOptions", "AccountStatzOptions", AccstatzOptions)
 
-SERVER_ENDPOINTS: Final[Mapping[str, Endpoint]] = {
-    "VARZ": Endpoint(RequestFormat("VarzEventOptions"), lambda server, _: varz(server)),
-    "SUBSZ": Endpoint(_SUBSZ, subsz),
-    "CONNZ": Endpoint(_CONNZ, connz),
-    "ROUTEZ": Endpoint(RequestFormat("RoutezEventOptions", "RoutezOptions", RoutezOptions), routez),
-    "GATEWAYZ": Endpoint(RequestFormat("GatewayzEventOptions", "GatewayzOptions", GatewayzOptions), gatewayz),
-    "LEAFZ": Endpoint(_LEAFZ, leafz),
-    "ACCOUNTZ": Endpoint(RequestFormat("AccountzEventOptions", "AccountzOptions", AccountzOptions), accountz),
-    "JSZ": Endpoint(_JSZ, jsz),
-    "HEALTHZ": Endpoint(RequestFormat("HealthzEventOptions", "HealthzOptions", HealthzOptions), healthz),
-    "PROFILEZ": Endpoint(RequestFormat("ProfilezEventOptions", "ProfilezOptions", ProfilezOptions), profilez),
-    "EXPVARZ": Endpoint(RequestFormat("ExpvarzEventOptions"), lambda server, _: expvarz(server)),
-    "IPQUEUESZ": Endpoint(RequestFormat("IpqueueszEventOptions", "IpqueueszOptions", IpqueueszOptions), ipqueuesz),
-    "RAFTZ": Endpoint(RequestFormat("RaftzEventOptions", "RaftzOptions", RaftzOptions), raftz),
+SERVER_ENDPOINTS: Final[Mapping[str, SystemEndpoint]] = {
+    "VARZ": SystemEndpoint(RequestFormat("VarzEventOptions"), lambda server, _: varz(server)),
+    "SUBSZ": SystemEndpoint(_SUBSZ, subsz),
+    "CONNZ": SystemEndpoint(_CONNZ, connz),
+    "ROUTEZ": SystemEndpoint(RequestFormat("RoutezEventOptions", "RoutezOptions", RoutezOptions), routez),
+    "GATEWAYZ": SystemEndpoint(RequestFormat("GatewayzEventOptions", "GatewayzOptions", GatewayzOptions), gatewayz),
+    "LEAFZ": SystemEndpoint(_LEAFZ, leafz),
+    "ACCOUNTZ": SystemEndpoint(RequestFormat("AccountzEventOptions", "AccountzOptions", AccountzOptions), accountz),
+    "JSZ": SystemEndpoint(_JSZ, jsz),
+    "HEALTHZ": SystemEndpoint(RequestFormat("HealthzEventOptions", "HealthzOptions", HealthzOptions), healthz),
+    "PROFILEZ": SystemEndpoint(RequestFormat("ProfilezEventOptions", "ProfilezOptions", ProfilezOptions), profilez),
+    "EXPVARZ": SystemEndpoint(RequestFormat("ExpvarzEventOptions"), lambda server, _: expvarz(server)),
+    "IPQUEUESZ": SystemEndpoint(
+        RequestFormat("IpqueueszEventOptions", "IpqueueszOptions", IpqueueszOptions), ipqueuesz
+    ),
+    "RAFTZ": SystemEndpoint(RequestFormat("RaftzEventOptions", "RaftzOptions", RaftzOptions), raftz),
 }
 """Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
 
@@ -208,7 +210,7 @@ def _account_statz(server: ServerInstance, options: AccstatzOptions, account: st
         options.accounts = [account]
     found = accstatz(server, options)
     if not found["account_statz"] and not options.include_unused:
-        raise NoResponseError
+        raise NotAnsweredError
     return found
 
 
@@ -292,7 +294,7 @@ class ResponseWriter:
         self._broker = broker
 
     def answer(
-        self, request: Request, form: RequestFormat, respond: Callable[[Any], Any], nothing: bool = False
+        self, request: SystemRequest, form: RequestFormat, respond: Callable[[Any], Any], nothing: bool = False
     ) -> Iterator[None] | None:
         """Answer a request as its `form` reads, with what `respond` makes of its options.
 
@@ -310,27 +312,27 @@ class ResponseWriter:
             return None
         try:
             data = respond(options)
-        except NoResponseError:
+        except NotAnsweredError:
             return None
         except BadRequestError as refused:
             self.refuse(request, FAILED, str(refused), {} if nothing else {"data": None})
             return None
         return self._sending(request, {} if nothing else {"data": data})
 
-    def _sending(self, request: Request, rest: dict[str, Any]) -> Iterator[None]:
+    def _sending(self, request: SystemRequest, rest: dict[str, Any]) -> Iterator[None]:
         made = yield from make(rest)
         self.send(request, self._body(made), request.header)
 
-    def send_success(self, request: Request) -> None:
+    def send_success(self, request: SystemRequest) -> None:
         self.send(request, self._body({}), request.header)
 
-    def refuse(self, request: Request, code: int, text: str, data: dict[str, Any] | None = None) -> None:
+    def refuse(self, request: SystemRequest, code: int, text: str, data: dict[str, Any] | None = None) -> None:
         self.send(request, self._body({**(data or {}), "error": {"code": code, "description": text}}))
 
     def _body(self, rest: dict[str, Any]) -> dict[str, Any]:
         return {"server": server_info(self._broker), **rest}
 
-    def send(self, request: Request, body: object, header: bytes = b"") -> None:
+    def send(self, request: SystemRequest, body: object, header: bytes = b"") -> None:
         """Publish an answer to the reply subject; `header` is that of the request, which may ask for an encoding."""
         block, payload = headers.compressed(encode(body), header)
         request.account.publish(request.reply, b"", block, payload)
@@ -407,11 +409,11 @@ class AccountRequest(Model):
     acc: str = ""
 
 
-class Answers:
+class SystemResponders:
     """The responders of one server, by name."""
 
     def __init__(
-        self, server: ServerInstance, accounts: AccountEvents, heartbeat: Heartbeat, reload: ReloadCall
+        self, server: ServerInstance, accounts: AccountEvents, heartbeat: StatszHeartbeat, reload: ReloadCall
     ) -> None:
         """`reload` reads the configuration again, and calls back with the reason where that fails."""
         self._server = server
@@ -437,22 +439,22 @@ class Answers:
 
     # Servers
 
-    def _answer(self, endpoint: Endpoint, request: Request) -> Iterator[None] | None:
+    def _answer(self, endpoint: SystemEndpoint, request: SystemRequest) -> Iterator[None] | None:
         return self._responses.answer(request, endpoint.form, partial(endpoint.answer, self._server))
 
-    def _answer_idz(self, request: Request) -> None:
+    def _answer_idz(self, request: SystemRequest) -> None:
         broker = self._broker
         if request.reply:
             identity = {"name": broker.server_name, "host": broker.options.host, "id": broker.server_id}
             self._responses.send(request, identity)
 
-    def answer_unknown_user(self, request: Request) -> None:
+    def answer_unknown_user(self, request: SystemRequest) -> None:
         """Answer a request for the user that came past its own account's subject: the user is unknown."""
         if request.reply:
             data = {"user": "", "account": ""}
             self._responses.send(request, {"server": server_info(self._broker), "data": data}, request.header)
 
-    def _answer_statsz(self, request: Request) -> None:
+    def _answer_statsz(self, request: SystemRequest) -> None:
         if not request.reply:
             self._heartbeat.publish_now()
             return
@@ -464,13 +466,13 @@ class Answers:
         if not wanted.excludes(self._broker):
             self._responses.send(request, statsz(self._server))
 
-    def _operate(self, operation: Callable[[Broker, int], None], request: Request) -> Iterator[None] | None:
+    def _operate(self, operation: Callable[[Broker, int], None], request: SystemRequest) -> Iterator[None] | None:
         cid = client_asked(request.body)
         if cid is None:
             return None
         return self._responses.answer(request, OPERATION_FORMAT, lambda _: operation(self._broker, cid), nothing=True)
 
-    def _answer_reload(self, request: Request) -> None:
+    def _answer_reload(self, request: SystemRequest) -> None:
         def done(fault: BadRequestError | None) -> None:
             if fault is not None:
                 self._responses.refuse(request, FAILED, str(fault), {})
@@ -479,13 +481,13 @@ class Answers:
 
         def begin(options: Any) -> None:
             self._reload(done)
-            raise NoResponseError
+            raise NotAnsweredError
 
         self._responses.answer(request, OPERATION_FORMAT, begin, nothing=True)
 
     # Accounts
 
-    def _answer_about(self, endpoint: AccountEndpoint, request: Request) -> Iterator[None] | None:
+    def _answer_about(self, endpoint: AccountEndpoint, request: SystemRequest) -> Iterator[None] | None:
         """Answer about the account that the subject names; outside the system account, about the asker's."""
         name = request.subject.split(".")[ACCOUNT_TOKEN]
         if request.account is not self._broker.system_account:
@@ -494,20 +496,20 @@ class Answers:
             request, endpoint.form, lambda options: endpoint.answer(self._server, options, name)
         )
 
-    def _answer_conns(self, request: Request) -> None:
+    def _answer_conns(self, request: SystemRequest) -> None:
         name = request.subject.split(".")[ACCOUNT_TOKEN]
         asked = _read(request.body, AccountRequest) if request.body else AccountRequest(acc=name)
         account = self._broker.accounts.get(name)
         if request.reply and asked is not None and asked.acc in ("", name) and account is not None and account.sessions:
             self._accounts.publish(account, request.reply)
 
-    def _answer_nsubs(self, request: Request) -> None:
+    def _answer_nsubs(self, request: SystemRequest) -> None:
         asked = _read(request.body, SubscribersRequest)
         account = self._broker.accounts.get(asked.acc) if asked is not None else None
         if request.reply and asked is not None and account is not None and account.sessions:
             self._responses.send(request, subscribers(account, asked.subject))
 
-    def _answer_subscribers(self, request: Request) -> None:
+    def _answer_subscribers(self, request: SystemRequest) -> None:
         if request.reply and request.origin is not None:
             subject, _, queue = request.body.decode("utf-8", "replace").strip().partition(" ")
             group = queue.split(" ")[0].encode() if queue else None

@@ -236,7 +236,7 @@ STATSZ_RATE_LIMIT_NS: Final = 1_000_000_000
 """Least time between two STATSZ without a request. Source: nats-server, defaultStatszRateLimit."""
 
 
-class Heartbeat:
+class StatszHeartbeat:
     """The event `$SYS.SERVER.<id>.STATSZ` of one broker, published from time to time."""
 
     def __init__(self, broker: Broker, body: Callable[[], dict[str, Any]]) -> None:

@@ -30,7 +30,7 @@ RUN_NS: Final = 10_000_000
 """Time of a turn for answers."""
 
 
-class Request(msgspec.Struct, frozen=True):
+class SystemRequest(msgspec.Struct, frozen=True):
     """One request; `account` is where it was asked, and where its answer goes."""
 
     account: Account
@@ -41,11 +41,11 @@ class Request(msgspec.Struct, frozen=True):
     origin: Session | None
 
 
-Responder: TypeAlias = Callable[[Request], Iterator[None] | None]
+Responder: TypeAlias = Callable[[SystemRequest], Iterator[None] | None]
 """Handles a request, and answers it or not; returns the rest of the work on a long answer."""
 
 
-class Requests:
+class RequestQueue:
     """The requests that wait for their answers."""
 
     def __init__(self, wake: Callable[[], None], clock: Clock) -> None:
@@ -54,7 +54,7 @@ class Requests:
         self._clock = clock
         self._size = 0
         """Bytes of bodies and headers that wait."""
-        self._waiting: deque[tuple[Responder, Request]] = deque()
+        self._waiting: deque[tuple[Responder, SystemRequest]] = deque()
         self._rest: Iterator[None] = iter(())
         """The rest of the answer under way."""
 
@@ -69,7 +69,7 @@ class Requests:
         if len(self._waiting) < MAX_WAITING and self._size + size <= MAX_WAITING_BYTES:
             self._size += size
             text = subject.decode("utf-8", "replace")
-            self._waiting.append((responder, Request(account, text, reply, header, payload, origin)))
+            self._waiting.append((responder, SystemRequest(account, text, reply, header, payload, origin)))
             self._wake()
 
     def run(self) -> None:

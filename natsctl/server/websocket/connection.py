@@ -32,11 +32,11 @@ from natsctl.server.websocket.protocol import (
     MAX_CONTROL_BYTES,
     STATUSES,
     FrameError,
-    FrameReader,
-    FrameWriter,
     Upgrade,
     UpgradeError,
     Upgrader,
+    WebSocketReader,
+    WebSocketWriter,
     close_answer,
     close_frame,
     frame,
@@ -73,8 +73,8 @@ class WebSocketConnection(SecuredConnection):
         self._http: h11.Connection | None = None
         """Reads the request; None before its first byte and after its last."""
         self._upgrade: Upgrade | None = None
-        self._reader: FrameReader
-        self._writer: FrameWriter
+        self._reader: WebSocketReader
+        self._writer: WebSocketWriter
         self._goodbye = False
         """A close frame has left."""
         self._pong: bytes | None = None
@@ -271,9 +271,9 @@ class WebSocketConnection(SecuredConnection):
         self._settled()
         self._upgrade = upgrade
         limit = self._upgrader.max_payload
-        self._reader = FrameReader(compressed=upgrade.compressed, masked=upgrade.masked, limit=limit)
+        self._reader = WebSocketReader(compressed=upgrade.compressed, masked=upgrade.masked, limit=limit)
         deflater = self._upgrader.deflater if upgrade.compressed else None
-        self._writer = FrameWriter(deflater, browser=upgrade.browser, whole=upgrade.whole)
+        self._writer = WebSocketWriter(deflater, browser=upgrade.browser, whole=upgrade.whole)
         self._http = None
         session = self._shell.opened(self, *self._address, "websocket")
         if not upgrade.leaf:

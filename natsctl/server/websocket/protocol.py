@@ -68,14 +68,14 @@ class FrameError(Exception):
         self.status = status
 
 
-class Event(NamedTuple):
+class FrameEvent(NamedTuple):
     """A received piece of a message, or a control frame with its payload."""
 
     opcode: Opcode
     payload: bytes
 
 
-class Messages(Extension):
+class FrameRules(Extension):
     """The rules between frames, and the inflating of compressed messages up to `limit` bytes each."""
 
     name = "permessage-deflate"
@@ -142,31 +142,31 @@ class Messages(Extension):
         return clear
 
 
-class BoundedDeflate(Messages, PerMessageDeflate):
+class BoundedDeflate(FrameRules, PerMessageDeflate):
     """Compression as the client's side offers it; messages are inflated up to `limit` bytes each."""
 
     offer = PerMessageDeflate.offer
 
     def __init__(self, limit: int) -> None:
         PerMessageDeflate.__init__(self, client_no_context_takeover=True, server_no_context_takeover=True)
-        Messages.__init__(self, True, limit)
+        FrameRules.__init__(self, True, limit)
 
 
-class FrameReader:
+class WebSocketReader:
     """The client's frames."""
 
     __slots__ = ("_decoder",)
 
     def __init__(self, *, compressed: bool, masked: bool, limit: int) -> None:
-        self._decoder = FrameDecoder(client=not masked, extensions=[Messages(compressed, limit)])
+        self._decoder = FrameDecoder(client=not masked, extensions=[FrameRules(compressed, limit)])
 
-    def feed(self, data: bytes) -> Iterator[Event]:
+    def feed(self, data: bytes) -> Iterator[FrameEvent]:
         """Yield the frames that the chunk completes, pieces of messages as they come; raises FrameError."""
         self._decoder.receive_bytes(data)
         try:
             while (frame := self._decoder.process_buffer()) is not None:
                 assert isinstance(frame.payload, bytes)
-                yield Event(frame.opcode, frame.payload)
+                yield FrameEvent(frame.opcode, frame.payload)
         except ParseFailed as error:
             reason = str(error)
             text = next((ours for start, ours in _TEXTS.items() if reason.startswith(start)), reason)
@@ -189,7 +189,7 @@ class Deflater:
         return (self._deflate.compress(data) + self._deflate.flush(zlib.Z_FULL_FLUSH))[: -len(SYNC_MARK)]
 
 
-class FrameWriter:
+class WebSocketWriter:
     """The server's frames; `browser` keeps them small, `whole` leaves compressed messages in one piece."""
 
     __slots__ = ("_deflater", "_largest", "_whole")

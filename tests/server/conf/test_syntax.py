@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.server.conf.config import apply, read_config
-from natsctl.server.conf.syntax import Block, ConfError, Item, load_file, load_text
+from natsctl.server.conf.syntax import ConfBlock, ConfError, ConfItem, load_file, load_text
 from natsctl.server.options import ServerOptions
 from tests.support.fuzz import conf
 
 
 def plain(value: object) -> object:
     """Return a block without places."""
-    if isinstance(value, Item):
+    if isinstance(value, ConfItem):
         return plain(value.value)
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
@@ -81,7 +81,7 @@ def test_an_included_file_is_part_of_the_block(tmp_path: Path) -> None:
 @given(st.text(alphabet="ab1:={}[]()\"'\\#/$, \n", max_size=60))
 def test_any_text_is_read_or_refused_with_its_place(text: str) -> None:
     try:
-        block: Block = load_text(text, {})
+        block: ConfBlock = load_text(text, {})
     except ConfError as error:
         assert str(error).startswith(("nats.conf:", "$"))
     else:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.document import uptime
-from natsctl.server.monitor.http import Request
+from natsctl.server.monitor.http import HttpRequest
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 
@@ -104,5 +104,5 @@ async def test_pages_of_other_sites_read_nothing_over_loopback() -> None:
 
 async def test_over_the_network_any_name_and_origin_are_answered() -> None:
     async with ServerInstance(OPTIONS) as server:
-        page = Monitor(server).answer(Request("GET", "/varz", "prometheus.example", "https://dashboard.example"))
+        page = Monitor(server).answer(HttpRequest("GET", "/varz", "prometheus.example", "https://dashboard.example"))
         assert page.status == 200 and ("Access-Control-Allow-Origin", "*") in page.headers

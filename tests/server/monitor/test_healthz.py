@@ -19,7 +19,7 @@ from natsctl.client.settings import Settings
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log.lines import Log
 from natsctl.server.monitor.healthz import HealthzOptions, healthz
-from natsctl.server.monitor.http import Request
+from natsctl.server.monitor.http import HttpRequest
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.options import ServerOptions
 from natsctl.store.disk import File, PosixDisk, PosixFile
@@ -86,7 +86,7 @@ async def test_what_is_wrong_is_logged_as_the_reference_logs_it(
         break_stream(server, "$G/BAD")
         monitor = Monitor(server)
         for query in ("", "?details=1", "?js-enabled=1"):
-            monitor.answer(Request("GET", "/healthz" + query))
+            monitor.answer(HttpRequest("GET", "/healthz" + query))
     told = [line.partition("[WRN] ")[2] for line in capfd.readouterr().err.splitlines() if "Healthcheck" in line]
     assert told == [
         "Healthcheck failed: \"JetStream stream '$G > BAD' could not be recovered\"",

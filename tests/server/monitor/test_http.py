@@ -9,21 +9,21 @@ from unittest.mock import patch
 import pytest
 
 from natsctl.server.monitor import http
-from natsctl.server.monitor.http import HttpServer, Page, Request
+from natsctl.server.monitor.http import HttpPage, HttpRequest, HttpServer
 
 PATIENCE_S = 30.0
 
 
-def answer(request: Request) -> Page:
+def answer(request: HttpRequest) -> HttpPage:
     if request.target == "/raise":
         raise RuntimeError("no page")
     if request.target == "/break":
-        return Page(200, broken())
+        return HttpPage(200, broken())
     if request.target == "/long":
-        return Page(200, (b"x" * 1000 for _ in range(1000)))
+        return HttpPage(200, (b"x" * 1000 for _ in range(1000)))
     if request.target == "/short":
-        return Page(200, iter((b"a", b"", b"b")))
-    return Page(200, f"{request.method} {request.target}".encode(), "text/plain")
+        return HttpPage(200, iter((b"a", b"", b"b")))
+    return HttpPage(200, f"{request.method} {request.target}".encode(), "text/plain")
 
 
 def broken() -> Iterator[bytes]:
@@ -148,7 +148,7 @@ async def test_who_does_not_read_holds_a_chunk_and_is_cut_off() -> None:
             made += 1
             yield b"x" * http.CHUNK_BYTES
 
-    server = HttpServer("127.0.0.1", -1, lambda request: Page(200, endless()))
+    server = HttpServer("127.0.0.1", -1, lambda request: HttpPage(200, endless()))
     await server.start()
     with patch.object(http, "WRITE_S", 0.2):
         reader, writer = await asyncio.open_connection("127.0.0.1", server.port, limit=1024)

@@ -102,6 +102,6 @@ def test_labels_and_help_are_escaped_and_empty_labels_left_out() -> None:
 
 
 def test_families_in_batches_have_one_head() -> None:
-    rows = [metrics.Row(labels({"name": str(number)}), (number, number)) for number in range(1000)]
+    rows = [metrics.MetricsRow(labels({"name": str(number)}), (number, number)) for number in range(1000)]
     text = b"".join(metrics._families("x", (("a", "first"), ("b", "second")), rows)).decode()
     assert [len(one.samples) for one in parsed(text).values()] == [1000, 1000]

@@ -18,7 +18,7 @@ from natsctl.api.units import MINUTE
 from natsctl.broker.refusals import CloseReason
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.server.instance import ServerInstance
-from natsctl.server.monitor.http import Request
+from natsctl.server.monitor.http import HttpRequest
 from natsctl.server.monitor.pages import Monitor
 from natsctl.server.monitor.problemz import DISCONNECTED_NS, KINDS
 from natsctl.server.options import ServerOptions
@@ -47,7 +47,7 @@ def disk(free: int) -> Any:
 
 
 def listed(server: ServerInstance, query: str = "") -> dict[str, Any]:
-    answer = Monitor(server).answer(Request("GET", f"/problemz?{query}"))
+    answer = Monitor(server).answer(HttpRequest("GET", f"/problemz?{query}"))
     assert answer.status == 200 and not isinstance(answer.body, bytes)
     return json.loads(b"".join(answer.body))
 

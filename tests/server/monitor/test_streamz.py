@@ -12,9 +12,9 @@ import pytest
 from nats.js.api import ConsumerConfig, StorageType
 
 from natsctl.server.instance import ServerInstance
-from natsctl.server.monitor.http import Request
+from natsctl.server.monitor.http import HttpRequest
 from natsctl.server.monitor.pages import Monitor
-from natsctl.server.monitor.streamz import MAX_LIMIT, MAX_SUBJECTS, SLICE, Entry, Paging, choosing
+from natsctl.server.monitor.streamz import MAX_LIMIT, MAX_SUBJECTS, SLICE, ListEntry, Paging, choosing
 from natsctl.server.options import ServerOptions
 from tests.support import patient_client
 
@@ -45,7 +45,7 @@ async def server(tmp_path: Path) -> AsyncIterator[ServerInstance]:
 
 def page(server: ServerInstance, target: str) -> Any:
     """Return the JSON of a page, or its status and text where it is refused."""
-    answer = Monitor(server).answer(Request("GET", target))
+    answer = Monitor(server).answer(HttpRequest("GET", target))
     body = answer.body if isinstance(answer.body, bytes) else b"".join(answer.body)
     return json.loads(body) if answer.status == 200 else (answer.status, body.decode())
 
@@ -145,7 +145,7 @@ async def test_without_jetstream_the_lists_are_empty() -> None:
 
 
 async def test_a_stream_deleted_while_the_page_is_made_is_left_out(server: ServerInstance) -> None:
-    body = Monitor(server).answer(Request("GET", "/streamz?limit=4")).body
+    body = Monitor(server).answer(HttpRequest("GET", "/streamz?limit=4")).body
     assert not isinstance(body, bytes)
     text, client = b"", await patient_client.connect(server.url)
     while b'"ALPHA"' not in text:
@@ -162,7 +162,8 @@ async def test_a_stream_deleted_while_the_page_is_made_is_left_out(server: Serve
 @pytest.mark.parametrize("offset", [0, 700, 1490, 2000])
 def test_slices_choose_what_one_sort_would(sort: str, descending: bool, offset: int) -> None:
     every = [
-        Entry(f"{at * 7919 % 1500:04d}" if sort == "name" else at % 7, f"{at:04d}", "", "", at) for at in range(1500)
+        ListEntry(f"{at * 7919 % 1500:04d}" if sort == "name" else at % 7, f"{at:04d}", "", "", at)
+        for at in range(1500)
     ]
     page = Paging(sort=sort, descending=descending, offset=offset, limit=25)
     steps, slices = choosing((one if at % 3 else None for at, one in enumerate(every)), page), 0

@@ -10,7 +10,7 @@ import pytest
 
 from natsctl.broker.auth.credentials import Grant
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
-from natsctl.server.system.account import System
+from natsctl.server.system.account import SystemAccount
 from natsctl.testing.machine import Machine, Message, Wire
 
 SECOND = 1_000_000_000
@@ -23,7 +23,7 @@ class Net:
         self.reloads = 0
         self.reload_fault = ""
         server: Any = SimpleNamespace(broker=self.broker, engine=None, leafs=None)
-        self.system = System(server, lambda: None, self._reload)
+        self.system = SystemAccount(server, lambda: None, self._reload)
         self.system.start()
         self.operator = self.client("operator", account="$SYS", user="s")
 

@@ -10,7 +10,7 @@ import pytest
 from natsctl.broker.auth.credentials import Grant, Refusal
 from natsctl.broker.refusals import CloseReason
 from natsctl.server.monitor.query import BadRequestError
-from natsctl.server.system.account import Heartbeat, System
+from natsctl.server.system.account import SystemAccount
 from natsctl.server.system.answers import kick
 from natsctl.testing.machine import Machine
 from tests.support.leaf_servers import Servers
@@ -198,7 +198,7 @@ def test_a_leaf_node_that_comes_and_goes_is_told_as_one() -> None:
     hub, spoke = servers.start("HUB", "hub"), servers.start("SPOKE", "leaf")
     broker = hub.machine.broker
     server: Any = SimpleNamespace(broker=broker, engine=None, leafs=None)
-    System(server, lambda: None, lambda: None).start()
+    SystemAccount(server, lambda: None, lambda: None).start()
     operator = hub.machine.connect("operator")
     operator.session.login.admit(Grant("s", "$SYS"))
     sid = operator.subscribe("$SYS.ACCOUNT.$G.*")
@@ -231,7 +231,7 @@ class Beating:
         self.machine = Machine()
         self.start = self.machine.clock.monotonic_ns()
         self.built: list[int] = []
-        self.heartbeat = Heartbeat(self.machine.broker, self.body)
+        self.heartbeat = StatszHeartbeat(self.machine.broker, self.body)
         self.subject = f"$SYS.SERVER.{self.machine.broker.server_id}.STATSZ".encode()
 
     @property

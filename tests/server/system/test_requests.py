@@ -24,7 +24,7 @@ from natsctl.server.system.account import (
     SERVER_NAMES,
 )
 from natsctl.server.system.answers import RequestFormat, ServerFilter
-from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, Request, Requests
+from natsctl.server.system.requests import MAX_RUN, MAX_WAITING, MAX_WAITING_BYTES, RUN_NS, RequestQueue, SystemRequest
 from natsctl.testing.clock import VirtualClock
 
 from .conftest import Net
@@ -103,14 +103,14 @@ def test_a_turn_answers_for_a_bounded_time(net: Net) -> None:
 
     clock, turns, answered = SlowClock(), [0], [0]
 
-    def take_long(request: Request) -> None:
+    def take_long(request: SystemRequest) -> None:
         clock.ns += RUN_NS // 2 + 1
         answered[0] += 1
 
     def wake() -> None:
         turns[0] += 1
 
-    requests = Requests(wake, clock)
+    requests = RequestQueue(wake, clock)
     account = net.broker.account("SLOW")
     requests.listen(account, "ask", take_long)
     for _ in range(5):

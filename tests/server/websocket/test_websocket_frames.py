@@ -15,8 +15,8 @@ from natsctl.server.websocket.protocol import (
     BoundedDeflate,
     Deflater,
     FrameError,
-    FrameReader,
-    FrameWriter,
+    WebSocketReader,
+    WebSocketWriter,
     close_answer,
     close_frame,
     frame,
@@ -30,8 +30,8 @@ def deflated(data: bytes) -> bytes:
     return (packer.compress(data) + packer.flush(zlib.Z_SYNC_FLUSH))[:-4]
 
 
-def reader(*, compressed: bool = True, limit: int = 1 << 20) -> FrameReader:
-    return FrameReader(compressed=compressed, masked=True, limit=limit)
+def reader(*, compressed: bool = True, limit: int = 1 << 20) -> WebSocketReader:
+    return WebSocketReader(compressed=compressed, masked=True, limit=limit)
 
 
 def read(data: bytes, **options: Any) -> list[tuple[Opcode, bytes]]:
@@ -110,7 +110,7 @@ def test_the_limit_is_for_each_message() -> None:
 
 
 def test_small_output_is_left_uncompressed() -> None:
-    writer = FrameWriter(Deflater())
+    writer = WebSocketWriter(Deflater())
     assert writer.messages(b"x" * 64) == frame(BINARY, b"x" * 64)
     assert writer.messages(b"x" * 65)[0] == BINARY | COMPRESSED
 
@@ -118,8 +118,8 @@ def test_small_output_is_left_uncompressed() -> None:
 @pytest.mark.parametrize(("whole", "compress"), [(False, False), (False, True), (True, True)])
 def test_what_is_written_can_be_read(whole: bool, compress: bool) -> None:
     data = b"".join(b"%d" % at for at in range(20_000))
-    written = FrameWriter(Deflater() if compress else None, browser=True, whole=whole).messages(data)
-    back = FrameReader(compressed=compress, masked=False, limit=1 << 20)
+    written = WebSocketWriter(Deflater() if compress else None, browser=True, whole=whole).messages(data)
+    back = WebSocketReader(compressed=compress, masked=False, limit=1 << 20)
     assert b"".join(event.payload for event in back.feed(written)) == data
     assert (len(written) > 4096 and written[1] == 126 and written[2:4] == b"\x10\x00") == (not whole)
 

@@ -15,7 +15,7 @@ from natsctl.broker.session import Session
 from natsctl.server import shell
 from natsctl.server.instance import ServerInstance
 from natsctl.server.options import WebSocketOptions
-from natsctl.server.websocket.protocol import COMPRESSED, FINAL, Messages
+from natsctl.server.websocket.protocol import COMPRESSED, FINAL, FrameRules
 from tests.support.tls_clients import PATIENCE_S, ListLog, serving, talking, until
 
 from .test_websocket_frames import deflated
@@ -194,9 +194,9 @@ async def test_a_server_that_stops_leaves_no_handshake_behind() -> None:
 
 async def test_no_frame_is_unpacked_before_those_before_it_were_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
     steps: list[str] = []
-    inflate, resume = Messages._inflate, shell.resume_work
+    inflate, resume = FrameRules._inflate, shell.resume_work
 
-    def inflating(messages: Messages, data: bytes) -> bytes:
+    def inflating(messages: FrameRules, data: bytes) -> bytes:
         steps.append("inflate")
         return inflate(messages, data)
 
@@ -209,7 +209,7 @@ async def test_no_frame_is_unpacked_before_those_before_it_were_carried_out(monk
         upgraded(port(server), Sec_WebSocket_Extensions="permessage-deflate") as client,
     ):
         await introduced(client)
-        monkeypatch.setattr(Messages, "_inflate", inflating)
+        monkeypatch.setattr(FrameRules, "_inflate", inflating)
         monkeypatch.setattr(shell, "resume_work", resuming)
         monkeypatch.setattr(deferred_work, "SLICE_NS", -1)
         monkeypatch.setattr(deferred_work, "CROWD_SLICE_NS", -1)

@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 
 from wsproto.frame_protocol import Opcode
 
-from natsctl.server.websocket.protocol import COMPRESSED, FINAL, SYNC_MARK, FrameError, FrameReader, close_answer, frame
+from natsctl.server.websocket.protocol import (
+    COMPRESSED,
+    FINAL,
+    SYNC_MARK,
+    FrameError,
+    WebSocketReader,
+    close_answer,
+    frame,
+)
 from tests.support.fuzz.protocol import pieces, spoilt
 
 LIMIT: Final = 4096
@@ -74,7 +82,7 @@ def _flat(heard: Heard) -> bytes:
 
 
 def _read(parts: list[bytes], compressed: bool) -> Heard:
-    reader = FrameReader(compressed=compressed, masked=True, limit=LIMIT)
+    reader = WebSocketReader(compressed=compressed, masked=True, limit=LIMIT)
     events: list[tuple[bool, bytes]] = []
     try:
         for part in parts:
