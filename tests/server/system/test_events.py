@@ -12,6 +12,7 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.system.account import SystemAccount
 from natsctl.server.system.answers import kick
+from natsctl.server.system.events import StatszHeartbeat
 from natsctl.testing.machine import Machine
 from tests.support.leaf_servers import Servers
 
