@@ -13,7 +13,7 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Given, Json, flagged, session_of
 from natsctl.cli.framework.parameters import Context, Option
-from natsctl.cli.framework.verbs import LazyModule, Verb
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
 from natsctl.cli.server.overview import Server, Top
@@ -151,10 +151,7 @@ def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
 
 
 if TYPE_CHECKING:
-    from natsctl.cli.backup import accounts
     from natsctl.client.system.system_account import Answers
-else:
-    accounts = LazyModule("natsctl.cli.backup.accounts")
 
 
 NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
@@ -235,7 +232,6 @@ def connections(ctx: Context, given: Given, view: View, top_rows: Top = 1000) ->
     )
 
 
-@flagged()
 def statistics(ctx: Context, view: View) -> None:
     """Show the statistics of each server for the account."""
     from natsctl.cli.render.server_reports import STATISTICS, render_statistics
@@ -310,13 +306,13 @@ VERBS = (
     ),
     Verb(
         "backup, snapshot",
-        accounts.backup_account,
+        "backup.accounts.backup_account",
         answer="client.backup.account_backup:AccountOutcome",
         examples=("natsctl account backup /data/account --parallel 8",),
     ),
     Verb(
         "restore",
-        accounts.restore_account,
+        "backup.accounts.restore_account",
         answer="client.backup.account_backup:AccountOutcome",
         examples=("natsctl account restore /data/account --on-existing skip",),
     ),

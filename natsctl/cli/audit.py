@@ -16,7 +16,7 @@ import msgspec
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_duration, parse_duration, plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Raw, flagged, session_of
+from natsctl.cli.framework.flags import Json, Raw, session_of
 from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe, stamp
@@ -98,7 +98,6 @@ class Parts(NamedTuple):
         )
 
 
-@flagged()
 def gather(
     ctx: Context,
     parts: Parts,

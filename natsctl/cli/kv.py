@@ -25,21 +25,18 @@ from natsctl.cli.framework.consent import check_consent, confirmed
 from natsctl.cli.framework.flags import Force, Json, Raw, session_of, wait_seconds
 from natsctl.cli.framework.globals import Dash
 from natsctl.cli.framework.parameters import Argument, Context, Option
-from natsctl.cli.framework.verbs import LazyModule, Verb
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.buckets import KV
 from natsctl.client.buckets import Entry as ReadEntry
 
 if TYPE_CHECKING:
-    from natsctl.cli import kv_buckets
     from natsctl.cli.framework.session import Session
     from natsctl.client.kv import Bucket as OpenBucket
     from natsctl.client.kv import WatchOptions
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
-else:
-    kv_buckets = LazyModule("natsctl.cli.kv_buckets")
 
 
 Key = Annotated[str, Argument(metavar="KEY", help="the key")]
@@ -315,13 +312,13 @@ def written_document(bucket: str, key: str, operation: str, ack: dict[str, Any])
 VERBS = (
     Verb(
         "add, new",
-        kv_buckets.add,
+        "kv_buckets.add",
         answer="cli.answer_documents:Bucket",
         examples=("natsctl kv add CONFIG --history 5 --ttl 30d", "natsctl kv add COPY --mirror CONFIG"),
     ),
     Verb(
         "edit",
-        kv_buckets.edit,
+        "kv_buckets.edit",
         answer="cli.answer_documents:Bucket",
         examples=("natsctl kv edit CONFIG --history 10 --dry-run",),
     ),
@@ -355,19 +352,19 @@ VERBS = (
     ),
     Verb(
         "del, rm, delete",
-        kv_buckets.rm,
+        "kv_buckets.rm",
         answer="cli.answer_documents:Removed",
         examples=("natsctl kv del CONFIG db.host", "natsctl kv del CONFIG --all --force --missing-ok"),
     ),
     Verb(
         "purge",
-        kv_buckets.purge,
+        "kv_buckets.purge",
         answer="cli.answer_documents:Purged",
         examples=("natsctl kv purge CONFIG db.host", 'natsctl kv purge CONFIG "db.>" --dry-run'),
     ),
     Verb("history", history, answer="cli.answer_documents:Entry[]", examples=("natsctl kv history CONFIG db.host",)),
     Verb("revert", revert, answer="cli.answer_documents:Written", examples=("natsctl kv revert CONFIG db.host 3",)),
-    Verb("info, view, status", kv_buckets.info, answer="cli.answer_documents:Bucket"),
+    Verb("info, view, status", "kv_buckets.info", answer="cli.answer_documents:Bucket"),
     Verb(
         "watch",
         watch,
@@ -376,13 +373,13 @@ VERBS = (
     ),
     Verb(
         "ls, list",
-        kv_buckets.ls,
+        "kv_buckets.ls",
         answer="cli.answer_documents:Listed[]",
         examples=("natsctl kv ls", 'natsctl kv ls CONFIG "db.*" -v --display-value'),
     ),
     Verb(
         "compact",
-        kv_buckets.compact,
+        "kv_buckets.compact",
         answer="cli.answer_documents:Purged",
         examples=("natsctl kv compact CONFIG --force",),
     ),

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from natsctl.cli.framework.nouns import BY_WORD
+from natsctl.cli.framework.nouns import BY_WORD, NOUNS
 
 MAX_NOUNS = 4
 """Most nouns that the error for a verb without its noun shows."""
@@ -143,9 +143,7 @@ def _run_other(words: Sequence[str], given: dict[str, Any]) -> int:
 
 def _with_nouns(word: str) -> str:
     """Return a hint with the first nouns that have this verb; "" if there are none."""
-    from natsctl.cli.framework.commands import COMMANDS
-
-    nouns = [noun for noun, row in COMMANDS.items() if any(word in verb.words for verb in row.verbs)][:MAX_NOUNS]
+    nouns = [noun.name for noun in NOUNS if any(word in verb.words for verb in noun.verbs)][:MAX_NOUNS]
     return f"it needs a noun: {', '.join(f'natsctl {noun} {word}' for noun in nouns)}" if nouns else ""
 
 

@@ -11,7 +11,7 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
 from natsctl.cli.backup.transfer_flags import PARALLEL, RETRIES, Cluster, Parallel, Replicas, Retries, Tags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Progress, flagged, read_moment, session_of
+from natsctl.cli.framework.flags import Json, Progress, read_moment, session_of
 from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.render.text import count, duration, safe
 
@@ -75,7 +75,6 @@ class Placing(NamedTuple):
     tag: Tags = None
 
 
-@flagged()
 def migrate(
     ctx: Context,
     step: Step,

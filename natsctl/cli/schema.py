@@ -22,9 +22,9 @@ from msgspec import field
 from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
-from natsctl.cli.framework.commands import every_command
 from natsctl.cli.framework.flags import Json, session_of
 from natsctl.cli.framework.flags import Names as NamesFlag
+from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.framework.parameters import Argument, Context, ExitError, Option
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import render_table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model, Size64, Time
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Conf, JavaPath, Json, flagged, session_of
+from natsctl.cli.framework.flags import Conf, JavaPath, Json, session_of
 from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.framework.verbs import Verb
 from natsctl.client.message import DryRunError
@@ -38,7 +38,6 @@ class SparkServer(Model, kw_only=True):
     log: str | None = None
 
 
-@flagged()
 def doctor(
     java: JavaPath = "",
     start: Annotated[bool, Option("--start", help="also start Spark and measure the time to its first answer")] = False,
@@ -64,7 +63,6 @@ def doctor(
     return ExitCode.DONE if found.ready else ExitCode.FAILED
 
 
-@flagged()
 def warm(
     ctx: Context,
     java: JavaPath = "",
@@ -109,7 +107,6 @@ class SparkNotRunningError(NatsctlError):
     exit_code = ExitCode.NOT_FOUND
 
 
-@flagged()
 def start(
     ctx: Context,
     master: Annotated[
@@ -143,7 +140,6 @@ def start(
     _show(_shape(server or start_server(options, idle_stop_s)), json)
 
 
-@flagged()
 def stop(ctx: Context, json: Json = False) -> None:
     """Stop the Spark in the background, and its queries with it. Ends with 3 if none is running."""
     from natsctl.spark.session.connect import stop_server
@@ -155,7 +151,6 @@ def stop(ctx: Context, json: Json = False) -> None:
     _show(_shape(server), json)
 
 
-@flagged()
 def status(json: Json = False) -> int:
     """Show the Spark in the background. Ends with 3 if none is running."""
     from natsctl.spark.session.connect import running_server

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, flagged, session_of, watch_seconds
+from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, session_of, watch_seconds
 from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.spark.sql_tables import tokens
 
@@ -304,7 +304,6 @@ class SparkQueries:
         return self._known[1]
 
 
-@flagged()
 def sql(
     ctx: Context,
     spark: SparkFlags,

@@ -81,10 +81,9 @@ class Published:
 
 def _answer_of(noun: Any, words: list[str]) -> str:
     """What the command declares that it prints."""
-    from natsctl.cli.framework.commands import COMMANDS
     from natsctl.cli.framework.verbs import find
 
-    rows, _ = find(COMMANDS[noun.name], words)
+    rows, _ = find(noun, words)
     return rows[-1].answer
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from natsctl.cli.framework.commands import every_command
+from natsctl.cli.framework.nouns import every_command
 from tests.cli.conftest import WITHIN_S, eventually, groups_of
 from tests.support.commands import Done
 from tests.support.servers import NAMES, Cluster

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from natsctl.cli.framework.commands import every_command
+from natsctl.cli.framework.nouns import every_command
 from natsctl.client.auth.nsc_store import NscStore
 from natsctl.client.auth.operators import new_operator
 from natsctl.client.connection import Connection

@@ -18,9 +18,8 @@ import pytest
 
 from natsctl import __version__
 from natsctl.api.errors import ExitCode, UnreachableError, UsageError
-from natsctl.cli.framework.commands import COMMANDS
 from natsctl.cli.framework.globals import leading, take_out, wants_json
-from natsctl.cli.framework.nouns import NOUNS
+from natsctl.cli.framework.nouns import BY_WORD, NOUNS
 from natsctl.cli.framework.output import error_object, exit_code_of, render_error
 from natsctl.cli.framework.session import GlobalOptions, Session
 from natsctl.cli.framework.verbs import find
@@ -37,7 +36,7 @@ def test_version_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.parametrize("noun", NOUNS)
 def test_every_noun_and_alias_has_help(noun: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    for word in (noun.name, *noun.aliases):
+    for word in noun.words:
         for words in ([word, "--help"], [word, "-h"], ["help", word]):
             assert run(words) == 0
             assert f"Usage: natsctl {noun.name}" in capsys.readouterr().out
@@ -223,7 +222,7 @@ def test_a_commands_own_flag_wins_and_its_value_is_never_a_flag() -> None:
     ],
 )
 def test_flags_before_a_verb_are_the_verbs(words: str, sorted_words: str) -> None:
-    rows, left = find(COMMANDS["stream"], words.split())
+    rows, left = find(BY_WORD["stream"], words.split())
     assert [*(row.name for row in rows[1:]), *left] == sorted_words.split()
 
 

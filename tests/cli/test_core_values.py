@@ -1,20 +1,20 @@
-"""Values of command lines: read without Typer and pydantic, and the same as Typer reads them."""
+"""Values of command lines: sorted without Typer, and as Typer sorts them."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-import typer
 
-from natsctl.cli.framework.commands import every_command
+from natsctl.api.errors import UsageError
 from natsctl.cli.framework.globals import Dash, take_out
+from natsctl.cli.framework.irregular_lines import sorted_by_typer
+from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.framework.output import json_text
-from natsctl.cli.framework.parameters import NEEDED, Argument, Command, Context, Option, Parameter, command_of
+from natsctl.cli.framework.parameters import NEEDED, Argument, Command, Option, Parameter, command_of
 
 
 def _sample(
@@ -33,21 +33,6 @@ def _sample(
     }
 
 
-def _by_typer(command: Any, words: list[str]) -> Any:
-    try:
-        with command.make_context("x", list(words)) as context:
-            return command.invoke(context)
-    except typer.BadParameter as failure:
-        return type(failure).__name__, failure.param.name if failure.param else None
-
-
-def _unread(command: Any) -> Any:
-    """Return Typer's command as Typer has made it, with its own readers of values."""
-    for parameter in command.params:
-        parameter.__dict__.pop("get_runtime_param", None)
-    return command
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -59,32 +44,61 @@ def _unread(command: Any) -> Any:
         ["-w", "--", "-x"],
         ["--file", "--switch", "--many", "-w"],
         ["-", "--state", "--no-state", "--number", "1", "--number", "2"],
-        ["--number", "11"],
-        ["--number", "-1"],
-        ["--number", "x"],
-        ["--number", "1.5"],
-        ["--share", "x"],
     ],
 )
-def test_values_and_refusals_are_those_of_typer(words: list[str]) -> None:
-    typers = _by_typer(_unread(Command(_sample).by_typer), words)
-    assert _by_typer(Command(_sample).by_typer, words) == typers
+def test_words_in_order_are_sorted_as_typer_sorts_them(words: list[str]) -> None:
     command = Command(_sample)
-    values = command.values(take_out(words, command.flags)[1])
-    if isinstance(typers, dict):
-        assert values is not None
-        assert _sample(**values) == typers
-    else:
-        assert values is None
+    kept = take_out(words, command.flags)[1]
+    assert command.sorted(kept) == _lists(sorted_by_typer(command.parameters, list(kept.all), "x"))
+    assert set(_sample(**command.values(kept))) == set(command.call(command.values(kept), None))
+
+
+def _lists(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["-wm", "x"], ["-mx"], ["--switch=yes"], ["--nope"], ["a", "b"], ["--many"], [""], ["-m=x"], ["--numbe", "1"]],
+    ("words", "fault"),
+    [
+        (["--number", "11"], "--number: 11 is not at least 0 and at most 10"),
+        (["--number", "-1"], "--number: -1 is not at least 0 and at most 10"),
+        (["--number", "x"], "--number: 'x' is not a whole number"),
+        (["--number", "1.5"], "--number: '1.5' is not a whole number"),
+        (["--number", f"{2**63}"], f"--number: {2**63} is too large: it can be at most 10"),
+        (["--share", "x"], "--share: 'x' is not a number"),
+        (["--many", ""], "--many is empty"),
+        ([""], "text is empty"),
+    ],
 )
-def test_unusual_words_are_left_to_typer(words: list[str]) -> None:
+def test_a_value_that_cannot_be_read_is_named(words: list[str], fault: str) -> None:
     command = Command(_sample)
-    assert command.values(take_out(words, command.flags)[1]) is None
+    with pytest.raises(UsageError) as failure:
+        command.values(take_out(words, command.flags)[1], "natsctl x")
+    assert (str(failure.value), failure.value.hint) == (fault, "see natsctl x --help")
+
+
+@pytest.mark.parametrize(
+    ("words", "result"),
+    [
+        (["-wm", "x"], {"switch": True, "many": ["x"]}),
+        (["-mx"], {"many": ["x"]}),
+        (["-m=x"], {"many": ["=x"]}),
+        (["--switch=yes"], "--switch"),
+        (["--nope"], "unknown flag --nope"),
+        (["--numbe", "1"], "unknown flag --numbe"),
+        (["a", "b"], "unexpected argument: b"),
+        (["--many"], "--many"),
+    ],
+)
+def test_words_out_of_order_are_left_to_typer(words: list[str], result: Any) -> None:
+    command = Command(_sample)
+    kept = take_out(words, command.flags)[1]
+    assert command.sorted(kept) is None
+    if isinstance(result, dict):
+        assert command.values(kept).items() >= result.items()
+    else:
+        with pytest.raises(UsageError, match=result):
+            command.values(kept)
 
 
 LEAVES = [(name, verb.function) for name, verb in every_command() if verb.function]
@@ -93,18 +107,17 @@ LEAVES = [(name, verb.function) for name, verb in every_command() if verb.functi
 def _text(one: Parameter) -> str:
     for text in ("7", "2", "99", "x"):
         try:
-            one.read(text)
-        except ValueError:
+            one.read([text] if one.several else text)
+        except UsageError:
             continue
         return text
     raise AssertionError(one.name)
 
 
-def _lines(command: Command) -> list[list[str]]:
+def _full_lines(command: Command) -> list[list[str]]:
     """Return lines that give the arguments only, every flag by its first spelling, and every flag by its last."""
-    arguments = [one for one in command.parameters if isinstance(one.declared, Argument)]
-    options = [(one, list(one.declared.spellings)) for one in command.parameters if isinstance(one.declared, Option)]
-    needed = [_text(one) for one in arguments]
+    options = [(one, list(one.declared.spellings)) for one in command.options]
+    needed = [_text(one) for one in command.arguments]
     lines = [needed + [word for one, spellings in options if one.default is NEEDED for word in (spellings[0], "7")]]
     for at in (0, -1):
         line: list[str] = []
@@ -113,43 +126,26 @@ def _lines(command: Command) -> list[list[str]]:
             value = [] if one.is_switch else [_text(one)]
             joined = at and value and spelling.startswith("--")
             line += [f"{spelling}={value[0]}"] * (1 + one.several) if joined else [spelling, *value]
-        lines.append([*line, *needed, *(["more"] if arguments and arguments[-1].several else [])])
+        lines.append([*line, *needed, *(["more"] if command.arguments and command.arguments[-1].several else [])])
     return lines
 
 
-def test_every_command_is_called_as_typer_calls_it() -> None:
-    """Each command with all of its flags: the values are the same, an absent list being empty or None."""
+def test_every_line_is_sorted_as_typer_sorts_it() -> None:
+    """Each command with all of its flags."""
     checked = 0
     for name, function in LEAVES:
-        command = Command(_recorder_of(function))
-        for line in _lines(command):
-            read = command.values(take_out(line, command.flags)[1])
-            assert read is not None, (name, line)
-            typers = _by_typer(command.by_typer, line)
-            assert {key: one or None for key, one in typers.items()} == {key: one or None for key, one in read.items()}
-            assert {key: type(one) for key, one in typers.items() if one not in ((), None)} == {
-                key: type(one) for key, one in read.items() if one is not None
-            }, name
+        command = command_of(function)
+        for line in _full_lines(command):
+            kept = take_out(line, command.flags)[1]
+            assert command.sorted(kept) == _lists(sorted_by_typer(command.parameters, list(kept.all), name)), name
+            assert command.values(kept).keys() == {one.name for one in command.parameters}
             checked += 1
     assert checked > 300
-
-
-def _recorder_of(function: Callable[..., Any]) -> Any:
-    """Return a function with the same parameters that returns what it is called with, but for the context."""
-
-    def record(**values: Any) -> dict[str, Any]:
-        return {key: value for key, value in values.items() if not hasattr(value, "obj")}
-
-    known = command_of(function)
-    record.parameters = known.parameters  # type: ignore[attr-defined]
-    record.hints = {"ctx": Context}  # type: ignore[attr-defined]
-    return record
 
 
 def test_a_lone_dash_stays_one() -> None:
     command = Command(_sample)
     values = command.values(take_out(["-"], command.flags)[1])
-    assert values is not None
     assert isinstance(values["text"], Dash)
 
 

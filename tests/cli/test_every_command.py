@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.cli.framework.commands import every_command
+from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.framework.parameters import command_of
 from tests.cli.conftest import groups_of
 
@@ -36,10 +36,10 @@ LEAVES = [(name, verb.function) for name, verb in every_command() if name not in
 
 def _words(name: str, function: Callable[..., Any], timeout: str = "500ms") -> list[str]:
     """The command with what it needs, made to end, to ask nothing, and to change nothing."""
-    parameters = command_of(function).by_typer.params
-    valued = {spelling for one in parameters for spelling in one.opts if not getattr(one, "is_flag", False)}
-    switches = {spelling for one in parameters for spelling in one.opts} - valued
-    arguments = [one.metavar or "" for one in parameters if one.param_type_name == "argument"]
+    command = command_of(function)
+    valued = {spelling for spelling, takes_value in command.flags.items() if takes_value}
+    switches = command.flags.keys() - valued
+    arguments = [one.declared.metavar for one in command.arguments]
     given = [WORDS[known] for one in arguments if (known := one.removesuffix("...")) in WORDS]
     words = [*name.split(), *(shlex.split(INSTEAD[name]) if name in INSTEAD else given)]
     words += [flag for flag in ("--force", "--json") if flag in switches]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from natsctl.cli.framework.globals import GLOBAL_FLAGS, OF_NOUNS
-from natsctl.cli.framework.nouns import NOUNS
+from natsctl.cli.framework.nouns import BY_WORD
+from natsctl.cli.framework.parameters import command_of
 
 ROOT = Path(__file__).parents[2]
-TABLES = ROOT / "natsctl" / "cli" / "framework" / "completion_tables"
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 MADE = {"natscli.md", "complaints.md"}
 """Pages that quote other programs, and natsctl's answers to them."""
@@ -24,7 +22,6 @@ SPAN = re.compile(r"`(natsctl [^`\n]+)`")
 LINE = re.compile(r"^ *(?:\$ |sudo |[A-Z_]+=\S+ )*(natsctl .+)$", re.MULTILINE)
 FENCE = re.compile(r"^```(?:console|bash|sh)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 GLOBAL = {spelling: bool(flag.metavar) for flag in (*GLOBAL_FLAGS, *OF_NOUNS.values()) for spelling in flag.spellings}
-NOUN_OF = {word: noun.name for noun in NOUNS for word in noun.words}
 SAID = re.compile(r"(?<!the )\bnatsctl(?! in\b)(?: [a-z]+(?:-[a-z]+)*)+")
 WORD = re.compile(r"[a-z][a-z-]*\Z")
 HINT = re.compile(r"hint=[^=]{0,300}natsctl")
@@ -61,21 +58,20 @@ def fault_of(line: str) -> str:
             words.pop(0)
     if not words or not WORD.match(words[0]):
         return ""
-    if words[0] not in NOUN_OF:
+    if words[0] not in BY_WORD:
         return "" if words[0] == "help" else words[0]
-    noun = NOUN_OF[words.pop(0)]
-    node: dict[str, Any] = json.loads((TABLES / f"{noun}.json").read_text(encoding="utf-8"))
-    path = [noun]
-    while node.get("commands") and words and WORD.match(words[0]):
-        below = [one for one in node["commands"] if words[0] in one["names"]]
+    node = BY_WORD[words.pop(0)]
+    path = [node.name]
+    while node.verbs and words and WORD.match(words[0]):
+        below = [one for one in node.verbs if words[0] in one.words]
         if not below:
-            return "" if node.get("arguments") or node.get("flags") else words[0]
+            return "" if node.function else words[0]
         node = below[0]
-        path.append(node["names"][0])
+        path.append(node.name)
         words.pop(0)
-    if path == ["server", "run"] or node.get("commands"):
+    if path == ["server", "run"] or node.verbs or node.function is None:
         return ""  # nats-server's flags, which other tests hold; a group, named alone
-    flags = {*node.get("flags", {}), *GLOBAL, "--help", "-h"}
+    flags = {*command_of(node.function).flags, *GLOBAL, "--help", "-h"}
     given = [found[1] for word in words if (found := FLAG.match(word))]
     return next((flag for flag in given if flag not in flags), "")
 

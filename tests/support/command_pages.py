@@ -1,20 +1,19 @@
-"""Pages of docs/ and tables of completion that are made from the commands' own declarations."""
+"""Pages of docs/ and scripts of completion that are made from the commands' own declarations."""
 
 from __future__ import annotations
 
 import io
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 from natsctl.cli.completion import SCRIPTS
-from natsctl.cli.framework.commands import COMMANDS
-from natsctl.cli.framework.nouns import NOUNS, Noun
+from natsctl.cli.framework.nouns import NOUNS
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.main import run
 from natsctl.spark.source.source_options import as_markdown
-from tests.support.natscli_page import completion_of, natscli_page
+from tests.support.natscli_page import natscli_page
 
 WIDTH = 100
 """Columns of the pages."""
@@ -28,7 +27,7 @@ def pages() -> Iterator[tuple[str, str]]:
 
 
 def _contents() -> str:
-    rows = [f"| [{noun.name}]({noun.name}.md) | {', '.join(noun.aliases)} | {_cell(noun.help)} |" for noun in NOUNS]
+    rows = [f"| [{noun.name}]({noun.name}.md) | {', '.join(noun.words[1:])} | {_cell(noun.help)} |" for noun in NOUNS]
     lines = [
         "# Commands",
         "",
@@ -46,9 +45,9 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _page(noun: Noun) -> str:
+def _page(noun: Verb) -> str:
     paths = [noun.name]
-    paths += [f"{noun.name} {path}" for path, _ in COMMANDS[noun.name].below()]
+    paths += [f"{noun.name} {path}" for path, _ in noun.below()]
     parts = [f"# natsctl {noun.name}", "", f"{noun.help}.", ""]
     for path in paths:
         if path != noun.name:
@@ -99,9 +98,6 @@ def command_files() -> Iterator[tuple[Path, str]]:
     """Yield each file that is made from the commands, with the text that it should have."""
     for shell, script in SCRIPTS.items():
         yield ROOT / "completions" / f"natsctl.{shell}", script
-    for noun in NOUNS:
-        table = json.dumps(completion_of(noun), ensure_ascii=False, indent=1)
-        yield ROOT / "natsctl" / "cli" / "framework" / "completion_tables" / f"{noun.name}.json", table + "\n"
     yield ROOT / "docs" / "natscli.md", natscli_page(ROOT)
     if (spark := ROOT / "docs" / "spark.md").exists():
         yield spark, spark_page(spark)

@@ -15,51 +15,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from natsctl.cli.framework.commands import COMMANDS
 from natsctl.cli.framework.globals import GLOBAL_FLAGS
-from natsctl.cli.framework.nouns import NOUNS, Noun
-from natsctl.cli.framework.parameters import command_of
+from natsctl.cli.framework.nouns import NOUNS
+from natsctl.cli.framework.parameters import Option, Parameter, command_of
 from natsctl.cli.framework.verbs import Verb
 
 NATS_SERVER_FLAGS = "server run"
 """Command whose flags are those of nats-server, which Typer does not read."""
 
 
-def parameters(verb: Verb) -> Sequence[Any]:
+def parameters(verb: Verb) -> Sequence[Parameter]:
     """Return the arguments and flags of a command, or of a group that runs without a verb."""
-    return tuple(command_of(verb.function).by_typer.params) if verb.function else ()
-
-
-def completion_of(noun: Noun) -> dict[str, Any]:
-    row = COMMANDS[noun.name]
-    table = _declared(row) if row.function else {}
-    return {**table, "commands": [_verb(verb, row.name) for verb in row.verbs]} if row.is_group else table
-
-
-def _verb(verb: Verb, path: str) -> dict[str, Any]:
-    path = f"{path} {verb.name}"
-    if verb.is_group:
-        return {"names": verb.words, "meaning": verb.help, "commands": [_verb(one, path) for one in verb.verbs]}
-    declared = {} if path == NATS_SERVER_FLAGS else _declared(verb)
-    return {"names": verb.words, "meaning": verb.summary, **declared}
-
-
-def _declared(verb: Verb) -> dict[str, Any]:
-    found = parameters(verb)
-    flags = {
-        spelling: ["" if one.is_flag else str(one.metavar or ""), one.help or ""]
-        for one in found
-        if one.param_type_name == "option" and not one.hidden
-        for spelling in (*one.opts, *one.secondary_opts)
-    }
-    return {"arguments": [_metavar(one) for one in found if one.param_type_name == "argument"], "flags": flags}
-
-
-def _metavar(parameter: Any) -> str:
-    """Return the metavar of an argument without the brackets of an optional one; `...` behind it for several."""
-    metavar = str(parameter.metavar or parameter.name).replace("[", "").replace("]", "")
-    bare = metavar.removesuffix("...").split(" ")[-1]
-    return bare if parameter.nargs == 1 and not metavar.endswith("...") else f"{bare}..."
+    return command_of(verb.function).parameters if verb.function else ()
 
 
 @dataclass(slots=True)
@@ -77,10 +44,10 @@ class Node:
         """Return the first spelling of every flag by each of its spellings; of a group, of all commands below it."""
         if self._flags is None:
             self._flags = {
-                spelling: one.opts[0] if spelling in one.opts else spelling
+                spelling: next(iter(one.declared.spellings)) if on else spelling
                 for one in (parameters(self.row) if self.row and self.path != NATS_SERVER_FLAGS else ())
-                if one.param_type_name == "option"
-                for spelling in (*one.opts, *one.secondary_opts)
+                if isinstance(one.declared, Option)
+                for spelling, on in one.declared.spellings.items()
             }
             for node in self.below.values():
                 self._flags |= node.flags
@@ -91,7 +58,7 @@ def our_tree() -> Node:
     """Return all commands, below a root that has the flags of every command."""
     root = Node((), None, _flags={spelling: spelling for flag in GLOBAL_FLAGS for spelling in flag.spellings})
     for noun in NOUNS:
-        node = _node(noun.words, COMMANDS[noun.name], noun.name)
+        node = _node(noun.words, noun, noun.name)
         root.below |= dict.fromkeys(node.names, node)
     return root
 

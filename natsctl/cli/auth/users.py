@@ -16,7 +16,7 @@ from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_accoun
 from natsctl.cli.context import ShowSecrets
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
-from natsctl.cli.framework.flags import Defaults, Force, Json, Names, flagged, session_of
+from natsctl.cli.framework.flags import Defaults, Force, Json, Names, session_of
 from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
@@ -172,7 +172,6 @@ def _show(user: User, json: bool, show_secrets: bool = False) -> None:
     output.show_page(render_user(user))
 
 
-@flagged()
 def add(
     ctx: Context,
     rules: Rules,
@@ -238,7 +237,6 @@ def _asked(text: str, help: str) -> str:
     return str(prompt(Question(text, help, default="-1", read=read)))
 
 
-@flagged()
 def edit(
     ctx: Context,
     rules: Rules,

@@ -1,64 +1,55 @@
 """`natsctl backup`: backups of an account's configuration and data, and commands that read backups without a server."""
 
-from typing import TYPE_CHECKING
-
-from natsctl.cli.framework.verbs import LazyModule, Verb, lazy_modules
-
-if TYPE_CHECKING:
-    from natsctl.cli.backup import accounts, archives
-    from natsctl.cli.stream import transfer
-else:
-    accounts, archives = lazy_modules("natsctl.cli.backup", "accounts archives")
-    transfer = LazyModule("natsctl.cli.stream.transfer")
+from natsctl.cli.framework.verbs import Verb
 
 VERBS = (
     Verb(
         "stream",
-        transfer.backup,
+        "stream.transfer.backup",
         answer="client.backup.save:SavedStream",
         examples=("natsctl backup stream ORDERS ./orders",),
     ),
     Verb(
         "account",
-        accounts.backup_account,
+        "backup.accounts.backup_account",
         answer="client.backup.account_backup:AccountOutcome",
         examples=("natsctl backup account /data/js-backup",),
     ),
-    Verb("restore", accounts.RESTORE_VERBS, "Restore a stream or an account from a backup of its data"),
+    Verb("restore", "backup.accounts.RESTORE_VERBS", "Restore a stream or an account from a backup of its data"),
     Verb(
         "verify, check",
-        archives.verify,
+        "backup.archives.verify",
         answer="cli.backup.archives:Verdicts",
         examples=("natsctl backup verify ./saved", "natsctl backup verify ORDERS.tgz -j"),
     ),
-    Verb("validate", archives.validate, examples=("natsctl backup validate ./orders",)),
+    Verb("validate", "backup.archives.validate", examples=("natsctl backup validate ./orders",)),
     Verb(
         "ls, list",
-        archives.ls,
+        "backup.archives.ls",
         answer="client.backup.discovery:Found[]",
         examples=("natsctl backup ls /data/js-backup",),
     ),
     Verb(
         "inspect, show",
-        archives.inspect,
+        "backup.archives.inspect",
         answer="client.backup.discovery:Inspection",
         examples=("natsctl backup inspect ORDERS.tgz",),
     ),
     Verb(
         "info",
-        archives.info,
+        "backup.archives.info",
         answer="client.backup.discovery:BackupInfo",
         examples=("natsctl backup info ./orders --subjects",),
     ),
     Verb(
         "cat, messages",
-        archives.cat,
+        "backup.archives.cat",
         answer="StoredMsg*",
         examples=('natsctl backup cat ORDERS.tgz --subject "ORDERS.new" --since 2026-01-31 -j',),
     ),
     Verb(
         "edit, filter",
-        archives.edit,
+        "backup.archives.edit",
         answer="client.backup.selection:EditedBackup",
         examples=(
             'natsctl backup edit ORDERS.tgz NEW.tgz --subject "ORDERS.new"',
@@ -68,7 +59,7 @@ VERBS = (
     ),
     Verb(
         "lookup",
-        archives.lookup,
+        "backup.archives.lookup",
         answer="cli.backup.archives:Revealed[]",
         examples=("natsctl backup lookup shared.keys.json 7ll0ps0m2k6j3h1d",),
     ),

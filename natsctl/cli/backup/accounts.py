@@ -32,7 +32,7 @@ from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_ed
 from natsctl.cli.framework.flags import Force, Json, Progress, session_of
 from natsctl.cli.framework.live import progress as shown
 from natsctl.cli.framework.parameters import Argument, Context, Option
-from natsctl.cli.framework.verbs import LazyModule, Verb
+from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.client.backup.manifest import Document
 
@@ -40,13 +40,10 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from natsctl.cli.framework.session import Session
-    from natsctl.cli.stream import transfer
     from natsctl.client.backup.account_backup import AccountOutcome
     from natsctl.client.backup.transfer import OnProgress, RetryingManager
     from natsctl.client.backup.transfer import Progress as Transferred
     from natsctl.client.manager import Manager
-else:
-    transfer = LazyModule("natsctl.cli.stream.transfer")
 
 
 Work = Callable[["RetryingManager", Callable[[float, float], None]], Awaitable["AccountOutcome"]]
@@ -274,7 +271,7 @@ def restore(
 RESTORE_VERBS = (
     Verb(
         "stream",
-        transfer.restore,
+        "stream.transfer.restore",
         answer="StreamInfo",
         examples=("natsctl backup restore stream ./orders",),
     ),

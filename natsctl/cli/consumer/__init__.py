@@ -1,20 +1,11 @@
 """`natsctl consumer`: the commands about consumers."""
 
-from typing import TYPE_CHECKING
-
-from natsctl.cli.framework.verbs import Verb, lazy_modules
-
-if TYPE_CHECKING:
-    from natsctl.cli.consumer import activity, control, definition, leaders, listing, reading
-else:
-    activity, control, definition, leaders, listing, reading = lazy_modules(
-        "natsctl.cli.consumer", "activity control definition leaders listing reading"
-    )
+from natsctl.cli.framework.verbs import Verb
 
 VERBS = (
     Verb(
         "add, create, new",
-        definition.add,
+        "consumer.definition.add",
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer|ConsumerConfig",
         examples=(
             "natsctl con add ORDERS NEW --pull --filter ORDERS.received --max-deliver 20",
@@ -24,7 +15,7 @@ VERBS = (
     ),
     Verb(
         "edit, update",
-        definition.edit,
+        "consumer.definition.edit",
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=(
             "natsctl con edit ORDERS NEW --max-deliver 5 --dry-run",
@@ -33,31 +24,31 @@ VERBS = (
     ),
     Verb(
         "copy, cp",
-        definition.copy,
+        "consumer.definition.copy",
         answer="ConsumerCreateAnswer|ConsumerInfoAnswer",
         examples=("natsctl con copy ORDERS NEW NEW2 --filter ORDERS.returned",),
     ),
-    Verb("ls, list, l", listing.ls, answer="schema:Names|ConsumerInfo[]"),
+    Verb("ls, list, l", "consumer.listing.ls", answer="schema:Names|ConsumerInfo[]"),
     Verb(
         "find, query",
-        listing.find,
+        "consumer.listing.find",
         answer="ConsumerInfo[]",
         examples=(
             "natsctl con find ORDERS --pull --idle 1h -n",
             "natsctl con find ORDERS --expression 'state.num_pending > 1000'",
         ),
     ),
-    Verb("info, nfo, i", listing.info, answer="ConsumerInfoAnswer"),
-    Verb("state", listing.state, answer="ConsumerInfoAnswer"),
+    Verb("info, nfo, i", "consumer.listing.info", answer="ConsumerInfoAnswer"),
+    Verb("state", "consumer.listing.state", answer="ConsumerInfoAnswer"),
     Verb(
         "report",
-        activity.report,
+        "consumer.activity.report",
         answer="cli.consumer.activity:Report|cli.consumer.activity:Report*",
         examples=("natsctl con report ORDERS --sort unprocessed --watch 2s",),
     ),
     Verb(
         "next",
-        reading.next_message,
+        "consumer.reading.next_message",
         answer="cli.consumer.reading:Delivered*",
         examples=(
             "natsctl con next ORDERS NEW --count 5 --wait 2s",
@@ -66,42 +57,42 @@ VERBS = (
     ),
     Verb(
         "fetch",
-        reading.fetch,
+        "consumer.reading.fetch",
         answer="cli.consumer.reading:Delivered*",
         examples=("natsctl con fetch ORDERS NEW --batch 500 --max-bytes 1MB --no-wait -j",),
     ),
     Verb(
         "sub",
-        reading.sub,
+        "consumer.reading.sub",
         answer="cli.consumer.reading:Delivered*",
         examples=("natsctl con sub ORDERS NEW", "natsctl con sub ORDERS --ordered --subject 'ORDERS.new' --since 1h"),
     ),
     Verb(
         "pause",
-        control.pause,
+        "consumer.control.pause",
         answer="ConsumerPauseAnswer",
         examples=("natsctl con pause ORDERS NEW 1h -f", "natsctl con pause ORDERS NEW 2026-12-24T18:00:00Z -f"),
     ),
-    Verb("resume", control.resume, answer="ConsumerPauseAnswer"),
-    Verb("unpin", control.unpin, answer="ConsumerUnpinAnswer"),
+    Verb("resume", "consumer.control.resume", answer="ConsumerPauseAnswer"),
+    Verb("unpin", "consumer.control.unpin", answer="ConsumerUnpinAnswer"),
     Verb(
         "reset",
-        control.reset,
+        "consumer.control.reset",
         answer="ConsumerResetAnswer",
         examples=("natsctl con reset ORDERS NEW --sequence 100 -f",),
     ),
     Verb(
         "rm, delete, del",
-        control.rm,
+        "consumer.control.rm",
         answer="ConsumerDeleteAnswer|cli.consumer.activity:Removed",
         examples=("natsctl con rm ORDERS NEW -f --missing-ok", "natsctl con rm ORDERS 'TMP_*' -f"),
     ),
     Verb(
         "events",
-        activity.events,
+        "consumer.activity.events",
         answer="ConsumerAckMetric*|MaxDeliver*|Nak*|Terminated*|ConsumerAction*|ConsumerPause*|GroupPinned*|GroupUnpinned*",
         examples=("natsctl con events ORDERS NEW --count 10",),
     ),
-    Verb("graph", activity.graph),
-    Verb("cluster, c", leaders.VERBS, "Move and balance the leaders of consumers in a cluster"),
+    Verb("graph", "consumer.activity.graph"),
+    Verb("cluster, c", "consumer.leaders.VERBS", "Move and balance the leaders of consumers in a cluster"),
 )

@@ -14,7 +14,7 @@ from natsctl.api.model import Model
 from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Progress, flagged, session_of
+from natsctl.cli.framework.flags import Json, Progress, session_of
 from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
@@ -221,7 +221,6 @@ class Applied(Model, kw_only=True, omit_defaults=False):
     notes: list[str] = field(default_factory=list)
 
 
-@flagged()
 def apply(
     ctx: Context,
     named: DocumentFlags,
@@ -319,7 +318,6 @@ def check_named(wanted: DocumentSet, names: Sequence[str]) -> None:
             raise UsageError(f"--remove {name}: {reason}", hint='for example --remove "Stream ORDERS"')
 
 
-@flagged()
 def destroy(
     ctx: Context,
     named: DocumentFlags,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from natsctl.cli.desired.export import WriteFlags, write
 from natsctl.cli.desired.sources import DocumentFlags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, flagged, session_of
+from natsctl.cli.framework.flags import Json, session_of
 from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.framework.verbs import Verb
 
@@ -21,7 +21,6 @@ _ANSWER = (
 )
 
 
-@flagged()
 def terraform(
     ctx: Context,
     how: WriteFlags,
@@ -53,7 +52,6 @@ def terraform(
     _write(ctx, wanted, how, json)
 
 
-@flagged()
 def documents(
     ctx: Context,
     named: DocumentFlags,

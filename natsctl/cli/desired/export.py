@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, flagged, session_of
+from natsctl.cli.framework.flags import Json, session_of
 from natsctl.cli.framework.parameters import Argument, Context, Option
 
 if TYPE_CHECKING:
@@ -162,7 +162,6 @@ MQTT = "$MQTT_"
 """The prefix of streams that servers create for MQTT."""
 
 
-@flagged()
 def export(
     ctx: Context,
     how: WriteFlags,

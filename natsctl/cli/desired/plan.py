@@ -12,7 +12,7 @@ from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, flagged, session_of
+from natsctl.cli.framework.flags import Json, session_of
 from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey
@@ -113,7 +113,6 @@ def show_plan(plan: Plan) -> None:
     output.note(render_plan(plan, output.width()))
 
 
-@flagged()
 def plan(
     ctx: Context,
     named: DocumentFlags,
@@ -169,7 +168,6 @@ def _save(made: Plan, path: Path, json: bool) -> None:
         output.note(safe(f"saved: natsctl apply --plan {path} carries it out"))
 
 
-@flagged()
 def diff(
     ctx: Context,
     named: DocumentFlags,

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, flagged
+from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.desired.assets import DocumentSet, Fault
 
@@ -154,7 +154,6 @@ def show_notes(documents: DocumentSet) -> None:
         output.note(safe(f"note: {text}"))
 
 
-@flagged()
 def validate(
     named: DocumentFlags,
     json: Json = False,

@@ -3,27 +3,26 @@
 A person waits for the answer, so it comes within `DEADLINE_S` or not at all: an alarm ends the process, and nothing
 slow is loaded (no Typer, no nats-py, no asyncio, never an embedded server). A failure prints nothing.
 NATSCTL_COMPLETION_MS gives slow machines and networks more time, and names that a server gave within the last minute
-come from a file (name_cache.py). The declarations of the commands are read from
-`completion_tables/<noun>.json`, which `python -m tests.support.generated_docs` writes: to read the declarations
-themselves, Typer would have to be loaded.
+come from a file (name_cache.py). Flags come from the declarations of the command that is typed, whose module alone is
+imported.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.framework.globals import GLOBAL_FLAGS, leading, take_out
 from natsctl.cli.framework.nouns import BY_WORD, NOUNS
+from natsctl.cli.framework.parameters import Command, Parameter, command_of
+from natsctl.cli.framework.verbs import Verb, find
 from natsctl.client.received import UNUSABLE
 
 DEADLINE_S = 1.0
@@ -49,7 +48,7 @@ def answer(words: Sequence[str]) -> int:
         typed, breaks = (split(rest[0]), rest[1] if len(rest) > 1 else "") if shell == "bash" and rest else (rest, "")
         found: list[Candidate] = []
         with contextlib.suppress(NatsctlError, OSError, *UNUSABLE):
-            found = list(candidates(typed or [""], deadline_s))
+            found = list(candidates(typed or [""], deadline_s, meanings=shell != "bash"))
         sys.stdout.write(shown(found, shell, (rest or [""])[0], breaks))
     return 0
 
@@ -84,156 +83,119 @@ def _silence_after(deadline_s: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def candidates(words: Sequence[str], deadline_s: float) -> Iterator[Candidate]:
+def candidates(words: Sequence[str], deadline_s: float, *, meanings: bool = True) -> Iterator[Candidate]:
     """Yield the candidates for the last of the words, which follow `natsctl`."""
     current = words[-1]
-    place = find(words[:-1])
-    if place.takes:
-        yield from _beginning(values_of(place, place.takes, deadline_s, current), current)
+    line = read_line(words[:-1])
+    if line.metavar:
+        yield from _beginning(values_of(line, line.metavar, deadline_s, current), current)
     elif current.startswith("-"):
-        yield from _of_flag(place, current, deadline_s)
-    elif place.commands:
-        yield from _commands(place, current)
-    elif metavar := place.argument():
-        yield from _beginning(values_of(place, metavar, deadline_s, current), current)
+        yield from _of_flag(line, current, deadline_s)
+    elif line.verbs:
+        yield from _commands(line.verbs, current, (time.monotonic() + deadline_s) / 2 if meanings else 0)
+    elif metavar := line.next_argument():
+        yield from _beginning(values_of(line, metavar, deadline_s, current), current)
 
 
-def _of_flag(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+def _of_flag(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     name, equals, begun = current.partition("=")
     if equals:
-        metavar = place.flags.get(name, ("", ""))[0]
-        for one in _beginning(values_of(place, metavar, deadline_s, begun), begun):
+        metavar = line.flags.get(name, ("", ""))[0]
+        for one in _beginning(values_of(line, metavar, deadline_s, begun), begun):
             yield one if one.word == ANY_FILE else Candidate(f"{name}={one.word}", one.meaning)
         return
-    for spelling, (_, meaning) in place.flags.items():
+    for spelling, (_, meaning) in line.flags.items():
         if spelling.startswith(current) and (spelling.startswith("--") or current == spelling):
             yield Candidate(spelling, meaning)
 
 
-def _commands(place: Place, current: str) -> Iterator[Candidate]:
-    """Yield names of commands; aliases only if no name matches."""
-    named = [one for one in place.commands if one.names[0].startswith(current)]
-    if named:
-        yield from (Candidate(one.names[0], one.meaning) for one in named)
-        return
-    for one in place.commands:
-        yield from (Candidate(alias, one.meaning) for alias in one.names[1:] if alias.startswith(current))
+def _commands(verbs: Sequence[Verb], current: str, until_s: float) -> Iterator[Candidate]:
+    """Yield names of commands; aliases only if no name matches.
+
+    Their meanings are in the modules of the commands; once `until_s` has passed, names come without them.
+    """
+    matches = [(verb.name, verb) for verb in verbs if verb.name.startswith(current)]
+    matches = matches or [(word, verb) for verb in verbs for word in verb.words if word.startswith(current)]
+    for word, found in matches:
+        yield Candidate(word, found.summary if time.monotonic() < until_s else found.help)
 
 
 def _beginning(found: Iterator[Candidate], current: str) -> Iterator[Candidate]:
     return (one for one in found if one.word == ANY_FILE or one.word.startswith(current))
 
 
-COMMANDS = Path(__file__).with_name("completion_tables")
+class TypedLine:
+    """What is known of a command line by the words before the one that is typed."""
 
-
-class Command(NamedTuple):
-    """A noun or verb that may follow."""
-
-    names: tuple[str, ...]
-    meaning: str
-
-
-class Place:
-    """Position on the command line, derived from the words before it."""
-
-    def __init__(self, flags: dict[str, tuple[str, str]]) -> None:
+    def __init__(self) -> None:
         self.noun = ""
-        self.commands: list[Command] = []
+        self.verbs: Sequence[Verb] = ()
         """Nouns or verbs, while the command is not complete."""
-        self.flags = flags
+        self.flags = {name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings}
         """Every flag by its spelling: metavar ("" for a switch) and meaning."""
-        self.arguments: list[str] = []
+        self.parameters: list[str] = []
         """Metavars of the arguments; one that ends in `...` takes all further words."""
-        self.given: list[str] = []
+        self.arguments: list[str] = []
         """The arguments that are there already."""
         self.options: dict[str, Any] = {}
         """The global options that are there already."""
-        self.takes = ""
+        self.metavar = ""
         """The metavar of the preceding flag, if that needs a value."""
 
-    def argument(self) -> str:
+    def next_argument(self) -> str:
         """Return the metavar of the argument that comes next, or ""."""
-        if len(self.given) < len(self.arguments):
-            return self.arguments[len(self.given)]
-        last = self.arguments[-1] if self.arguments else ""
+        if len(self.arguments) < len(self.parameters):
+            return self.parameters[len(self.arguments)]
+        last = self.parameters[-1] if self.parameters else ""
         return last if last.endswith("...") else ""
 
     def value(self, metavar: str) -> str:
         """Return the value given for the argument of that metavar, or ""."""
-        for name, value in zip(self.arguments, self.given, strict=False):
-            if name == metavar:
-                return value
-        return ""
+        return next((v for name, v in zip(self.parameters, self.arguments, strict=False) if name == metavar), "")
+
+    def waits(self, words: Sequence[str]) -> bool:
+        """Return whether the last word is a flag that needs a value."""
+        if words and "=" not in words[-1]:
+            self.metavar = self.flags.get(words[-1], ("", ""))[0]
+        return bool(self.metavar)
 
 
-def find(words: Sequence[str]) -> Place:
-    """Return the position after these words; raises UsageError if they name no command."""
-    place = Place({name: (flag.metavar, flag.help) for flag in GLOBAL_FLAGS for name in flag.spellings})
-    if _waits(place, words):
-        return place
-    place.options, rest = leading(words)
+def read_line(words: Sequence[str]) -> TypedLine:
+    """Return what these words say about the next one; raises UsageError for an unknown flag before the command."""
+    line = TypedLine()
+    if line.waits(words):
+        return line
+    line.options, rest = leading(words)
     if not rest:
-        place.commands = [Command(noun.words, noun.help) for noun in NOUNS]
-        return place
-    if noun := BY_WORD.get(rest[0]):
-        place.noun = noun.name
-        _below(place, declared(noun.name), list(rest[1:]))
-    return place
+        line.verbs = NOUNS
+    elif noun := BY_WORD.get(rest[0]):
+        line.noun = noun.name
+        rows, left = find(noun, rest[1:])
+        if not any(word == "-" or not word.startswith("-") for word in left):
+            line.verbs = rows[-1].verbs
+        if function := rows[-1].function:
+            _read_command(line, command_of(function), left)
+    return line
 
 
-def declared(noun: str) -> dict[str, Any]:
-    """Return the declarations of a noun and its verbs; empty for a noun without a table."""
-    file = COMMANDS / f"{noun}.json"
-    return dict(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else {}
-
-
-def _waits(place: Place, words: Sequence[str]) -> bool:
-    """Return whether the last word is a flag that needs a value."""
-    if words and "=" not in words[-1]:
-        place.takes = place.flags.get(words[-1], ("", ""))[0]
-    return bool(place.takes)
-
-
-def _below(place: Place, command: dict[str, Any], words: list[str]) -> None:
-    while verbs := command.get("commands"):
-        word = next((one for one in words if one == "-" or not one.startswith("-")), "")
-        below = next((one for one in verbs if word in one["names"]), None)
-        if below is None:
-            place.commands = [] if word else [Command(tuple(one["names"]), one["meaning"]) for one in verbs]
-            break
-        words.remove(word)
-        command = below
-    _command_at(place, command, words)
-
-
-def _command_at(place: Place, command: dict[str, Any], words: list[str]) -> None:
-    """Record the declarations of a command, and the arguments already given."""
-    own: dict[str, list[str]] = command.get("flags", {})
-    place.flags |= {name: (metavar, meaning) for name, (metavar, meaning) in own.items()}
-    place.arguments = command.get("arguments", [])
-    if _waits(place, words):
+def _read_command(line: TypedLine, command: Command, words: list[str]) -> None:
+    for option in command.options:
+        if not option.declared.hidden:
+            metavar = "" if option.is_switch else option.declared.metavar
+            line.flags |= dict.fromkeys(option.declared.spellings, (metavar, option.declared.help))
+    line.parameters = [_metavar(parameter) for parameter in command.arguments]
+    if line.waits(words):
         words.pop()
     with contextlib.suppress(NatsctlError):
-        more, kept = take_out(words, {name: bool(metavar) for name, (metavar, _) in own.items()})
-        place.options |= more
-        words = kept.all
-    place.given = _positional(words, own)
+        options, kept = take_out(words, command.flags)
+        line.options |= options
+        line.arguments = [word for word in kept.arguments if word == "-" or not word.startswith("-")]
 
 
-def _positional(words: Sequence[str], own: dict[str, list[str]]) -> list[str]:
-    """Return the words that are neither flags nor values of flags."""
-    found: list[str] = []
-    left = list(words)
-    while left:
-        word = left.pop(0)
-        if word == "--":
-            return found + left
-        if not word.startswith("-") or word == "-":
-            found.append(word)
-        elif own.get(word, [""])[0] and left:
-            left.pop(0)
-    return found
+def _metavar(argument: Parameter) -> str:
+    """Return the metavar of an argument without the brackets of an optional one; `...` after it for several."""
+    bare = (argument.declared.metavar or argument.name).replace("[", "").replace("]", "").split(" ")[-1]
+    return f"{bare}..." if argument.several and not bare.endswith("...") else bare
 
 
 _FILE = re.compile(r"\b(FILE|FOLDER|DIR|PATH|TARGET|DESTINATION_FILE)\b")
@@ -241,31 +203,31 @@ _WORD = re.compile(r"[a-z][a-z0-9_-]*\Z")
 
 SHELLS = ("bash", "zsh", "fish")
 
-Source = Callable[[Place, str, float], Iterator[Candidate]]
+Source = Callable[[TypedLine, str, float], Iterator[Candidate]]
 
 
-def values_of(place: Place, metavar: str, deadline_s: float, current: str) -> Iterator[Candidate]:
+def values_of(line: TypedLine, metavar: str, deadline_s: float, current: str) -> Iterator[Candidate]:
     """Yield the possible values of a metavar at that position; none for free text."""
     bare = metavar.strip("[]").removesuffix("...").strip("[]")
     # `SUBJECT[,SUBJECT]` takes several with commas, of which the last one is being typed.
     several = bare.partition("[,")[0] if "[," in bare else ""
     if several and "," in current:
         before, _, last = current.rpartition(",")
-        for one in values_of(place, several, deadline_s, last):
+        for one in values_of(line, several, deadline_s, last):
             yield Candidate(f"{before},{one.word}", one.meaning)
         return
     bare = several or bare
-    if (place.noun, bare) in _BY_NOUN:
-        yield from _BY_NOUN[place.noun, bare](place, current, deadline_s)
+    if (line.noun, bare) in _BY_NOUN:
+        yield from _BY_NOUN[line.noun, bare](line, current, deadline_s)
     elif bare in _SOURCES:
-        yield from _SOURCES[bare](place, current, deadline_s)
+        yield from _SOURCES[bare](line, current, deadline_s)
     elif _FILE.search(bare):
         yield Candidate(ANY_FILE)
     else:
         yield from (Candidate(word) for word in bare.split("|") if "|" in bare and _WORD.match(word))
 
 
-def _contexts(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+def _contexts(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     from natsctl.client.contexts import Contexts
 
     known = Contexts(os.environ)
@@ -273,13 +235,13 @@ def _contexts(place: Place, current: str, deadline_s: float) -> Iterator[Candida
     return (Candidate(name, "selected" if name == selected else "") for name in known.names())
 
 
-def _errors(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+def _errors(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     from natsctl.api.catalogue import entries
 
     return (Candidate(str(number), entry.description) for number, entry in entries().items())
 
 
-def _schemas(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+def _schemas(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     from natsctl.cli.schema import kinds
 
     for id in kinds():
@@ -287,44 +249,44 @@ def _schemas(place: Place, current: str, deadline_s: float) -> Iterator[Candidat
         yield Candidate(id.rpartition(".")[2])
 
 
-def _topics(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+def _topics(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     from natsctl.cli.cheat import TOPICS
 
     return (Candidate(topic.name, topic.title) for topic in TOPICS)
 
 
-def _shells(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+def _shells(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     return (Candidate(shell) for shell in SHELLS)
 
 
 def _of_store(kind: str) -> Source:
-    def names(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+    def names(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
         from natsctl.client.auth.nsc_store import NscStore
 
         known = NscStore.of_environment(os.environ)
         operators = known.names()
-        operator = place.value("OPERATOR") or known.selected() or (operators[0] if len(operators) == 1 else "")
+        operator = line.value("OPERATOR") or known.selected() or (operators[0] if len(operators) == 1 else "")
         if kind == "operator":
             return (Candidate(name, "selected" if name == known.selected() else "") for name in operators)
         if kind == "account":
             return (Candidate(name) for name in known.account_names(operator))
-        accounts = [place.value("ACCOUNT")] if place.value("ACCOUNT") else known.account_names(operator)
+        accounts = [line.value("ACCOUNT")] if line.value("ACCOUNT") else known.account_names(operator)
         return (Candidate(name, account) for account in accounts for name in known.user_names(operator, account))
 
     return names
 
 
-def _keys_of_contexts(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+def _keys_of_contexts(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
     from natsctl.client.context_file import EMPTY
 
     return (Candidate(key) for key in EMPTY)
 
 
 def _on_server(kind: str) -> Source:
-    def names(place: Place, current: str, deadline_s: float) -> Iterator[Candidate]:
+    def names(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
         from natsctl.cli.framework.server_names import names_of
 
-        return (Candidate(name) for name in names_of(kind, place, current, deadline_s))
+        return (Candidate(name) for name in names_of(kind, line, current, deadline_s))
 
     return names
 

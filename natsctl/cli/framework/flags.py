@@ -6,28 +6,17 @@ were on the command line, in wire values, and only those. So "not given" and "gi
 `--help` come from the same rows.
 """
 
-import functools
 import json
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
-from natsctl.cli.framework.parameters import (
-    WHOLE_MAX,
-    WHOLE_MIN,
-    Argument,
-    Context,
-    Option,
-    Parameter,
-    hints_of,
-    is_bundle,
-    parameters_of,
-)
+from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, Argument, Context, Option, Parameter
 from natsctl.cli.framework.session import Session
 
 if TYPE_CHECKING:
@@ -276,47 +265,17 @@ def check_subjects(subjects: object) -> None:
             raise UsageError(fault)
 
 
-class Flagged:
-    """A command function that takes the flags of a table, and bundles of options; made by `flagged`.
-
-    A bundle is a NamedTuple whose fields are annotated as options: a parameter of that type takes all of them.
-    Its parameters are listed when they are asked for, as only one of many commands runs.
-    """
-
-    def __init__(self, function: Callable[..., Any], table: Sequence[Flag]) -> None:
-        self.__doc__ = function.__doc__
-        self.__name__ = function.__name__
-        self.__wrapped__ = function
-        self._table = table
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        """Call the function with the flags of its table as `given`, and its bundles."""
-        given: Given = {}
-        for flag in self._table:
-            value = keywords.pop(flag.parameter, None)
-            if value is not None and not (flag.kind.repeated and not value):
-                given[flag.name] = flag.read(value)
-        for name, kind in self.hints.items():
-            if is_bundle(kind):
-                keywords[name] = kind(**{field: keywords.pop(field) for field in kind._fields if field in keywords})
-        if "given" in self.hints:
-            keywords["given"] = given
-        return self.__wrapped__(*arguments, **keywords)
-
-    @functools.cached_property
-    def hints(self) -> dict[str, Any]:
-        """Return the annotations of the function."""
-        return hints_of(self.__wrapped__)
-
-    @property
-    def parameters(self) -> list[Parameter]:
-        """Return the function's parameters, and those of the table's flags in place of `given`."""
-        return [*parameters_of(self.__wrapped__, self.hints), *(flag.declared() for flag in self._table)]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def flagged(table: Sequence[Flag] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Make a command take all flags of `table`, which its parameter `given` receives, and the fields of its bundles."""
-    return lambda function: Flagged(function, table)
+def flagged(table: Sequence[Flag]) -> Callable[[Function], Function]:
+    """Make a command take all flags of `table`; its parameter `given` receives those that are given."""
+
+    def mark(function: Function) -> Function:
+        function.flag_table = table  # type: ignore[attr-defined]  # read by Command
+        return function
+
+    return mark
 
 
 Json = Annotated[bool, Option("--json", "-j", help="show the answer as JSON")]

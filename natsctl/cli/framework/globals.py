@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 class GlobalFlag(NamedTuple):
     """One global option; a switch has no `metavar`, and its value is True."""
 
-    name: str
-    spellings: tuple[str, ...]
+    names: str
     metavar: str
     help: str
     read: Callable[[str], Any] = str
     heading: str = ""
     """Its heading in help; if empty, that of the preceding option."""
+    field: str = ""
+    """Name of its field in GlobalOptions."""
+
+    @property
+    def spellings(self) -> list[str]:
+        return self.names.split(", ")
 
 
 COLOURS = ("rounded", "double", "yellow", "blue", "cyan", "green", "magenta", "red")
@@ -45,95 +50,61 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-GLOBAL_FLAGS = (
-    GlobalFlag(
-        "server",
-        ("-s", "--server"),
-        "URL",
-        "server URL or host:port, several with commas (NATS_URL)",
-        heading="Server",
-    ),
-    GlobalFlag("context", ("--context",), "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)"),
-    GlobalFlag("no_context", ("--no-context",), "", "ignore the selected context"),
-    GlobalFlag("timeout", ("--timeout",), "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds),
-    GlobalFlag("no_reconnect", ("--no-reconnect",), "", "fail on a lost connection"),
-    GlobalFlag("js_domain", ("--js-domain", "--domain"), "NAME", "JetStream domain"),
-    GlobalFlag("js_api_prefix", ("--js-api-prefix",), "PREFIX", "subject prefix of the JetStream API"),
-    GlobalFlag("js_event_prefix", ("--js-event-prefix",), "PREFIX", "subject prefix of JetStream's advisories"),
-    GlobalFlag("inbox_prefix", ("--inbox-prefix",), "PREFIX", "subject prefix for replies"),
-    GlobalFlag("connection_name", ("--connection-name",), "NAME", "name of this connection, which the server shows"),
-    GlobalFlag(
-        "socks_proxy", ("--socks-proxy",), "URL", "connect through a SOCKS proxy, socks5://host:port (NATS_SOCKS_PROXY)"
-    ),
-    GlobalFlag("user", ("--user",), "USER", "user name, or without --password a token (NATS_USER)", heading="Login"),
-    GlobalFlag("password", ("--password",), "PASSWORD", "password (NATS_PASSWORD)"),
-    GlobalFlag("password_stdin", ("--password-stdin",), "", "read the password from the first line of stdin"),
-    GlobalFlag("token", ("--token",), "TOKEN", "token (NATS_TOKEN)"),
-    GlobalFlag("token_stdin", ("--token-stdin",), "", "read the token from the first line of stdin"),
-    GlobalFlag("creds", ("--creds",), "FILE", "user credentials (NATS_CREDS)"),
-    GlobalFlag("nkey", ("--nkey",), "FILE", "user NKey seed (NATS_NKEY)"),
-    GlobalFlag("jwt", ("--jwt",), "JWT", "user JWT, or its file (NATS_JWT)"),
-    GlobalFlag("seed", ("--seed",), "SEED", "user seed that goes with the JWT, or its file (NATS_SEED)"),
-    GlobalFlag("tlscert", ("--tlscert",), "FILE", "TLS public certificate (NATS_CERT)", heading="Encryption"),
-    GlobalFlag("tlskey", ("--tlskey",), "FILE", "TLS private key (NATS_KEY)"),
-    GlobalFlag("tlsca", ("--tlsca",), "FILE", "TLS certificate authority chain (NATS_CA)"),
-    GlobalFlag("tlsfirst", ("--tlsfirst", "--tls-first"), "", "TLS handshake before the server's INFO"),
-    GlobalFlag("tls_insecure", ("--tls-insecure",), "", "do not verify the server's certificate: for tests only"),
-    GlobalFlag(
-        "no_input",
-        ("--no-input",),
+def flag(names: str, metavar: str, help: str, read: Callable[[str], Any] = str, heading: str = "") -> Any:
+    """Declare a field of GlobalOptions."""
+    return GlobalFlag(names, metavar, help, read, heading)
+
+
+class GlobalOptions:
+    """Options of every command, before or after its name; None is "not given"."""
+
+    server: str | None = flag(
+        "-s, --server", "URL", "server URL or host:port, several with commas (NATS_URL)", heading="Server"
+    )
+    context: str | None = flag("--context", "CONTEXT", "configuration context of the nats tool (NATS_CONTEXT)")
+    no_context: bool = flag("--no-context", "", "ignore the selected context")
+    timeout: float | None = flag("--timeout", "DURATION", "time to wait for an answer [5s] (NATS_TIMEOUT)", _seconds)
+    no_reconnect: bool = flag("--no-reconnect", "", "fail on a lost connection")
+    js_domain: str | None = flag("--js-domain, --domain", "NAME", "JetStream domain")
+    js_api_prefix: str | None = flag("--js-api-prefix", "PREFIX", "subject prefix of the JetStream API")
+    js_event_prefix: str | None = flag("--js-event-prefix", "PREFIX", "subject prefix of JetStream's advisories")
+    inbox_prefix: str | None = flag("--inbox-prefix", "PREFIX", "subject prefix for replies")
+    connection_name: str | None = flag("--connection-name", "NAME", "name of this connection, which the server shows")
+    socks_proxy: str | None = flag(
+        "--socks-proxy", "URL", "connect through a SOCKS proxy, socks5://host:port (NATS_SOCKS_PROXY)"
+    )
+    user: str | None = flag("--user", "USER", "user name, or without --password a token (NATS_USER)", heading="Login")
+    password: str | None = flag("--password", "PASSWORD", "password (NATS_PASSWORD)")
+    password_stdin: bool = flag("--password-stdin", "", "read the password from the first line of stdin")
+    token: str | None = flag("--token", "TOKEN", "token (NATS_TOKEN)")
+    token_stdin: bool = flag("--token-stdin", "", "read the token from the first line of stdin")
+    creds: str | None = flag("--creds", "FILE", "user credentials (NATS_CREDS)")
+    nkey: str | None = flag("--nkey", "FILE", "user NKey seed (NATS_NKEY)")
+    jwt: str | None = flag("--jwt", "JWT", "user JWT, or its file (NATS_JWT)")
+    seed: str | None = flag("--seed", "SEED", "user seed that goes with the JWT, or its file (NATS_SEED)")
+    tlscert: str | None = flag("--tlscert", "FILE", "TLS public certificate (NATS_CERT)", heading="Encryption")
+    tlskey: str | None = flag("--tlskey", "FILE", "TLS private key (NATS_KEY)")
+    tlsca: str | None = flag("--tlsca", "FILE", "TLS certificate authority chain (NATS_CA)")
+    tlsfirst: bool = flag("--tlsfirst, --tls-first", "", "TLS handshake before the server's INFO")
+    tls_insecure: bool = flag("--tls-insecure", "", "do not verify the server's certificate: for tests only")
+    no_input: bool = flag(
+        "--no-input",
         "",
         "never ask: flags that are not given take their defaults (NATSCTL_NO_INPUT)",
         heading="Behaviour",
-    ),
-    GlobalFlag("dry_run", ("--dry-run",), "", "change nothing; show what would be sent"),
-    GlobalFlag("trace", ("--trace",), "", "show each JetStream API request and answer on stderr"),
-    GlobalFlag("utc", ("--utc",), "", "show times in UTC instead of the local zone"),
-    GlobalFlag(
-        "colors",
-        ("--colors",),
-        "SCHEME",
-        "style of tables: rounded, double or the name of a colour (NATS_COLOR)",
-        _colour,
-    ),
-    GlobalFlag("help", ("-h", "--help"), "", "show help"),
-    GlobalFlag("version", ("--version",), "", "show the version"),
-)
-
-
-class GlobalOptions(NamedTuple):
-    """Options of every command, before or after its name; None is "not given"."""
-
-    server: str | None = None
-    user: str | None = None
-    password: str | None = None
-    token: str | None = None
-    creds: str | None = None
-    nkey: str | None = None
-    jwt: str | None = None
-    seed: str | None = None
-    password_stdin: bool = False
-    token_stdin: bool = False
-    tlscert: str | None = None
-    tlskey: str | None = None
-    tlsca: str | None = None
-    tlsfirst: bool = False
-    tls_insecure: bool = False
-    socks_proxy: str | None = None
-    connection_name: str | None = None
-    timeout: float | None = None
-    no_reconnect: bool = False
-    context: str | None = None
-    no_context: bool = False
-    js_domain: str | None = None
-    js_api_prefix: str | None = None
-    js_event_prefix: str | None = None
-    inbox_prefix: str | None = None
-    trace: bool = False
-    no_input: bool = False
-    dry_run: bool = False
-    colors: str | None = None
+    )
+    dry_run: bool = flag("--dry-run", "", "change nothing; show what would be sent")
+    trace: bool = flag("--trace", "", "show each JetStream API request and answer on stderr")
+    utc: bool = flag("--utc", "", "show times in UTC instead of the local zone")
+    colors: str | None = flag(
+        "--colors", "SCHEME", "style of tables: rounded, double or the name of a colour (NATS_COLOR)", _colour
+    )
+    help: bool = flag("-h, --help", "", "show help")
+    version: bool = flag("--version", "", "show the version")
     all_streams: bool = False
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__.update(given)
 
     def settings(self) -> "Settings":
         """Return the server and the login that the flags name."""
@@ -163,9 +134,14 @@ class GlobalOptions(NamedTuple):
         )
 
 
+GLOBAL_FLAGS = tuple(
+    declared._replace(field=name) for name, declared in vars(GlobalOptions).items() if isinstance(declared, GlobalFlag)
+)
+for _declared in GLOBAL_FLAGS:
+    setattr(GlobalOptions, _declared.field, None if _declared.metavar else False)
 _MAY_BE_EMPTY = ("password", "connection_name")
 """Options whose value may be empty; an empty one of the others would silently choose another server or login."""
-_ALL_STREAMS = GlobalFlag("all_streams", ("-a", "--all"), "", "include the streams of KV, object store and MQTT")
+_ALL_STREAMS = GlobalFlag("-a, --all", "", "include the streams of KV, object store and MQTT", field="all_streams")
 OF_NOUNS = {"stream": _ALL_STREAMS, "consumer": _ALL_STREAMS}
 """Options of every verb of a noun, as in the nats tool, except of a verb that declares the same spelling itself."""
 _BY_SPELLING = {spelling: flag for flag in GLOBAL_FLAGS for spelling in flag.spellings}
@@ -273,16 +249,16 @@ def _take(flag: GlobalFlag, left: list[str], given: dict[str, Any]) -> None:
     if not flag.metavar:
         if equals:
             raise _usage_error(f"{name} takes no value")
-        given[flag.name] = True
+        given[flag.field] = True
         return
     if not equals:
         if not left:
             raise _usage_error(f"{name} needs a value ({flag.metavar})")
         value = left.pop(0)
-    if not value and flag.name not in _MAY_BE_EMPTY:
+    if not value and flag.field not in _MAY_BE_EMPTY:
         raise _usage_error(f"{name} is empty", "leave the flag out to mean none; is a variable unset?")
     try:
-        given[flag.name] = flag.read(value)
+        given[flag.field] = flag.read(value)
     except ValueError as failure:
         raise _usage_error(f"{name}: {failure}") from failure
 

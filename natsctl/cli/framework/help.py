@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from natsctl.cli.framework.globals import GLOBAL_FLAGS, GlobalFlag
-from natsctl.cli.framework.nouns import BY_WORD, HEADINGS, NOUNS, Noun
+from natsctl.cli.framework.nouns import BY_WORD, HEADINGS
 from natsctl.cli.framework.output import terminal_width
 
 if TYPE_CHECKING:
+    from natsctl.cli.framework.parameters import Command, Parameter
     from natsctl.cli.framework.verbs import Verb
 
 _INDENT = "  "
@@ -37,8 +38,8 @@ VALUES = (
 def render_root_help(programs: Mapping[str, str]) -> str:
     """Return the page of `natsctl --help`; `programs` are the paths of other programs by command."""
     lines = ["usage: natsctl [flags] <command> [arguments]", "", *textwrap.wrap(_ABOUT, terminal_width()), ""]
-    for title, nouns in _by_heading():
-        lines += [f"{title}:", *columns([(", ".join(noun.words), noun.help) for noun in nouns], 28), ""]
+    for title, nouns in HEADINGS.items():
+        lines += [f"{title}:", *columns([(noun.names, noun.help) for noun in nouns], 28), ""]
     others = [(name, path) for name, path in programs.items() if name not in BY_WORD]
     if others:
         from natsctl.cli.render.text import safe
@@ -54,15 +55,6 @@ def render_root_help(programs: Mapping[str, str]) -> str:
     )
     lines += textwrap.wrap(_EXITS, terminal_width(), subsequent_indent=" " * 12)
     return "\n".join(lines)
-
-
-def _by_heading() -> Iterator[tuple[str, list[Noun]]]:
-    """Yield each heading with its nouns; "Others" for those that have none."""
-    left = {noun.name: noun for noun in NOUNS}
-    for title, names in HEADINGS:
-        yield title, [left.pop(name) for name in names]
-    if left:
-        yield "Others", list(left.values())
 
 
 def _flags_by_heading() -> Iterator[tuple[str, list[GlobalFlag]]]:
@@ -98,21 +90,19 @@ def _global_spelling(flag: GlobalFlag) -> str:
     return f"{short + ', ' if short else '    '}{long}{' ' + flag.metavar if flag.metavar else ''}"
 
 
-def render_command_help(command: Any, path: str, examples: Sequence[str] = ()) -> str:
+def render_command_help(command: Command, path: str, examples: Sequence[str] = ()) -> str:
     """Return the page of a command; `path` is the command line before its arguments."""
-    arguments = [one for one in command.params if one.param_type_name == "argument"]
-    flags = [one for one in command.params if one.param_type_name == "option" and not one.hidden]
-    import inspect
-
-    usage = " ".join([path, "[FLAGS]", *(_argument(one) for one in arguments)])
+    rows = [(_spelling_of(one), _meaning(one)) for one in command.options if not one.declared.hidden]
+    usage = " ".join([path, "[FLAGS]", *(_argument(one) for one in command.arguments)])
     lines = [*textwrap.wrap(f"Usage: {usage}", terminal_width(), subsequent_indent=" " * 7), ""]
-    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
-        lines += [*textwrap.wrap(paragraph, terminal_width()), ""]
-    if arguments:
-        lines += ["Arguments:", *columns([(one.metavar or one.name, one.help or "") for one in arguments]), ""]
-    if flags:
-        lines += ["Flags:", *columns([(_spelling_of(one), _meaning(one)) for one in flags]), ""]
-    lines += _endings(examples, flags)
+    for paragraph in (command.function.__doc__ or "").split("\n\n"):
+        lines += [*textwrap.wrap(" ".join(paragraph.split()), terminal_width()), ""]
+    if command.arguments:
+        arguments = [(one.declared.metavar or one.name, one.declared.help) for one in command.arguments]
+        lines += ["Arguments:", *columns(arguments), ""]
+    if rows:
+        lines += ["Flags:", *columns(rows), ""]
+    lines += _endings(examples, " ".join(left for left, _ in rows))
     lines.append("Flags of every command: see natsctl --help.")
     return "\n".join(lines)
 
@@ -123,35 +113,31 @@ def render_group_help(about: str, verbs: Sequence[Verb], path: str, examples: Se
     lines += [*textwrap.wrap(f"{about}.", terminal_width()), ""]
     commands_first = sorted(verbs, key=lambda verb: verb.is_group)
     lines += ["Commands:", *columns([(verb.names, verb.summary) for verb in commands_first]), ""]
-    lines += [*_endings(examples, []), f"`{path} COMMAND --help` explains one."]
+    lines += [*_endings(examples), f"`{path} COMMAND --help` explains one."]
     return "\n".join(lines)
 
 
-def _endings(examples: Sequence[str], flags: list[Any]) -> Iterator[str]:
-    metavars = " ".join(str(one.metavar or "") for one in flags)
-    values = [(word, meaning) for word, meaning in VALUES if word in metavars]
+def _endings(examples: Sequence[str], flags: str = "") -> Iterator[str]:
+    values = [(word, meaning) for word, meaning in VALUES if word in flags]
     if values:
         yield from ("Values:", *columns(values), "")
     if examples:
         yield from ("Examples:", *(f"  {line}" for line in examples), "")
 
 
-def _argument(parameter: Any) -> str:
-    word = str(parameter.metavar or parameter.name)
-    return word if parameter.required else f"[{word}]"
+def _argument(parameter: Parameter) -> str:
+    word = parameter.declared.metavar or parameter.name
+    return word if parameter.is_needed else f"[{word}]"
 
 
-def _spelling_of(parameter: Any) -> str:
+def _spelling_of(parameter: Parameter) -> str:
     """Return an option as `-f, --force`, `--[no-]ack` or `--max-age DURATION`."""
-    long = [word for word in parameter.opts if word.startswith("--")]
-    short = [word for word in parameter.opts if not word.startswith("--")]
-    if parameter.secondary_opts:
-        long = [f"--[no-]{long[0].removeprefix('--')}", *long[1:]]
-    value = "" if parameter.is_flag else f" {parameter.metavar}"
-    return f"{', '.join([*short, *long])}{value}"
+    spellings = [f"--[no-]{name.partition('/')[0][2:]}" if "/" in name else name for name in parameter.declared.names]
+    spellings.sort(key=lambda spelling: spelling.startswith("--"))
+    return f"{', '.join(spellings)}{'' if parameter.is_switch else f' {parameter.declared.metavar}'}"
 
 
-def _meaning(parameter: Any) -> str:
+def _meaning(parameter: Parameter) -> str:
     default = parameter.default
     shown = "on" if default is True else str(default) if isinstance(default, int) and default else ""
-    return f"{parameter.help or ''}{f' [{shown}]' if shown else ''}"
+    return f"{parameter.declared.help}{f' [{shown}]' if shown else ''}"

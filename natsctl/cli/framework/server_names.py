@@ -15,7 +15,7 @@ from natsctl.client.buckets import KV, OBJECTS, Kind
 from natsctl.client.one_shot import OneShotClient, open_one_shot
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.candidates import Place
+    from natsctl.cli.framework.candidates import TypedLine
 
 
 MAX_PAGES = 16
@@ -25,7 +25,7 @@ MAX_STREAMS_ASKED = 4
 MAX_WORDS = 500
 
 
-def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[str]:
+def names_of(kind: str, line: TypedLine, current: str, deadline_s: float) -> list[str]:
     """Return the names of that kind, at most MAX_WORDS.
 
     Raises UnreachableError at the deadline, or if the connection is lost.
@@ -33,11 +33,10 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
     from natsctl.cli.framework.globals import GlobalOptions
     from natsctl.client.servers import resolve
 
-    known = {name: value for name, value in place.options.items() if name in GlobalOptions._fields}
-    options = GlobalOptions(**known)
+    options = GlobalOptions(**line.options)
     target = resolve(options.settings(), os.environ, options.context, no_context=options.no_context)
     cache = NameCache(target, os.environ)
-    query = json.dumps([kind, place.value("STREAM"), place.value("BUCKET"), _scope(current)])
+    query = json.dumps([kind, line.value("STREAM"), line.value("BUCKET"), _scope(current)])
     partial = f"{query} {current}"
     kept = cache.names(query) or cache.names(partial)
     if kept and (found := _beginning(kept, current)):
@@ -48,7 +47,7 @@ def names_of(kind: str, place: Place, current: str, deadline_s: float) -> list[s
     try:
         read: list[str] = []
         matches = 0
-        for name in _READERS[kind](server, place, current):
+        for name in _READERS[kind](server, line, current):
             if not name.isprintable():
                 continue
             read.append(name)
@@ -81,26 +80,26 @@ def _pages(server: OneShotClient, verb: str, key: str, body: dict[str, Any] | No
             return
 
 
-def _streams(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
+def _streams(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
     for name in _pages(server, "STREAM.NAMES", "streams"):
         if is_internal(current) or not is_internal(name):
             yield name
 
 
-def _consumers(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
-    stream = place.value("STREAM")
+def _consumers(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
+    stream = line.value("STREAM")
     return _pages(server, f"CONSUMER.NAMES.{stream}", "consumers") if stream else iter(())
 
 
-def _templates(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
+def _templates(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
     return _pages(server, "STREAM.TEMPLATE.NAMES", "streams")
 
 
-def _buckets(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
+def _buckets(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
     return _buckets_of(server, KV)
 
 
-def _stores(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
+def _stores(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
     return _buckets_of(server, OBJECTS)
 
 
@@ -109,14 +108,14 @@ def _buckets_of(server: OneShotClient, kind: Kind) -> Iterator[str]:
     return (kind.bucket_of(name) for name in _pages(server, "STREAM.NAMES", "streams") if kind.is_mine(name))
 
 
-def _keys(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
+def _keys(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
     # A mirror's subjects begin with the name of its origin.
-    found = _subjects_in(server, f"{KV.prefix}{place.value('BUCKET')}", _filter(f"$KV.*.{current}"))
+    found = _subjects_in(server, f"{KV.prefix}{line.value('BUCKET')}", _filter(f"$KV.*.{current}"))
     return (subject.split(".", 2)[2] for subject in found)
 
 
-def _objects(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
-    bucket = place.value("BUCKET")
+def _objects(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
+    bucket = line.value("BUCKET")
     prefix = f"$O.{bucket}.M."
     for subject in _subjects_in(server, OBJECTS.prefix + bucket, prefix + ">"):
         try:
@@ -125,10 +124,10 @@ def _objects(server: OneShotClient, place: Place, current: str) -> Iterator[str]
             continue
 
 
-def _subjects(server: OneShotClient, place: Place, current: str) -> Iterator[str]:
+def _subjects(server: OneShotClient, line: TypedLine, current: str) -> Iterator[str]:
     """Yield the subjects of streams, and those of stored messages."""
     wanted = _filter(current)
-    stream = place.value("STREAM")
+    stream = line.value("STREAM")
     names = [stream] if stream else list(_pages(server, "STREAM.NAMES", "streams", {"subject": wanted}))
     for name in names[:MAX_STREAMS_ASKED]:
         if is_internal(name) and not current.startswith("$"):

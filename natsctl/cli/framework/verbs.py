@@ -1,14 +1,7 @@
 """Tables of commands: each noun has a table of verbs, and only the module of the verb that runs is imported.
 
-A table names functions, and other tables, as attributes of their modules, so that editors and type checkers can follow.
-At run time such a module is a `LazyModule`, because to import every command would take longer than to run one:
-
-    if TYPE_CHECKING:
-        from natsctl.cli.stream import create, edit
-    else:
-        create, edit = lazy_modules("natsctl.cli.stream", "create edit")
-
-    VERBS = (Verb("add, create, new", create.add), Verb("edit, update", edit.edit))
+A row names its function, or the table of a group, by a path below natsctl.cli: `stream.create.add` is the function
+`add` of natsctl/cli/stream/create.py, `server.report.VERBS` a table. A noun of one module refers to its functions.
 """
 
 import importlib
@@ -16,54 +9,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 
-class LazyReference:
-    """A name in a module that is imported when the reference is resolved."""
-
-    __slots__ = ("module", "name")
-
-    def __init__(self, module: str, name: str) -> None:
-        self.module = module
-        self.name = name
-
-    def resolve(self) -> Any:
-        """Import the module and return the named object."""
-        return getattr(importlib.import_module(self.module), self.name)
-
-
-class LazyModule:
-    """Stand-in for a module of commands in a table: each of its attributes is a `LazyReference`."""
-
-    __slots__ = ("_module",)
-
-    def __init__(self, module: str) -> None:
-        self._module = module
-
-    def __getattr__(self, name: str) -> LazyReference:
-        """Return the reference to a name of the module."""
-        return LazyReference(self._module, name)
-
-
-def lazy_modules(package: str, names: str) -> Iterator[LazyModule]:
-    """Yield a stand-in for each of the named modules of a package; the names are separated by blanks."""
-    return (LazyModule(f"{package}.{name}") for name in names.split())
-
-
 class Verb(NamedTuple):
     """One row of a noun's `VERBS`: its name and aliases, and its function or the table of its verbs.
 
     `answer` names the type of what `-j` prints: a type of natsctl.api by its name, or `module:Type` for one of ours
-    (below natsctl.cli, or beginning with its room); with `[]` behind it an array of them, with `*` behind that one
-    document per line; several with `|` between them.
-    `examples` are whole command lines for its help page. `default` is the command that runs where none of the verbs
-    below is named.
+    (below natsctl.cli, or beginning with its room). `[]` after it means an array, `*` one document per line, and `|`
+    separates alternatives. `examples` are whole command lines for its help page. `default` is the command that runs if
+    none of the verbs of a group is given.
     """
 
     names: str
-    command: Callable[..., Any] | Sequence["Verb"]
+    command: str | Callable[..., Any] | Sequence["Verb"]
     help: str = ""
     answer: str = ""
     examples: tuple[str, ...] = ()
-    default: Callable[..., Any] | None = None
+    default: str = ""
 
     @property
     def name(self) -> str:
@@ -73,24 +33,21 @@ class Verb(NamedTuple):
     @property
     def words(self) -> tuple[str, ...]:
         """Return the name and its aliases."""
-        return tuple(word.strip() for word in self.names.split(","))
+        return tuple(self.names.split(", "))
 
     @property
     def is_group(self) -> bool:
-        """Return whether it has verbs."""
-        if isinstance(self.command, LazyReference):
-            return self.command.name.endswith("VERBS")
-        return isinstance(self.command, tuple)
+        return self.command.endswith("VERBS") if isinstance(self.command, str) else isinstance(self.command, tuple)
 
     @property
     def verbs(self) -> Sequence["Verb"]:
         """Return the table of the verbs below it; an empty one for a command."""
-        return _resolved(self.command) if self.is_group else ()
+        return _loaded(self.command) if self.is_group else ()
 
     @property
     def function(self) -> Callable[..., Any] | None:
-        """Return the function that runs: that of a command, or of a group without a verb; None for other groups."""
-        found: Callable[..., Any] | None = _resolved(self.default if self.is_group else self.command)
+        """Return the function that runs; None for a group that needs a verb."""
+        found: Callable[..., Any] | None = _loaded(self.default if self.is_group else self.command)
         return found
 
     @property
@@ -98,28 +55,28 @@ class Verb(NamedTuple):
         """Return its help, else the first sentence of its function's docstring, without the full stop."""
         if self.help:
             return self.help
-        import inspect
-
-        first = inspect.cleandoc(self.function.__doc__ or "").split("\n\n")[0]
+        first = (self.function.__doc__ or "").split("\n\n")[0]
         return " ".join(first.split()).removesuffix(".")
 
     def below(self) -> Iterator[tuple[str, "Verb"]]:
-        """Yield every verb below it, groups included, with the words that lead there."""
+        """Yield every verb below it, groups included, by path."""
         for verb in self.verbs:
             yield verb.name, verb
             yield from ((f"{verb.name} {path}", found) for path, found in verb.below())
 
 
-def _resolved(command: Any) -> Any:
-    """Return the object that a row of a table refers to."""
-    return command.resolve() if isinstance(command, LazyReference) else command
+def _loaded(command: Any) -> Any:
+    if not command or not isinstance(command, str):
+        return command or None
+    module, _, name = command.rpartition(".")
+    return getattr(importlib.import_module(f"natsctl.cli.{module}"), name)
 
 
 def find(noun: Verb, words: Sequence[str]) -> tuple[list[Verb], list[str]]:
-    """Return the rows from a noun to the command that the words behind it name, and the words left for that command.
+    """Return the rows from a noun to the command that the words name, and the words left for that command.
 
-    Flags may stand before a verb; they are put behind it, as they belong to the command. A word after a flag that is
-    no verb is the flag's value; any other word that is no verb ends the search.
+    Flags before a verb are moved after it, as they belong to the command. A word after a flag that is not a verb is the
+    flag's value; any other word that is not a verb ends the search.
     """
     rows = [noun]
     early: list[str] = []

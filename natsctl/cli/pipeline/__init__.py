@@ -1,30 +1,23 @@
 """`natsctl pipeline`: streams through Spark's declarative pipelines."""
 
-from typing import TYPE_CHECKING
-
-from natsctl.cli.framework.verbs import Verb, lazy_modules
-
-if TYPE_CHECKING:
-    from natsctl.cli.pipeline import projects, runs, status
-else:
-    projects, runs, status = lazy_modules("natsctl.cli.pipeline", "projects runs status")
+from natsctl.cli.framework.verbs import Verb
 
 VERBS = (
     Verb(
         "init",
-        projects.init,
+        "pipeline.projects.init",
         answer="cli.pipeline.answers:Initialised",
         examples=("natsctl pipeline init shop --stream ORDERS",),
     ),
     Verb(
         "validate, check",
-        projects.validate,
+        "pipeline.projects.validate",
         answer="cli.pipeline.answers:Checked",
         examples=("natsctl pipeline validate shop",),
     ),
     Verb(
         "run",
-        runs.run,
+        "pipeline.runs.run",
         answer="cli.pipeline.answers:Happened*|cli.pipeline.answers:Started",
         examples=(
             "natsctl pipeline run shop --once",
@@ -34,11 +27,11 @@ VERBS = (
     ),
     Verb(
         "status, info",
-        status.status,
+        "pipeline.status.status",
         answer="cli.pipeline.answers:Status",
         examples=("natsctl pipeline status shop", "natsctl pipeline status --checkpoint /data/checkpoints/orders"),
     ),
-    Verb("ls, list", status.ls, answer="cli.pipeline.answers:Known[]"),
-    Verb("logs, log", status.logs, answer="cli.pipeline.answers:Happened*"),
-    Verb("stop", runs.stop, answer="cli.pipeline.answers:Stopped", examples=("natsctl pipeline stop shop",)),
+    Verb("ls, list", "pipeline.status.ls", answer="cli.pipeline.answers:Known[]"),
+    Verb("logs, log", "pipeline.status.logs", answer="cli.pipeline.answers:Happened*"),
+    Verb("stop", "pipeline.runs.stop", answer="cli.pipeline.answers:Stopped", examples=("natsctl pipeline stop shop",)),
 )

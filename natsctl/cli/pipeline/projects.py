@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, SparkFlags, flagged, session_of
+from natsctl.cli.framework.flags import Json, SparkFlags, session_of
 from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.framework.resolve import did_you_mean
 
@@ -68,7 +68,9 @@ def take_context(session: Session, project: Project) -> None:
     options = session.options
     named = options.server or options.context or os.environ.get("NATS_URL") or os.environ.get("NATS_CONTEXT")
     if project.own.context and not named:
-        session.options = options._replace(context=project.own.context)
+        from natsctl.cli.framework.globals import GlobalOptions
+
+        session.options = GlobalOptions(**{**vars(options), "context": project.own.context})
 
 
 def init(
@@ -107,7 +109,6 @@ def init(
     output.note(f"      natsctl pipeline run {word} --once")
 
 
-@flagged()
 def validate(ctx: Context, spark: SparkFlags, pipeline: Pipeline = "", json: Json = False) -> int:
     """Check a pipeline without running it: its files, the streams they name, and every flow.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed, named
-from natsctl.cli.framework.flags import Force, Json, SparkFlags, every_seconds, flagged, session_of
+from natsctl.cli.framework.flags import Force, Json, SparkFlags, every_seconds, session_of
 from natsctl.cli.framework.globals import GLOBAL_FLAGS
 from natsctl.cli.framework.parameters import Context, Option
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, note_pipeline, take_context
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from natsctl.spark.pipeline.update import RunPlan
 
 
-@flagged()
 def run(
     ctx: Context,
     spark: SparkFlags,
@@ -280,8 +279,8 @@ def _global_words(options: GlobalOptions) -> list[str]:
     """Return the flags of this command line that the run needs, without secrets."""
     words = []
     for flag in GLOBAL_FLAGS:
-        value = getattr(options, flag.name, None)
-        if value in (None, False) or flag.name in (*_SECRETS, "password_stdin", "token_stdin", "dry_run"):
+        value = getattr(options, flag.field)
+        if value in (None, False) or flag.field in (*_SECRETS, "password_stdin", "token_stdin", "dry_run"):
             continue
         words += [flag.spellings[-1]] if value is True else [flag.spellings[-1], str(value)]
     return words

@@ -69,7 +69,6 @@ def show_rows(
     watch(view, every_s, rounds=looks.rounds)
 
 
-@flagged()
 def requests(
     ctx: Context,
     looks: Looks,

@@ -1,32 +1,11 @@
 """`natsctl stream`: the commands about streams."""
 
-from typing import TYPE_CHECKING
-
-from natsctl.cli.framework.verbs import Verb, lazy_modules
-
-if TYPE_CHECKING:
-    from natsctl.cli.stream import (
-        create,
-        edit,
-        info,
-        list,
-        messages,
-        peers,
-        remove,
-        reports,
-        search,
-        stream_templates,
-        transfer,
-    )
-else:
-    create, edit, info, list, messages, peers, remove, reports, search, stream_templates, transfer = lazy_modules(
-        "natsctl.cli.stream", "create edit info list messages peers remove reports search stream_templates transfer"
-    )
+from natsctl.cli.framework.verbs import Verb
 
 VERBS = (
     Verb(
         "add, create, new",
-        create.add,
+        "stream.create.add",
         answer="StreamCreateAnswer|StreamInfoAnswer|StreamConfig",
         examples=(
             'natsctl stream add ORDERS --subjects "ORDERS.*" --max-age 1y',
@@ -35,25 +14,25 @@ VERBS = (
     ),
     Verb(
         "edit, update",
-        edit.edit,
+        "stream.edit.edit",
         answer="StreamUpdateAnswer|StreamInfoAnswer",
         examples=("natsctl stream edit ORDERS --max-age 30d --dry-run",),
     ),
     Verb(
         "copy, cp",
-        create.copy,
+        "stream.create.copy",
         answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=('natsctl stream copy ORDERS ARCHIVE --subjects "ARCHIVE.*" --max-age 2y',),
     ),
     Verb(
         "ls, list, l",
-        list.ls,
+        "stream.list.ls",
         answer="schema:Names|StreamInfo[]",
         examples=("natsctl stream ls 'ORDERS*' --sort messages",),
     ),
     Verb(
         "report",
-        reports.report,
+        "stream.reports.report",
         answer="cli.stream.reports:StreamReport|cli.stream.reports:StreamReport*|spark.stream_report:DeepReport",
         examples=(
             "natsctl stream report --sort messages --watch 5s",
@@ -62,35 +41,35 @@ VERBS = (
     ),
     Verb(
         "find, query",
-        list.find,
+        "stream.list.find",
         answer="StreamInfo[]",
         examples=(
             "natsctl stream find --idle 30d --mirrored --invert",
             "natsctl stream find --expression 'state.messages > 1000'",
         ),
     ),
-    Verb("subjects, subj", reports.subjects, answer="cli.stream.reports:Counts"),
-    Verb("info, nfo, i", info.info, answer="StreamInfoAnswer"),
-    Verb("state", info.state, answer="StreamInfoAnswer"),
+    Verb("subjects, subj", "stream.reports.subjects", answer="cli.stream.reports:Counts"),
+    Verb("info, nfo, i", "stream.info.info", answer="StreamInfoAnswer"),
+    Verb("state", "stream.info.state", answer="StreamInfoAnswer"),
     Verb(
         "rm, delete, del",
-        remove.rm,
+        "stream.remove.rm",
         answer="StreamDeleteAnswer|cli.stream.messages:Removed|cli.stream.messages:Removed[]",
     ),
     Verb(
         "purge",
-        messages.purge,
+        "stream.messages.purge",
         answer="StreamPurgeAnswer|cli.stream.messages:Purged|cli.stream.messages:Purged[]",
         examples=(
             "natsctl stream purge ORDERS --subject ORDERS.scratch -f",
             "natsctl stream purge ORDERS --older-than 30d --dry-run",
         ),
     ),
-    Verb("seal", edit.seal, answer="StreamUpdateAnswer"),
-    Verb("rmm", messages.rmm, answer="StreamMsgDeleteAnswer|cli.stream.messages:Removed"),
+    Verb("seal", "stream.edit.seal", answer="StreamUpdateAnswer"),
+    Verb("rmm", "stream.messages.rmm", answer="StreamMsgDeleteAnswer|cli.stream.messages:Removed"),
     Verb(
         "get",
-        messages.get,
+        "stream.messages.get",
         answer="StoredMsg",
         examples=(
             "natsctl stream get ORDERS 1",
@@ -99,13 +78,13 @@ VERBS = (
     ),
     Verb(
         "view",
-        messages.view,
+        "stream.messages.view",
         answer="StoredMsg*",
         examples=("natsctl stream view ORDERS --since 1h", "natsctl stream view ORDERS 100 --subject ORDERS.new -j"),
     ),
     Verb(
         "search, grep",
-        search.search,
+        "stream.search.search",
         answer="StoredMsg*|cli.stream.search:SearchTotals",
         examples=(
             "natsctl stream search ORDERS 'order-10[0-9]+' --since 1h",
@@ -113,18 +92,18 @@ VERBS = (
             "natsctl stream search ORDERS --expression 'json.total > 100' --count 5",
         ),
     ),
-    Verb("gaps", reports.gaps, answer="cli.stream.reports:Gaps"),
-    Verb("graph", reports.graph, examples=("natsctl stream graph ORDERS --watch 500ms",)),
-    Verb("cluster, c", peers.VERBS, "Move leaders, and remove servers from streams"),
+    Verb("gaps", "stream.reports.gaps", answer="cli.stream.reports:Gaps"),
+    Verb("graph", "stream.reports.graph", examples=("natsctl stream graph ORDERS --watch 500ms",)),
+    Verb("cluster, c", "stream.peers.VERBS", "Move leaders, and remove servers from streams"),
     Verb(
         "backup, snapshot",
-        transfer.backup,
+        "stream.transfer.backup",
         answer="client.backup.save:SavedStream",
         examples=("natsctl stream backup ORDERS ORDERS.tgz",),
     ),
     Verb(
         "restore",
-        transfer.restore,
+        "stream.transfer.restore",
         answer="StreamCreateAnswer|StreamInfoAnswer",
         examples=(
             "natsctl stream restore ORDERS.tgz",
@@ -134,7 +113,7 @@ VERBS = (
     ),
     Verb(
         "export",
-        transfer.export,
+        "stream.transfer.export",
         answer="spark.files.file_export:Exported",
         examples=(
             "natsctl stream export ORDERS orders.parquet",
@@ -144,12 +123,12 @@ VERBS = (
     ),
     Verb(
         "import, load",
-        transfer.load,
+        "stream.transfer.load",
         answer="cli.stream.transfer:Imported",
         examples=(
             "natsctl stream import ORDERS orders.parquet --dry-run",
             "natsctl stream import EVENTS rows.csv --subject EVENTS.old --row-as-json",
         ),
     ),
-    Verb("template, tmpl", stream_templates.VERBS, "Make, list, show and remove stream templates"),
+    Verb("template, tmpl", "stream.stream_templates.VERBS", "Make, list, show and remove stream templates"),
 )

@@ -24,7 +24,6 @@ from natsctl.cli.framework.flags import (
     StreamName,
     Watch,
     every_seconds,
-    flagged,
     session_of,
     watch_seconds,
 )
@@ -198,7 +197,6 @@ Dot = Annotated[str, Option("--dot", metavar="FILE", help="write the replication
 InAnyCase = Annotated[bool, Option("--all", "-a", help="all streams, which is the default")]
 
 
-@flagged()
 def report(
     ctx: Context,
     by: Order,

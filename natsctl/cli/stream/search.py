@@ -32,7 +32,7 @@ from natsctl.cli.backup.message_filters import (
     read_selection,
 )
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, StreamName, flagged, session_of
+from natsctl.cli.framework.flags import Json, StreamName, session_of
 from natsctl.cli.framework.parameters import Argument, Context, ExitError, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
 from natsctl.cli.render.text import safe
@@ -137,7 +137,6 @@ class SearchFilters(NamedTuple):
         )
 
 
-@flagged()
 def search(
     ctx: Context,
     filters: SearchFilters,

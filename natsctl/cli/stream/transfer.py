@@ -35,7 +35,7 @@ from natsctl.cli.backup.transfer_flags import (
 )
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags, flagged, session_of
+from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags, session_of
 from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.render.text import count, duration, safe
@@ -294,7 +294,6 @@ class ExportForm(NamedTuple):
         return target_of(path, self.format, self.partition_by, incremental=self.incremental, force=self.force)
 
 
-@flagged()
 def export(
     ctx: Context,
     spark: SparkFlags,
@@ -407,7 +406,6 @@ Writers = Annotated[
 ]
 
 
-@flagged()
 def load(
     ctx: Context,
     spark: SparkFlags,

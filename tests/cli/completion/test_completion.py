@@ -205,7 +205,7 @@ def test_a_server_that_does_not_answer_is_waited_for_no_longer_than_a_person_wai
 def test_nothing_slow_is_loaded() -> None:
     program = (
         "import sys; from natsctl.cli.main import run; run(['__complete', 'zsh', 'stream', 'add', 'X', '--st']);"
-        "print(sorted({'typer', 'nats', 'rich', 'asyncio', 'questionary', 'yaml', 'dataclasses', 'inspect'}"
+        "print(sorted({'typer', 'nats', 'rich', 'asyncio', 'questionary', 'yaml', 'dataclasses'}"
         " & set(sys.modules)), file=sys.stderr)"
     )
     environment = {**os.environ, "NATSCTL_COMPLETION_MS": "20000"}
@@ -241,13 +241,6 @@ def test_bash_is_given_what_it_puts_behind_its_last_break() -> None:
     assert for_bash("natsctl obj get B th", "the file", "$x") == "the\\ file\n\\$x\n"
     assert for_bash('natsctl obj get B "th', "the file") == "the file\n"
     assert shown([Candidate("a", "b\nc"), Candidate("\x1b[1m")], "zsh", "", "") == "a\tb c\n"
-
-
-def test_what_commands_declare_is_kept_as_data(tmp_path: Path) -> None:
-    from natsctl.cli.framework.candidates import COMMANDS
-
-    tables = {file.stem: json.loads(file.read_text()) for file in COMMANDS.glob("*.json")}
-    assert set(tables) == {noun.name for noun in NOUNS}
 
 
 install = importlib.import_module("natsctl.cli.completion")

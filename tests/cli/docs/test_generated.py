@@ -43,7 +43,7 @@ def test_every_test_that_pages_name_exists() -> None:
 
 
 def test_no_made_file_is_left_over(files: dict[Path, str]) -> None:
-    folders = {path.parent for path in files if path.parent.name in ("commands", "completions", "completion_tables")}
+    folders = {path.parent for path in files if path.parent.name in ("commands", "completions")}
     assert [path for folder in folders for path in folder.iterdir() if path.is_file() and path not in files] == []
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from natsctl.cli.framework.commands import every_command
+from natsctl.cli.framework.nouns import every_command
 from natsctl.cli.main import run as run_main
 from natsctl.cli.schema import kinds, kinds_of, schema_of
 from tests.support.natscli_page import NATS_SERVER_FLAGS, parameters
@@ -36,7 +36,7 @@ def test_every_command_with_json_says_what_it_prints() -> None:
     for path, row in every_command():
         if path == NATS_SERVER_FLAGS:
             continue
-        has_json = any("--json" in one.opts for one in parameters(row))
+        has_json = any("--json" in getattr(one.declared, "spellings", ()) for one in parameters(row))
         assert has_json == bool(row.answer), path
 
 
