@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from natsctl.broker.leaf.leaf_interest import LocalInterest
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import InterestSource
-    from natsctl.native._native import PublishRun
-    from natsctl.wire.ops import Op
+    from natsctl.wire.publish_run import PublishRun
 
 
 class Traffic(msgspec.Struct):
@@ -308,12 +307,12 @@ class Account:
                 self.deliver_to(sub, reply, b"", b"NATS/1.0 503\r\nNats-Subject: %b\r\n\r\n" % subject, b"")
                 return
 
-    def _answer_unreceived(self, session: Session, subject: bytes, run: list[Op] | PublishRun) -> None:
+    def _answer_unreceived(self, session: Session, subject: bytes, run: PublishRun) -> None:
         """Answer messages that nobody receives."""
-        if session.no_responders and (isinstance(run, list) or run.has_replies):
-            for op in run if isinstance(run, list) else run.ops():
-                if op[2]:
-                    self.answer_no_responders(session, op[1], op[2])
+        if session.no_responders and run.has_replies:
+            for _, its_subject, reply, _, _ in run.ops():
+                if reply:
+                    self.answer_no_responders(session, its_subject, reply)
 
     def shared_size(self, subject: bytes) -> tuple[int, bool]:
         """Return how much of a published subject decides its route, and whether any number of tokens may follow.
@@ -444,7 +443,7 @@ class Account:
                 continue
             route = self._exact.get(reply) or self.routes.find(reply)
             size = self.routes.shared_size(reply, route)
-            end = run.one_inbox(start + 1, reply[:size]) if size else run.one_reply(start)
+            end = run.same_inbox(start + 1, reply[:size]) if size else run.same_reply(start)
             sub = _only_client(route)
             if sub is None or sub.session is None:
                 stored = run.part(start, end).entries(first_seq + start)

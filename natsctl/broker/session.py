@@ -31,12 +31,7 @@ from natsctl.broker.deferred_work import (
     wait_again,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
-from natsctl.broker.publishing import (
-    RESERVED_FIRST,
-    RESERVED_HEADS,
-    one_by_one,
-    publish_runs,
-)
+from natsctl.broker.publishing import one_by_one, publish_runs
 from natsctl.broker.refusals import (
     FAULT_NOTICES,
     FAULT_REASONS,
@@ -67,6 +62,7 @@ from natsctl.wire.ops import (
     encode_info,
 )
 from natsctl.wire.parser import Parser
+from natsctl.wire.publish_run import RESERVED_FIRST, RESERVED_HEADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol, TypeAlias
 
 from natsctl.native import lib
-from natsctl.wire.ops import Op
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -20,17 +19,14 @@ if TYPE_CHECKING:
     from natsctl.broker.imports.account_imports import ImportProxy
     from natsctl.broker.message_trace import MessageTrace
     from natsctl.broker.session import Session
-    from natsctl.native._native import PublishRun
+    from natsctl.wire.publish_run import PublishRun
 
 
 Handler: TypeAlias = "Callable[[bytes, bytes, bytes, bytes, Session | None], bool | None]"
 """Called with (subject, reply, header, payload, origin); False means "not mine" and does not count as a recipient."""
 
-PublishBatchHandler: TypeAlias = "Callable[[bytes, list[Op] | PublishRun], None]"
-"""Called with messages in order and their subject, b"" where they are on several; it takes every one of them.
-
-They are PUB operations, or a run of the native module, whose messages have no headers and no reserved replies.
-"""
+PublishBatchHandler: TypeAlias = "Callable[[bytes, PublishRun], None]"
+"""Called with a run and the subject of its messages, b"" if they are on several; it takes every one of them."""
 
 DeliveryBatchHandler: TypeAlias = "Callable[[Sequence[Delivery]], None]"
 """Called with deliveries (subject, reply, header, payload) in order; it takes every one of them."""
@@ -220,11 +216,9 @@ def send_all_to(session: Session, sub: Subscription, messages: Sequence[Delivery
     return _send(session, sub, messages, 0)
 
 
-def send_run(session: Session, sub: Subscription, subject: bytes, run: list[Op] | PublishRun) -> None:
-    """Queue a run of published messages for one client."""
-    if isinstance(run, list):
-        _send(session, sub, run, 1)
-    elif run.longest > COPY_LIMIT:
+def send_run(session: Session, sub: Subscription, subject: bytes, run: PublishRun) -> None:
+    """Queue a run of published messages without headers for one client."""
+    if run.longest > COPY_LIMIT:
         _send(session, sub, run.ops(), 1)
     else:
         _queue(session, sub, *run.messages(sub.sid_field, session.max_pending - session.pending_bytes))

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.engine import Engine
     from natsctl.jetstream.engine_options import Runnable
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.native._native import PublishRun
-    from natsctl.wire.ops import Op
+    from natsctl.wire.publish_run import PublishRun
 
 FIRST_SLICE: Final = 256
 """Cost that a job may spend within the call that begins it, in messages examined one by one (`store.steps`)."""
@@ -207,10 +206,9 @@ class Work:
         assert self._stream is not None
         self.hold(self._stream.pipeline.publish, subject, reply, header, payload, origin)
 
-    def publish_run(self, subject: bytes, messages: list[Op] | PublishRun) -> None:
+    def publish_run(self, subject: bytes, run: PublishRun) -> None:
         """Keep a run of published messages; the broker's handler for runs while the stream is closed."""
-        ops = messages if isinstance(messages, list) else messages.ops()
-        for _, its_subject, reply, header, payload in ops:
+        for _, its_subject, reply, header, payload in run.ops():
             self.publish(its_subject, reply, header, payload, None)
 
     def _hold(self, held: _Held) -> None:

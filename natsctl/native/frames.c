@@ -180,37 +180,6 @@ PyObject *take_frames(Frames *run, uint64_t last_ts_ns)
     return result;
 }
 
-PyDoc_STRVAR(run_doc, "frame_run(salt, synced_seq, first_seq, ts_ns, offset, subject, payloads) -> (frames, sizes, offsets, ts_ns)\n\n"
-                      "Return the frames of messages of one time without headers, and two columns of 32-bit numbers.");
-
-static PyObject *frame_run(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    Log log;
-    Piece part[4] = {{"", 0}};
-    Frames run = {0};
-    (void)module;
-    if (takes("frame_run", count, 7) < 0 || read_log(&log, args[0], args[1]) < 0)
-        return NULL;
-    uint64_t seq = PyLong_AsUnsignedLongLong(args[2]), ts_ns = PyLong_AsUnsignedLongLong(args[3]);
-    run.end = PyLong_AsUnsignedLongLong(args[4]);
-    if (PyErr_Occurred() || read_piece(&part[0], args[5]) < 0)
-        return NULL;
-    PyObject *payloads = list_of(args[6]);
-    if (payloads == NULL)
-        return NULL;
-    Py_ssize_t length = PyList_Size(payloads);
-    for (Py_ssize_t at = 0; at < length; at++, seq++) {
-        if (read_piece(&part[3], PyList_GetItem(payloads, at)) < 0 || put_frame_of(&run, part, seq, ts_ns, &log) < 0)
-            break;
-    }
-    Py_DECREF(payloads);
-    if (PyErr_Occurred()) {
-        free_frames(&run);
-        return NULL;
-    }
-    return take_frames(&run, ts_ns);
-}
-
 /* Reads (seq, ts_ns, subject, header, payload), which stay the tuple's. */
 static int read_copy(PyObject *copy, Piece part[4], uint64_t *seq, uint64_t *ts_ns)
 {
@@ -345,7 +314,6 @@ static PyObject *read_frames(PyObject *module, PyObject *const *args, Py_ssize_t
 
 PyMethodDef frame_methods[] = {
     {"frame", (PyCFunction)(void (*)(void))frame, METH_FASTCALL, frame_doc},
-    {"frame_run", (PyCFunction)(void (*)(void))frame_run, METH_FASTCALL, run_doc},
     {"read_frames", (PyCFunction)(void (*)(void))read_frames, METH_FASTCALL, read_frames_doc},
     {"frame_copies", (PyCFunction)(void (*)(void))frame_copies, METH_FASTCALL, copies_doc},
     {NULL, NULL, 0, NULL},

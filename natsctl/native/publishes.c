@@ -1,7 +1,7 @@
-/* What clients publish: see natsctl/wire/parser.py, broker/publishing.py and jetstream/streams/pipeline.py.
+/* The reader of what clients send, and runs of published messages: see natsctl/wire/publish_run.py.
  *
- * A run is neighbouring messages without headers as they lie in their chunk. A stream stores them, a client is sent them
- * and their publisher gets its acks without an object for each message; whatever needs those asks for `ops()`.
+ * A run keeps its messages as they lie in their chunk. A stream stores them, a client is sent them and their publisher
+ * gets its acks without an object for each message; code that needs objects calls `ops()`.
  */
 
 #include "native.h"
@@ -12,19 +12,19 @@
 enum { SUB = 1, UNSUB = 2, RUN = 10 }; /* natsctl/wire/ops.py */
 enum { MOST_FIELDS = 5, MAX_SIZE_DIGITS = 9, RUN_MIN = 4, MAX_SEQ_DIGITS = 19 };
 
-/* One message of a run: places in the chunk. */
+/* One message of a run: places in the chunk; the payload follows the header. */
 typedef struct {
-    uint32_t subject, subject_size, reply, reply_size, payload, payload_size;
+    uint32_t subject, subject_size, reply, reply_size, header_size, payload, payload_size;
 } Publish;
 
-/* Neighbouring messages without headers, as they lie in the chunk that they came in. */
+/* Neighboring messages of one kind, as they lie in the chunk that they came in. */
 typedef struct {
     PyObject_HEAD
     PyObject *chunk;
     const char *data;
     Publish *items;
     Py_ssize_t count, bytes, longest;
-    char has_replies;
+    char has_replies, has_headers;
 } PublishRun;
 
 
@@ -122,9 +122,11 @@ static PyObject *new_run(PyObject *chunk, const Publish *items, Py_ssize_t count
     self->data = PyBytes_AsString(chunk);
     self->count = count;
     for (const Publish *item = items; item < items + count; item++) {
-        self->bytes += item->payload_size;
-        self->longest = item->payload_size > self->longest ? item->payload_size : self->longest;
+        Py_ssize_t size = (Py_ssize_t)item->header_size + item->payload_size;
+        self->bytes += size;
+        self->longest = size > self->longest ? size : self->longest;
         self->has_replies |= item->reply_size > 0;
+        self->has_headers |= item->header_size > 0;
     }
     return (PyObject *)self;
 }
@@ -155,25 +157,15 @@ static PyObject *reply_of(const PublishRun *self, Py_ssize_t at)
     return bytes_at(self->data + self->items[at].reply, self->items[at].reply_size);
 }
 
+static PyObject *header_of(const PublishRun *self, Py_ssize_t at)
+{
+    const Publish *item = &self->items[at];
+    return bytes_at(self->data + item->payload - item->header_size, item->header_size);
+}
+
 static PyObject *payload_of(const PublishRun *self, Py_ssize_t at)
 {
     return bytes_at(self->data + self->items[at].payload, self->items[at].payload_size);
-}
-
-static PyObject *run_item(PyObject *object, Py_ssize_t at)
-{
-    PublishRun *self = (PublishRun *)object;
-    if (at < 0 || at >= self->count) {
-        PyErr_SetString(PyExc_IndexError, "no such message in the run");
-        return NULL;
-    }
-    PyObject *subject = subject_of(self, at), *reply = reply_of(self, at), *payload = payload_of(self, at);
-    if (subject && reply && payload)
-        return Py_BuildValue("ONNON", kinds[PUB], subject, reply, no_bytes, payload);
-    Py_XDECREF(subject);
-    Py_XDECREF(reply);
-    Py_XDECREF(payload);
-    return NULL;
 }
 
 /* A list with what `make` returns for each message. */
@@ -193,13 +185,27 @@ static PyObject *list_each(PublishRun *self, PyObject *(*make)(PublishRun *, Py_
 static PyObject *make_op(PublishRun *self, Py_ssize_t at, uint64_t seq)
 {
     (void)seq;
-    return run_item((PyObject *)self, at);
+    PyObject *subject = subject_of(self, at), *reply = reply_of(self, at);
+    PyObject *header = header_of(self, at), *payload = payload_of(self, at);
+    if (subject && reply && header && payload)
+        return Py_BuildValue("ONNNN", kinds[PUB], subject, reply, header, payload);
+    Py_XDECREF(subject);
+    Py_XDECREF(reply);
+    Py_XDECREF(header);
+    Py_XDECREF(payload);
+    return NULL;
 }
 
 static PyObject *make_subject(PublishRun *self, Py_ssize_t at, uint64_t seq)
 {
     (void)seq;
     return subject_of(self, at);
+}
+
+static PyObject *make_header(PublishRun *self, Py_ssize_t at, uint64_t seq)
+{
+    (void)seq;
+    return header_of(self, at);
 }
 
 static PyObject *make_payload(PublishRun *self, Py_ssize_t at, uint64_t seq)
@@ -218,7 +224,7 @@ static PyObject *make_entry(PublishRun *self, Py_ssize_t at, uint64_t seq)
     return NULL;
 }
 
-PyDoc_STRVAR(ops_doc, "ops() -> [(PUB, subject, reply, b\"\", payload), ...]");
+PyDoc_STRVAR(ops_doc, "ops() -> [(PUB, subject, reply, header, payload), ...]");
 
 static PyObject *run_ops(PyObject *self, PyObject *unused)
 {
@@ -232,6 +238,14 @@ static PyObject *run_subjects(PyObject *self, PyObject *unused)
 {
     (void)unused;
     return list_each((PublishRun *)self, make_subject, 0);
+}
+
+PyDoc_STRVAR(headers_doc, "headers() -> [bytes, ...]");
+
+static PyObject *run_headers(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return list_each((PublishRun *)self, make_header, 0);
 }
 
 PyDoc_STRVAR(payloads_doc, "payloads() -> [bytes, ...]");
@@ -263,39 +277,89 @@ static PyObject *run_part(PyObject *object, PyObject *args)
     return new_run(self->chunk, self->items + start, end - start);
 }
 
-PyDoc_STRVAR(one_subject_doc, "one_subject() -> int\n\nReturn how many leading messages have the first one's subject.");
+/* The number of a message of the run, or -1 with IndexError. */
+static Py_ssize_t index_in(const PublishRun *self, PyObject *index)
+{
+    Py_ssize_t at = PyLong_AsSsize_t(index);
+    if (PyErr_Occurred())
+        return -1;
+    if (at >= 0 && at < self->count)
+        return at;
+    PyErr_Format(PyExc_IndexError, "message %zd of %zd", at, self->count);
+    return -1;
+}
 
-static PyObject *run_one_subject(PyObject *object, PyObject *unused)
+PyDoc_STRVAR(subject_doc, "subject(index) -> bytes");
+
+static PyObject *run_subject(PyObject *self, PyObject *index)
+{
+    Py_ssize_t at = index_in((PublishRun *)self, index);
+    return at < 0 ? NULL : subject_of((PublishRun *)self, at);
+}
+
+PyDoc_STRVAR(reply_doc, "reply(index) -> bytes");
+
+static PyObject *run_reply(PyObject *self, PyObject *index)
+{
+    Py_ssize_t at = index_in((PublishRun *)self, index);
+    return at < 0 ? NULL : reply_of((PublishRun *)self, at);
+}
+
+/* Whether a place in the chunk has the same bytes as another. */
+static int same(const PublishRun *self, uint32_t one, uint32_t one_size, uint32_t two, uint32_t two_size)
+{
+    return one_size == two_size && !memcmp(self->data + one, self->data + two, one_size);
+}
+
+PyDoc_STRVAR(same_subject_doc, "same_subject(start) -> int\n\n"
+                               "Return where messages with the subject of message `start` end.");
+
+static PyObject *run_same_subject(PyObject *object, PyObject *index)
 {
     PublishRun *self = (PublishRun *)object;
-    Py_ssize_t at = 0;
-    (void)unused;
-    for (; at < self->count; at++) {
-        const Publish *first = self->items, *item = first + at;
-        if (item->subject_size != first->subject_size ||
-            memcmp(self->data + item->subject, self->data + first->subject, first->subject_size))
-            break;
-    }
+    Py_ssize_t at = index_in(self, index);
+    if (at < 0)
+        return NULL;
+    const Publish *first = &self->items[at], *item = first;
+    while (at < self->count && same(self, item->subject, item->subject_size, first->subject, first->subject_size))
+        at++, item++;
     return PyLong_FromSsize_t(at);
 }
 
-PyDoc_STRVAR(one_route_doc, "one_route(size, longer) -> int\n\n"
-                            "Return how many leading messages share that much of the first subject, and have one more\n"
-                            "token, or with `longer` any number of tokens that are not empty.");
+PyDoc_STRVAR(same_reply_doc, "same_reply(start) -> int\n\n"
+                             "Return where messages with the reply of message `start` end.");
 
-static PyObject *run_one_route(PyObject *object, PyObject *args)
+static PyObject *run_same_reply(PyObject *object, PyObject *index)
 {
     PublishRun *self = (PublishRun *)object;
-    Py_ssize_t size, at = 0;
-    int longer;
-    if (!PyArg_ParseTuple(args, "np", &size, &longer))
+    Py_ssize_t at = index_in(self, index);
+    if (at < 0)
         return NULL;
+    const Publish *first = &self->items[at], *item = first;
+    while (at < self->count && same(self, item->reply, item->reply_size, first->reply, first->reply_size))
+        at++, item++;
+    return PyLong_FromSsize_t(at);
+}
+
+PyDoc_STRVAR(same_route_doc, "same_route(start, size, longer) -> int\n\n"
+                             "Return where messages end that share `size` bytes of the subject of message `start`. They\n"
+                             "have one more token, or with `longer` any number of tokens that are not empty.");
+
+static PyObject *run_same_route(PyObject *object, PyObject *args)
+{
+    PublishRun *self = (PublishRun *)object;
+    PyObject *index;
+    Py_ssize_t size, at;
+    int longer;
+    if (!PyArg_ParseTuple(args, "Onp", &index, &size, &longer) || (at = index_in(self, index)) < 0)
+        return NULL;
+    const Publish *first = &self->items[at];
     if (size < 0)
         return PyErr_Format(PyExc_ValueError, "%zd bytes of a subject", size);
     for (; at < self->count; at++) {
         const Publish *item = &self->items[at];
         const char *subject = self->data + item->subject, *end = subject + item->subject_size;
-        if ((Py_ssize_t)item->subject_size <= size || memcmp(subject, self->data + self->items->subject, (size_t)size))
+        if ((Py_ssize_t)item->subject_size <= size || memcmp(subject, self->data + first->subject, (size_t)size))
             break;
         const char *dot = memchr(subject + size, '.', (size_t)(end - subject - size));
         if (dot != NULL && !longer)
@@ -309,10 +373,10 @@ static PyObject *run_one_route(PyObject *object, PyObject *args)
     return PyLong_FromSsize_t(at);
 }
 
-PyDoc_STRVAR(one_inbox_doc, "one_inbox(start, shared) -> int\n\n"
-                            "Return where messages end whose replies are `shared` and one more token, or empty.");
+PyDoc_STRVAR(same_inbox_doc, "same_inbox(start, shared) -> int\n\n"
+                             "Return where messages end whose replies are empty, or `shared` and one more token.");
 
-static PyObject *run_one_inbox(PyObject *object, PyObject *args)
+static PyObject *run_same_inbox(PyObject *object, PyObject *args)
 {
     PublishRun *self = (PublishRun *)object;
     Py_ssize_t at, size;
@@ -326,39 +390,6 @@ static PyObject *run_one_inbox(PyObject *object, PyObject *args)
             break;
     }
     return PyLong_FromSsize_t(at);
-}
-
-PyDoc_STRVAR(one_reply_doc, "one_reply(start) -> int\n\nReturn where messages with the reply of that one end.");
-
-static PyObject *run_one_reply(PyObject *object, PyObject *index)
-{
-    PublishRun *self = (PublishRun *)object;
-    Py_ssize_t start = PyLong_AsSsize_t(index), at;
-    if (PyErr_Occurred())
-        return NULL;
-    if (start < 0 || start >= self->count)
-        return PyErr_Format(PyExc_IndexError, "message %zd of %zd", start, self->count);
-    const Publish *first = &self->items[start];
-    for (at = start + 1; at < self->count; at++) {
-        const Publish *item = &self->items[at];
-        if (item->reply_size != first->reply_size ||
-            memcmp(self->data + item->reply, self->data + first->reply, first->reply_size))
-            break;
-    }
-    return PyLong_FromSsize_t(at);
-}
-
-PyDoc_STRVAR(reply_doc, "reply(at) -> bytes\n\nReturn the reply subject of a message.");
-
-static PyObject *run_reply(PyObject *object, PyObject *index)
-{
-    PublishRun *self = (PublishRun *)object;
-    Py_ssize_t at = PyLong_AsSsize_t(index);
-    if (PyErr_Occurred())
-        return NULL;
-    if (at < 0 || at >= self->count)
-        return PyErr_Format(PyExc_IndexError, "message %zd of %zd", at, self->count);
-    return reply_of(self, at);
 }
 
 PyDoc_STRVAR(run_acks_doc, "acks(first_seq, opening, sid_field, start, end) -> (frames, body_bytes, count)\n\n"
@@ -433,7 +464,7 @@ static PyObject *run_frames(PyObject *object, PyObject *args)
         const Publish *item = &self->items[at];
         const Piece part[4] = {{self->data + item->subject, item->subject_size},
                                {"", 0},
-                               {"", 0},
+                               {self->data + item->payload - item->header_size, item->header_size},
                                {self->data + item->payload, item->payload_size}};
         if (put_frame_of(&frames, part, first + (uint64_t)at, ts_ns, &log) < 0) {
             free_frames(&frames);
@@ -487,23 +518,19 @@ static PyObject *run_acked(PyObject *object, PyObject *unused)
     return list;
 }
 
-static PyObject *get_subject(PyObject *self, void *unused)
-{
-    (void)unused;
-    return ((PublishRun *)self)->count ? subject_of((PublishRun *)self, 0) : Py_NewRef(no_bytes);
-}
-
 static PyMethodDef run_methods[] = {
     {"ops", run_ops, METH_NOARGS, ops_doc},
     {"subjects", run_subjects, METH_NOARGS, subjects_doc},
+    {"headers", run_headers, METH_NOARGS, headers_doc},
     {"payloads", run_payloads, METH_NOARGS, payloads_doc},
     {"entries", run_entries, METH_O, entries_doc},
     {"part", run_part, METH_VARARGS, part_doc},
-    {"one_subject", run_one_subject, METH_NOARGS, one_subject_doc},
-    {"one_route", run_one_route, METH_VARARGS, one_route_doc},
-    {"one_inbox", run_one_inbox, METH_VARARGS, one_inbox_doc},
-    {"one_reply", run_one_reply, METH_O, one_reply_doc},
+    {"subject", run_subject, METH_O, subject_doc},
     {"reply", run_reply, METH_O, reply_doc},
+    {"same_subject", run_same_subject, METH_O, same_subject_doc},
+    {"same_reply", run_same_reply, METH_O, same_reply_doc},
+    {"same_route", run_same_route, METH_VARARGS, same_route_doc},
+    {"same_inbox", run_same_inbox, METH_VARARGS, same_inbox_doc},
     {"acks", run_acks, METH_VARARGS, run_acks_doc},
     {"messages", run_messages, METH_VARARGS, run_messages_doc},
     {"frames", run_frames, METH_VARARGS, run_frames_doc},
@@ -512,25 +539,19 @@ static PyMethodDef run_methods[] = {
 };
 
 static PyMemberDef run_members[] = {
-    {"bytes", T_PYSSIZET, offsetof(PublishRun, bytes), READONLY, "Bytes of the payloads."},
-    {"longest", T_PYSSIZET, offsetof(PublishRun, longest), READONLY, "Bytes of the longest payload."},
+    {"bytes", T_PYSSIZET, offsetof(PublishRun, bytes), READONLY, "Bytes of headers and payloads."},
+    {"longest", T_PYSSIZET, offsetof(PublishRun, longest), READONLY, "Bytes of the longest header and payload."},
     {"has_replies", T_BOOL, offsetof(PublishRun, has_replies), READONLY, "Whether a message has a reply subject."},
+    {"has_headers", T_BOOL, offsetof(PublishRun, has_headers), READONLY, "Whether the messages have headers."},
     {NULL, 0, 0, 0, NULL},
-};
-
-static PyGetSetDef run_getters[] = {
-    {"subject", get_subject, NULL, "The first message's subject.", NULL},
-    {NULL, NULL, NULL, NULL, NULL},
 };
 
 static PyType_Slot run_slots[] = {
     {Py_tp_dealloc, run_free},
     {Py_tp_methods, run_methods},
     {Py_tp_members, run_members},
-    {Py_tp_getset, run_getters},
     {Py_sq_length, run_length},
-    {Py_sq_item, run_item},
-    {Py_tp_doc, "Neighbouring messages without headers, as they lie in the chunk that they came in."},
+    {Py_tp_doc, "Neighboring messages of one kind, as they lie in the chunk that they came in."},
     {0, NULL},
 };
 
@@ -575,14 +596,16 @@ static int end_run(Reading *reading)
     for (const Publish *item = reading->items; item < reading->items + count; item++) {
         Word subject = {reading->data + item->subject, item->subject_size};
         Word reply = {reading->data + item->reply, item->reply_size};
-        if (append_publish(reading, subject, reply, reading->data + item->payload, 0, item->payload_size) < 0)
+        if (append_publish(reading, subject, reply, reading->data + item->payload - item->header_size,
+                           item->header_size, (Py_ssize_t)item->header_size + item->payload_size) < 0)
             return -1;
     }
     return 0;
 }
 
 /* Keeps a message for a run; -1 with MemoryError. */
-static int keep_publish(Reading *reading, Word subject, Word reply, const char *body, Py_ssize_t size)
+static int keep_publish(Reading *reading, Word subject, Word reply, const char *body, Py_ssize_t header_size,
+                        Py_ssize_t size)
 {
     if (reading->count == reading->room) {
         Py_ssize_t room = reading->room ? 2 * reading->room : 256;
@@ -599,8 +622,9 @@ static int keep_publish(Reading *reading, Word subject, Word reply, const char *
     item->subject_size = (uint32_t)subject.size;
     item->reply = reply.size ? (uint32_t)(reply.at - reading->data) : 0;
     item->reply_size = (uint32_t)reply.size;
-    item->payload = (uint32_t)(body - reading->data);
-    item->payload_size = (uint32_t)size;
+    item->header_size = (uint32_t)header_size;
+    item->payload = (uint32_t)(body + header_size - reading->data);
+    item->payload_size = (uint32_t)(size - header_size);
     return 0;
 }
 
@@ -617,23 +641,30 @@ static int is_plain_ack(const Reading *reading, Word subject, Word reply, Word p
     return ack_prefix(before, first->subject_size) == prefix && !memcmp(before, subject.at, (size_t)prefix);
 }
 
-/* Whether a message may be in a run with those that were kept: acks of one consumer, or messages of which neither
- * subject asks for a check or means a fast batch. */
-static int fits_in_run(const Reading *reading, Word subject, Word reply, Word payload)
+static int is_control(const char *reply, Py_ssize_t size)
 {
-    static const char *const reserved[] = {"_R_", "_GR", "$JS", "$GR"}; /* broker/publishing.py, RESERVED_HEADS */
+    return size >= 4 && !memcmp(reply + size - 4, ".$FI", 4);
+}
+
+/* Whether a message may be in a run with those that were kept: see natsctl/wire/publish_run.py. */
+static int fits_in_run(const Reading *reading, Word subject, Word reply, Py_ssize_t header_size, Word payload)
+{
+    static const char *const reserved[] = {"_R_", "_GR", "$JS", "$GR"}; /* RESERVED_HEADS */
+    const Publish *first = reading->count ? reading->items : NULL;
     if (!reading->runs)
         return 0;
     if (subject.at[0] == '$')
-        return is_plain_ack(reading, subject, reply, payload);
-    if (subject.at[0] == '_' || (reading->count && reading->data[reading->items->subject] == '$'))
+        return !header_size && is_plain_ack(reading, subject, reply, payload);
+    if (subject.at[0] == '_' || (first && reading->data[first->subject] == '$'))
         return 0;
-    if (reply.size < 3)
-        return 1;
-    for (size_t at = 0; at < sizeof reserved / sizeof *reserved; at++)
+    for (size_t at = 0; reply.size >= 3 && at < sizeof reserved / sizeof *reserved; at++)
         if (!memcmp(reply.at, reserved[at], 3))
             return 0;
-    return reply.size < 4 || memcmp(reply.at + reply.size - 4, ".$FI", 4);
+    int headed = header_size > 0, control = is_control(reply.at, reply.size);
+    if (headed && control)
+        return 0;
+    return first == NULL || (headed == (first->header_size > 0) &&
+                             control == is_control(reading->data + first->reply, first->reply_size));
 }
 
 /* Reads a PUB or HPUB with its body, and returns where it ends; NULL where it is not complete or not plain. */
@@ -647,11 +678,11 @@ static const char *read_publish(Reading *reading, const Word *words, int count, 
         return NULL;
     if (reading->end - body < size + 2 || body[size] != '\r' || body[size + 1] != '\n')
         return NULL;
-    Word none = {"", 0}, reply = count > fixed ? words[2] : none, payload = {body, size};
-    if (!headed && !fits_in_run(reading, words[1], reply, payload) && end_run(reading) < 0)
+    Word none = {"", 0}, reply = count > fixed ? words[2] : none, payload = {body + header_size, size - header_size};
+    if (!fits_in_run(reading, words[1], reply, header_size, payload) && end_run(reading) < 0)
         return NULL; /* it may begin the next run */
-    if (!headed && fits_in_run(reading, words[1], reply, payload))
-        failed = keep_publish(reading, words[1], reply, body, size);
+    if (fits_in_run(reading, words[1], reply, header_size, payload))
+        failed = keep_publish(reading, words[1], reply, body, header_size, size);
     else
         failed = end_run(reading) < 0 || append_publish(reading, words[1], reply, body, header_size, size) < 0;
     return failed ? NULL : body + size + 2;
@@ -703,7 +734,7 @@ static const char *read_op(Reading *reading, const char *at)
 
 PyDoc_STRVAR(read_doc, "read_ops(chunk, max_line, max_payload, ops, runs) -> int\n\n"
                        "Append the leading plain operations of a chunk to `ops`, and return how many bytes they take.\n"
-                       "With `runs`, neighbouring messages without headers become one operation (RUN, PublishRun).");
+                       "With `runs`, neighboring messages of one kind become one operation (RUN, PublishRun).");
 
 static PyObject *read_ops(PyObject *module, PyObject *const *args, Py_ssize_t count)
 {

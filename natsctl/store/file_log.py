@@ -23,7 +23,7 @@ from natsctl.store.filters import Filters
 from natsctl.store.fsck import SegmentMark, StreamCheck
 from natsctl.store.index import StreamIndex
 from natsctl.store.index_file import IndexImage, image_of, write_index
-from natsctl.store.message import Copy, StoredMessage
+from natsctl.store.message import Copy, MessageRun, StoredMessage
 from natsctl.store.recovery import segment_of
 from natsctl.store.segment import Segment, SegmentReader
 from natsctl.store.segment_file import SegmentCache, SegmentFile
@@ -31,7 +31,6 @@ from natsctl.store.steps import STEP, Steps
 from natsctl.store.view import live_run, live_span
 
 if TYPE_CHECKING:
-    from natsctl.native._native import PublishRun
     from natsctl.store.store import Store
 
 DELETES_PER_RECORD = 65536
@@ -233,18 +232,6 @@ class FileLog:
         file.size += length
         self._has_messages = True
 
-    def append_run(self, first_seq: int, ts_ns: int, subject: bytes, payloads: Sequence[bytes]) -> None:
-        """Buffer messages without headers on one subject, all of one time."""
-        if len(payloads) == 1:
-            self.append(first_seq, ts_ns, subject, b"", payloads[0], 0)
-            return
-        if not self._parts:
-            self._begin_batch(first_seq)
-        file = self.file
-        run = frame.encode_run(file.head.salt, self.synced_seq, first_seq, ts_ns, file.size, subject, payloads)
-        self._index.add_run(first_seq, subject, run[1], ts_ns, run[2])
-        self._take_run(run)
-
     def append_copies(self, messages: Sequence[Copy]) -> None:
         """Buffer messages under their own sequences and times; a time below an earlier one is raised to it."""
         last_ts_ns = self._index.last_ts_ns
@@ -257,12 +244,12 @@ class FileLog:
         self._index.add_all(seqs, subjects, run[1], (first_ts_ns, run[3]), run[2])
         self._take_run(run)
 
-    def append_published(self, first_seq: int, ts_ns: int, subject: bytes, run: PublishRun) -> None:
-        """Buffer a run of messages of one time; `subject` is b"" where they are on several."""
+    def append_run(self, run: MessageRun, first_seq: int, ts_ns: int, subject: bytes) -> None:
+        """Buffer a run of messages of one time; `subject` is b"" if they are on several."""
         if not self._parts:
             self._begin_batch(first_seq)
         file = self.file
-        frames = run.frames(file.head.salt, self.synced_seq, first_seq, ts_ns, file.size)
+        frames = frame.encode_run(run, file.head.salt, self.synced_seq, first_seq, ts_ns, file.size)
         if subject:
             self._index.add_run(first_seq, subject, frames[1], ts_ns, frames[2])
         else:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -19,7 +19,7 @@ import msgspec
 
 from natsctl.native import lib
 from natsctl.store.columns import Places
-from natsctl.store.message import Copy, StoredMessage
+from natsctl.store.message import Copy, MessageRun, StoredMessage
 from natsctl.store.subject_table import SubjectTable, Tally
 
 MAGIC = 0x9E4C6A5B
@@ -124,21 +124,10 @@ def _message(
     return _pack_prefix(MAGIC, length, crc32(body, (salt + length) & MASK)) + body
 
 
-def _run(
-    salt: int, durable_seq: int, first_seq: int, ts_ns: int, offset: int, subject: bytes, payloads: Sequence[bytes]
-) -> FrameColumns:
-    """Return the frames of messages without headers on one subject, all of one time."""
-    frames, sizes, offsets = list[bytes](), array("I"), array("I")
-    subject_size = len(subject)
-    for seq, payload in enumerate(payloads, first_seq):
-        body = b"".join((_pack_body(MSG, 0, subject_size, seq, ts_ns, durable_seq), subject, payload))
-        length = len(body) + 12
-        frames.append(_pack_prefix(MAGIC, length, crc32(body, (salt + length) & MASK)))
-        frames.append(body)
-        sizes.append(length - FRAME_OVER_SIZE)
-        offsets.append(offset)
-        offset += length
-    return b"".join(frames), sizes, offsets, ts_ns
+def _run(run: MessageRun, salt: int, durable_seq: int, first_seq: int, ts_ns: int, offset: int) -> FrameColumns:
+    """Return the frames of a run of messages, all of one time."""
+    copies = [(seq, ts_ns, op[1], op[3], op[4]) for seq, op in enumerate(run.ops(), first_seq)]
+    return _copies(salt, durable_seq, ts_ns, offset, copies)
 
 
 def _copies(salt: int, durable_seq: int, last_ts_ns: int, offset: int, messages: Sequence[Copy]) -> FrameColumns:
@@ -162,7 +151,7 @@ def _copies(salt: int, durable_seq: int, last_ts_ns: int, offset: int, messages:
 
 
 encode_message = _message if lib is None else lib.frame
-encode_run = _run if lib is None else lib.frame_run
+encode_run: Callable[..., FrameColumns] = _run if lib is None else lib.PublishRun.frames
 encode_copies = _copies if lib is None else lib.frame_copies
 
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from natsctl.store.errors import StoreError
 from natsctl.store.file_commit import Commit, Settled
 from natsctl.store.frame import TIMED
 from natsctl.store.index import StreamIndex
-from natsctl.store.message import Copy, StoredMessage, memory_size
+from natsctl.store.message import Copy, MessageRun, StoredMessage, memory_size
 from natsctl.store.segment import Segment
-
-if TYPE_CHECKING:
-    from natsctl.native._native import PublishRun
 
 SEGMENT_MESSAGES = 32768
 """Messages per segment; a segment's memory returns when its last message goes."""
@@ -46,20 +43,15 @@ class MemoryLog:
         self._index.open_segment(seq)
         self._index.tidy_subjects()
 
-    def append_run(self, first_seq: int, ts_ns: int, subject: bytes, payloads: Sequence[bytes]) -> None:
-        """Take messages without headers on one subject in, all of one time."""
-        for seq, payload in enumerate(payloads, first_seq):
-            self.append(seq, ts_ns, subject, b"", payload, 0)
+    def append_run(self, run: MessageRun, first_seq: int, ts_ns: int, subject: bytes) -> None:
+        """Take a run of messages of one time in."""
+        for seq, (_, its_subject, _, header, payload) in enumerate(run.ops(), first_seq):
+            self.append(seq, ts_ns, its_subject, header, payload, 0)
 
     def append_copies(self, messages: Sequence[Copy]) -> None:
         """Take messages in under their own sequences and times; a time below an earlier one is raised to it."""
         for seq, ts_ns, subject, header, payload in messages:
             self.append(seq, max(ts_ns, self._index.last_ts_ns), subject, header, payload, 0)
-
-    def append_published(self, first_seq: int, ts_ns: int, subject: bytes, run: PublishRun) -> None:
-        """Take a run of messages of one time in; `subject` is b"" where they are on several."""
-        for seq, (_, its_subject, _, _, payload) in enumerate(run.ops(), first_seq):
-            self.append(seq, ts_ns, its_subject, b"", payload, 0)
 
     def compress(self, on: bool) -> None:
         """Do nothing: values are not compressed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 
 class StoredMessage(NamedTuple):
@@ -17,10 +17,19 @@ class StoredMessage(NamedTuple):
     payload: bytes
 
 
-BatchMessage = tuple[bytes, bytes, bytes, bool]
-"""One message of a batch: subject, header, payload, whether it is timed."""
 Copy = tuple[int, int, bytes, bytes, bytes]
-"""A message of another stream: sequence, time, subject, header, payload."""
+"""A message with its own sequence and time: sequence, time, subject, header, payload."""
+
+
+class MessageRun(Protocol):
+    """Interface of messages that are appended as a whole (wire/publish_run.py)."""
+
+    def __len__(self) -> int: ...
+
+    def ops(self) -> list[tuple[Any, ...]]:
+        """Return (kind, subject, reply, header, payload) of each."""
+
+    def subjects(self) -> list[bytes]: ...
 
 
 class RemovedMessage(NamedTuple):

@@ -438,7 +438,7 @@ class Store:
             raise StoreDamagedError(f"{folder}/meta cannot be read: the configuration of {key} has to be given")
         stream = self._make(key, found.meta, 1)
         for message, timed in found.messages(self._disk, limit):
-            stream.append_at(message.seq, message.ts_ns, message.subject, message.header, message.payload, timed)
+            stream.append_copies((message,), (message.seq,) if timed else ())
             if stream.waiting_bytes > self.options.segment_bytes:
                 self._commit_all()
         stream.skip_to(found.last_seq)

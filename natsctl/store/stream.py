@@ -11,7 +11,7 @@ bytes: the log of messages, the metadata and the journal.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from natsctl.store import bulk
@@ -22,13 +22,12 @@ from natsctl.store.file_log import FileLog, FrameRun
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.frame import MORE, TIMED
 from natsctl.store.index import BULK, StreamIndex
-from natsctl.store.message import BatchMessage, Copy, RemovedMessage, StoredMessage
+from natsctl.store.message import Copy, MessageRun, RemovedMessage, StoredMessage
 from natsctl.store.segment import Segment
 from natsctl.store.steps import BULK_STEP, STEP, Steps, finish, pieces
 from natsctl.store.view import fitting, live_run
 
 if TYPE_CHECKING:
-    from natsctl.native._native import PublishRun
     from natsctl.store.bulk import Positions
     from natsctl.store.file_stream import FileStream
     from natsctl.store.memory_stream import MemoryStream
@@ -100,59 +99,35 @@ class StreamStore(AppendedView):
             self.mark_dirty()
         return seq
 
-    def append_run(self, subject: Blob, payloads: Sequence[Blob], ts_ns: int) -> int:
-        """Buffer messages without headers on one subject, all of one time, and return the first one's sequence.
+    def append_run(self, run: MessageRun, subject: Blob, ts_ns: int) -> int:
+        """Buffer a run of messages of one time, and return the first one's sequence.
 
-        There must be one. Raises as `append`, which it equals (nothing changed).
+        `subject` is that of all its messages, or b"". Raises as `append`, which it equals (nothing changed).
         """
         self._check_writable()
         first_seq = self._index.last_seq + 1
-        self.log.append_run(first_seq, self._in_order(ts_ns, first_seq), subject, payloads)
+        self.log.append_run(run, first_seq, self._in_order(ts_ns, first_seq), subject)
         self.mark_dirty()
         return first_seq
 
-    def append_published(self, subject: Blob, run: PublishRun, ts_ns: int) -> int:
-        """Buffer a run of messages of one time, `subject` b"" where they are on several; return the first's sequence.
+    def append_copies(self, messages: Sequence[Copy], timed: Collection[int] = (), *, together: bool = False) -> None:
+        """Buffer messages under their own times and ascending sequences above last_seq; the others count as deleted.
 
-        Raises as `append`, which it equals (nothing changed).
+        There must be one. `timed` has the sequences of messages with a time of their own. With `together`, all of
+        them are there after a crash or none; they become durable in one step: the frames of all but the last say that
+        more follows, and what is buffered between two commits lies in one segment, so that a batch can only end early
+        at the tail. Raises as `append` (nothing changed).
         """
-        self._check_writable()
-        first_seq = self._index.last_seq + 1
-        self.log.append_published(first_seq, self._in_order(ts_ns, first_seq), subject, run)
-        self.mark_dirty()
-        return first_seq
-
-    def append_batch(self, messages: Sequence[BatchMessage], ts_ns: int) -> int:
-        """Buffer messages of one time that stay together, and return the first one's sequence.
-
-        After a crash all of them are there or none; they become durable in one step: the frames of all but the last
-        say that more follows, and what is buffered between two commits lies in one segment, so that a batch can only
-        end early at the tail. There must be one. Raises as `append` (nothing changed).
-        """
-        self._check_writable()
-        first_seq = self._index.last_seq + 1
-        ts_ns, last_seq = self._in_order(ts_ns, first_seq), first_seq + len(messages) - 1
-        for seq, (subject, header, payload, timed) in enumerate(messages, first_seq):
-            flags = (TIMED if timed else 0) | (MORE if seq < last_seq else 0)
-            self._append(seq, ts_ns, subject, header, payload, flags)
-        self.mark_dirty()
-        return first_seq
-
-    def append_at(self, seq: int, ts_ns: int, subject: Blob, header: Blob, payload: Blob, timed: bool = False) -> None:
-        """Buffer a message under a given sequence above last_seq (restore); what lies between counts as deleted."""
-        self._check_free(seq)
-        self._append(seq, self._in_order(ts_ns, seq), subject, header, payload, TIMED if timed else 0)
-        self.mark_dirty()
-
-    def append_copies(self, messages: Sequence[Copy]) -> None:
-        """Buffer messages without times of their own under ascending sequences above last_seq, as `append_at` does.
-
-        There must be one. Raises as `append_at` (nothing changed).
-        """
-        seq, ts_ns = messages[0][:2]
-        self._check_free(seq)
-        self._in_order(ts_ns, seq)
-        self.log.append_copies(messages)
+        first_seq, ts_ns = messages[0][:2]
+        self._check_free(first_seq)
+        self._in_order(ts_ns, first_seq)
+        if timed or together:
+            last_seq = messages[-1][0]
+            for seq, ts_ns, subject, header, payload in messages:
+                flags = (TIMED if seq in timed else 0) | (MORE if together and seq < last_seq else 0)
+                self._append(seq, self._in_order(ts_ns, seq), subject, header, payload, flags)
+        else:
+            self.log.append_copies(messages)
         self.mark_dirty()
 
     def _check_free(self, seq: int) -> None:

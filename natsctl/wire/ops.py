@@ -6,7 +6,7 @@ An operation is a plain tuple that begins with its kind.
 | --- | --- |
 | `(PUB, subject, reply, header, payload)` | client, for PUB and HPUB |
 | `(HPUB, subject, reply, b"", payload)` | client, for HPUB with an empty header: refused without header support |
-| `(RUN, run)` | client, for neighbouring PUBs: a `PublishRun` of the native module, where the reader asked for them |
+| `(RUN, run)` | client, for neighboring PUB and HPUB, if requested: `run` is a `PublishRun` |
 | `(SUB, subject, queue, sid)` | client |
 | `(UNSUB, sid, max)` | client; `max` 0 means now |
 | `(CONNECT, json)` | client |

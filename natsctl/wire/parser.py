@@ -34,6 +34,7 @@ from natsctl.wire.ops import (
     Op,
     ProtocolViolationError,
 )
+from natsctl.wire.publish_run import gather_runs
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
 
 NO_BODY: Final = -1
@@ -52,7 +53,7 @@ class Parser(Framing):
     GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO"})
 
     def __init__(self, limits: Limits | None = None, *, runs: bool = False) -> None:
-        """Hold the client to `limits`; with `runs`, the native module may return operations of the kind RUN."""
+        """Apply `limits` to the client; with `runs`, return neighboring messages as operations of the kind RUN."""
         super().__init__(limits or Limits())
         self._runs = runs
 
@@ -67,7 +68,7 @@ class Parser(Framing):
             chunk = self._read_plain(chunk, ops)
         if chunk:
             self._read_lines(chunk, ops)
-        return ops
+        return gather_runs(ops) if self._runs and lib is None else ops
 
     def _read_plain(self, chunk: bytes, ops: list[Op]) -> bytes:
         """Read the leading plain operations natively, and return the rest of the chunk."""

@@ -274,7 +274,7 @@ def test_a_run_on_one_route_ends_where_a_subject_may_take_another(harness: Any, 
     publisher = harness.client()
     for _ in range(2):
         publisher.say(b"".join(b"PUB %b 1\r\nx\r\n" % subject for subject in subjects))
-    runs = [op[1] for _, run in taken for op in run]
+    runs = [subject for _, run in taken for subject in run.subjects()]
     wanted = [s for s in subjects if b"" not in s.split(b".") and matches(watch, s)]
     assert Counter(runs + alone) == Counter(2 * wanted)
     assert literal.heard().count(b"MSG a.b.c 1 1\r\nx\r\n") == 2

@@ -68,8 +68,6 @@ def test_operations_of_a_chunk(text: bytes, cuts: list[int], max_line: int, max_
         ("frame", (1, 2)),
         ("frame", (1, 2, 3, -4, 0, b"a", b"", b"")),
         ("frame", (1, 2, 3, 4, 0, "a", b"", b"")),
-        ("frame_run", (1, 2, 3, 4, 5, b"a", [b"x", "y"])),
-        ("frame_run", (1, 2, 3, 4, 5, b"a", 7)),
         ("frame_copies", (1, 2, 3, 4, [(1, 2, b"a", b"")])),
         ("frame_copies", (1, 2, 3, 4, [(1, 2, b"a", b"", None)])),
         ("read_ops", ("PUB", 1, 2, [], True)),

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from natsctl.store.errors import StoreDamagedError
+from tests.support.store_batches import append_together
 
 FOLDER = "streams/s000001"
 
@@ -19,7 +20,7 @@ def churned(lab, rounds=60):
     stream = store.create("A", b"", "file")
     for n in range(rounds):
         stream.append(b"kept.%d" % n, b"", b"stays", n, timed=n % 7 == 0)
-        first = stream.append_batch([(b"churn.%d" % k, b"", b"x" * 150, False) for k in range(12)], n)
+        first = append_together(stream, [(b"churn.%d" % k, b"", b"x" * 150, False) for k in range(12)], n)
         lab.pump(store)
         for seq in range(first, first + 12):
             stream.remove(seq)
@@ -70,7 +71,7 @@ def test_a_damaged_message_is_not_given_a_new_checksum(lab):
     lab.disk.open(place[0].body.path).pwrite(b"\xff", offset + 45)
     for n in range(3, 40):
         stream.append(b"kept.%d" % n, b"", b"stays", n)
-        first = stream.append_batch([(b"churn", b"", b"x" * 150, False) for _ in range(12)], n)
+        first = append_together(stream, [(b"churn", b"", b"x" * 150, False) for _ in range(12)], n)
         lab.pump(store)
         for seq in range(first, first + 12):
             stream.remove(seq)

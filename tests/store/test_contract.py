@@ -10,6 +10,7 @@ from natsctl.store.filters import ALL, Filters
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
+from tests.support.store_batches import append_together, run_of
 
 
 @pytest.fixture(params=["file", "memory", "file, as if very long", "memory, as if very long", "file, encrypted"])
@@ -52,9 +53,10 @@ def test_listener_runs_before_callbacks_and_callbacks_in_order(lab, stream):
 
 def test_a_run_equals_its_messages_one_by_one(lab, stream):
     payloads = [b"", b"x", b"y" * 300, b"z"]
+    run = run_of([(b"a", payload) for payload in [*payloads, b"more"]])
     stream.append(b"b", b"", b"before", 7)
-    assert stream.append_run(b"a", payloads, 5) == 2
-    assert stream.append_run(b"a", [b"more"], 9) == 6
+    assert stream.append_run(run.part(0, 4), b"a", 5) == 2
+    assert stream.append_run(run.part(4, 5), b"a", 9) == 6
     lab.pump(lab.store)
     assert [(m.seq, m.ts_ns, m.subject, m.payload) for m in stream.read_from(2)] == [
         *((2 + at, 7, b"a", payload) for at, payload in enumerate(payloads)),
@@ -68,9 +70,9 @@ def test_a_run_equals_its_messages_one_by_one(lab, stream):
 
 
 def test_a_run_after_a_gap_keeps_its_sequences(lab, stream):
-    stream.append_at(5, 1, b"a", b"", b"five")
+    stream.append_copies([(5, 1, b"a", b"", b"five")])
     stream.skip_to(8)
-    assert stream.append_run(b"a", [b"nine", b"ten"], 2) == 9
+    assert stream.append_run(run_of([(b"a", b"nine"), (b"a", b"ten")]), b"a", 2) == 9
     lab.pump(lab.store)
     assert [(m.seq, m.payload) for m in stream.read_from(1)] == [(5, b"five"), (9, b"nine"), (10, b"ten")]
 
@@ -80,7 +82,7 @@ def test_a_batch_becomes_durable_in_one_step(lab, stream):
     messages = [(b"a", b"", b"1", False), (b"b", b"NATS/1.0\r\nK: v\r\n\r\n", b"2", True), (b"a", b"", b"3", False)]
     seen = []
     stream.listener = seen.append
-    assert stream.append_batch(messages, 7) == 2
+    assert append_together(stream, messages, 7) == 2
     lab.pump(lab.store)
     assert seen == [4]
     found = stream.read_from(2)
@@ -102,7 +104,7 @@ def test_copies_are_stored_as_one_by_one(lab, stream):
     for part in (COPIES[:2], COPIES[2:]):
         stream.append_copies(part)
         for seq, ts_ns, subject, header, payload in part:
-            single.append_at(seq, ts_ns, subject, header, payload)
+            single.append_copies([(seq, ts_ns, subject, header, payload)], together=True)
         assert (stream.last_seq, stream.last_ts_ns, stream.bytes) == (single.last_seq, single.last_ts_ns, single.bytes)
     lab.pump(lab.store)
     assert stream.read_from(1) == single.read_from(1)
@@ -124,7 +126,7 @@ def test_timed_messages_are_listed_while_they_live(lab, stream):
         stream.append(b"s", b"", b"x" * 30, seq, timed=seq % 50 == 0)
         if seq % 10 == 0:
             lab.pump(lab.store)
-    stream.append_at(400, 400, b"s", b"", b"", timed=True)
+    stream.append_copies([(400, 400, b"s", b"", b"")], [400])
     assert list(stream.timed_seqs()) == [50, 100, 150, 200, 250, 300, 400]
     stream.remove(100)
     stream.purge(below_seq=60)
@@ -156,9 +158,9 @@ def test_an_empty_stream_takes_the_time_of_the_clock(lab, stream, emptied, form)
     if form == "one":
         stream.append(b"a", b"", b"", 50)
     elif form == "run":
-        stream.append_run(b"a", [b"", b""], 50)
+        stream.append_run(run_of([(b"a", b"")] * 2), b"a", 50)
     elif form == "batch":
-        stream.append_batch([(b"a", b"", b"", False)] * 2, 50)
+        append_together(stream, [(b"a", b"", b"", False)] * 2, 50)
     else:
         stream.append_copies([(4, 50, b"a", b"", b""), (5, 49, b"a", b"", b"")])
     stream.append(b"a", b"", b"", 40)
@@ -217,14 +219,14 @@ def test_purge_variants(lab, stream):
 
 def test_restore_keeps_gaps(lab, stream):
     for seq in (5, 6, 9, 40):
-        stream.append_at(seq, seq, b"s", b"", b"%d" % seq)
+        stream.append_copies([(seq, seq, b"s", b"", b"%d" % seq)])
     stream.skip_to(50)
     lab.pump(lab.store)
     assert [m.seq for m in stream.read_from(1)] == [5, 6, 9, 40]
     assert stream.first_seq == 5 and stream.last_seq == 50 and stream.num_deleted == 42
     assert stream.append(b"s", b"", b"", 99) == 51
     with pytest.raises(ValueError, match="not above"):
-        stream.append_at(51, 1, b"s", b"", b"")
+        stream.append_copies([(51, 1, b"s", b"", b"")])
 
 
 def test_subjects_without_messages_are_forgotten_and_the_others_found(lab, stream):

@@ -5,6 +5,7 @@ import pytest
 from natsctl.store.errors import StoreDamagedError, StoreFormatError, StoreLockedError
 from natsctl.store.options import StoreOptions
 from natsctl.store.store import Store
+from tests.support.store_batches import append_together
 
 
 def segments(lab, folder="streams/s000001"):
@@ -91,7 +92,7 @@ def test_deletion_is_final_and_ids_are_not_used_twice(lab):
 
 def test_an_unfinished_batch_is_cut_whole_and_reported(lab):
     _store, stream = made(lab, 3)
-    stream.append_batch([(b"s", b"", b"%d" % n, n == 1) for n in range(4)], 5)
+    append_together(stream, [(b"s", b"", b"%d" % n, n == 1) for n in range(4)], 5)
     commit = stream.begin_commit()
     whole = commit.plan.data
     commit.plan.data = whole[:-10]
@@ -100,7 +101,7 @@ def test_an_unfinished_batch_is_cut_whole_and_reported(lab):
     assert (again.last_seq, again.messages, list(again.timed_seqs())) == (3, 3, [])
     assert any("(3 messages of a batch among them); cut" in note for note in lab.report.notes)
     assert any(name.endswith(".torn") for name in lab.disk.listdir("streams/s000001"))
-    again.append_batch([(b"s", b"", b"%d" % n, n == 1) for n in range(4)], 5)
+    append_together(again, [(b"s", b"", b"%d" % n, n == 1) for n in range(4)], 5)
     lab.pump(again._host)
     again = lab.open().streams["$G/A"]
     assert (again.last_seq, list(again.timed_seqs())) == (7, [5]) and not lab.report.notes
@@ -109,7 +110,7 @@ def test_an_unfinished_batch_is_cut_whole_and_reported(lab):
 @pytest.mark.parametrize("erased", range(4, 8))
 def test_an_erased_message_does_not_make_its_batch_look_unfinished(lab, erased):
     store, stream = made(lab, 3)
-    stream.append_batch([(b"s", b"", b"%d" % n, False) for n in range(4)], 5)
+    append_together(stream, [(b"s", b"", b"%d" % n, False) for n in range(4)], 5)
     lab.pump(store)
     stream.remove(erased, erase=True)
     lab.pump(store)
@@ -119,7 +120,7 @@ def test_an_erased_message_does_not_make_its_batch_look_unfinished(lab, erased):
 
 def test_a_rewritten_segment_keeps_timed_messages_and_batches_without_an_end(lab):
     store, stream = made(lab, 4)
-    first_seq = stream.append_batch([(b"s", b"", b"y" * 300, n % 3 == 0) for n in range(12)], 5)
+    first_seq = append_together(stream, [(b"s", b"", b"y" * 300, n % 3 == 0) for n in range(12)], 5)
     lab.pump(store)
     lab.fill(store, stream, 10)
     generations = {path.rpartition("-")[2] for path in segments(lab)}
@@ -231,7 +232,7 @@ def test_a_cut_tail_leaves_no_time_behind(lab):
         _store, stream = made(lab, 0, key=f"$G/{batch}")
         stream.append(b"s", b"", b"", 50)
         lab.pump(_store)
-        stream.append_batch([(b"s", b"", b"x" * 99, False)] * 3, 9000)
+        append_together(stream, [(b"s", b"", b"x" * 99, False)] * 3, 9000)
         commit = stream.begin_commit()
         commit.plan.data = commit.plan.data[: -10 if batch else 10]
         commit.run()

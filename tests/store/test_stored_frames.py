@@ -11,6 +11,7 @@ from natsctl.store import file_log, frame
 from natsctl.store.errors import StoreDamagedError
 from natsctl.store.filters import ALL, Filters
 from natsctl.store.steps import finish
+from tests.support.store_batches import run_of
 
 FILTERS = (ALL, Filters([b"s.1"]), Filters([b"s.*"]), Filters([b"s.0", b"s.2"]), Filters([b"none"]))
 
@@ -52,7 +53,7 @@ def test_frames_are_those_of_the_messages_that_are_there(lab, packed, monkeypatc
                 payload = bytes(chance.choice((0, 1, 30, 300, 3000)))
                 stream.append(b"s.%d" % chance.randrange(4), header, payload, stream.last_ts_ns + 1)
             elif kind < 0.7:
-                stream.append_run(b"s.3", [b"x" * 9] * 8, stream.last_ts_ns + 1)
+                stream.append_run(run_of([(b"s.3", b"x" * 9)] * 8), b"s.3", stream.last_ts_ns + 1)
             elif kind < 0.9 and stream.messages > 1:
                 stream.remove(chance.randint(stream.first_seq, stream.last_seq), erase=chance.random() < 0.5)
             elif kind < 0.95:

@@ -6,7 +6,7 @@ notice it within `SEEDS_MAX` seeds proves nothing about that promise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 from unittest import mock
 
@@ -24,6 +24,7 @@ from natsctl.jetstream.streams.source import SourceSet
 from natsctl.store import file_log
 from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
+from natsctl.store.message import Copy
 from natsctl.store.segment_file import SegmentFile
 from natsctl.store.steps import Steps
 from natsctl.store.stream import StreamStore
@@ -74,12 +75,14 @@ def ids_of_removed_messages_forgotten() -> Patch:
 
 @MUTATIONS.planted(91)
 def batch_stored_one_by_one() -> Patch:
-    def append_batch(self: StreamStore, messages: Sequence[tuple[bytes, bytes, bytes, bool]], ts_ns: int) -> int:
-        for subject, header, body, timed in messages:
-            last_seq = self.append(subject, header, body, ts_ns, timed)
-        return last_seq - len(messages) + 1
+    append_copies = StreamStore.append_copies
 
-    return mock.patch.object(StreamStore, "append_batch", append_batch)
+    def apart(
+        self: StreamStore, messages: Sequence[Copy], timed: Collection[int] = (), *, together: bool = False
+    ) -> None:
+        append_copies(self, messages, timed)
+
+    return mock.patch.object(StreamStore, "append_copies", apart)
 
 
 @MUTATIONS.planted(1)

@@ -23,7 +23,9 @@ from natsctl.store import bulk, columns, frame, subject_table
 from natsctl.store.filters import Filters
 from natsctl.store.message import StoredMessage
 from natsctl.wire import parser
-from natsctl.wire.ops import RUN, Limits
+from natsctl.wire.client import encode_pub
+from natsctl.wire.ops import PUB, RUN, Limits
+from natsctl.wire.publish_run import PublishRun
 
 Words = tuple[Any, ...]
 
@@ -81,13 +83,6 @@ def _frame(chance: random.Random) -> Words:
     one = chance.choice
     words = (one(NUMBERS), one(NUMBERS), one(NUMBERS), one(NUMBERS))
     return (*words, one((0, 2, 4, 6)), one(SUBJECTS), one(HEADERS), one(BLOBS))
-
-
-def _run(chance: random.Random) -> Words:
-    one = chance.choice
-    payloads = chance.choices(BLOBS, k=chance.randrange(1, 6))
-    words = (one(NUMBERS), one(NUMBERS), one(NUMBERS), one(NUMBERS), one(OFFSETS), one(SUBJECTS))
-    return (*words, payloads if chance.randrange(2) else tuple(payloads))
 
 
 def _copies(chance: random.Random) -> Words:
@@ -479,7 +474,7 @@ def _counted_of(messages: list[ArchivedMessage]) -> tuple[Any, ...]:
 
 # Runs: the first argument is what the run is made of.
 
-Items = tuple[tuple[bytes, bytes, bytes], ...]
+Items = tuple[tuple[bytes, bytes, bytes, bytes], ...]
 ACKED: Final = (1, 7, 10**18, 10**19 - 1)
 _runs: dict[Any, Any] = {}
 """Runs that were made, by the module and their messages: making one takes longer than most calls."""
@@ -490,12 +485,11 @@ def run_of(module: Any, items: Items) -> Any:
     """Return a run of the messages given, or None where they do not become one."""
     key = id(module), items
     if key not in _runs:
-        lines = [b"PUB %b %b%d\r\n%b\r\n" % (s, r and r + b" ", len(p), p) for s, r, p in items]
         ops: list[Any] = []
-        module.read_ops(b"".join(lines), 4096, 1 << 20, ops, True)
+        module.read_ops(b"".join([encode_pub(*item) for item in items]), 4096, 1 << 20, ops, True)
         if len(_runs) > RUNS_KEPT:
             _runs.clear()
-        _runs[key] = ops[0][1] if ops and ops[0][0] == RUN else None
+        _runs[key] = ops[0][1] if len(ops) == 1 and ops[0][0] == RUN else None
     return _runs[key]
 
 
@@ -507,13 +501,20 @@ def _items(chance: random.Random) -> Items:
     if chance.randrange(4) == 0:
         return _ack_items(chance)
     one, subjects = chance.choice, (b"a.b", b"a.b", b"a.c", b"a.b.c", b"a..b", b"a.", b"s")
-    return tuple((one(subjects), one((b"", *REPLIES[2:5])), one(BLOBS)) for _ in range(chance.randrange(4, 9)))
+    replies, headers = chance.choice(
+        [
+            ((b"", *REPLIES[2:5]), (b"",)),
+            ((b"", *REPLIES[2:5]), HEADERS[2:]),
+            ((b"x.1.$FI", b"x.2.$FI", b"y.$FI"), (b"",)),
+        ]
+    )
+    return tuple((one(subjects), one(replies), one(headers), one(BLOBS)) for _ in range(chance.randrange(4, 9)))
 
 
 def _ack_items(chance: random.Random) -> Items:
     numbers = [chance.choices(ACKED, k=4) for _ in range(chance.randrange(4, 9))]
     subjects = [b"$JS.ACK.S.C.1.%d.%d.%d.%d" % tuple(four) for four in numbers]
-    return tuple((subject, b"", chance.choice((b"", b"+ACK"))) for subject in subjects)
+    return tuple((subject, b"", b"", chance.choice((b"", b"+ACK"))) for subject in subjects)
 
 
 def with_items(*makers: Callable[[random.Random], Any]) -> Callable[[random.Random], Words]:
@@ -526,28 +527,10 @@ def _place(chance: random.Random) -> int:
 
 
 def _route(chance: random.Random) -> Words:
-    items = _items(chance)
-    first = items[0][0]
-    return (
-        items,
-        chance.choice((len(first.rpartition(b".")[0]) + 1, chance.randrange(len(first) + 2))),
-        chance.randrange(2) == 0,
-    )
-
-
-def _one_route(items: Items, size: int, longer: bool) -> int:
-    first = items[0][0]
-
-    def is_on_it(subject: bytes) -> bool:
-        if len(subject) <= size or subject[:size] != first[:size]:
-            return False
-        return b"." not in subject[size:] or (longer and b".." not in subject and not subject.endswith(b"."))
-
-    return next((at for at, (subject, _, _) in enumerate(items) if not is_on_it(subject)), len(items))
-
-
-def _one_reply(items: Items, start: int) -> int:
-    return next((at for at in range(start, len(items)) if items[at][1] != items[start][1]), len(items))
+    items, start = _items(chance), _place(chance)
+    first = items[start][0]
+    size = chance.choice((len(first.rpartition(b".")[0]) + 1, chance.randrange(len(first) + 2)))
+    return items, start, size, chance.randrange(2) == 0
 
 
 def _part(chance: random.Random) -> Words:
@@ -556,28 +539,21 @@ def _part(chance: random.Random) -> Words:
 
 
 def _check_part(answer: Any, items: Items, start: int, end: int) -> None:
-    same_as(_ops_of)(answer.ops(), items[start:end])
+    same_as(lambda items: [(PUB, *item) for item in items])(answer.ops(), items[start:end])
 
 
-def _ops_of(items: Items) -> list[Any]:
-    return [(0, s, r, b"", p) for s, r, p in items]
+def _in_plain_python(name: str) -> Case:
+    """Return a case in which a method or an attribute is compared with that of the Python class."""
+
+    def specified(items: Items, *words: Any) -> Any:
+        value = getattr(PublishRun([(PUB, *item) for item in items]), name)
+        return value(*words) if callable(value) else value
+
+    return Case(RUN_ARGUMENTS.get(name, with_items()), same_as(specified))
 
 
-def _stored_of(items: Items, first: int) -> list[Any]:
-    return [(seq, s, r) for seq, (s, r, _) in enumerate(items, first)]
-
-
-def _one_subject(items: Items) -> int:
-    return next((at for at, item in enumerate(items) if item[0] != items[0][0]), len(items))
-
-
-def _run_acks(items: Items, first: int, opening: bytes, sid: bytes, start: int, end: int) -> tuple[bytes, int, int]:
-    return _ack_frames(_stored_of(items, first), opening, sid, start, end)
-
-
-def _run_frames(items: Items, salt: int, synced: int, first: int, ts_ns: int, offset: int) -> Any:
-    copies = [(seq, ts_ns, s, b"", p) for seq, (s, _, p) in enumerate(items, first)]
-    return frame._copies(salt, synced, 0, offset, copies)
+def _run_frames(items: Items, *words: int) -> Any:
+    return frame._run(PublishRun([(PUB, *item) for item in items]), *words)
 
 
 def _number(chance: random.Random) -> int:
@@ -593,11 +569,23 @@ def _bounds(chance: random.Random) -> Words:
     return items, _number(chance), b'{"stream":"S", "seq":', b" 7 ", start, end
 
 
+RUN_ARGUMENTS: Final = {
+    "entries": with_items(_number),
+    "subject": with_items(_place),
+    "reply": with_items(_place),
+    "same_subject": with_items(_place),
+    "same_reply": with_items(_place),
+    "same_route": _route,
+    "same_inbox": with_items(_place, lambda chance: chance.choice((b"_INBOX.a.", b"_", b""))),
+    "acked": lambda chance: (_ack_items(chance),),
+    "acks": _bounds,
+    "messages": with_items(lambda chance: b" 7 ", lambda chance: chance.choice((-1, 0, 100, 9000, 2**40))),
+}
+"""What makes the arguments of methods that have some, or for which not every run is meant."""
 RUNS: Final = "PublishRun."
 """Before the names of its methods in `CASES`."""
 CASES: Final = {
     "frame": Case(_frame, same_as(frame._message)),
-    "frame_run": Case(_run, same_as(frame._run)),
     "frame_copies": Case(_copies, same_as(frame._copies)),
     "read_frames": Case(_stored, _check_stored),
     "first_deliveries": Case(_firsts, same_as(_first_deliveries)),
@@ -628,34 +616,12 @@ CASES: Final = {
     "read_v1": Case(_v1, same_as(_read_v1)),
     "write_v2": Case(lambda chance: (_archived(chance),), same_as(_write_v2)),
     "read_v2": Case(_v2, same_as(_read_v2)),
-    RUNS + "ops": Case(with_items(), same_as(_ops_of)),
-    RUNS + "subjects": Case(with_items(), same_as(lambda items: [s for s, _, _ in items])),
-    RUNS + "payloads": Case(with_items(), same_as(lambda items: [p for _, _, p in items])),
-    RUNS + "entries": Case(with_items(_number), same_as(_stored_of)),
     RUNS + "part": Case(_part, _check_part),
-    RUNS + "one_subject": Case(with_items(), same_as(_one_subject)),
-    RUNS + "reply": Case(with_items(_place), same_as(lambda items, at: items[at][1])),
-    RUNS + "one_reply": Case(with_items(_place), same_as(_one_reply)),
-    RUNS + "one_route": Case(_route, same_as(_one_route)),
-    RUNS + "acked": Case(
-        lambda chance: (_ack_items(chance),), same_as(lambda items: [int(s.split(b".")[5]) for s, _, _ in items])
-    ),
-    RUNS + "__getitem__": Case(with_items(_place), same_as(lambda items, at: _ops_of(items)[at])),
-    RUNS + "__len__": Case(with_items(), same_as(len)),
-    RUNS + "bytes": Case(with_items(), same_as(lambda items: sum(len(p) for _, _, p in items))),
-    RUNS + "longest": Case(with_items(), same_as(lambda items: max(len(p) for _, _, p in items))),
-    RUNS + "has_replies": Case(with_items(), same_as(lambda items: any(r for _, r, _ in items))),
-    RUNS + "subject": Case(with_items(), same_as(lambda items: items[0][0])),
-    RUNS + "acks": Case(_bounds, same_as(_run_acks)),
-    RUNS + "one_inbox": Case(
-        with_items(_place, lambda chance: chance.choice((b"_INBOX.a.", b"_", b""))),
-        same_as(lambda items, start, shared: _one_inbox(_stored_of(items, 0), start, shared)),
-    ),
-    RUNS + "messages": Case(
-        with_items(lambda chance: b" 7 ", lambda chance: chance.choice((-1, 0, 100, 9000, 2**40))),
-        same_as(lambda items, sid, room: _joined_frames([(s, r, b"", p) for s, r, p in items], 0, sid, True, room)),
-    ),
     RUNS + "frames": Case(with_items(_number, _number, _number, _number, _offset), same_as(_run_frames)),
+    **{
+        RUNS + name: _in_plain_python(name)
+        for name in [*(name for name in vars(PublishRun) if name[0] != "_" and name != "part"), "__len__"]
+    },
 }
 
 
@@ -663,7 +629,7 @@ def functions_of(module: Any) -> dict[str, Callable[..., Any]]:
     """Return each function of the module, and each method and attribute of its runs."""
     plain = {name: value for name, value in vars(module).items() if isinstance(value, BuiltinFunctionType)}
     run = module.PublishRun
-    own = [name for name in dir(run) if not name.startswith("_")] + ["__getitem__", "__len__"]
+    own = [name for name in dir(run) if not name.startswith("_")] + ["__len__"]
     return plain | {RUNS + name: _method(module, name) for name in own}
 
 

@@ -35,6 +35,7 @@ from natsctl.store.packed import PackedFile, open_segment
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
 from natsctl.testing.simdisk import Crash, Journalling, Plan, SimDisk, no_faults
+from tests.support.store_batches import append_together
 from tests.support.store_model import ERRORS, History, Ledger, Report, StreamLedger, Violation, draw_plan, simulating
 
 STREAMS_MAX = 4
@@ -263,7 +264,7 @@ class Session:
             ]
             self._now_ns += self._work.randint(0, 1000)
             wall_ns, ts_ns = self._read_clock(stream)
-            first_seq = stream.append_batch(batch, wall_ns)
+            first_seq = append_together(stream, batch, wall_ns)
             for seq, (subject, header, payload, timed) in enumerate(batch, first_seq):
                 ledger.attempted(StoredMessage(seq, ts_ns, subject, header, payload), timed)
             ledger.batches.append(range(first_seq, first_seq + len(batch)))

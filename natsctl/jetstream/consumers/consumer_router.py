@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Handler
     from natsctl.jetstream.consumers.consumer_acks import Acks
-    from natsctl.native._native import PublishRun
-    from natsctl.wire.ops import Op
+    from natsctl.wire.publish_run import PublishRun
 
 _NEXT: Final = f"{API_PREFIX}.CONSUMER.MSG.NEXT.".encode()
 _LEGACY_NEXT: Final = f"{LEGACY_NEXT_PREFIX}.".encode()
@@ -111,15 +110,13 @@ class ConsumerRouter:
         handler.handle(subject, tokens[5], reply, payload)
         return True
 
-    def _on_acks(self, subject: bytes, run: list[Op] | PublishRun) -> None:
-        """Handle acks; a run of the native module has plain acks of one consumer."""
-        if not isinstance(run, list):
-            tokens = run.subject.split(b".", 4)
-            handler = self._acks.get((tokens[2], tokens[3]))
-            if handler is not None and tokens[2] not in self._held and handler.handle_plain(run.acked()):
-                return
-            run = run.ops()
-        for _, its_subject, reply, header, payload in run:
+    def _on_acks(self, subject: bytes, run: PublishRun) -> None:
+        """Handle plain acks of one consumer."""
+        tokens = run.subject(0).split(b".", 4)
+        handler = self._acks.get((tokens[2], tokens[3]))
+        if handler is not None and tokens[2] not in self._held and handler.handle_plain(run.acked()):
+            return
+        for _, its_subject, reply, header, payload in run.ops():
             self._on_ack(its_subject, reply, header, payload, None)
 
 

@@ -162,11 +162,7 @@ class Staging:
             messages = [message for message in messages if message.seq >= self._first_seq]
         if messages:
             store = self.store or self._open(messages[0].seq)
-            if timed:
-                for message in messages:
-                    store.append_at(*message, message.seq in timed)
-            else:
-                store.append_copies(messages)
+            store.append_copies(messages, timed)
             self._count(store.bytes)
 
     def _is_subject(self, subject: bytes) -> bool:
@@ -249,7 +245,7 @@ class Staging:
         last_seq = max(self._last_seq, self._newest)
         store = self.store or self._open(max(last_seq, 1))
         if last_seq > store.last_seq:
-            store.append_at(last_seq, self._last_ts_ns, _PLACEHOLDER, b"", b"")
+            store.append_copies(((last_seq, self._last_ts_ns, _PLACEHOLDER, b"", b""),))
             store.remove(last_seq)
         return store
 

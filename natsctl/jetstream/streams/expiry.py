@@ -247,7 +247,7 @@ class DeleteMarkers:
         message.own = message.timed = True
         message.ttl_ns = self.ttl_ns
         try:
-            stream.pipeline.store_own(message)
+            stream.pipeline.store(message)
         except StoreError:
             return False
         return True

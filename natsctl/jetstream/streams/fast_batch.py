@@ -26,16 +26,14 @@ from natsctl.jetstream.streams import publish_checks as checks
 from natsctl.jetstream.streams.atomic_batch import MAX_ID_BYTES, Ahead, Outcome, batch_of_ack, check
 from natsctl.jetstream.streams.pending_message import PendingMessage, storage_fault
 from natsctl.jetstream.timers import Alarm
+from natsctl.wire.publish_run import CONTROL_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.errors import StoreError
-    from natsctl.wire.ops import Op
+    from natsctl.wire.publish_run import PublishRun
 
 
-CONTROL_SUFFIX: Final = b".$FI"
 """The end of the reply subject of every message of a fast batch."""
 SERVICE_REPLY: Final = b"_R_."
 """The start of reply subjects of requests through a service of another account."""
@@ -279,34 +277,35 @@ class FastBatches:
             batch.pending += 1
             self.waiting.append(Stored(outcome, batch, control.seq, control.seq, reply, b""))
 
-    def take_run(self, subject: bytes, messages: Sequence[Op]) -> None:
+    def take_run(self, subject: bytes, run: PublishRun) -> None:
         """Accept messages without headers on one subject; consecutive plain appends are batched."""
-        at, end = 0, len(messages)
+        messages = run.ops()
+        replies = [message[2] for message in messages]
+        at, end = 0, len(replies)
         while at < end:
-            _, _, reply, header, payload = messages[at]
-            control = parse_control(reply)
+            control = parse_control(replies[at])
             batch = self._open.get(control.batch_id) if control is not None and control.op == APPEND else None
             if control is None or batch is None or batch.commits or control.seq != batch.last + 1:
-                self._stream.pipeline.take(PendingMessage(subject, reply, header, payload))
+                self._stream.pipeline.take(PendingMessage(subject, replies[at], b"", messages[at][4]))
                 at += 1
                 continue
-            head, place, start = reply[: -len(APPEND_END % control.seq)], control.seq, at
+            head, place, start = replies[at][: -len(APPEND_END % control.seq)], control.seq, at
             at += 1
-            while at < end and messages[at][2] == head + APPEND_END % (place + 1):
+            while at < end and replies[at] == head + APPEND_END % (place + 1):
                 place += 1
                 at += 1
-            self._append(batch, subject, messages[start:at], place, head)
+            self._append(batch, subject, run.part(start, at), place, head)
 
-    def _append(self, batch: Batch, subject: bytes, messages: Sequence[Op], last: int, head: bytes) -> None:
+    def _append(self, batch: Batch, subject: bytes, run: PublishRun, last: int, head: bytes) -> None:
         """Store messages that continue a batch up to place `last`; their reply subjects begin with `head`."""
-        reply = messages[-1][2]
-        seq = self._stream.pipeline.append_silently(subject, [message[4] for message in messages])
+        reply = run.reply(len(run) - 1)
+        seq = self._stream.pipeline.store_run(subject, run, acked=False)
         if isinstance(seq, ApiError):
             self._stream.pipeline.acks.refuse(reply, seq)
             return
         batch.last = last
-        batch.pending += len(messages)
-        self.waiting.append(Stored(seq, batch, last - len(messages) + 1, last, reply, head))
+        batch.pending += len(run)
+        self.waiting.append(Stored(seq, batch, last - len(run) + 1, last, reply, head))
         self._touch(batch)
 
     def _over_gap(self, batch: Batch, control: Control, reply: bytes) -> bool:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.session import Session
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.native._native import PublishRun
+    from natsctl.wire.publish_run import PublishRun
 
 
 HeaderFields = dict[bytes, bytes]

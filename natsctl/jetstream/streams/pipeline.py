@@ -1,11 +1,12 @@
 """The publish path of a stream: checks, sequence, limits, republish, and the ack once the message is durable.
 
-Theory of operation. `publish` is the broker's handler. A message without headers on a stream without limits only passes
-through it: append, and one tuple (sequence, subject, reply) into `_waiting`. Everything else becomes a `PendingMessage`
-and goes through `take`: a batch may keep it, `check_message` runs the checks in order, `store_checked` appends and
-informs the parts that keep data about messages (`_after_store`). When a commit ends, `committed` takes the durable
-prefix of `_waiting`, sends all its acks in one loop, and hands the same list to the consumers. With `persist_mode`
-async a commit ends when the messages are written: an ack then outlives the process, and within a second the machine.
+Theory of operation. `publish` and `publish_run` are the broker's handlers. A message that the stream's `Plan` lets
+through is only appended, and one tuple (sequence, subject, reply) goes into `_waiting`; a run of such messages is one
+append and one tuple. Every other message becomes a `PendingMessage` and goes through `take`: a batch may keep it,
+`check_message` runs the checks in order, `store_checked` appends and informs the parts that keep data about messages
+(`_after_store`). When a commit ends, `committed` takes the durable prefix of `_waiting`, sends all its acks, and hands
+the same list to the consumers. With `persist_mode` async a commit ends when the messages are written: an ack then
+outlives the process, and within a second the machine.
 
 Republish publishes stored messages again under another subject, for subscribers without a consumer. When a message is
 stored and its republish subject has a subscriber, it is kept with its time and the sequence before it on its subject,
@@ -16,6 +17,7 @@ the order of the sequences. Source: docs/compatibility.md#republishing.
 from __future__ import annotations
 
 from bisect import bisect_right
+from enum import IntEnum
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +30,7 @@ from natsctl.api.times import format_time
 from natsctl.jetstream.streams import publish_checks as checks
 from natsctl.jetstream.streams.atomic_batch import AtomicBatches
 from natsctl.jetstream.streams.counters import FreshTotals
-from natsctl.jetstream.streams.fast_batch import CONTROL_SUFFIX, FastBatches, control_subject
+from natsctl.jetstream.streams.fast_batch import FastBatches, control_subject
 from natsctl.jetstream.streams.pending_message import (
     Entry,
     PendingMessage,
@@ -40,16 +42,17 @@ from natsctl.jetstream.streams.pending_message import (
 from natsctl.jetstream.streams.schedules import is_timed
 from natsctl.store.errors import StoreError
 from natsctl.store.filters import Filters
+from natsctl.wire.publish_run import CONTROL_SUFFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from natsctl.broker.session import Session
     from natsctl.jetstream.streams.limits import Limits
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.native._native import PublishRun
     from natsctl.store.message import Copy
     from natsctl.wire.ops import Op
+    from natsctl.wire.publish_run import PublishRun
 
 
 Waiting = tuple[int, bytes, bytes, bytes]
@@ -119,33 +122,42 @@ ONLY_ID: Final = b"NATS/1.0" + ID_LINE
 
 _UNLIMITED: Final = 1 << 62
 _seq_of = itemgetter(0)
-_header_of = itemgetter(3)
-"""Accessors of the fields of an operation."""
+
+
+class Plan(IntEnum):
+    """What decides whether a stream stores a message."""
+
+    PLAIN = 0
+    """Nothing, and no header has a meaning either."""
+    DIRECT = 1
+    """Its headers."""
+    IF_WANTED = 2
+    """Its headers, and whether a consumer takes it."""
+    BOUNDED = 3
+    """Its headers, and whether the limits leave room."""
+    CHECKED = 4
+    """All checks."""
+
+
+DIRECT: Final = Plan.DIRECT
 
 
 class PublishPipeline:
     """The publish path of one stream."""
 
     __slots__ = (
-        "_after_store", "_append", "_append_run", "_bounded", "_direct", "_if_wanted", "_limits", "_max_payload",
-        "_now_ns", "_picky", "_plain", "_stream", "_transform", "_trim", "_waiting",
+        "_after_store", "_append", "_limits", "_max_payload", "_now_ns", "_plan", "_stream", "_transform", "_waiting",
         "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
     def __init__(self, stream: Stream, limits: Limits) -> None:
         self._stream = stream
         self._append = stream.store.append
-        self._append_run = stream.store.append_run
         self._now_ns = stream.engine.clock.now_ns
         self._waiting: list[Entry | RunEntry] = []
         self._after_store: list[Callable[[int, PendingMessage], None]] = []
         self._transform: SubjectMapping | None = None
-        self._direct = False
-        self._if_wanted = False
-        self._bounded = False
-        self._picky = False
-        self._plain = False
-        self._trim = False
+        self._plan = Plan.CHECKED
         self._max_payload = _UNLIMITED
         self._limits = limits
         self.acks = PublishAcks(stream)
@@ -165,23 +177,26 @@ class PublishPipeline:
         if config.subject_transform is not None:
             src, dest = config.subject_transform.src, config.subject_transform.dest
             self._transform = SubjectMapping.compile(src, dest, draw=self._stream.engine.rng.getrandbits)
-        self._trim = self._limits.any
         self._max_payload = checks.MAX_RECORD_BYTES // 2 if storage == "file" else _UNLIMITED
         if config.max_msg_size >= 0:
             self._max_payload = min(config.max_msg_size, self._max_payload)
-        interest = config.retention is RetentionPolicy.INTEREST
-        picky = config.discard is DiscardPolicy.NEW and self._trim
-        self._picky = picky or self._stream.usage.limited
-        rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
-        asked = config.sealed or self._stream.usage.full or self._stream.usage.limited or rewrites
-        self._direct = not (asked or picky or interest)
-        self._if_wanted = interest and not (asked or picky)
-        self._bounded = picky and not (asked or interest)
-        obeyed = config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl
         self._after_store = self._stream.timed.listeners()
         if config.allow_msg_counter:
             self._after_store.append(self.totals.stored)
-        self._plain = self._direct and not (obeyed or config.subject_delete_marker_ttl or self._after_store)
+        self._plan = self._find_plan()
+
+    def _find_plan(self) -> Plan:
+        config, usage = self._stream.config, self._stream.usage
+        interest = config.retention is RetentionPolicy.INTEREST
+        bounded = config.discard is DiscardPolicy.NEW and self._limits.any
+        rewrites = self._transform is not None or config.allow_msg_counter or self.republish.active
+        if config.sealed or usage.full or usage.limited or rewrites or (interest and bounded):
+            return Plan.CHECKED
+        if interest or bounded:
+            return Plan.IF_WANTED if interest else Plan.BOUNDED
+        if config.duplicate_window or config.allow_rollup_hdrs or config.allow_msg_ttl:
+            return Plan.DIRECT
+        return Plan.DIRECT if config.subject_delete_marker_ttl or self._after_store else Plan.PLAIN
 
     def stop(self) -> None:
         """Drop the open batches."""
@@ -192,13 +207,13 @@ class PublishPipeline:
 
     def publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Handle one message; the broker's handler."""
-        direct = (
-            self._direct
-            or (self._if_wanted and not self._stream.retention.refuses(subject))
-            or (self._bounded and self._limits.has_room(subject, (payload,)))
-        )
-        if header or not direct or len(payload) > self._max_payload or reply[-4:] == CONTROL_SUFFIX:
-            if header.startswith(ONLY_ID) and self._direct and reply[-4:] != CONTROL_SUFFIX:
+        if (
+            header
+            or len(payload) > self._max_payload
+            or reply[-4:] == CONTROL_SUFFIX
+            or not (self._plan <= DIRECT or self._accepts((subject,), (payload,)))
+        ):
+            if header.startswith(ONLY_ID) and self._plan <= DIRECT and reply[-4:] != CONTROL_SUFFIX:
                 self._identified(subject, reply, header, payload, origin)
             else:
                 self.take(PendingMessage(subject, reply, header, payload, origin))
@@ -209,106 +224,61 @@ class PublishPipeline:
             self.acks.refuse(reply, storage_fault(fault))
             return
         self._waiting.append((seq, subject, reply))
-        if self._trim:
+        if self._limits.any:
             self._limits.trim(subject)
 
-    def publish_run(self, subject: bytes, messages: list[Op] | PublishRun) -> None:
-        """Handle messages in order; the broker's handler for runs. b"": on several subjects."""
-        if not isinstance(messages, list):
-            if self._direct and messages.longest <= self._max_payload and (subject or self._limits.trims_together):
-                self._take_published(subject, messages)
-                return
-            messages = messages.ops()
-        if any(map(_header_of, messages)):
-            self._take_headed(subject, messages)
-            return
-        payloads = [message[4] for message in messages]
-        if not self._take_together(subject, messages, payloads):
-            self._take_one_by_one(messages)
-            return
-        if subject and messages[-1][2][-4:] == CONTROL_SUFFIX:  # clients mix nothing else with a fast batch
-            self.fast.take_run(subject, messages)
-            return
-        store, now_ns, first_seq = self._stream.store, self._now_ns(), self._stream.store.last_seq + 1
-        try:
-            if subject:
-                self._append_run(subject, payloads, now_ns)
-            else:
-                store.append_copies([(seq, now_ns, op[1], b"", op[4]) for seq, op in enumerate(messages, first_seq)])
-        except StoreError as fault:
-            for message in messages:
-                self.acks.refuse(message[2], storage_fault(fault))
-            return
-        self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
-        if self._trim:
-            self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
+    def publish_run(self, subject: bytes, run: PublishRun) -> None:
+        """Handle messages in order; the broker's handler for runs. `subject` is b"" if they are on several."""
+        fast, ids = run.reply(0)[-4:] == CONTROL_SUFFIX, list[bytes]()
+        together = self._stores_together(subject, run) and bool(subject or not fast)
+        if together and run.has_headers:
+            ids = [_only_id(header) for header in run.headers()]
+            together = self._stream.dedupe.are_new(ids)
+        if not together:
+            self._take_one_by_one(run.ops())
+        elif fast:
+            self.fast.take_run(subject, run)
+        elif isinstance(outcome := self.store_run(subject, run), ApiError):
+            for _, _, reply, _, _ in run.ops():
+                self.acks.refuse(reply, outcome)
+        elif ids:
+            self._stream.dedupe.stored_together(outcome - len(ids) + 1, ids)
 
-    def _take_published(self, subject: bytes, run: PublishRun) -> None:
-        """Handle a run of messages that are only to be stored."""
+    def _stores_together(self, subject: bytes, run: PublishRun) -> bool:
+        """Return whether the messages of a run would only be stored, unless their ids are known."""
+        largest = min(self._max_payload, checks.MAX_HEADER_BYTES) if run.has_headers else self._max_payload
+        if run.longest > largest or not (subject or self._limits.trims_together):
+            return False
+        if self._plan <= DIRECT:
+            return True
+        return not run.has_headers and self._accepts((subject,) if subject else set(run.subjects()), run.payloads())
+
+    def _accepts(self, subjects: Collection[bytes], payloads: Sequence[bytes]) -> bool:
+        """Return whether messages without headers, on a stream with a plan above DIRECT, would only be stored."""
+        if self._plan is Plan.IF_WANTED:
+            return not any(map(self._stream.retention.refuses, subjects))
+        return self._plan is Plan.BOUNDED and self._limits.has_room(max(subjects, key=len), payloads)
+
+    def store_run(self, subject: bytes, run: PublishRun, *, acked: bool = True) -> ApiError | int:
+        """Store messages that need no check, and return the last one's sequence; they get acks if `acked`."""
         try:
-            first_seq = self._stream.store.append_published(subject, run, self._now_ns())
+            first_seq = self._stream.store.append_run(run, subject, self._now_ns())
         except StoreError as fault:
-            for message in run.ops():
-                self.acks.refuse(message[2], storage_fault(fault))
-            return
-        self._waiting.append((first_seq + len(run) - 1, run, first_seq))
-        if self._trim:
+            return storage_fault(fault)
+        last_seq = first_seq + len(run) - 1
+        if acked:
+            self._waiting.append((last_seq, run, first_seq))
+        else:
+            self._waiting.extend([(seq, subject, b"") for seq in range(first_seq, last_seq + 1)])
+        if self._limits.any:
             self._limits.trim_all((subject,) if subject else dict.fromkeys(run.subjects()))
+        return last_seq
 
     def _take_one_by_one(self, messages: Sequence[Op]) -> None:
         work = self._stream.work
         for _, subject, reply, header, payload in messages:
             take = work.publish if work.closed else self.publish  # one of them may have begun a long job
             take(subject, reply, header, payload, None)
-
-    def _take_headed(self, subject: bytes, messages: Sequence[Op]) -> None:
-        """Handle a run with headers: together, if each contains only a new message id."""
-        ids = [_only_id(op[3]) for op in messages]
-        sizes = [len(op[3]) + len(op[4]) for op in messages]
-        if (
-            not self._direct
-            or not (subject or self._limits.trims_together)
-            or max(sizes) > min(self._max_payload, checks.MAX_HEADER_BYTES)
-            or CONTROL_SUFFIX in b" ".join([op[2] for op in messages])
-            or not self._stream.dedupe.are_new(ids)
-        ):
-            self._take_one_by_one(messages)
-            return
-        store, now_ns, first_seq = self._stream.store, self._now_ns(), self._stream.store.last_seq + 1
-        try:
-            store.append_copies([(seq, now_ns, op[1], op[3], op[4]) for seq, op in enumerate(messages, first_seq)])
-        except StoreError as fault:
-            for message in messages:
-                self.acks.refuse(message[2], storage_fault(fault))
-            return
-        self._waiting.extend([(seq, message[1], message[2]) for seq, message in enumerate(messages, first_seq)])
-        self._stream.dedupe.stored_together(first_seq, ids)
-        if self._trim:
-            self._limits.trim_all((subject,) if subject else {message[1]: None for message in messages})
-
-    def _take_together(self, subject: bytes, messages: Sequence[Op], payloads: list[bytes]) -> bool:
-        """Return whether each of a run's messages would do no more than be stored."""
-        direct = self._direct or (self._if_wanted and self._are_wanted(subject, messages))
-        if not (direct or self._bounded) or max(map(len, payloads)) > self._max_payload:
-            return False
-        if not subject and (any(op[2][-4:] == CONTROL_SUFFIX for op in messages) or not self._limits.trims_together):
-            return False
-        return direct or self._limits.has_room(subject or max([op[1] for op in messages], key=len), payloads)
-
-    def _are_wanted(self, subject: bytes, messages: Sequence[Op]) -> bool:
-        """Return whether consumers take each message of a run."""
-        return not any(map(self._stream.retention.refuses, (subject,) if subject else {op[1] for op in messages}))
-
-    def append_silently(self, subject: bytes, payloads: list[bytes]) -> ApiError | int:
-        """Store messages that need no check and no ack; return the last one's sequence."""
-        try:
-            first_seq = self._append_run(subject, payloads, self._now_ns())
-        except StoreError as fault:
-            return storage_fault(fault)
-        self._waiting.extend([(seq, subject, b"") for seq in range(first_seq, first_seq + len(payloads))])
-        if self._trim:
-            self._limits.trim(subject)
-        return first_seq + len(payloads) - 1
 
     def _identified(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> None:
         """Handle a message whose header begins with an id: on the fast path, if it contains nothing else."""
@@ -332,7 +302,7 @@ class PublishPipeline:
             return
         self._waiting.append((seq, subject, reply))
         self._stream.dedupe.stored(seq, msg_id)
-        if self._trim:
+        if self._limits.any:
             self._limits.trim(subject)
 
     def take(self, message: PendingMessage) -> None:
@@ -349,10 +319,10 @@ class PublishPipeline:
     def store_sourced(self, subject: bytes, header: bytes, payload: bytes) -> bool:
         """Store a message of a source; False when something refuses it for now. A duplicate counts as stored."""
         size = len(header) + len(payload)
-        if self._plain and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
+        if self._plan is Plan.PLAIN and size <= self._max_payload and len(header) <= checks.MAX_HEADER_BYTES:
             seq = self._append(subject, header, payload, self._now_ns(), is_timed(header))
             self._waiting.append((seq, subject, b""))
-            if self._trim:
+            if self._limits.any:
                 self._limits.trim(subject)
             return True
         message = PendingMessage(subject, b"", header, payload)
@@ -378,10 +348,6 @@ class PublishPipeline:
             return False
         return True
 
-    def store_own(self, message: PendingMessage) -> int:
-        """Store a message that the server made, which no limit refuses, and return its sequence. Raises StoreError."""
-        return self._store(message)
-
     def store_mirrored(
         self, seq: int, ts_ns: int, subject: bytes, header: bytes, payload: bytes, timed: bool = False
     ) -> None:
@@ -389,7 +355,7 @@ class PublishPipeline:
         store = self._stream.store
         previous = store.last_seq_of(subject) if self.republish.active else 0
         timed = timed or is_timed(header)
-        store.append_at(seq, ts_ns, subject, header, payload, timed)
+        store.append_copies(((seq, ts_ns, subject, header, payload),), (seq,) if timed else ())
         self._waiting.append((seq, subject, b""))
         if self.republish.active:
             self.republish.stored(seq, previous, subject, header, payload)
@@ -397,13 +363,13 @@ class PublishPipeline:
             message = PendingMessage(subject, b"", header, payload)
             message.own, message.timed = True, timed
             self._report_stored(seq, message)
-        if self._trim:
+        if self._limits.any:
             self._limits.trim(subject)
 
     @property
     def copies_plainly(self) -> bool:
         """Return whether nothing follows from a mirrored message but that it is stored."""
-        return not (self.republish.active or self._after_store or self._trim)
+        return not (self.republish.active or self._after_store or self._limits.any)
 
     def store_copies(self, messages: Sequence[Copy]) -> None:
         """Store messages of the origin that have no header, where copies are plain; there must be one."""
@@ -415,13 +381,10 @@ class PublishPipeline:
         try:
             if self._stream.retention.refuses(message.subject):
                 return self._skip(message)
-            if self._picky:
-                refusal = checks.check_account(self._stream, message) or self._limits.refuse(
-                    message.subject, message.header, message.payload
-                )
-                if refusal is not None:
-                    return refusal
-            return self._store(message)
+            refusal = checks.check_account(self._stream, message) or self._limits.refuse(
+                message.subject, message.header, message.payload
+            )
+            return refusal or self.store(message)
         except StoreError as fault:
             return storage_fault(fault)
 
@@ -436,7 +399,8 @@ class PublishPipeline:
         self._waiting.append((seq, b"", message.reply))
         return seq
 
-    def _store(self, message: PendingMessage) -> int:
+    def store(self, message: PendingMessage) -> int:
+        """Store a message that needs no more checks, and return its sequence. Raises StoreError."""
         subject, store = message.subject, self._stream.store
         previous = store.last_seq_of(subject) if self.republish.active else 0
         seq = self._append(subject, message.header, message.payload, self._now_ns(), message.timed)
@@ -450,10 +414,13 @@ class PublishPipeline:
         if self.republish.active:
             previous = {message.subject: store.last_seq_of(message.subject) for message in messages}
         try:
-            first_seq = store.append_batch(
-                [(m.subject, m.header, m.payload, m.timed) for m in messages], self._now_ns()
+            now_ns, numbered = self._now_ns(), list(enumerate(messages, store.last_seq + 1))
+            store.append_copies(
+                [(seq, now_ns, message.subject, message.header, message.payload) for seq, message in numbered],
+                {seq for seq, message in numbered if message.timed},
+                together=True,
             )
-            for seq, message in enumerate(messages, first_seq):
+            for seq, message in numbered:
                 self._stored(seq, message, previous.get(message.subject, 0))
                 previous[message.subject] = seq
         except StoreError as fault:
@@ -474,12 +441,12 @@ class PublishPipeline:
         if self.republish.active:
             self.republish.stored(seq, previous_seq, subject, message.header, message.payload)
         self._report_stored(seq, message)
-        if self._trim:
+        if self._limits.any:
             self._limits.trim(subject)
 
     def _roll_up(self, seq: int, message: PendingMessage) -> None:
         if message.rollup:
-            if self._trim and not self._stream.retention.refuses(message.subject):
+            if self._limits.any and not self._stream.retention.refuses(message.subject):
                 self._limits.trim(message.subject)  # removals by limits have advisories, those by a purge have none
             filters = Filters((message.subject if message.rollup == b"sub" else b">",))
             self._stream.work.begin(self._stream.purging(filters, below_seq=seq))

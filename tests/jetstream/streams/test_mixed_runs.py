@@ -154,7 +154,6 @@ def test_a_store_that_is_full_refuses_each(jet: Jet, monkeypatch: pytest.MonkeyP
     def full(*messages: object) -> None:
         raise StoreFullError("no space left")
 
-    for append in ("append_copies", "append_published"):  # the native module's runs go the second way
-        monkeypatch.setattr(jet.machine.streams["S"].store, append, full)
+    monkeypatch.setattr(jet.machine.streams["S"].store, "append_run", full)
     jet.wire.send(chunk(6))
     assert [m.json()["error"]["err_code"] for m in jet.heard(acks)] == [10047] * 6
