@@ -1,19 +1,19 @@
-"""The messages that stand for the rows of a task, so that the driver sees that each row has one of its own.
+"""The messages stored for the rows of a task, so that the driver can check that each row has its own.
 
 A task reports the sequences of these messages, packed. Sequences are kept by windows of 2^20, so that the driver looks
 at one window of all tasks at a time. Within a window they are the differences between neighbours, in as few bytes as
 the largest needs, and deflated: some bytes in all where one task writes alone, less than a byte a row where several
 tasks take turns.
 
-Rows whose messages were in the stream already are reported with their contents, as long as there is room. A server that
-acknowledges a duplicate says which sequence stands for it, but the acknowledgements of a part are counted and do not
-say of which row they are. So the ids of such a part are looked up: each is sent again, without payload and expecting a
-last message id that no stream has. A server looks for duplicates first, and answers with the sequence; an id that it
-has forgotten meanwhile is refused, and nothing is stored.
+Rows with messages that were already in the stream are reported with their contents, as long as there is room. A server
+that acknowledges a duplicate returns its sequence, but the acknowledgements of a part are counted and do not identify
+the row. So the ids of such a part are looked up: each is sent again, without payload and expecting a last message id
+that no stream has. A server looks for duplicates first, and answers with the sequence; an id that it has forgotten
+meanwhile is refused, and nothing is stored.
 
 Rows that are alike have the same id in different tasks, and the stream keeps one message for all of them. Both tasks
-are acknowledged then, with the same sequence. So each task reports by which sequences its rows were acknowledged, apart
-from rows with ids of their own, which are meant to be stored once.
+are acknowledged then, with the same sequence. So each task reports the sequences that acknowledged its rows, apart
+from rows with their own ids, which should be stored once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from natsctl.spark.source.messages import Messages, constant, content, digest_of
 
 WINDOW: Final = 1 << 20
 _FEW_BYTES: Final = 1 << 14
-"""Less is parsed without Arrow's reader, which costs milliseconds to begin."""
+"""Smaller inputs are parsed without Arrow's reader: starting it costs milliseconds."""
 _WIDTHS: Final = ("uint8", "uint16", "uint32")
 _DEFLATED: Final = 1
 """zlib's quickest level; the next ones save a tenth."""
@@ -125,14 +125,14 @@ def _repeats(ordered: pa.Int64Array) -> pa.BooleanArray:
 
 
 ROOM_BYTES: Final = 1 << 20
-"""Most bytes of the report of one task, which Spark sends to the driver; beyond, the driver reads the stream."""
+"""Maximum size of a task's report to the driver in bytes; if it is exceeded, the driver reads the stream."""
 _ROW_BYTES: Final = 64
 _SEQ_BYTES: Final = 16
 
 
 @dataclass(frozen=True)
 class Suspect:
-    """A content, and the sequences that stand for rows with it."""
+    """A content and the sequences of rows with it."""
 
     subject: bytes
     headers: bytes
@@ -173,7 +173,7 @@ class Suspects:
             self.room -= _SEQ_BYTES
 
     def look_up(self, messages: Messages, seqs: Collection[bytes]) -> None:
-        """Keep the rows for which these sequences stand; those that cannot be found are left to the driver."""
+        """Keep the rows of these sequences; rows that are not found are left to the driver."""
         if self.room <= 0:
             return
         try:
@@ -208,7 +208,7 @@ class Suspects:
 
 @dataclass
 class Stands:
-    """The sequences of one stream that stand for rows of one task."""
+    """The sequences of one stream stored for rows of one task."""
 
     stored: Packed = field(default_factory=dict)
     """The task's own messages."""
@@ -227,7 +227,7 @@ class Acknowledgement:
 
 
 class Acknowledged:
-    """The sequences of what a task has written, gathered from acknowledgements."""
+    """The sequences that a task has written, from acknowledgements."""
 
     def __init__(self, suspects: Suspects) -> None:
         self._suspects = suspects

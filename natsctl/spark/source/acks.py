@@ -6,7 +6,7 @@ the connection that is nothing else is compared as a whole, and counted. Acknowl
 come from one stream: where two take the same subject, one of each domain, a message has two. Everything else, and what
 comes to `<inbox>.<number>`, the reply subject of a single message, is read one by one.
 
-The sequences that acknowledgements name are kept as text, one a line: most pieces have sequences of one length, which
+Acknowledged sequences are kept as text, one a line: most pieces have sequences of equal length, which
 are cut out digit by digit for all acknowledgements at once.
 """
 
@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 _STATUS = re.compile(rb"NATS/1\.0 (\d\d\d)")
 CLASHING = 10158
-"""The contract's number for an id that is being stored just now, be it by another task."""
+"""Error code for an id that is just being stored, possibly by another task."""
 _STORED_AT = re.compile(rb'"stream": ?"([^"\\]*)",.{0,200}?"seq": ?(\d+)[,}]')
 _ORIGIN = rb'(\{"stream": ?"[^"\\]*",(?: ?"domain": ?"[^"\\]*",)? ?"seq": ?)'
 """The stream that acknowledges, as text."""
@@ -29,7 +29,7 @@ _END = b"}\r\n"
 _SEQ = re.compile(rb'"seq": ?(\d+)')
 
 COUNTED = b"p"
-"""The beginning of a part's number, whose acknowledgements are counted."""
+"""Prefix of a part's number; acknowledgements of parts are counted."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Refusal:
     def passing(self) -> bool:
         """Return whether the same message may be accepted a moment later.
 
-        Code 503 is what the contract gives for no responders, no leader and a store that cannot take more for now
+        Code 503 means no responders, no leader, or a store that cannot accept more for now
         (10077); 408 and 429 are asked to come again. A cluster refuses an id while it is being stored.
         """
         return self.code in (408, 429, 503) or self.err_code == CLASHING
@@ -55,7 +55,7 @@ class Refusal:
 
 
 class Place(NamedTuple):
-    """The place where a message is stored; the stream as `stream_key` has it."""
+    """The place where a message is stored; the stream as in `stream_key`."""
 
     stream: str
     seq: bytes
@@ -67,7 +67,7 @@ class Answers:
 
     stored: list[bytes] = field(default_factory=list)
     duplicates: list[bytes] = field(default_factory=list)
-    """Numbers of messages; those of parts are in neither list, but in the counts."""
+    """Numbers of messages; parts are in neither list, but in the counts."""
     counted: Counter[bytes] = field(default_factory=Counter)
     counted_duplicates: Counter[bytes] = field(default_factory=Counter)
     """By the number of the part."""
@@ -124,7 +124,7 @@ class AckParser:
         self._stream = ""
         """The name that `_origin` gives the stream."""
         self._tails: dict[bytes, bool] = {_END: False}
-        """The ends of acknowledgements behind their sequence, and whether they are of duplicates."""
+        """The rest of acknowledgements after their sequence, and whether they are for duplicates."""
         self._begin = b""
         """The shape of one up to there: its text without digits."""
         self._rest = b""
@@ -191,7 +191,7 @@ class AckParser:
         return bytes(lines)
 
     def _plain(self, data: bytes, answers: Answers) -> bytes:
-        """Note acknowledgements of the only origin up to now; returns the bytes between and behind them."""
+        """Note acknowledgements of the only origin up to now; returns the bytes between and after them."""
         pieces = self._known.split(data)
         numbers, seqs = pieces[1::3], pieces[2::3]
         if COUNTED in b"".join(numbers):
@@ -221,7 +221,7 @@ class AckParser:
         return Refusal(0, 0, f"stored in {stream}, while option stream is {self._wanted}")
 
     def _others(self, left: bytes, answers: Answers) -> bytes:
-        """Read what is no acknowledgement as most are; returns the operation that is not complete."""
+        """Read data other than ordinary acknowledgements; returns the incomplete operation."""
         start = 0
         while (end := left.find(b"\r\n", start)) >= 0:
             line = left[start:end]
@@ -268,5 +268,5 @@ class AckParser:
 
 
 def stream_key(said: dict[str, Any]) -> str:
-    """Return the name of the stream in an answer, and behind a blank its domain where it has one."""
+    """Return the name of the stream in an answer, followed by a blank and its domain if it has one."""
     return " ".join(str(said[key]) for key in ("stream", "domain") if said.get(key))

@@ -1,9 +1,9 @@
-"""Rows that are alike in several tasks: the driver publishes those that have no message of their own yet.
+"""Equal rows in several tasks: the driver publishes rows that do not have their own message yet.
 
 Theory of operation. A row's id is `<digest of its content>.<how often it came before in its task>`, so tasks that have
 the same row give it the same id, and the stream keeps one message for all of them. A stream's sequences show that: each
-task reports the sequences by which its rows were acknowledged, and a sequence that n tasks report stands for n rows,
-n - 1 of which have no message. Those get the ids that follow, counted from the most that one task has of the content.
+task reports the sequences that acknowledged its rows. A sequence reported by n tasks represents n rows, but
+n - 1 of them have no message. They get the following ids, counted from the highest number in any task.
 All ids of a write are then `<digest>`, `<digest>.1`, … up to the number of rows with that content, whichever task had
 which of them, and however often, and over how many tasks, it is all done again.
 
@@ -37,7 +37,7 @@ from natsctl.spark.source.rows import HEADERS, RowShape, arrow_schema
 from natsctl.spark.source.write_job import WriteJob, Written
 
 READ_TOGETHER: Final = 1000
-"""Sequences up to which the next one that is wanted is read in the same request."""
+"""Maximum distance to the next requested sequence that is read in the same request."""
 _COLUMNS: Final = StructType(
     [
         StructField("seq", LongType()),
@@ -52,10 +52,10 @@ Row = tuple[bytes, bytes, bytes, bytes]
 
 
 def publish_rest(job: WriteJob, parts: Sequence[Written | None]) -> Written | None:
-    """Publish the rows that have no message of their own; returns None where each has one.
+    """Publish the rows that lack their own message; returns None if each row has one.
 
-    Raises PublishError where a message that stands for several rows cannot be read any more, or where the stream has
-    lost what it had acknowledged.
+    Raises PublishError if a message that represents several rows cannot be read any more, or if the stream has
+    lost acknowledged messages.
     """
     written = [part for part in parts if part is not None]
     found = _Doubled([part.acknowledgement for part in written])
@@ -72,13 +72,13 @@ def publish_rest(job: WriteJob, parts: Sequence[Written | None]) -> Written | No
 
 
 class _Doubled:
-    """The sequences that stand for several rows, and what tasks have reported of these."""
+    """The sequences that represent several rows, and the tasks' reports about them."""
 
     def __init__(self, reports: Sequence[Acknowledgement]) -> None:
         self._reports = reports
 
     def by_window(self) -> Iterator[tuple[str, list[int]]]:
-        """Yield a stream and sequences in ascending order; one that stands for n rows comes n - 1 times."""
+        """Yield a stream and sequences in ascending order; one that represents n rows comes n - 1 times."""
         for stream in sorted({name for report in self._reports for name in report.streams}):
             stands = [report.streams[stream] for report in self._reports if stream in report.streams]
             for window in windows([{**each.stored, **each.duplicates} for each in stands]):
@@ -93,7 +93,7 @@ class _Doubled:
                     yield stream, seqs
 
     def times(self) -> tuple[pa.BinaryArray, pa.Int64Array]:
-        """Return the contents that a task has several times, and how often the task that has most of it."""
+        """Return the contents that occur several times in a task, with the maximum count of any task."""
         texts = b"".join(report.repeated[0] for report in self._reports)
         numbers = array("q")
         for report in self._reports:
@@ -107,7 +107,7 @@ class _Doubled:
         return _only(most.column("digest")), _only(most.column("times_max"))
 
     def claimed(self, stream: str) -> pa.Int64Array:
-        """Return all sequences of a stream that stand for a row of any task."""
+        """Return all sequences of a stream that represent a row of any task."""
         found = [
             unpack(window, data)
             for report in self._reports
@@ -118,7 +118,7 @@ class _Doubled:
         return pa.concat_arrays(found) if found else int_array([])
 
     def rows(self) -> dict[tuple[str, int], Row]:
-        """Return the rows that tasks have reported as a whole, by where they are."""
+        """Return the rows that tasks have reported with contents, by place."""
         return {
             (stream, seq): (digest, suspect.subject, suspect.headers, suspect.payload)
             for report in self._reports
@@ -154,7 +154,7 @@ class _Rest:
         self._link.close()
 
     def publish(self, stream: str, seqs: list[int]) -> None:
-        """Publish the rows for which these sequences stand beside another one."""
+        """Publish the additional rows represented by these sequences."""
         wanted = Counter(seqs)
         here = [seq for seq in wanted if (stream, seq) in self._reported]
         self._send([self._reported[stream, seq] for seq in here for _ in range(wanted[seq])])
@@ -167,7 +167,7 @@ class _Rest:
             missing = missing[size:]
 
     def finish(self) -> Written:
-        """Wait until all is stored; returns what this adds to the sums of the tasks, which have counted the rows."""
+        """Wait until all is stored; returns the addition to the sums of the tasks, which have counted the rows."""
         self._publisher.finish()
         done = self._publisher
         return Written(
@@ -180,7 +180,7 @@ class _Rest:
         )
 
     def _publish_read(self, stream: str, wanted: dict[int, int]) -> None:
-        """Publish rows whose contents are read from the stream."""
+        """Publish rows with contents read from the stream."""
         name = stream.partition(" ")[0]
         shape = RowShape(tuple(_COLUMNS.names), arrow_schema(_COLUMNS))
         left = set(wanted)
@@ -194,7 +194,7 @@ class _Rest:
             raise PublishError(_gone(name, min(left), len(left)))
 
     def _send(self, rows: list[Row]) -> None:
-        """Publish rows in parts of a window, without those for which the ledger shows a message of no task."""
+        """Publish rows in parts of a window, except rows with an unclaimed message in the ledger."""
         size = max(self._job.limits.window, 1)
         for start in range(0, len(rows), size):
             some = rows[start : start + size]
@@ -207,7 +207,7 @@ class _Rest:
             self._publisher.publish(Messages(subjects, headers, payloads, binary_array(ids), self._expected))
 
     def _begin(self, digests: list[bytes]) -> None:
-        """Find the first numbers of contents: behind what any task has, and behind all that the ledger shows."""
+        """Find the first free numbers of contents: after the numbers of any task and of the ledger."""
         fresh = [digest for digest in dict.fromkeys(digests) if digest not in self._next]
         if fresh:
             places = pc.index_in(binary_array(fresh), value_set=self._digests).to_pylist()
@@ -227,14 +227,14 @@ class _Known:
     """Messages that the ledger shows to be stored, by the digest of their content."""
 
     def __init__(self, stored: Stored, claimed: pa.Int64Array) -> None:
-        """Index the stored messages; `claimed` are the sequences that already stand for a row of a task."""
+        """Index the stored messages; `claimed` are the sequences that already represent a row of a task."""
         free = pc.invert(pc.is_in(stored.seqs, value_set=claimed))
         table = pa.Table.from_arrays([digests_of(stored.ids), free.cast(pa.int64())], ["digest", "free"])
         counts = table.group_by("digest", use_threads=False).aggregate([("free", "count"), ("free", "sum")])
         self._digests = _only(counts.column("digest"))
         self._counts, self._free = _only(counts.column("free_count")), _only(counts.column("free_sum"))
         self._left: dict[bytes, int] = {}
-        """The messages that stand for no row yet, of each content that was looked up."""
+        """The messages that do not represent a row yet, for each looked-up content."""
 
     def look_up(self, digests: list[bytes]) -> list[int]:
         """Return the number of messages of each content."""
@@ -267,7 +267,7 @@ def _gone(stream: str, seq: int, number: int) -> str:
     """Return a text for messages that cannot be read any more."""
     more = f", and {number - 1} more like it," if number > 1 else ""
     return (
-        f"message {seq} of {stream}{more} stands for rows that are alike in several tasks, and is gone before these "
+        f"message {seq} of {stream}{more} represents equal rows of several tasks, and was removed before these "
         "could be published: give rows ids of their own (msgIdColumn), or keep the columns stream and seq"
     )
 

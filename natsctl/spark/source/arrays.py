@@ -1,6 +1,6 @@
 """Arrow columns built from Python lists and from bytes, without a Python object for each value.
 
-`pyarrow.array` and `pyarrow.scalar` import pandas where it is installed, to recognise its types: half a second in each
+`pyarrow.array` and `pyarrow.scalar` import pandas if it is installed, to recognise its types: half a second in each
 process of an executor. Columns built from buffers cost a little more and do not import it.
 
 Bytes are split at separators or at offsets. Header blocks become a column of keys and values in their order, repeats
@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MAX_BYTES: Final = (1 << 31) - 1
-"""Most bytes of one column: its offsets are signed 32-bit integers."""
+"""Maximum bytes of one column: its offsets are signed 32-bit integers."""
 
 
 def binary_array(data: Sequence[bytes]) -> pa.BinaryArray:
@@ -62,7 +62,7 @@ def one_row(data: bytes | memoryview) -> pa.BinaryArray:
 
 
 def split_on(rows: pa.BinaryArray, separator: bytes, most: int | None = None) -> pa.BinaryArray:
-    """Return the parts of all rows one after the other; each row is split at most `most` times, None: everywhere."""
+    """Return the parts of all rows in order; each row is split at most `most` times (None: everywhere)."""
     return pc.split_pattern(rows, separator, max_splits=most).values
 
 
@@ -121,7 +121,7 @@ def spans(begins: pa.Int64Array, ends: pa.Int64Array) -> pa.Int64Array:
 
 
 def slices_of(data: bytes | pa.Buffer, spans: pa.Int64Array) -> pa.BinaryArray:
-    """Return the slices. Read as 32-bit numbers, spans are the offsets of a column whose every other row is a slice."""
+    """Return the slices. As 32-bit numbers, spans are the offsets of a column; every other row of it is a slice."""
     if not len(spans):
         return pa.Array.from_buffers(pa.binary(), 0, [None, pa.py_buffer(bytes(4)), pa.py_buffer(b"")])
     size = 2 * len(spans) - 1
@@ -130,7 +130,7 @@ def slices_of(data: bytes | pa.Buffer, spans: pa.Int64Array) -> pa.BinaryArray:
 
 
 def joined(values: pa.BinaryArray) -> pa.Buffer:
-    """Return the values one after the other; the column must begin at the start of its buffer."""
+    """Return the values in order; the column must begin at the start of its buffer."""
     _, offsets, data = values.buffers()
     end = int.from_bytes(offsets[len(values) * 4 : len(values) * 4 + 4].to_pybytes(), "little")
     return data[:end]

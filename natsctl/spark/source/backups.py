@@ -2,7 +2,7 @@
 
 natsctl's own archive reader decodes and checks them, so natsctl has to be installed on each machine that runs tasks. A
 task reads one backup, or with `minPartitions` its share of the sequences: an archive has no index, so that each task
-decodes all of it up to its last message. Options and columns are those of a read from a server.
+decodes all of it up to its last message. Options and columns are the same as for a server.
 """
 
 from __future__ import annotations
@@ -207,7 +207,7 @@ class BackupReader(DataSourceReader):
         return max(first, self._wanted.first or 1), min(last, last if self._wanted.last is None else self._wanted.last)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a part; the part that Spark makes up if there are none has no rows."""
+        """Yield the rows of a part; the part that Spark invents for a read without parts has no rows."""
         if isinstance(partition, BackupPart):
             yield from read_part(partition, self._shape)
 
@@ -216,7 +216,7 @@ class BackupPushdownReader(BackupReader):
     """Reader of a backup that applies some conditions of WHERE before it makes rows."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Keep the filters that this reader applies, and return those that Spark has to apply as well."""
+        """Keep the filters that this reader applies, and return filters that Spark has to apply as well."""
         self._wanted, left = push(filters, self._wanted)
         return left
 

@@ -1,6 +1,6 @@
 """Batch readers: the content of streams when the query is planned, and the table `<STREAM>$subjects`.
 
-The table has the number of messages by subject, which the server knows without a scan.
+The table has the number of messages by subject; the server returns it without a scan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class JetStreamBatchReader(DataSourceReader):
         self._wanted = Wanted(subjects=reading.filters or None)
 
     def partitions(self) -> list[InputPartition]:
-        """Return the parts; none where nothing is to be read."""
+        """Return the parts; none if nothing has to be read."""
         asking = Asking(self._settings)
         try:
             return asking(self._plan)
@@ -51,14 +51,14 @@ class JetStreamBatchReader(DataSourceReader):
 
 
 class JetStreamPushdownReader(JetStreamBatchReader):
-    """A JetStreamBatchReader for which the server applies WHERE as far as it can.
+    """A JetStreamBatchReader that lets the server apply the supported part of WHERE.
 
     A class of its own because Spark refuses any reader that has `pushFilters` while
     `spark.sql.python.filterPushdown.enabled` is false.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Adopt filters for the request, and return those that Spark has to apply as well."""
+        """Adopt filters for the request, and return filters that Spark has to apply as well."""
         self._wanted, left = push(filters, self._wanted)
         return left
 

@@ -34,7 +34,7 @@ from natsctl.spark.source.writers import JetStreamBatchWriter, JetStreamStreamWr
 
 
 class JetStreamDataSource(DataSource):
-    """Streams as tables; what the options may be stands in `options.table`."""
+    """Streams as tables; `options.table` lists the options."""
 
     @classmethod
     def name(cls) -> str:

@@ -62,7 +62,7 @@ def _looked_up(options: Options, environment: Mapping[str, str]) -> dict[str, st
 
 
 def _settings(options: Options) -> ServerSettings:
-    """Return the settings that options say alone."""
+    """Return the settings given by options only."""
     urls, login = _without_logins(options["servers"] or (DEFAULT_URL,))
     user, password = options["user"] or login.get("user", ""), options["password"] or login.get("password", "")
     token = options["token"] or login.get("token", "")
@@ -89,7 +89,7 @@ def _settings(options: Options) -> ServerSettings:
 
 
 def _signed(options: Options) -> tuple[str, str]:
-    """Return the JWT and the seed, "" for what there is not."""
+    """Return the JWT and the seed, "" if missing."""
     credentials = _content(options, "credentials")
     if credentials:
         jwt = _line(credentials, r"ey[\w.-]+")

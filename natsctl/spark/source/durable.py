@@ -1,11 +1,12 @@
 """A durable consumer that a query reads through: pulled on the driver, acknowledged when Spark is done with a batch.
 
-Theory of operation. What a pull delivers is the query's until its acknowledgement, or until the consumer's ack wait is
-over: then the server delivers it again, to this reader or to another. Messages of a batch that is still at work are
-therefore reported as in progress, by a thread with connections of its own, three times within each ack wait. Subjects
-to acknowledge carry all that the server needs, so that nothing depends on the connection that a message came by.
+Theory of operation. Messages of a pull belong to the query until their acknowledgement, or until the consumer's ack
+wait is over: then the server delivers it again, to this reader or to another. Messages of a batch that is still at work
+are therefore reported as in progress, by a thread with connections of its own, three times within each ack wait.
+Subjects to acknowledge carry all that the server needs, so that nothing depends on the connection that a message came
+by.
 
-An account that exports nothing but the consumer gives no CONSUMER.INFO. Then what is known of it is its deliveries, and
+An account that exports nothing but the consumer gives no CONSUMER.INFO. Then only its deliveries are known, and
 the shortest ack wait that is usual is assumed.
 """
 
@@ -36,9 +37,9 @@ NAK: Final = b"-NAK"
 WORKING: Final = b"+WPI"
 
 WAIT_S: Final = 1.0
-"""The time for which a pull is valid: an empty server is asked once a second, a busy one has time to answer."""
+"""Expiry of a pull: an empty server is asked once a second, a busy one has time to answer."""
 ASSUMED_ACK_WAIT_S: Final = 15.0
-"""Ack wait assumed of a consumer whose configuration cannot be read; the server's default is 30 s."""
+"""Assumed ack wait of a consumer with an unreadable configuration; the server's default is 30 s."""
 BEATS: Final = 3
 """The number of times within an ack wait that a batch is reported as in progress."""
 CHUNK: Final = 2_000
@@ -61,13 +62,13 @@ class Delivery(NamedTuple):
     again: bool
     """Whether it was delivered before."""
     sid: bytes
-    """The subscription of the pull that brought it, which stands in the frame."""
+    """The subscription of its pull, as in the frame."""
     frame: bytes
 
 
 @dataclass(frozen=True)
 class About:
-    """The parts of a consumer's configuration that reading depends on; `created` is "" where it is not to be seen."""
+    """The parts of a consumer's configuration that reading depends on; `created` is "" if not visible."""
 
     created: str = ""
     ack_wait_s: float = ASSUMED_ACK_WAIT_S
@@ -78,7 +79,7 @@ class About:
 
 @dataclass(frozen=True)
 class Durable:
-    """The consumer `name` of `stream`; with `create` it is made where it does not exist, for `filters`."""
+    """The consumer `name` of `stream`; with `create` it is created for `filters` if missing."""
 
     stream: str
     name: str
@@ -104,16 +105,16 @@ class Durable:
         return _about(found)
 
     def status(self, api: JetStreamApi) -> dict[str, Any] | None:
-        """Return CONSUMER.INFO's answer; None where it is not to be seen."""
+        """Return CONSUMER.INFO's answer, or None if not visible."""
         try:
             return api.ask(f"CONSUMER.INFO.{self.stream}.{self.name}")
         except (ApiRefusedError, NotAuthorisedError, NoResponseError, StreamNotFoundError):
             return None
 
     def pull(self, api: JetStreamApi, about: About, most: int, most_bytes: int) -> tuple[list[Delivery], bool]:
-        """Return what one pull delivers, and whether the consumer may have more at once.
+        """Return the messages of one pull, and whether the consumer may have more immediately.
 
-        Raises ConsumerUnfitError where there is no such consumer, ConnectionLostError and NoResponseError to ask again.
+        Raises ConsumerUnfitError if there is no such consumer, ConnectionLostError and NoResponseError to ask again.
         """
         link = api.link
         inbox = link.new_inbox()
@@ -162,7 +163,7 @@ class Durable:
         return found, None
 
     def _heed(self, status: Message) -> None:
-        """Raise what a status means that is no end of a pull."""
+        """Raise the error for a status other than the end of a pull."""
         code, text = status_of(status.headers), description_of(status.headers)
         if code in (404, TIMED_OUT) or text in (_TOO_LARGE, "Batch Completed"):
             return

@@ -70,7 +70,7 @@ class ConsumerUnfitError(JetStreamSourceError):
 
 
 class DataLossError(JetStreamSourceError):
-    """Messages that were to be read are gone."""
+    """Messages to read were removed."""
 
     code = "JETSTREAM_DATA_LOSS"
 
@@ -94,6 +94,6 @@ class PublishError(JetStreamSourceError):
 
 
 class BackupError(JetStreamSourceError):
-    """A backup cannot be read: it is not there, is none, or is damaged."""
+    """A backup cannot be read: it is missing, damaged, or not a backup."""
 
     code = "JETSTREAM_BACKUP"

@@ -1,17 +1,17 @@
 """Reading a range of a stream as Arrow batches, by the quickest way that the stream and the login allow.
 
-Lost connections and servers that stop are survived, and nothing is left behind on the server.
+Lost connections and stopped servers are survived, and nothing is left on the server.
 
 Consumers. The way for all but small ranges is a consumer of the task's own. It is ephemeral, in memory, acknowledges
 nothing and is deleted in the end, whatever the end is. Two pulls are on their way at any time; the server deals
-messages out to both in turn, so what is counted is how many messages are still owed by all of them together. Pulls do
-not wait: behind the last message the server says so at once. That may be a server that lags behind the stream's leader,
+messages out to both in turn, so the messages still owed by all of them together are counted. Pulls do
+not wait: after the last message the server reports that immediately. It may be a server that lags behind the leader,
 so the leader is asked before it is believed.
 
 Blocks. The cheapest way takes the stored messages as they lie in the log of natsctl's server (STREAM.BLOCKS). An answer
 holds as many frames of the log as fit into one message, and the range of sequences that it covers; one request is on
 its way while the answer before is cut into columns. The server makes nothing of the messages it sends, and keeps
-nothing, so that reading goes on with a request behind the last answer whatever happened meanwhile. STREAM.INFO says
+nothing, so that reading continues with a request after the last answer whatever happened meanwhile. STREAM.INFO says
 whether a stream has blocks, and gives the identity that every answer repeats: one of another stream of the same name is
 not taken.
 
@@ -61,7 +61,7 @@ SERVED: Final = "Batch Completed"
 
 
 class ConsumerReader:
-    """One consumer and what its pulls owe."""
+    """One consumer and its pulls' outstanding messages."""
 
     def __init__(self, task: Task) -> None:
         self._task = task
@@ -73,9 +73,9 @@ class ConsumerReader:
         self._seen = 0
         """The last delivery that was seen."""
         self._pending = 0
-        """The number of messages that the consumer has not delivered, as far as is known."""
+        """Known number of messages that the consumer has not delivered."""
         self._oversize = False
-        """Whether the next message is larger than what a pull takes."""
+        """Whether the next message is larger than a pull's maximum."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows that are left.
@@ -93,7 +93,7 @@ class ConsumerReader:
                 with suppress(ServerUnreachableError):
                     task.link.unsubscribe(sid)
         finally:
-            with suppress(JetStreamSourceError):  # it goes by itself, later, where it cannot be deleted
+            with suppress(JetStreamSourceError):  # if it cannot be deleted, it expires later
                 task.api.delete_consumer(task.stream, self._name)
 
     def _config(self) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class ConsumerReader:
         return config
 
     def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
-        """Yield the rows; what was read and not used goes back to the link, which still has to ask for the deletion."""
+        """Yield the rows; unused input goes back to the link, which still has to request the deletion."""
         task, rest = self._task, b""
         wanted = task.shape
         frames = Deliveries(self._inbox.encode(), sid, values=wanted.wants_value, headers=wanted.wants_headers)
@@ -149,12 +149,12 @@ class ConsumerReader:
         self._owed += messages
 
     def _counted(self, window: Window) -> None:
-        """Count the deliveries of a window; raises ReadInterruptedError where one is missing."""
+        """Count the deliveries of a window; raises ReadInterruptedError if one is missing."""
         if window.rows is None or window.first is None or window.last is None:
             return
         count = len(window.rows.seqs)
         if window.first.delivery != self._seen + 1 or window.last.delivery != self._seen + count:
-            raise ReadInterruptedError(f"deliveries of {self._task.stream} behind {self._task.at} are missing")
+            raise ReadInterruptedError(f"deliveries of {self._task.stream} after {self._task.at} are missing")
         self._seen = window.last.delivery
         self._owed -= count
         self._pending = window.last.pending
@@ -169,7 +169,7 @@ class ConsumerReader:
         return replace(rows, headers=blocks)
 
     def _heed(self, what: Message | bytes) -> None:
-        """Do what a line or a status wants; raises ReadInterruptedError, ApiRefusedError."""
+        """Handle a line or a status; raises ReadInterruptedError, ApiRefusedError."""
         if isinstance(what, bytes):
             self._task.link.handle_line(what)
             return
@@ -187,12 +187,12 @@ class ConsumerReader:
         elif status == BAD_REQUEST:
             raise ApiRefusedError(f"a pull on {self._task.stream} is refused: {text}")
         else:
-            raise ReadInterruptedError(f"the consumer on {self._task.stream} is gone: {status} {text}")
+            raise ReadInterruptedError(f"the consumer on {self._task.stream} was deleted: {status} {text}")
 
 
 FORMAT: Final = b"1"
 MAX_BYTES: Final = 4 << 20
-"""Most bytes of one answer."""
+"""Maximum bytes of one answer."""
 HEADER_ROOM: Final = 1 << 10
 """Bytes reserved for headers out of the connected server's max_payload."""
 _DEFAULT_PAYLOAD: Final = 1 << 20
@@ -283,7 +283,7 @@ class BlockReader:
             data, at = self._more(data[at:], timeout_s), 0
 
     def _more(self, begun: bytes, timeout_s: float) -> bytes:
-        """Return what has come with the rest of the message that it begins; more of it where its end is not known."""
+        """Return the input with the rest of the message that it begins; more of it if its end is unknown."""
         parts, size, wanted = [begun], len(begun), frame_end(begun)
         while size < wanted:
             parts.append(self._task.link.read(timeout_s))
@@ -301,7 +301,7 @@ class BlockReader:
         if not header_of(answer.headers, b"Nats-Stream-Blocks"):
             error = object_in(answer.body, name).get("error") or {}
             if error.get("err_code") == NO_STREAM:
-                raise ReadInterruptedError(f"{task.stream} is gone")  # perhaps to be made again: its info will say
+                raise ReadInterruptedError(f"{task.stream} was deleted")  # perhaps recreated: its info will show
             refuse(name, error)
         said = header_of(answer.headers, b"Nats-Stream-Identity")
         if task.block_offer is None or said != task.block_offer.identity:
@@ -319,7 +319,7 @@ class FrameCutter:
         self._picker = RowPicker()
 
     def rows(self, payload: bytes) -> Rows:
-        """Return the messages of an answer; raises ReadInterruptedError where it is not what it should be."""
+        """Return the messages of an answer; raises ReadInterruptedError if it is malformed."""
         count = int.from_bytes(payload[:_COUNT_BYTES], "little")
         frames_at = _COUNT_BYTES + _SIZE_BYTES * count
         if not count:
@@ -378,13 +378,13 @@ def _check(damaged: pa.BooleanArray, what: str) -> None:
 
 
 SMALL_RANGE: Final = 5_000
-"""Most messages that direct gets read faster than a consumer can be created."""
+"""Maximum messages that direct gets read faster than a consumer can be created."""
 LARGE_BYTES: Final = 4 << 10
-"""Average bytes of a message from which on a consumer is used if payloads are not wanted: blocks hold them."""
+"""Average message size from which a consumer is used if payloads are not needed: blocks contain them."""
 
 
 class Reader(Protocol):
-    """One way to read what is left of a task."""
+    """One way to read the rest of a task."""
 
     def __init__(self, task: Task) -> None: ...
 
@@ -435,9 +435,9 @@ def read_range(
 
 
 def _persistently(task: Task, reader: type[Reader], look: Look | None, known: Info | None) -> Iterator[pa.RecordBatch]:
-    """Yield the rows that are left, begun anew where something stops short; any progress resets the count of retries.
+    """Yield the remaining rows, restarting after interruptions; any progress resets the count of retries.
 
-    `known` is what the stream's info is, if it was asked just now.
+    `known` is the stream's info, if it was requested just now.
     """
     left = task.settings.retries
     while task.left:
@@ -483,5 +483,5 @@ def _ways(task: Task) -> tuple[Info | None, list[Transport]]:
 
 
 def _suits_blocks(task: Task, state: Info) -> bool:
-    """Return whether blocks are worth reading: not for headers alone of messages with much behind them."""
+    """Return whether blocks are worth reading: not if only headers of large messages are needed."""
     return task.shape.wants_value or state.get("bytes", 0) <= LARGE_BYTES * max(state.get("messages", 0), 1)

@@ -24,7 +24,7 @@ Transport = Literal["auto", "blocks", "consumer", "direct", "get"]
 class ReadRange:
     """Messages of one stream from sequence `first` to `last`, both included, on any of `filters` (none: all).
 
-    Sequences that are gone, or filtered out, are simply absent from what is read.
+    Sequences that were removed or filtered out are simply absent.
     """
 
     stream: str
@@ -42,7 +42,7 @@ class FetchLimits:
     bytes: int = 8 << 20
     """Below the server's max_pending of 64 MiB, beyond which it closes the connection as a slow consumer."""
     timeout_s: float = 30.0
-    """Without any data for that long, reading begins anew behind the last message."""
+    """Without any data for that long, reading restarts after the last message."""
 
 
 WINDOW_BYTES: Final = 2 << 20
@@ -54,11 +54,11 @@ reader's cores, is not that long silent in between; at the end of a range it is 
 
 
 class ReadInterruptedError(ServerUnreachableError):
-    """Reading stopped short; it continues by another request behind the last message."""
+    """Reading was interrupted; it continues with another request after the last message."""
 
 
 class Task:
-    """A range that is being read; `at` is the sequence from which on nothing was handed out yet."""
+    """A range being read; `at` is the first sequence that was not yet returned."""
 
     def __init__(
         self, link: Link, settings: ServerSettings, todo: ReadRange, limits: FetchLimits, shape: RowShape
@@ -89,15 +89,15 @@ class Task:
         return max(self.todo.last - self.at + 1, 0)
 
     def handed_out(self, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """Yield the rows as a batch, without those outside of what is left; `at` goes behind them.
+        """Yield the remaining rows as a batch, and advance `at` past them.
 
         Raises ReadInterruptedError.
 
-        What is asked for twice because a connection was lost is handed out once. A message behind the range is its end:
+        Messages requested twice because of a lost connection are returned once. A message after the range is its end:
         the last sequences of a range may be of other subjects.
         """
         if len(rows.seqs) > 1 and not rising(rows.seqs):
-            raise ReadInterruptedError(f"messages of {self.stream} came out of their order behind {self.at}")
+            raise ReadInterruptedError(f"messages of {self.stream} came out of order after {self.at}")
         begin, end = self.at, rows.seqs[-1].as_py()
         self.at = max(begin, min(end, self.todo.last) + 1)
         rows = between(rows, begin, self.todo.last)
@@ -105,7 +105,7 @@ class Task:
             yield self.shape.batch(self.stream, rows)
 
     def more_to_come(self) -> bool:
-        """Return whether the stream's leader has a message in what is left, for a server may lag behind it."""
+        """Return whether the stream's leader has a message in the rest: a server may lag behind it."""
         for pattern in self.todo.filters or (">",):
             try:
                 found = self.api.message(self.stream, {"seq": self.at, "next_by_subj": pattern})
@@ -116,7 +116,7 @@ class Task:
         return False
 
     def gather(self, data: bytes, enough: int = WINDOW_BYTES) -> bytes:
-        """Return what there was and a window of what comes next; raises NoResponseError, ConnectionLostError."""
+        """Return the buffered input and the next window; raises NoResponseError, ConnectionLostError."""
         parts = [data, self.link.read(self.limits.timeout_s)]
         size = sum(map(len, parts))
         while size < enough:

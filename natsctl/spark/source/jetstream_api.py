@@ -49,7 +49,7 @@ class StoredMessage(NamedTuple):
 
 
 class BlockOffer(NamedTuple):
-    """The header of STREAM.INFO for a stream whose blocks can be read: their format, and the stream's identity."""
+    """Header of STREAM.INFO for a stream with readable blocks: their format and the stream's identity."""
 
     format: bytes
     identity: bytes
@@ -103,7 +103,7 @@ class JetStreamApi:
         return answer, BlockOffer(form, identity) if form else None
 
     def stream_info(self, stream: str, *, subjects_filter: str = "", deleted_details: bool = False) -> dict[str, Any]:
-        """Return a stream's configuration and state, with counts by subject where a filter is given (all pages).
+        """Return a stream's configuration and state, with counts by subject if a filter is given (all pages).
 
         With `deleted_details` its state has the sequences of deleted messages. Raises StreamNotFoundError.
         """
@@ -121,7 +121,7 @@ class JetStreamApi:
         return answer
 
     def stream_names(self, subject: str = "") -> list[str]:
-        """Return the names of all streams, or of those that take a subject; sorted as the server sorts them."""
+        """Return the names of all streams, or of streams that capture a subject, in the server's order."""
         names: list[str] = []
         while True:
             body = {"offset": len(names), **({"subject": subject} if subject else {})}
@@ -131,7 +131,7 @@ class JetStreamApi:
                 return names
 
     def create_consumer(self, stream: str, name: str, config: dict[str, Any]) -> dict[str, Any]:
-        """Make a consumer, ephemeral unless the configuration has a durable name; the answer says what is pending."""
+        """Create a consumer, ephemeral unless the configuration names a durable; the answer has the pending count."""
         filters = config.get("filter_subjects") or []
         if len(filters) == 1:  # the one way that servers before 2.10 know, and the one with a subject for permissions
             config = {**config, "filter_subject": filters[0]}
@@ -141,7 +141,7 @@ class JetStreamApi:
         return self.ask(f"CONSUMER.CREATE.{stream}.{name}{tail}", body)
 
     def delete_consumer(self, stream: str, name: str) -> bool:
-        """Delete a consumer; False where it is gone already."""
+        """Delete a consumer; return False if it was already deleted."""
         try:
             self.ask(f"CONSUMER.DELETE.{stream}.{name}")
         except ApiRefusedError as refusal:
@@ -153,9 +153,9 @@ class JetStreamApi:
         return True
 
     def message(self, stream: str, wanted: dict[str, Any]) -> StoredMessage | None:
-        """Return one stored message, by `seq`, `start_time` and `next_by_subj`; None where there is none.
+        """Return one stored message, by `seq`, `start_time` and `next_by_subj`, or None.
 
-        Asks the leader; where that is not permitted, any server that answers direct gets.
+        Asks the leader, or if that is not permitted any server that answers direct gets.
         """
         try:
             answer = self.ask(f"STREAM.MSG.GET.{stream}", wanted)
@@ -172,14 +172,14 @@ class JetStreamApi:
         return StoredMessage(int(message["seq"]), message["subject"], time_ns_of(message["time"]))
 
     def sequence_at(self, stream: str, time_ns: int, filters: Sequence[str] = ()) -> int:
-        """Return the first sequence stored at or after a moment (on `filters`); last + 1 where there is none."""
+        """Return the first sequence stored at or after a moment (on `filters`), or last + 1."""
         found = [seq for each in filters or (">",) if (seq := self._first_since(stream, time_ns, each))]
         return min(found) if found else self._state(stream)["last_seq"] + 1
 
     def counted(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
         """Return the number of messages from a sequence on, of those on `filters`.
 
-        Told by direct gets, else by a consumer that is made and deleted; raises ApiRefusedError, NotAuthorisedError
+        Uses direct gets, or a temporary consumer; raises ApiRefusedError, NotAuthorisedError
         where neither is allowed.
         """
         counted = [self._pending_directly(stream, first, each) for each in filters or (">",)]
@@ -188,7 +188,7 @@ class JetStreamApi:
         return self._pending_of_consumer(stream, first, filters)
 
     def pending(self, stream: str, first: int, filters: Sequence[str] = ()) -> int:
-        """Return the same, or where nothing may be counted the number of sequences, which is at least as much."""
+        """Return the same, or if counting is not permitted the number of sequences, an upper bound."""
         try:
             return self.counted(stream, first, filters)
         except (ApiRefusedError, NotAuthorisedError):
@@ -215,9 +215,9 @@ class JetStreamApi:
         return since
 
     def _pending_directly(self, stream: str, first: int, pattern: str) -> int | None:
-        """Return the count that a direct get reports; None without, be it forbidden, by an old server, or by a mirror.
+        """Return the count that a direct get reports; None if it is forbidden, or from an old server or a mirror.
 
-        A server that has nothing does not give its name, and may be a mirror or lag behind: then the leader is asked.
+        A server without matches does not give its name, and may be a mirror or lag: then the leader is asked.
         """
         body = {"seq": max(first, 1), "next_by_subj": pattern, "batch": 1}
         try:
@@ -247,7 +247,7 @@ class JetStreamApi:
 
 
 def header_of(headers: bytes, name: bytes) -> bytes:
-    """Return the last value of a header in a block: the server's own where it sets that name; empty without it."""
+    """Return the last value of a header in a block (the server's own if it sets that name), or ""."""
     at = headers.rfind(b"\r\n" + name + b": ")
     if at < 0:
         return b""
@@ -300,7 +300,7 @@ def object_in(body: bytes, name: str) -> dict[str, Any]:
 
 
 def refuse(name: str, error: dict[str, Any]) -> NoReturn:
-    """Raise what an error of the API means."""
+    """Raise the exception for an API error."""
     code, text = error.get("err_code"), str(error.get("description") or "")
     code = code if isinstance(code, int) else 0
     if code == NO_STREAM:

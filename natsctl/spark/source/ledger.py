@@ -1,8 +1,8 @@
-"""The ledger of a write: the sequence at which a batch began, which shows what is stored, however late.
+"""The ledger of a write: the first sequence of a batch, which shows later which messages are stored.
 
 A server forgets message ids after the stream's duplicate window. The ledger does not: before its first message, a task
 notes the target's last sequence in the key-value bucket `natsctl_spark`, under `<query>.<batch>.<run>.<partition>`,
-where a run is one attempt of a driver. A task that finds the batch's first note to be of another run, or a note of its
+where a run is one attempt of a driver. If the first note of the batch belongs to another run, or a note of its
 own from an earlier attempt, reads the message ids that are in the target since then; its rows may have been another
 task's in that run. Message ids go on to be sent, so that two tasks that write the same rows at the same time do no harm
 either.
@@ -82,12 +82,12 @@ class Ledger:
     def begin(self, key: str, run: str, partition: int) -> Stored:
         """Note that writing begins; returns what earlier runs, or attempts of this task, have stored under the key.
 
-        Raises OptionError for a target from which messages go once they are read, StreamNotFoundError, ApiRefusedError.
+        Raises OptionError for a target that removes messages once they are read, StreamNotFoundError, ApiRefusedError.
         """
         info = self._api.stream_info(self._target)
         if info["config"].get("retention", "limits") != "limits":
             raise OptionError(
-                f"idempotence=ledger cannot know what was stored in {self._target}: its retention is "
+                f"idempotence=ledger cannot know the stored messages of {self._target}: its retention is "
                 f"{info['config']['retention']}, so messages go once they are read. Use idempotence=ids."
             )
         note = {"v": VERSION, "stream": self._target, "created": info["created"], "last_seq": info["state"]["last_seq"]}
@@ -118,7 +118,7 @@ class Ledger:
         return replace(self._stored_since(note["last_seq"] + 1, info), stream=stream)
 
     def _noted(self, key: str, note: dict[str, Any]) -> bool:
-        """Return whether this is the first note under the key, which is then stored."""
+        """Return whether this is the first note under the key; then it is stored."""
         reply = self._put(key, note)
         if reply.status == 503:
             self._make_bucket(int(self._api.stream_info(self._target)["config"].get("num_replicas", 1)))
@@ -132,7 +132,7 @@ class Ledger:
         return error is None
 
     def _put(self, key: str, note: dict[str, Any]) -> Reply:
-        """Return the answer to a note; one whose answer was lost is found to be there already, which does no harm."""
+        """Return the answer to a note; after a lost answer the note is found to exist, which does no harm."""
         for _ in range(self._settings.retries):
             try:
                 return self._put_once(key, note)

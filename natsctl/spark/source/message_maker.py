@@ -30,7 +30,7 @@ EXPECTED = {
     "expectedLastSeq": "Nats-Expected-Last-Sequence",
     "expectedLastSubjectSeq": "Nats-Expected-Last-Subject-Sequence",
 }
-"""Columns of numbers that become headers; a row whose number is null has no such header."""
+"""Columns of numbers that become headers; a row with null has no such header."""
 READ_ONLY = ("stream", "seq", "timestamp")
 """Columns that reading gives and writing leaves to the server."""
 
@@ -51,9 +51,9 @@ class Roles:
     expected: tuple[tuple[str, str], ...]
     """Column and header."""
     order: tuple[str, ...]
-    """Columns by which a task sorts its rows."""
+    """Sort columns of a task's rows."""
     origin: tuple[str, ...] = ()
-    """Columns of stream and sequence that reading gave, by which rows of equal content differ."""
+    """Columns of stream and sequence from reading; they distinguish rows of equal content."""
 
 
 class _Columns:
@@ -174,7 +174,7 @@ def _check_headers(name: str, kind: DataType) -> None:
         )
 
 
-_SINGLE = "f"  # in place of a Struct, which cannot travel to executors with the code
+_SINGLE = "f"  # instead of a Struct, which cannot be sent to executors with the code
 
 
 def json_objects(batch: pa.RecordBatch, fields: Sequence[str]) -> list[bytes]:
@@ -196,7 +196,7 @@ def json_values(column: pa.Array) -> list[str]:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value as JSON knows it; `kind` distinguishes maps from lists of pairs, which pyarrow returns alike."""
+    """Return a value for JSON; `kind` distinguishes maps from lists of pairs, because pyarrow returns both alike."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if pa.types.is_struct(kind):
@@ -212,7 +212,7 @@ def _plain(value: Any, kind: pa.DataType) -> Any:
 
 
 def _single(value: float) -> float:
-    """Return the number with no more digits than 32 bits need: 0.1 for what is 0.10000000149011612 in 64."""
+    """Return the number with no more digits than 32 bits need: 0.1 for 0.10000000149011612."""
     texts = (f"{value:.{digits}g}" for digits in range(6, 10))
     return next(near for near in map(float, texts) if struct.unpack(_SINGLE, struct.pack(_SINGLE, near))[0] == value)
 
@@ -259,7 +259,7 @@ class MessageMaker:
         self._taken = subjects_regex(patterns)
 
     def messages(self, batch: pa.RecordBatch) -> Iterator[Messages]:
-        """Yield the messages of a batch in its order; raises PublishError for a row that can be none."""
+        """Yield the messages of a batch in order; raises PublishError for an invalid row."""
         rows = max(1, batch.num_rows * SLICE_BYTES // max(batch.nbytes, SLICE_BYTES))
         for start in range(0, batch.num_rows, rows):
             yield self._made(batch.slice(start, rows))
@@ -282,7 +282,7 @@ class MessageMaker:
         return Messages(subjects, headers, payloads, ids, self._expected, covered, repeatable, made)
 
     def _origin(self, batch: pa.RecordBatch) -> Iterator[pa.BinaryArray | bytes]:
-        """Yield where each row was read from, as far as the frame still has it."""
+        """Yield the origin of each row, if the frame still has it."""
         for name in self._roles.origin:
             yield batch.column(name).cast(pa.string()).cast(pa.binary()).fill_null(constant(b""))
             yield b"\n"
@@ -327,7 +327,7 @@ class MessageMaker:
         return (joined(*blocks) if len(blocks) > 1 else blocks[0]), ids
 
     def _all_ids(self, own: pa.BinaryArray | None, contents: Callable[[], pa.BinaryArray], rows: int) -> pa.BinaryArray:
-        """Return the rows' own ids where they have one, and made ones elsewhere."""
+        """Return the rows' own ids, or generated ones for rows without."""
         if own is not None and pc.any(pc.match_substring_regex(own, r"[\r\n]|^$")).as_py():
             raise PublishError("a message id is empty or has a line end")
         if own is not None and not own.null_count:
@@ -346,7 +346,7 @@ class MessageMaker:
 
 
 def subjects_regex(patterns: Sequence[str]) -> str:
-    """Return a regular expression for the subjects that a stream listens to; empty where it listens to none."""
+    """Return a regular expression for the subjects that a stream listens to; empty without subjects."""
     tokens = {"*": r"[^.]+", ">": r".+"}
     ways = [r"\.".join(tokens.get(token) or re.escape(token) for token in pattern.split(".")) for pattern in patterns]
     return f"^(?:{'|'.join(ways)})$" if ways else ""

@@ -14,7 +14,7 @@ class CountedPart:
     """Messages that are sent once, under one number, and stored when there are as many acknowledgements.
 
     Which of them is refused is not seen. So anything but an acknowledgement has each of them sent again under its own
-    number, which does no harm, since the stream knows their ids.
+    number. That does no harm, because the stream knows their ids.
     """
 
     first: int
@@ -28,14 +28,14 @@ class CountedPart:
     stream: str = ""
     """The one that acknowledges."""
     stored_seqs: bytes = b""
-    """The sequences of what was acknowledged, one a line."""
+    """The acknowledged sequences, one a line."""
     duplicate_seqs: bytes = b""
     _stored: int = 0
     _refused: int = 0
 
     @property
     def pending(self) -> int:
-        """The number of messages that are not acknowledged; all of them where one was refused."""
+        """The number of messages that are not acknowledged; all of them if one was refused."""
         return len(self.messages) - (0 if self._refused else self._stored + self.duplicates)
 
     @property
@@ -71,7 +71,7 @@ class CountedPart:
         return NumberedPart(self.first, self.messages, self.inbox, counted=counted)
 
     def excuse(self) -> str:
-        """Return the subject of a message that is pending, and what the server said of it, if anything."""
+        """Return the subject of a pending message and the server's error for it, if any."""
         return f"{self.messages.subject(0)}: {self.refusal or 'not acknowledged in time'}"
 
     @property
@@ -81,7 +81,7 @@ class CountedPart:
 
 @dataclass
 class NumberedPart:
-    """Messages of which each is acknowledged under its own number; they are numbered without gaps from `first` on."""
+    """Messages with separate acknowledgements, numbered without gaps from `first` on."""
 
     first: int
     messages: Messages
@@ -92,7 +92,7 @@ class NumberedPart:
     again: set[int] = field(default_factory=set)
     """Rows of the acknowledged messages that were stored before."""
     counted: frozenset[bytes] = frozenset()
-    """The sequences by which these messages were acknowledged while they were counted, each by one of them."""
+    """The sequences that acknowledged these messages while they were counted, one each."""
     _pending: set[bytes] = field(init=False)
     _held: set[bytes] = field(init=False)
     """Messages of `_pending` that are not sent yet, or have to be sent again."""
@@ -120,7 +120,7 @@ class NumberedPart:
 
     @property
     def refusal(self) -> Refusal | None:
-        """A passing reason for which a message was refused."""
+        """A temporary reason for a refusal."""
         return next(iter(self._refused.values()), None)
 
     def release(self, only_first: bool = False) -> bytes:
@@ -134,7 +134,7 @@ class NumberedPart:
         return content(self.messages.frames(self.inbox, self.first, rows))
 
     def take(self, answers: Answers) -> str:
-        """Note answers; returns what is wrong with a message that is refused for good, or nothing."""
+        """Record answers; returns the fault of a finally refused message, or nothing."""
         if self.messages.any_made:
             self._note_places(answers)
         self._pending.difference_update(answers.stored)
@@ -152,7 +152,7 @@ class NumberedPart:
         return ""
 
     def made_rows(self) -> dict[int, bytes]:
-        """Return the digests of the pending messages whose ids were made of content, by their rows."""
+        """Return the digests of the pending messages with ids made from content, by row."""
         made = self.messages.made
         if made is None:
             return {}
@@ -172,13 +172,13 @@ class NumberedPart:
                 self.duplicates += 1
 
     def apart(self) -> NumberedPart:
-        """Return the same part, all of whose pending messages are to be sent again."""
+        """Return the same part with all pending messages to send again."""
         self._held = set(self._pending)
         self._refused.clear()
         return self
 
     def excuse(self) -> str:
-        """Return the subject of the first message that is pending, and what the server said of it, if anything."""
+        """Return the subject of the first pending message and the server's error for it, if any."""
         number = min(self._pending, key=int)
         return f"{self._subject(number)}: {self._refused.get(number) or self.refusal or 'not acknowledged in time'}"
 

@@ -1,8 +1,8 @@
 """Messages as columns: headers as they go over the wire, message ids, and protocol lines.
 
 Rows that bring no message id get one, so that a message that is sent again is stored once. A write or micro-batch that
-is tried again has the same rows. Whether they come in the same order, or in the same tasks, is another matter: what a
-shuffle brings comes in the order in which other machines answer, and a driver with another number of cores cuts the
+is tried again has the same rows, but not always in the same order, or in the same tasks: rows after a
+shuffle come in the order of other machines' answers, and a driver with another number of cores cuts the
 work in another way. So by default the id is made from the row's content, and from the stream and sequence it was read
 from where the frame has them, with a count for rows that are alike: `<digest>`, `<digest>.1`, and so on. The ids of a
 write are then the same however its rows are cut. Two tasks that have a row alike give it the same id; `alike.py` has
@@ -11,7 +11,7 @@ order.
 
 Ids are short, since a server searches the headers of each message a score of times and keeps the id in memory for as
 long as the stream's duplicate window. An id of content is one digest of who writes (query and batch) and of what: 16
-characters, 96 bits. A billion messages within one window have two ids alike, of which one message would be lost, in
+characters, 96 bits. A billion messages within one window have two equal ids, which would lose a message, in
 one of 10^11 such windows. Source: docs/adr/0023.
 """
 
@@ -43,7 +43,7 @@ class HeaderBlocks(NamedTuple):
 
     blocks: pa.BinaryArray
     ids: pa.BinaryArray | None
-    """Null where the row has none; None if no row has one."""
+    """Null if the row has none; None if no row has one."""
 
 
 def binary(array: pa.Array) -> pa.BinaryArray:
@@ -54,7 +54,7 @@ def binary(array: pa.Array) -> pa.BinaryArray:
 
 
 def constant(data: bytes) -> pa.BinaryScalar:
-    """Return bytes as a constant of Arrow; made anew each time, since unpickling one imports pandas."""
+    """Return bytes as a constant of Arrow; not cached, because unpickling one imports pandas."""
     return binary_array([data])[0]
 
 
@@ -68,7 +68,7 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
     """Return the blocks of a column of headers: lists or maps of key and value.
 
     Message ids are separated from other headers. Expectations of an earlier publish (`Nats-Expected-…`) are left out:
-    a server keeps them with the message, and would hold the copy to them. Servers know both in this spelling alone.
+    a server keeps them with the message, and would apply them to the copy. Servers accept both only in this spelling.
     Raises PublishError for an entry that cannot be a header.
     """
     column = column.cast(_ENTRIES)
@@ -88,7 +88,7 @@ def header_blocks(column: pa.Array) -> HeaderBlocks:
 
 
 def _ids(column: pa.Array, keys: pa.Array, values: pa.Array) -> pa.BinaryArray | None:
-    """Return the message id of each row, the first one where there are several."""
+    """Return the message id of each row, the first one if there are several."""
     named = pc.equal(keys.cast(pa.binary()), constant(MSG_ID_HEADER.encode()))
     found: dict[int, bytes] = {}
     rows, texts = pc.list_parent_indices(column).filter(named), values.filter(named)
@@ -117,7 +117,7 @@ def _check(keys: pa.Array, values: pa.Array) -> None:
 MessageIds = Literal["content", "row"]
 
 _DIGEST_BYTES = 12
-"""A multiple of three, which base64 spells without a rest."""
+"""A multiple of three: base64 needs no padding."""
 _ID_BYTES: Final = _DIGEST_BYTES // 3 * 4
 _OF_CONTENT: Final = re.compile(rb"[\w-]{%d}(?:\.\d+)?" % _ID_BYTES)
 _WRITER_BYTES = 9
@@ -153,7 +153,7 @@ class RowIds:
         return urlsafe_b64encode(b"".join(self._again)), array("q", times).tobytes()
 
     def _of_contents(self, contents: list[bytes]) -> pa.BinaryArray:
-        """Return one digest per row; a content that was there before has its count behind it."""
+        """Return one digest per row; a repeated content is followed by its count."""
         digests = list[bytes]()
         for content in contents:
             digest = self._begun.copy()
@@ -168,7 +168,7 @@ class RowIds:
         return joined(ids, pc.if_else(pc.equal(int_array(times), int_array([0])[0]), constant(b""), texts))
 
     def _times(self, digests: list[bytes]) -> list[int] | None:
-        """Return how often each of them was there before; None where all are new."""
+        """Return how often each occurred before, or None if all are new."""
         fresh = set(digests)
         if len(fresh) == len(digests) and self._seen.isdisjoint(fresh):
             self._seen |= fresh
@@ -194,12 +194,12 @@ def digests_of(ids: pa.BinaryArray) -> pa.BinaryArray:
 
 
 def id_of(digest: bytes, times: int) -> bytes:
-    """Return the id of a row whose content came so many times before."""
+    """Return the id of a row with content that occurred so many times before."""
     return digest + b".%d" % times if times else digest
 
 
 def counted_ids(ids: pa.BinaryArray) -> pa.BinaryArray:
-    """Return the ids of stored messages, those of content numbered anew in the order of storing.
+    """Return the ids of stored messages; ids of content are renumbered in stored order.
 
     A server that has forgotten an id stores rows that are alike in several tasks under the same one.
     """
@@ -226,7 +226,7 @@ ID = f"{MSG_ID_HEADER}: ".encode()
 
 @dataclass(frozen=True)
 class Messages:
-    """Rows as messages, column by column; `ids` are null where a message has none."""
+    """Rows as messages, column by column; `ids` are null for messages without one."""
 
     subjects: pa.BinaryArray
     headers: pa.BinaryArray
@@ -247,7 +247,7 @@ class Messages:
 
     @property
     def countable(self) -> bool:
-        """Return whether it is enough to know how many of them are stored: what is sent again then does no harm."""
+        """Return whether the number of stored ones is enough to know: sending again does no harm."""
         return self.repeatable and not self.ids.null_count and self.of_one_kind
 
     @property
@@ -278,16 +278,16 @@ class Messages:
         return self._each(lambda column: column.filter(wanted))
 
     def frames(self, inbox: str, first: int, rows: Sequence[int]) -> pa.BinaryArray:
-        """Return the frames of some of the messages, whose acknowledgements come to `<inbox>.<first + row>`."""
+        """Return the frames of some of the messages, acknowledged on `<inbox>.<first + row>`."""
         some = self if len(rows) == len(self) else self._each(lambda column: column.take(int_array(rows)))
         numbers = _text(int_array([first + row for row in rows]))
         return some._frames((f" {inbox}.".encode(), numbers, b" "), self.expected)
 
     def frames_of_part(self, reply: str) -> pa.BinaryArray:
-        """Return the frames of all of them, whose acknowledgements come to one subject.
+        """Return the frames of all messages, acknowledged on one subject.
 
-        Where they are covered, their stream is named by its acknowledgements only: a server searches the headers of
-        each message for all that it knows, and for longer the more there is.
+        If they are covered, their stream is named only by its acknowledgements: a server searches the headers of
+        each message for all known names, and takes longer with more headers.
         """
         return self._frames((f" {reply} ".encode(),), b"" if self.covered else self.expected)
 
@@ -351,7 +351,7 @@ class Stored:
 
 
 def content(column: pa.BinaryArray) -> bytes:
-    """Return the bytes of an array's values behind each other, which is how Arrow keeps them."""
+    """Return the concatenated bytes of an array's values, as Arrow stores them."""
     start, end = _ends(column)
     data = column.buffers()[2]
     return bytes(memoryview(data)[start:end]) if data is not None else b""

@@ -20,21 +20,21 @@ from natsctl.spark.source.arrays import binary_array, int_array, int_scalar
 from natsctl.spark.source.errors import JetStreamSourceError
 
 MAX_BYTES: Final = 64 << 20
-"""Most bytes of one payload: a server takes 64 MiB at most, and a small payload may claim a thousand times its size."""
+"""Maximum bytes of a payload: servers accept up to 64 MiB, and a small payload may claim a thousand times its size."""
 ENCODING: Final = "content-encoding"
 IDENTITY: Final = "identity"
 
 _STREAMED: Final = {"zstd": "zstd", "lz4": "lz4", "brotli": "brotli", "br": "brotli"}
 """Formats that Arrow reads piece by piece, by the names that they have in options and headers."""
 _ZLIB_BITS: Final = {"gzip": 31, "zlib": 15, "deflate": 15}
-"""The number by which zlib knows a format."""
+"""zlib's number of a format."""
 _MAGIC: Final = (b"\xff\x06\x00\x00sNaPpY", b"\xff\x06\x00\x00S2sTwO")
 _BLOCK, _PLAIN, _SKIPPED = 0x00, 0x01, 0x80
 _CHECKSUM_BYTES: Final = 4
 
 
 class DecompressionError(JetStreamSourceError):
-    """A payload is not what its compression says; `row` is its row."""
+    """A payload is not in its declared compression; `row` is its row."""
 
     code = "JETSTREAM_VALUE"
 
@@ -53,7 +53,7 @@ def decompressed(
 
     With `strict` that raises DecompressionError instead.
 
-    `headers` are whole blocks, or none at all where no message has one.
+    `headers` are whole blocks, or empty if no message has headers.
     """
     found: list[bytes] = []
     broken: list[int] = []
@@ -95,7 +95,7 @@ def _plain(payload: bytes, named: str) -> bytes:
 
 
 def _inflated(payload: bytes, bits: int) -> bytes:
-    """Return what zlib makes of a payload, which may be several members one behind the other."""
+    """Return the decompressed payload, possibly of several concatenated members."""
     found: list[bytes] = []
     left, rest = MAX_BYTES, payload
     while rest:

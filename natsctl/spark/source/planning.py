@@ -1,11 +1,11 @@
-"""The plan of a read: streams, ranges and the parts that tasks read, from the part of WHERE that the server can do.
+"""The plan of a read: streams, ranges and the parts of tasks, from the part of WHERE that the server supports.
 
 That part is a range of sequences, a range of time, subjects, streams. Sequences are done exactly. Times and subjects
 only leave out what cannot fit: Spark looks at those rows once more.
 
 A stream without gaps is split and counted by its sequences. In one with gaps, or through filters, how many messages
 lie in a range is asked of the server: a consumer that begins at a sequence reports how many are pending from there.
-Where no such consumer may be made, sequences stand for messages.
+If no such consumer may be created, sequences are counted instead of messages.
 
 A task that has read its part makes sure that nothing was missed.
 """
@@ -48,7 +48,7 @@ _NEVER_NULL = ("stream", "seq", "subject", "timestamp")
 
 @dataclass(frozen=True)
 class Wanted:
-    """The messages that a query can use: bounds include their end, None stands for all."""
+    """The messages that a query can use: bounds include their end, None means all."""
 
     first: int | None = None
     last: int | None = None
@@ -66,7 +66,7 @@ class Wanted:
 
 
 def push(filters: Iterable[Filter], wanted: Wanted) -> tuple[Wanted, list[Filter]]:
-    """Return what is wanted with the filters added, and those that Spark has to look at as well."""
+    """Return the selection with the filters added, and filters that Spark has to apply as well."""
     left: list[Filter] = []
     for each in filters:
         wanted, done = _pushed(each, wanted)
@@ -76,7 +76,7 @@ def push(filters: Iterable[Filter], wanted: Wanted) -> tuple[Wanted, list[Filter
 
 
 def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
-    """Return what is wanted with one filter, and whether nothing of it is left to do."""
+    """Return the selection with one filter added, and whether it is completely applied."""
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else ""
     if isinstance(each, IsNotNull):
@@ -95,7 +95,7 @@ def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
 
 
 def _values(each: Filter) -> tuple[Any, ...]:
-    """Return what a filter compares with; nothing for one that is not understood, or that compares with null."""
+    """Return the comparison value of a filter; nothing if it is not understood or compares with null."""
     if isinstance(each, In):
         return tuple(value for value in each.value if value is not None)
     value = getattr(each, "value", None)
@@ -127,7 +127,7 @@ def _by_sequence(each: Filter, values: tuple[int, ...], wanted: Wanted) -> tuple
 
 
 def _by_time(each: Filter, values: tuple[datetime, ...], wanted: Wanted) -> Wanted:
-    """Return the range of time; a column's microsecond stands for the thousand nanoseconds that were cut to it."""
+    """Return the range of time; a column's microsecond covers the thousand nanoseconds truncated to it."""
     bounds = _bounds(each, tuple(map(_micros, values)))
     if bounds is None:
         return wanted
@@ -177,7 +177,7 @@ def _is_literal(subject: str) -> bool:
 
 
 def _beginning_with(text: str) -> tuple[str, ...]:
-    """Return the filter for all subjects that begin with a text, by its whole tokens; nothing where it has none."""
+    """Return the filter for all subjects that begin with a text, by its complete tokens; nothing without one."""
     tokens = text.split(".")[:-1]
     return (".".join([*tokens, ">"]),) if tokens and _is_literal(".".join(tokens)) else ()
 
@@ -193,13 +193,13 @@ class StreamPart(InputPartition):
 
 
 MESSAGES_PER_TASK = 10_000
-"""Fewer are not worth a task of their own, which costs about as much as reading them."""
+"""Fewer messages are not worth a task, which costs about as much as reading them."""
 MESSAGES_PER_PART = 250_000
 """Beyond that a read is split further than the driver has cores, as a cluster may have more: about a second's work."""
 MAX_PARTS = 400
 """Into which a read is split unless `minPartitions` or `maxRecordsPerPartition` ask for more; each costs requests."""
 CLOSE_ENOUGH = 0.95
-"""The distance to which a cut by count has to come to what was asked for; nearer costs questions."""
+"""Allowed distance of a cut by count from its target; getting nearer costs requests."""
 
 
 @dataclass(frozen=True)
@@ -247,7 +247,7 @@ def batch_stretches(api: JetStreamApi, reading: Reading, wanted: Wanted) -> list
 
 
 def starting_at(api: JetStreamApi, reading: Reading, state: StreamState) -> int:
-    """Return the first sequence that a new query wants; raises OptionError where no message is late enough."""
+    """Return the first sequence of a new query; raises OptionError if no message is late enough."""
     if (since := reading.since(state.name)) is not None:
         first = api.sequence_at(state.name, since[1])
         if first <= state.last or reading.late_is_latest:
@@ -287,7 +287,7 @@ def check_names(said: str | Mapping[str, int] | None, names: Sequence[str], opti
 
 
 def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
-    """Return the part of a stretch that can fit what is wanted."""
+    """Return the part of a stretch that can match the selection."""
     first = max(stretch.first, wanted.first or 0)
     last = stretch.last if wanted.last is None else min(stretch.last, wanted.last)
     name = stretch.state.name
@@ -302,9 +302,9 @@ def _narrowed(api: JetStreamApi, stretch: Stretch, wanted: Wanted) -> Stretch:
 
 
 def count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str]) -> int | None:
-    """Return the number of messages in a stretch, None where the server does not let it be known.
+    """Return the number of messages in a stretch, or None if the server does not allow counting.
 
-    While others publish it may be a few less, never more: what is pending is asked from the beginning first.
+    While others publish it may be a few less, never more: the pending count is requested from the beginning first.
     """
     if not stretch.width:
         return 0
@@ -323,7 +323,7 @@ def cut(
 ) -> tuple[int, int | None]:
     """Return the last sequence of a beginning that holds `wanted` messages or a few less, and how many it holds.
 
-    `total` is the count of the whole stretch; None has sequences counted in place of messages.
+    `total` is the count of the whole stretch; None means that sequences are counted instead of messages.
     """
     if total is None or (stretch.state.whole and not filters):
         last = min(stretch.first + wanted - 1, stretch.last)
@@ -337,7 +337,7 @@ def cut(
 
 
 def _cut_by_count(api: JetStreamApi, stretch: Stretch, filters: Sequence[str], wanted: int) -> tuple[int, int | None]:
-    """Return the same by asking how many messages are pending behind ever better guesses."""
+    """Return the same by requesting the pending count after ever better guesses."""
     name = stretch.state.name
     pending = api.counted(name, stretch.first, filters)
     low, high = stretch.first, stretch.last
@@ -375,9 +375,9 @@ def parts(
 def planned_parts(
     api: JetStreamApi, stretch: Stretch, begin: int, cuts: Sequence[int], reading: Reading
 ) -> list[StreamPart]:
-    """Return the parts of a batch that was cut before: from behind `begin` to each cut, and to the end of the stretch.
+    """Return the parts of a batch that was cut before: from after `begin` to each cut, and to the end of the stretch.
 
-    The stretch is what is left of the batch; a part of which nothing is left is there and empty, so that each part
+    The stretch is the rest of the batch; a part without rest is included and empty, so that each part
     keeps its number.
     """
     state = stretch.state
@@ -392,7 +392,7 @@ def planned_parts(
 def _counts(
     api: JetStreamApi, state: StreamState, bounds: Sequence[int], filters: Sequence[str]
 ) -> Sequence[int | None]:
-    """Return the number of messages from behind each bound to the next; None where that is not known, or none."""
+    """Return the number of messages from after each bound to the next, or None if unknown or zero."""
     if state.whole and not filters:
         return [max(last - max(before, state.first - 1), 0) for before, last in pairwise(bounds)]
     try:

@@ -1,9 +1,9 @@
 """Publishing with acknowledgements: a bounded number of messages is under way, and each is acknowledged in the end.
 
 Theory of operation. Messages are sent in parts of half a window, so that the server works on one part while the next
-one is made. What is not acknowledged in time, refused for a passing reason, or on its way in a connection that ends, is
-sent again with the same ids. Parts are sent under one number, and messages under one each where they are sent again,
-and where they have no ids. The order stays: a server handles a connection's messages one after the other, so what it
+one is made. Messages that are not acknowledged in time, refused temporarily, or in flight on a lost connection, are
+sent again with the same ids. Parts are sent under one number, and messages under one each if they are sent again,
+or have no ids. The order stays: a server handles a connection's messages in order, so what it
 took of them before it went is a beginning of them; nothing more is sent while a message is refused; and until something
 is acknowledged, at the start and after each failure, the first message goes alone, so that a server that is not ready
 refuses that one, and not half a window.
@@ -46,7 +46,7 @@ class Window:
 
     @property
     def waiting(self) -> bool:
-        """Return whether any answer is to come to what was sent."""
+        """Return whether any answer is outstanding."""
         return any(part.waiting for part in self.parts)
 
     @property
@@ -55,7 +55,7 @@ class Window:
         return any(part.refusal for part in self.parts)
 
     def hold(self, stored: Stored | None = None) -> None:
-        """Keep all that is not acknowledged to be sent again, each message under its own number, but what is stored."""
+        """Keep unacknowledged messages to send again, each under its own number, except stored ones."""
         apart = [self._apart(part) for part in self.parts]
         self.parts = [*apart]
         if stored is not None:
@@ -63,13 +63,13 @@ class Window:
         self._drop_done()
 
     def release(self, only_first: bool) -> bytes:
-        """Return the bytes to send now of what is held: of the first message, or of all."""
+        """Return the bytes to send now: of the first message, or of all."""
         if only_first:
             return self._first()
         return b"".join(part.release() for part in self.parts if part.held)
 
     def take(self, answers: Answers) -> str:
-        """Note answers; returns what is wrong with a message that is refused for good, or nothing."""
+        """Record answers; returns the fault of a finally refused message, or nothing."""
         faults = [part.take(answers) for part in self.parts]
         self._drop_done()
         self.parts = [
@@ -78,15 +78,15 @@ class Window:
         return next(filter(None, faults), "")
 
     def excuse(self) -> str:
-        """Return the subject of the first message that is pending, and what the server said of it, if anything."""
+        """Return the subject of the first pending message and the server's error for it, if any."""
         return self.parts[0].excuse()
 
     def _settle(self, parts: list[NumberedPart], stored: Stored) -> None:
         """Note which of the messages are stored: no two rows of this task by the same sequence.
 
-        Rows that are alike may have any of the messages with their content, but those by which other rows of this task
-        were acknowledged: a server that has forgotten an id stores a second message under it, so that ids alone do not
-        distinguish them.
+        Equal rows may have any of the messages with their content, except those that acknowledged other rows of this
+        task: a server that has forgotten an id stores a second message under it, so that ids alone do not distinguish
+        them.
         """
         counted = frozenset[bytes]().union(*(part.counted for part in parts))
         taken = self._acknowledged.sequences(stored.stream) - counted if self._acknowledged else set[bytes]()
@@ -126,7 +126,7 @@ class Window:
 
 
 PART_BYTES = 4 << 20
-"""Larger parts are cut: what is not acknowledged is kept, and sent again at worst."""
+"""Larger parts are cut: unacknowledged data is kept, and sent again in the worst case."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Publisher:
     ) -> None:
         """`stream` is the only one that may acknowledge; empty: any. `acknowledged` gets the sequences.
 
-        `look` returns what is stored, before anything is sent again: a server may have forgotten its id by then.
+        `look` returns the stored messages before anything is sent again: a server may have forgotten an id by then.
         """
         self._look = look
         self.messages = 0
@@ -200,7 +200,7 @@ class Publisher:
         self._until(0)
 
     def _part(self, messages: Messages, start: int) -> CountedPart | NumberedPart:
-        """Return what is sent next; the first message alone, so that the others need no numbers."""
+        """Return the next bytes to send; first a single message, so that the others need no numbers."""
         rows = min(max(self._limits.window // 2, 1), len(messages) - start)
         if not self._proven and not self._window.parts:
             rows = 1

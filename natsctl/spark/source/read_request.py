@@ -15,7 +15,7 @@ from natsctl.spark.source.source_options import STREAM_READ, Options, check_stre
 
 @dataclass(frozen=True)
 class Reading:
-    """The streams, where they begin and end, and how they are split; "" and None stand for what was not said."""
+    """The streams, where they begin and end, and how they are split; "" and None mean not given."""
 
     streams: tuple[str, ...]
     pattern: str
@@ -25,7 +25,7 @@ class Reading:
     since_ns: int | None
     until_ns: int | None
     since_by: dict[str, int]
-    """The first moment by stream, of those that have one of their own."""
+    """The first moment by stream, for streams with their own."""
     until_by: dict[str, int]
     late_is_latest: bool
     fail: bool
@@ -40,11 +40,11 @@ class Reading:
         return fnmatchcase(stream, self.pattern) if self.pattern else stream in self.streams
 
     def since(self, stream: str) -> tuple[str, int] | None:
-        """Return the option by which a stream is read from a moment on, and that moment; None without one."""
+        """Return the option that reads a stream from a moment on, and that moment, or None."""
         return _moment("starting", self.since_ns, self.since_by.get(stream))
 
     def until(self, stream: str) -> tuple[str, int] | None:
-        """Return the option by which a stream is read up to a moment, and that moment; None without one."""
+        """Return the option that reads a stream up to a moment, and that moment, or None."""
         return _moment("ending", self.until_ns, self.until_by.get(stream))
 
 
@@ -55,7 +55,7 @@ def _moment(which: str, of_all: int | None, of_one: int | None) -> tuple[str, in
 
 
 def reading_of(options: Options) -> Reading:
-    """Return the reading that options ask for; raises OptionError for those that contradict each other."""
+    """Return the request of the options; raises OptionError if they contradict each other."""
     streaming = options.place == STREAM_READ
     return Reading(
         streams=_streams(options),
@@ -77,7 +77,7 @@ def reading_of(options: Options) -> Reading:
 
 
 def check_batch(options: Options) -> None:
-    """Raise OptionError where a batch is to be acknowledged: Spark reports the end of a batch to no source."""
+    """Raise OptionError if a batch has to be acknowledged: Spark does not report the end of a batch to sources."""
     if options["ackMode"] != "none":
         raise OptionError(
             "option ackMode is for a streaming read: Spark does not report to a source that a batch is written. "
@@ -113,7 +113,7 @@ _NOT_ACKED: Final = (
 
 
 def _streams(options: Options) -> tuple[str, ...]:
-    """Return the streams by name; none where there is a pattern."""
+    """Return the streams by name; none for a pattern."""
     ways = [name for name in ("stream", "streamPattern") if options.given(name)]
     if options.path and ways:
         raise OptionError(f"load({options.path!r}) names a stream, and so does option {ways[0]}: give one of them")

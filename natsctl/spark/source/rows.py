@@ -70,10 +70,10 @@ class Rows:
     times_ns: pa.Int64Array | None
     subjects: Sequence[bytes] | pa.Array
     headers: Sequence[bytes] | pa.Array
-    """Whole header blocks, empty where a message has none; empty as a whole where none has."""
+    """Whole header blocks, empty for messages without; an empty column if no message has headers."""
     values: Sequence[bytes] | pa.Array
     replies: Sequence[bytes] = ()
-    """The subjects to acknowledge, where a durable consumer delivered the messages."""
+    """The subjects to acknowledge, if a durable consumer delivered the messages."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class RowShape:
     """The columns that are wanted, in their order, and the conversion of payloads."""
 
     names: tuple[str, ...]
-    """Names from `SCHEMA_FIELDS`, in the order of `arrow_schema`, which may spell them in another case."""
+    """Names from `SCHEMA_FIELDS`, in the order of `arrow_schema`, possibly in another case."""
     arrow_schema: pa.Schema
     value_format: str = "binary"
     mode: str = "permissive"
@@ -102,7 +102,7 @@ class RowShape:
 
     @property
     def wants_headers(self) -> bool:
-        """Return whether header blocks are needed: as a column, or for what they say of the payload."""
+        """Return whether header blocks are needed: as a column, or for facts about the payload."""
         listed = self.include_headers and "headers" in self.names
         return listed or (self.compression == "auto" and self.wants_value)
 
@@ -169,9 +169,9 @@ def default_schema(options: ValueOptions, *, metadata: bool = False) -> StructTy
 
 
 def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = False) -> RowShape:
-    """Return the shape of a schema, which may be any of the columns in any order; raises OptionError for others.
+    """Return the shape of a schema of any columns in any order; raises OptionError for unknown ones.
 
-    The column `value` may be declared as string, which makes it text.
+    The column `value` may be declared as string and is then text.
     """
     known = {field.name: field.dataType for field in (*SCHEMA_FIELDS, *(METADATA_FIELDS if metadata else ()))}
     names = tuple(_known_name(field.name, known) for field in schema)
@@ -182,7 +182,7 @@ def row_shape(schema: StructType, options: ValueOptions, *, metadata: bool = Fal
         elif not _same(column.dataType, known[name]):
             raise OptionError(f"column {name} is {known[name].simpleString()}, not {column.dataType.simpleString()}")
         elif name == "headers" and not column.nullable:
-            raise OptionError("column headers is declared NOT NULL, and is null where a message has none")
+            raise OptionError("column headers is declared NOT NULL, but is null for messages without headers")
     if len(set(names)) < len(names):
         raise OptionError(f"the schema names a column twice: {', '.join(names)}")
     mode = str(options["valueMode"])

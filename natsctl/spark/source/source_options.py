@@ -1,6 +1,6 @@
 """Options of the data source: names, defaults, scopes and descriptions, and the parsed options of a read or write.
 
-A parser of values returns the value, or raises a ValueError that says what is expected.
+A parser returns the value, or raises a ValueError with the expected form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from natsctl.spark.source.errors import OptionError
 
 EARLIEST = -2
 LATEST = -1
-"""The numbers that stand for a sequence in an offset by stream, as with Spark's Kafka source."""
+"""The numbers with a special meaning in an offset by stream, as in Spark's Kafka source."""
 
 _UNIT_S = {
     "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1, "sec": 1, "second": 1, "m": 60, "min": 60, "minute": 60,
@@ -57,7 +57,7 @@ def flag(said: str) -> bool:
 
 
 def one_of(*known: str) -> Callable[[str], str]:
-    """Return one of the words, in any case."""
+    """Return one of the names, in any case."""
 
     def parse(said: str) -> str:
         if said.strip().lower() not in known:
@@ -168,7 +168,7 @@ def moments_ns(said: str) -> dict[str, int]:
 
 
 def sequences(*words: str) -> Callable[[str], str | dict[str, int]]:
-    """Return one of the words, or a JSON object of sequences by stream: -2 is the earliest and -1 the latest."""
+    """Return one of the names, or a JSON object of sequences by stream: -2 is the earliest and -1 the latest."""
 
     def parse(said: str) -> str | dict[str, int]:
         if said.strip().lower() in words:
@@ -190,7 +190,7 @@ def _is_sequence(number: Any) -> bool:
 
 
 def subjects(said: str) -> tuple[str, ...]:
-    """Return the subjects of a list by commas, wildcards allowed, those that others cover left out."""
+    """Return the subjects of a list by commas, wildcards allowed, without subjects covered by others."""
     from_list = names(said)
     for subject in from_list:
         check_subject(subject)
@@ -198,7 +198,7 @@ def subjects(said: str) -> tuple[str, ...]:
     for at, one in enumerate(kept):
         for other in kept[at + 1 :]:
             if meet(one, other) is not None:
-                raise ValueError(f"{one} and {other} have subjects in common, which the server does not take")
+                raise ValueError(f"{one} and {other} have subjects in common: the server refuses that")
     return kept
 
 
@@ -209,7 +209,7 @@ def check_stream(name: str) -> None:
 
 
 def check_subject(subject: str) -> None:
-    """Raise ValueError for what is no subject, wildcards allowed."""
+    """Raise ValueError for an invalid subject; wildcards are allowed."""
     tokens = subject.split(".")
     if not all(tokens) or re.search(r"\s", subject) or ">" in tokens[:-1]:
         raise ValueError(f"{subject!r} is no subject: tokens are separated by single dots, and > stands last")
@@ -221,7 +221,7 @@ def covers(wide: str, narrow: str) -> bool:
 
 
 def meet(one: str, other: str) -> str | None:
-    """Return the filter for subjects that two filters have in common, or None where there are none."""
+    """Return the filter for subjects that two filters have in common, or None."""
     here, there = one.split("."), other.split(".")
     common: list[str] = []
     for at in range(max(len(here), len(there))):
@@ -257,7 +257,7 @@ ALL: Final = (*READ, *WRITE)
 
 @dataclass(frozen=True)
 class Option:
-    """One option; `default` is a text that `parse` takes, or "" where there is none."""
+    """One option; `default` is a text for `parse`, or ""."""
 
     name: str
     default: str
@@ -267,7 +267,7 @@ class Option:
     idle: tuple[str, ...] = ()
     """Places that accept it without effect, as Spark's Kafka source does with limits of triggers in a batch."""
     otherwise: str = ""
-    """The meaning of its absence, for readers of the table, where that is no text of its own."""
+    """The meaning of its absence, for readers of the table, if `default` is not enough."""
 
 
 CONNECTION: Final = (
@@ -291,7 +291,7 @@ CONNECTION: Final = (
     Option("tlsFirst", "false", ALL, flag, "TLS begins before the server sends INFO."),
     Option("tlsInsecure", "false", ALL, flag, "The server's certificate is not checked."),
     Option("apiPrefix", "$JS.API", ALL, some_text, "The prefix of subjects of JetStream's API."),
-    Option("domain", "", ALL, some_text, "A JetStream domain, in place of `apiPrefix`."),
+    Option("domain", "", ALL, some_text, "A JetStream domain, instead of `apiPrefix`."),
     Option("inboxPrefix", "_INBOX", ALL, some_text, "The prefix of subjects for answers."),
     Option("requestTimeout", "5s", ALL, wait_s, "Time to wait for a connection or an answer."),
     Option("numRetries", "3", ALL, whole(0), "Repetitions of an attempt that found no server or got no answer."),
@@ -302,7 +302,7 @@ READING: Final = (
     Option("streamPattern", "", READ, some_text,
            "Streams by a pattern such as `ORDERS*`; those made later are read from their beginning."),
     Option("backup", "", (BATCH_READ,), some_text,
-           "The path of a backup to read in place of a server."),
+           "The path of a backup to read instead of a server."),
     Option("subject", "", READ, subjects, "Subjects by commas, wildcards allowed; the server sends no others.",
            otherwise="all"),
     Option("startingOffsets", "", READ, sequences("earliest", "latest"),
@@ -323,19 +323,19 @@ READING: Final = (
     Option("startingOffsetsByTimestampStrategy", "error", READ, one_of("error", "latest"),
            "The effect of a `startingTimestamp` after the last message: an error, or a start at the end."),
     Option("failOnDataLoss", "true", READ, flag,
-           "A query fails if messages that it was to read are gone; else it continues behind them with a warning."),
+           "A query fails if messages that it should read were removed; else it continues after them with a warning."),
     Option("maxOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
-           "The most messages of a batch, shared among streams in proportion to what waits in each.", (BATCH_READ,)),
+           "Maximum messages of a batch, shared among streams in proportion to their pending messages.", (BATCH_READ,)),
     Option("maxBytesPerTrigger", "", (STREAM_READ,), size_bytes,
            "The same in bytes, by the average message of each stream.", (BATCH_READ,)),
     Option("minOffsetsPerTrigger", "", (STREAM_READ,), whole(1),
            "The messages that a batch waits for, `maxTriggerDelay` at most; not with `availableNow`.", (BATCH_READ,)),
     Option("maxTriggerDelay", "15m", (STREAM_READ,), duration_s,
-           "The longest time that `minOffsetsPerTrigger` may delay a batch.", (BATCH_READ,)),
+           "Maximum delay of a batch by `minOffsetsPerTrigger`.", (BATCH_READ,)),
     Option("minPartitions", "", READ, whole(1),
            "The tasks of a read, if there are 10,000 messages for each.",
            otherwise="the driver's cores, or more: one for each 250,000 messages, 400 at most"),
-    Option("maxRecordsPerPartition", "", READ, whole(1), "The most messages of a task; a larger read has more tasks."),
+    Option("maxRecordsPerPartition", "", READ, whole(1), "Maximum messages of a task; a larger read has more tasks."),
     Option("transport", "auto", READ, one_of("auto", "blocks", "consumer", "direct", "get"),
            "Read blocks of the log of natsctl's server, through a short-lived consumer, by direct gets, by single "
            "requests, or by what suits the stream (`auto`)."),
@@ -349,8 +349,8 @@ READING: Final = (
     Option("valueMode", "PERMISSIVE", READ, one_of("permissive", "failfast"),
            "A payload that `payloadCompression` does not fit is null, or the query fails."),
     Option("filterPushdown", "false", (BATCH_READ,), flag,
-           "The server applies `WHERE` as far as it can; needs `spark.sql.python.filterPushdown.enabled`. Only for a "
-           "frame that one query uses once: Spark applies the condition to every other use too.",
+           "The server applies the supported part of `WHERE`; needs `spark.sql.python.filterPushdown.enabled`. "
+           "Only for a frame that one query uses once: Spark applies the condition to every other use too.",
            (STREAM_READ,)),
     Option("commitConsumer", "", (STREAM_READ,), some_text,
            "A durable consumer that follows the query, so that `natsctl consumer report` shows its lag.",
@@ -379,25 +379,25 @@ STREAM: Final = Option(
 )  # fmt: skip
 
 WRITING: Final = (
-    Option("subject", "", WRITE, some_text, "The subject of all rows, in place of the column `subject`."),
+    Option("subject", "", WRITE, some_text, "The subject of all rows, instead of the column `subject`."),
     Option("valueFormat", "text", WRITE, one_of("binary", "text", "json"),
            "With `json` and no column `value`, the columns without another meaning become one JSON object."),
     Option("msgIdColumn", "", WRITE, some_text, "The column of message ids.", otherwise="`msgId`, if there is one"),
     Option("messageIds", "content", WRITE, one_of("content", "row"),
-           "The origin of an id where a row brings none: `content`, with stream and sequence if the frame has them, "
+           "The origin of an id for rows without one: `content`, with stream and sequence if the frame has them, "
            "does not depend on how rows are cut into tasks; `row`, its number, is cheaper, and right only if every "
            "attempt has the same rows in the same tasks in the same order; not with `writeId`."),
     Option("idempotence", "ids", WRITE, one_of("ids", "ledger", "none"),
            "Protection from storing a repeated row twice: by message ids, for as long as the stream's duplicate "
            "window; by a ledger as well, without a limit of time; or none."),
     Option("writeId", "", (BATCH_WRITE,), key_text,
-           "A name for this write alone: the job, run again under it with the same rows, stores each once, on any "
+           "A name for this write only: the job, run again under it with the same rows, stores each once, on any "
            "number of cores, as late as `idempotence` allows.",
            otherwise="a new one each time"),
     Option("orderBy", "", WRITE, names,
-           "Columns by which each task sorts its rows before it sends them. With `repartition(n, \"subject\")` before, "
+           "Sort columns of each task's rows before sending. With `repartition(n, \"subject\")` before, "
            "`orderBy` `seq` keeps the order of each subject, in streaming queries too, where Spark cannot sort."),
-    Option("window", "4000", WRITE, whole(1), "The most messages that wait for their acknowledgement."),
+    Option("window", "4000", WRITE, whole(1), "Maximum number of unacknowledged messages."),
     Option("ackTimeout", "10s", WRITE, wait_s, "After this time without an acknowledgement, messages are sent again."),
 )  # fmt: skip
 
@@ -414,7 +414,7 @@ OF_KAFKA: Final = {
     "fetchoffset.numretries": "numRetries",
     "fetchoffset.retryintervalms": "retryInterval",
 }
-"""The names here of options of Spark's Kafka source, which are in lower case."""
+"""Our names of options of Spark's Kafka source (in lower case)."""
 
 OF_SPARK: Final = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """Options that Spark itself adds, in lower case; `path` is the argument of `load`."""
@@ -424,7 +424,7 @@ REMOVED_JSON: Final = frozenset({"valueschema", "columnnameofcorruptrecord"})
 
 
 def from_json_hint(schema: str, stream: str = "ORDERS") -> str:
-    """Return the line to write in place of a read whose `value` is JSON."""
+    """Return the line to write instead of a read with JSON values."""
     return (
         f"Spark parses JSON. Write natsctl.spark.json_table(spark, {stream!r}, {schema!r}), or behind load({stream!r}) "
         f""".withColumn("value", from_json(col("value").cast("string"), {schema!r}))"""
@@ -505,7 +505,7 @@ def _row(option: Option) -> str:
 
 
 def _places(option: Option) -> str:
-    """Return the uses for which an option counts, in few words."""
+    """Return a short text of the uses of an option."""
     kinds = {where.split()[1] for where in option.where}
     names = [kind for kind in ("read", "write") if kind in kinds]
     short = {where.split()[0] for where in option.where}

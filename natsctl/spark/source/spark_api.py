@@ -1,11 +1,11 @@
-"""The names of PySpark's data source API that its older releases lack, and what the source does without them.
+"""The names of PySpark's data source API that older releases lack, and replacements for them.
 
 | release | lacks | without it |
 |---|---|---|
 | 4.1 | limits of a trigger, `availableNow` by the source, starts in `latestOffset` | see `stream_reader` |
 | 4.0 | filters, Arrow in streaming writes | no `filterPushdown`; streaming writes go through `foreachBatch` |
 
-3.5 has no data source API for Python at all. What stands in is never made by the source there, only named.
+3.5 has no data source API for Python at all. The replacements are never instantiated there, only named.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ else:
         from dataclasses import dataclass
 
         class ReadLimit:
-            """A limit of a trigger, of which these releases know none."""
+            """A limit of a trigger; these releases do not have it."""
 
         class ReadAllAvailable(ReadLimit):
             """No limit."""

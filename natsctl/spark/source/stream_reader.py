@@ -87,7 +87,7 @@ class Follower:
     filters: tuple[str, ...] = ()
 
     def check(self, api: JetStreamApi, streams: Sequence[str]) -> None:
-        """Raise OptionError where a durable is another's, or one would change what the stream keeps."""
+        """Raise OptionError if a durable belongs to others, or would change which messages the stream keeps."""
         for stream in streams:
             retention = api.stream_info(stream)["config"].get("retention", "limits")
             if retention != "limits":
@@ -103,7 +103,7 @@ class Follower:
                 )
 
     def follow(self, api: JetStreamApi, offsets: Offsets) -> None:
-        """Move the durables behind what was read; a refusal is only logged, since nothing depends on them."""
+        """Move the durables after the read messages; a refusal is only logged, because nothing depends on them."""
         for stream, position in offsets.items():
             try:
                 self._move(api, stream, position.seq + 1)
@@ -115,7 +115,7 @@ class Follower:
                 )
 
     def _move(self, api: JetStreamApi, stream: str, following: int) -> None:
-        """Move the durable of one stream to where it delivers a sequence next."""
+        """Move the durable of one stream so that it delivers a sequence next."""
         found = self._info(api, stream)
         if found is not None and found["delivered"]["stream_seq"] == following - 1:
             return
@@ -134,7 +134,7 @@ class Follower:
             api.ask(f"CONSUMER.RESET.{stream}.{self.name}", {"seq": following})
 
     def _info(self, api: JetStreamApi, stream: str) -> dict[str, Any] | None:
-        """Return the durable as the server has it, None where there is none."""
+        """Return the server's durable, or None."""
         try:
             return api.ask(f"CONSUMER.INFO.{stream}.{self.name}")
         except ApiRefusedError as refusal:
@@ -208,7 +208,7 @@ def admission_of(options: Options) -> Admission:
 
 @dataclass(frozen=True)
 class Step:
-    """The messages that a stream can add to a batch; `since` is set where it does not go on from the batch before."""
+    """The messages that a stream can add to a batch; `since` is set if it does not continue the batch before."""
 
     stretch: Stretch
     stood: Position | None
@@ -239,7 +239,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         self._follower = follower
         self._asking = Asking(settings)
         self._stands: dict[str, Position] | None = None
-        """The query's position, for releases of Spark before 4.2, which do not say; None until it is known."""
+        """The query's position, for releases of Spark before 4.2, which do not report it; None until known."""
         self._target: dict[str, Position] | None = None
         self._reached: dict[str, Position] = {}
         self._followed: dict[str, Position] = {}
@@ -261,7 +261,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """End the query with what is there now."""
+        """End the query with the present messages."""
         self._target = _ends(self._asking(self._states))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -269,7 +269,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return self._admission.default
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
-        """Return the end of the next batch; the start itself where there is nothing to read, or not yet enough.
+        """Return the end of the next batch; the start itself if there is nothing to read, or not yet enough.
 
         Before Spark 4.2 there are no arguments. Limits count there as soon as the start is known, which is from the
         second batch of a run on; the first one takes all there is.
@@ -319,7 +319,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return cut(api, stretch, self._reading.filters, share, known)[0]
 
     def _steps(self, api: JetStreamApi, stood: dict[str, Position]) -> dict[str, Step]:
-        """Return the messages that each stream can add; those that are gone are left out where that is allowed."""
+        """Return the messages that each stream can add; removed ones are left out if allowed."""
         names = chosen_streams(api, self._reading, needed=False)
         steps: dict[str, Step] = {}
         for name in dict.fromkeys([*names, *stood]):
@@ -351,7 +351,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return Step(Stretch(state, state.first, max(last, state.first - 1)), stood, since=state.first - 1)
 
     def _state(self, api: JetStreamApi, name: str, stood: Position | None) -> StreamState | None:
-        """Return a stream as it is now; None for one of a pattern that is gone, where that is allowed."""
+        """Return the state of a stream now; None if it was deleted and belongs to a pattern, if allowed."""
         try:
             return self._looked_at(api, name)
         except StreamNotFoundError:
@@ -370,7 +370,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return state if state.num_deleted > MAX_DELETED else stream_state(api.stream_info(name, deleted_details=True))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the parts of a batch; none where start and end are the same."""
+        """Return the parts of a batch; none if start and end are equal."""
         before, until = parse_offsets(start), parse_offsets(end)
         self._stands = until
         return self._asking(lambda api: self._plan(api, before, until))
@@ -394,7 +394,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return [*found, *parts(api, stretches, self._reading, self._reading.filters)]
 
     def _stretch(self, state: StreamState, begin: int, last: int) -> Stretch:
-        """Return the part of a planned range that is still there; raises DataLossError where that is an error."""
+        """Return the remaining part of a planned range; raises DataLossError if a loss is an error."""
         if not check_end(last, state, fail=self._reading.fail):
             last = state.last
         return Stretch(state, check_begin(begin + 1, last, state, fail=self._reading.fail), last)
@@ -405,7 +405,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             yield from read_part(self._settings, partition, self._reading.limits, self._shape)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Return the ends of streams now, and by how much the query is behind them: sequences, messages, bytes."""
+        """Return the present ends of streams and the query's lag: sequences, messages, bytes."""
         return self._asking(self._report)
 
     def _report(self, api: JetStreamApi) -> dict[str, Any]:
@@ -425,7 +425,7 @@ class JetStreamStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return {"sequences": stretch.width, "messages": messages, "bytes": size}
 
     def _states(self, api: JetStreamApi) -> dict[str, StreamState]:
-        """Return the streams as they are now; those of a pattern that are gone are left out."""
+        """Return the present streams; deleted ones of a pattern are left out."""
         names = chosen_streams(api, self._reading, needed=False)
         found = {name: self._state(api, name, None) for name in names}
         return {name: state for name, state in found.items() if state is not None}
@@ -460,7 +460,7 @@ def average_bytes(state: StreamState) -> float:
 
 
 def lag_metrics(behind: Sequence[int]) -> dict[str, float]:
-    """Return by how many messages streams are behind, under the names that metrics of Spark's Kafka source have."""
+    """Return the lag of streams in messages, with the metric names of Spark's Kafka source."""
     return {
         "avgOffsetsBehindLatest": sum(behind) / len(behind),
         "maxOffsetsBehindLatest": max(behind),

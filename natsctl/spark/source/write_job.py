@@ -66,7 +66,7 @@ def write_job(given: Mapping[str, str], place: str, schema: StructType) -> Write
     stream = _stream(options)
     idempotence: Idempotence = options["idempotence"]
     if idempotence == "ledger" and not stream:
-        raise OptionError("idempotence=ledger needs the option stream: its messages are what is looked through")
+        raise OptionError("idempotence=ledger needs the option stream: its messages are searched")
     write_id = (options["writeId"] or "") if place == "batch write" else ""
     if write_id and options["messageIds"] == "row":
         raise OptionError(
@@ -110,7 +110,7 @@ def task_reports(messages: Sequence[WriterCommitMessage | None]) -> list[Written
 
 
 def total(parts: Sequence[Written | None]) -> Written:
-    """Return the sums over tasks; those that failed have reported nothing."""
+    """Return the sums over tasks; failed tasks have reported nothing."""
     done = [part for part in parts if part is not None]
     return Written(
         messages=sum(part.messages for part in done),
@@ -128,7 +128,7 @@ def total(parts: Sequence[Written | None]) -> Written:
 
 
 def report(what: str, parts: Sequence[Written | None], failed: bool = False) -> Written:
-    """Log what was written, and what is to be heeded; returns the sums."""
+    """Log the written messages and warnings; returns the sums."""
     log = logging.getLogger(LOGGER)
     sums = total(parts)
     text = f"{what}: {sums.messages} messages to {sums.stream or 'no stream'}"

@@ -32,15 +32,15 @@ from natsctl.spark.source.spark_api import DataSourceStreamArrowWriter
 from natsctl.spark.source.write_job import WriteJob, Written, report, task_reports, write_job
 
 SORTED_ROWS = 10_000
-"""Rows of a batch behind a sort, as many as Spark puts into one."""
+"""Rows of a batch after a sort, the same number as Spark's."""
 WORTH_ASKING_ROWS = 1000
-"""In a task's first batch: where there are fewer, what the stream listens to is not worth a request."""
+"""In a task's first batch: with fewer rows, the stream's subjects are not worth a request."""
 RESTART_NEEDS_S = 120
 """The time that a driver may take to end, start again and come to its last batch; nats-server's own default window."""
 
 
 def write_partition(job: WriteJob, key: str, partition: int, batches: Iterable[pa.RecordBatch]) -> Written:
-    """Publish rows and return what was written once all of it is acknowledged.
+    """Publish rows and return the result once all of them are acknowledged.
 
     `key` is the same for all attempts of this write or micro-batch, and of no other. Raises JetStreamSourceError.
     """
@@ -113,7 +113,7 @@ class _Writing:
 
 
 def _subjects_of(job: WriteJob, link: Link) -> tuple[str, ...]:
-    """Return the subjects of the stream that has to take the messages; none where they cannot be known.
+    """Return the subjects of the target stream; none if unknown.
 
     No other stream of its domain listens to the same; one of another domain may.
     """
@@ -183,7 +183,7 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
         return write_partition(self._job, self._key, context.partitionId() if context else 0, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Publish rows that have no message yet, log what was written, and clear the ledger of what is never repeated.
+        """Publish rows that have no message yet, log the result, and clear obsolete entries of the ledger.
 
         Raises PublishError.
         """
@@ -193,7 +193,7 @@ class JetStreamBatchWriter(DataSourceArrowWriter):
             forget(self._job.settings, done.ledger_key)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Log what was written before the write failed: it stays, since messages cannot be taken back."""
+        """Log the messages written before the write failed: they stay, because publishing cannot be undone."""
         report(f"write {self._key}", task_reports(messages), failed=True)
 
 
@@ -224,7 +224,7 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
         return write_partition(self._job, f"{query}.{batch}", partition, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Publish rows that have no message yet, log what was written, and clear the ledger of the batch before.
+        """Publish rows that have no message yet, log the result, and clear the ledger of the previous batch.
 
         Spark has committed that one by now. Raises PublishError.
         """
@@ -235,5 +235,5 @@ class JetStreamStreamWriter(DataSourceStreamArrowWriter):
             forget(self._job.settings, f"{query}.{batchId - 1}")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Log what was written before the batch failed: it stays, and is not stored again when the batch is tried."""
+        """Log the messages written before the batch failed: they stay, and are not stored again by a retry."""
         report(f"batch {batchId}", task_reports(messages), failed=True)

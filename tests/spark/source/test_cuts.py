@@ -134,7 +134,7 @@ def test_a_message_that_stands_for_several_rows_and_is_gone_fails_the_write(monk
     with connected(MemoryServer("workqueue")) as memory:
         done = [run.task(0), run.task(1)]
         memory.out.messages.clear()
-        with pytest.raises(PublishError, match="message 1 of OUT stands for rows that are alike in several tasks"):
+        with pytest.raises(PublishError, match="message 1 of OUT represents equal rows of several tasks"):
             publish_rest(run.job, done)
 
 
