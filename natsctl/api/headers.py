@@ -167,7 +167,6 @@ def status_line(status: int, description: str = "", *pairs: tuple[bytes, bytes])
 
 
 def _lines(pairs: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """Return the lines of `pairs`, each with its CRLF."""
     lines = []
     for key, value in pairs:
         if not key or b":" in key or b"\r" in key or b"\n" in key or b"\r" in value or b"\n" in value:

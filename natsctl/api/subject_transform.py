@@ -400,7 +400,6 @@ def _expression(tokens: list[str]) -> str:
 
 
 def _stars(tokens: list[str]) -> list[int]:
-    """Return the groups of the wildcards."""
     return [at for at, token in enumerate(tokens, 1) if token == "*"]
 
 

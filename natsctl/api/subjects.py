@@ -41,7 +41,6 @@ def is_too_long(name: str) -> bool:
 
 
 def _marks(subject: AnyStr) -> tuple[AnyStr, AnyStr, AnyStr]:
-    """Return `.`, `*` and `>` in the type of `subject`."""
     if isinstance(subject, str):
         return ".", "*", ">"
     return b".", b"*", b">"

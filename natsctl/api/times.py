@@ -77,8 +77,6 @@ def is_zero(text: str | None) -> bool:
 
 
 class _LocalZone(tzinfo):
-    """The time zone of this machine."""
-
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
         return None if moment is None else moment.replace(tzinfo=None).astimezone().utcoffset()
 

@@ -121,7 +121,6 @@ def _by_interest(live: Config, new: Config, state: Config) -> Iterator[Loss]:
 
 
 def _filters(config: Config) -> set[str]:
-    """Return the filters, `>` for none."""
     several = config.get("filter_subjects")
     given = [config.get("filter_subject"), *(several if isinstance(several, list | tuple) else ())]
     return {one for one in given if one and isinstance(one, str)} or {">"}

@@ -35,7 +35,6 @@ class AssetKey(NamedTuple):
 
     @property
     def kind(self) -> Kind:
-        """The kind that its name implies."""
         if self.consumer:
             return Kind.CONSUMER
         if KV.is_mine(self.stream):
@@ -105,8 +104,6 @@ class DocumentSet:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One mistake in a document."""
-
     place: Location
     reason: str
 
@@ -127,7 +124,6 @@ SERVER_MADE: Final = "_nats."
 
 
 def owner_of(config: Mapping[str, Any]) -> str:
-    """Return the owner of an asset from its configuration, or ""."""
     return str(_metadata(config).get(OWNER, ""))
 
 
@@ -153,7 +149,6 @@ def with_labels(config: Mapping[str, Any], owner: str, protect: bool, creator: s
 
 
 def without_labels(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration without labels."""
     return _without(config, lambda key: key in LABELS)
 
 

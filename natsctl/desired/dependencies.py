@@ -99,12 +99,10 @@ def with_needs(changes: Mapping[AssetKey, Change], live_state: LiveState) -> lis
 
 
 def needed_name(key: AssetKey) -> str:
-    """Return the name of an asset as `needs` spells it."""
     return f"{key.stream} > {key.consumer}" if key.consumer else key.stream
 
 
 def refuse_circle(change: Change) -> None:
-    """Refuse a change that depends on itself."""
     if not change.refused:
         change.refused = f"it cannot be done in one go: it and {', '.join(change.needs)} wait for each other's subjects"
         change.hint = "apply twice: first with the subjects left out on one side"

@@ -52,7 +52,6 @@ TAKE_OVER = "take it over with --adopt, or leave it out of the documents"
 
 
 def removal_of(live: LiveAsset) -> Change:
-    """Return the change that removes an asset."""
     key = live.key
     change = Change(
         action=Action.DELETE,
@@ -395,7 +394,6 @@ class Differ:
         return self._permitted(change, live, old, reason)
 
     def _losses(self, change: Change, live: LiveAsset, new: Config) -> list[Loss]:
-        """Return the losses that an update causes."""
         if change.consumer:
             return consumer_losses(live.config, new, live.info)
         return stream_losses(live.config, new, live.info.get("state") or {}, self.live_state.now_ns)

@@ -340,7 +340,6 @@ class Exporter:
         return ordered(config, shape_for(key))
 
     def plain(self, assets: Iterable[ExportedAsset] | None = None) -> Config:
-        """Return one document of these assets, or of all."""
         listed: dict[str, list[Config]] = {name: [] for name in COLLECTIONS.values()}
         streams: dict[str, Config] = {}
         for one in self.written() if assets is None else assets:

@@ -68,7 +68,6 @@ class Change(Model, kw_only=True, omit_defaults=False):
 
     @property
     def key(self) -> AssetKey:
-        """The asset."""
         return AssetKey(self.stream, self.consumer)
 
 
@@ -96,7 +95,6 @@ class Plan(Model, kw_only=True, omit_defaults=False):
 
     @property
     def refused(self) -> list[Change]:
-        """The changes that are not allowed."""
         return [change for change in self.changes if change.refused]
 
 
@@ -165,7 +163,6 @@ def moment(text: Any) -> int | str | None:
 
 
 def without_passed_pause(config: dict[str, Any], now_ns: int) -> dict[str, Any]:
-    """Return the configuration without a pause that is over."""
     until = moment(config.get("pause_until"))
     if until is None or (isinstance(until, int) and until <= now_ns):
         return {name: value for name, value in config.items() if name != "pause_until"}
@@ -223,14 +220,12 @@ class PlanChangedError(NatsctlError):
 
 
 def saved_document(plan: Plan) -> dict[str, Any]:
-    """Return the JSON object of a saved plan."""
     document: dict[str, Any] = {**msgspec.to_builtins(plan), "format": FORMAT}
     document.pop(_HASH, None)
     return {**document, _HASH: _hash_of(document)}
 
 
 def encode_plan(plan: Plan) -> bytes:
-    """Return the content of the file."""
     return json.dumps(saved_document(plan), indent=2, ensure_ascii=False).encode() + b"\n"
 
 

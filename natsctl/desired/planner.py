@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """Options of a plan."""
-
     prune: bool = False
     """Remove assets that are labelled as this owner's and that no document describes."""
     allow_replace: bool = False

@@ -133,7 +133,6 @@ def _consumer_leniently(key: AssetKey, raw: Config, around: ServerContext) -> tu
 
 
 def _default_window_ns(model: StreamConfig, most_ns: int) -> int:
-    """Return the default duplicate window of a stream."""
     return min(ns for ns in (stream_rules.DEFAULT_DUPLICATE_WINDOW_NS, most_ns, model.max_age) if ns > 0)
 
 
@@ -212,7 +211,6 @@ class ServerFeatures(NamedTuple):
 
     @classmethod
     def of(cls, server: Mapping[str, Any]) -> ServerFeatures:
-        """Return the features of the server of a `LiveState`."""
         shown = str(server.get("version") or "")
         found = re.match(r"(\d+)\.(\d+)\.", shown)
         version = (int(found[1]), int(found[2])) if found else (99, 0)
@@ -221,12 +219,10 @@ class ServerFeatures(NamedTuple):
 
     @property
     def keeps_metadata(self) -> bool:
-        """Return whether the server stores labels."""
         return self.version >= SINCE["metadata"]
 
     @property
     def windows_for_sources(self) -> bool:
-        """Return whether streams with sources are given a duplicate window."""
         return self.version < (2, 14)
 
     def lacking(self, config: Mapping[str, Any], consumer: bool) -> str:

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
 
 class OfflineStreams:
-    """The streams of one account that are offline."""
-
     __slots__ = ("_account", "_engine")
 
     def __init__(self, engine: Engine, account: str) -> None:
@@ -81,8 +79,6 @@ class OfflineStreams:
 
 
 class SubjectClaim(Claim):
-    """The subjects of one configuration of a stream."""
-
     __slots__ = ("config",)
 
     def __init__(self, config: StreamConfig) -> None:
@@ -151,7 +147,6 @@ class StreamSubjects:
             self._end(self._claimed.pop(config.name))
 
     def drop(self, name: str) -> None:
-        """Remove a stream, if it is there."""
         claim = self._claims.pop(name, None)
         if claim is not None:
             self.reserved[claim.config.storage] -= max(claim.config.max_bytes, 0)
@@ -168,7 +163,6 @@ class StreamSubjects:
         return finish(self.finding_taken(config))
 
     def finding_taken(self, config: StreamConfig) -> Steps[bool]:
-        """Return what `taken` does, in steps."""
         for piece in pieces(config.subjects):
             if any(self._is_taken(subject.encode(), config.name) for subject in piece):
                 return True
@@ -182,8 +176,6 @@ class StreamSubjects:
 
 
 class JetStreamAccount:
-    """The streams of one account."""
-
     def __init__(
         self,
         engine: Engine,
@@ -241,7 +233,6 @@ class JetStreamAccount:
         return finish(self.creating(config, created_ns))
 
     def creating(self, config: StreamConfig, created_ns: int = 0) -> Steps[Stream]:
-        """Do the same in steps."""
         created_ns = created_ns or self.engine.clock.now_ns()
         stored = self.engine.store.create(
             f"{self.name}/{config.name}",
@@ -300,7 +291,6 @@ class JetStreamAccount:
         return finish(self.refusing_stream(config))
 
     def refusing_stream(self, config: StreamConfig) -> Steps[ApiError | None]:
-        """Return what `refuse_stream` does, in steps."""
         refusal = self.quota.refuse_new(config) or self.quota.refuse_bytes(config)
         if refusal is None and (yield from self.subjects.finding_taken(config)):
             return error(ErrCode.STREAM_SUBJECT_OVERLAP)

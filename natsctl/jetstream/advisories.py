@@ -41,8 +41,6 @@ _LEGACY_METRIC: Final = f"{METRIC_PREFIX}.CONSUMER_ACK"
 
 
 class ConsumerAdvisories:
-    """The advisories and metrics of one consumer."""
-
     __slots__ = ("_consumer",)
 
     def __init__(self, consumer: Consumer) -> None:
@@ -103,8 +101,6 @@ QUIET_NS: Final = MINUTE
 
 
 class DiskFullAdvisories:
-    """The advisories of one server about a full disk."""
-
     __slots__ = ("_engine", "_quiet_until_ns")
 
     def __init__(self, engine: Engine) -> None:

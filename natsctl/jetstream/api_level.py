@@ -34,7 +34,6 @@ def unmet(metadata: dict[str, str]) -> str:
 
 
 def stream_level(config: StreamConfig) -> int:
-    """Return the level that the features of a stream need."""
     if config.allow_batched:
         return 4
     newer = config.allow_msg_counter or config.allow_atomic or config.allow_msg_schedules
@@ -44,7 +43,6 @@ def stream_level(config: StreamConfig) -> int:
 
 
 def consumer_level(config: ConsumerConfig) -> int:
-    """Return the level that the features of a consumer need."""
     if config.ack_policy is AckPolicy.FLOW_CONTROL:
         return 4
     policy = config.priority_policy not in (None, PriorityPolicy.NONE)

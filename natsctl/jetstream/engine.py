@@ -52,7 +52,6 @@ class AccountLifecycle:
     __slots__ = ("_engine", "_refusals")
 
     def __init__(self, engine: Engine) -> None:
-        """Follow the accounts of the broker."""
         self._engine = engine
         self._refusals: dict[str, RefusedApi] = {}
         engine.broker.on_account_added(self._on_account_added)

@@ -100,8 +100,6 @@ class BatchLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenBatches:
-    """The open batches of the whole server."""
-
     __slots__ = ("atomic", "fast", "limits", "staged_bytes")
 
     def __init__(self, limits: BatchLimits) -> None:

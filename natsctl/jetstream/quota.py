@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 
 class Quota:
-    """The limits of one account."""
-
     __slots__ = ("_js", "limits")
 
     def __init__(self, js: JetStreamAccount, limits: AccountLimits) -> None:

@@ -98,7 +98,6 @@ class Alarm:
 
     @property
     def armed(self) -> bool:
-        """Return whether a call is due."""
         return self._armed is not None
 
     def no_later_than(self, monotonic_ns: int) -> None:
@@ -116,7 +115,6 @@ class Alarm:
         self.no_later_than(monotonic_ns)
 
     def cancel(self) -> None:
-        """Disarm."""
         if self._armed is not None:
             self._armed.cancel()
             self._armed = None

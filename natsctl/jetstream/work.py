@@ -85,7 +85,6 @@ class Work:
 
     @property
     def busy(self) -> bool:
-        """Return whether requests have to wait."""
         return bool(self._jobs or self._held)
 
     # Jobs

@@ -295,8 +295,6 @@ class _StreamMeta(StreamConfig):
 
 
 class _ConsumerMeta(ConsumerConfig):
-    """`meta.inf` of a consumer."""
-
     Created: str = ZERO_TIME
     Name: str = ""
 
@@ -401,7 +399,6 @@ class _Reader:
         self._consumer: _ConsumerMeta | None = None
 
     def items(self, file: TarFile, feed: Feed) -> Iterator[Item | None]:
-        """Yield the items in one file of the tar."""
         name = file.name.removeprefix("./")
         if name.startswith("msgs/") and name.endswith(".blk"):
             if self._config is None:

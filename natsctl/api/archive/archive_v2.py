@@ -222,7 +222,6 @@ def _state(name: bytes, payload: bytes) -> StreamState:
 
 
 def _messages(records: list[ArchivedMessage]) -> list[ArchivedMessage]:
-    """Return records that are messages."""
     if not all(map(_seq_of, records)):
         raise ArchiveError("expected message sequence")
     return records

@@ -131,7 +131,6 @@ def _mixed_size(state: State, size: int) -> State:
 
 
 def _swapped(lane: int) -> int:
-    """Return a lane with its halves exchanged."""
     return lane >> 32 | (lane & _M32) << 32
 
 

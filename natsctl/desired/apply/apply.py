@@ -124,7 +124,6 @@ class ProvisionError(NatsctlError):
 
     @property
     def exit_code(self) -> int:  # type: ignore[override]  # of the instance, where other errors have one of the class
-        """The exit code of the command."""
         return int(self.code)
 
 

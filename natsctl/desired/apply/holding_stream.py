@@ -104,7 +104,6 @@ class Marker(Model, kw_only=True, omit_defaults=False):
 
 
 def holding_name(stream: str) -> str:
-    """Return the name of the holding stream of a stream."""
     name = stream.encode()
     if len(name) <= MAX_STREAM_BYTES:
         return PREFIX + stream
@@ -279,7 +278,6 @@ class Heartbeat:
             self._on, self._task = connection, asyncio.create_task(_answer(connection, self._subscription))
 
     async def end(self) -> None:
-        """Stop answering."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

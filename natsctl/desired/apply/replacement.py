@@ -124,7 +124,6 @@ class Replacement:
             self._retrying.say(f"stream {holding.name} stays, the next apply begins with it: {failure.text}")
 
     def _ended(self, marker: Marker, done: RecoveryResult, copy: Path) -> Done:
-        """Return the details of a finished replacement."""
         state = done.info.get("state") or {}
         detail = f"kept {plural(int(state.get('messages') or 0), 'message')}"
         if self._keep_backup:

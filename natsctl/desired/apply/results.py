@@ -54,7 +54,6 @@ class Result(Model, kw_only=True, omit_defaults=False):
 
     @property
     def key(self) -> AssetKey:
-        """The asset."""
         return AssetKey(self.stream, self.consumer)
 
 
@@ -126,7 +125,6 @@ def result_of(
     warnings: Sequence[str] = (),
     elapsed: int = 0,
 ) -> Result:
-    """Return the result of a change."""
     return Result(
         action=change.action,
         kind=change.kind,
@@ -145,7 +143,6 @@ _AGAIN = "it is not known whether it was done; apply again: completed changes ar
 
 
 def failure_of(failure: NatsctlError) -> Failure:
-    """Return a failure in the form that results have."""
     api = failure.error if isinstance(failure, ApiResponseError) else None
     hint = failure.hint or (_AGAIN if isinstance(failure, UnreachableError) else "")
     return Failure(

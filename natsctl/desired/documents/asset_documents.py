@@ -111,7 +111,6 @@ def _known(key: AssetKey, kind: Kind) -> frozenset[str]:
 
 
 def _fields_of(name: str, kind: Kind) -> tuple[str, ...]:
-    """Return the fields that a name represents."""
     if kind not in WORDS:
         return (CONFIG_ALIASES.get(name, name),)
     return _FIELDS_OF.get(ALIASES.get(name, name), (name,))
@@ -141,7 +140,6 @@ def _has_unknown(items: Any, shape: Shape) -> bool:
 
 
 def known_of(config: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
-    """Return the known fields, in all of its objects."""
     return {
         name: _known_value(value, shape.fields[name].shape) for name, value in config.items() if name in shape.fields
     }
@@ -349,7 +347,6 @@ _ORIGINS: Final = ("mirror", "sources")
 
 
 def read_bucket(node: DocumentNode, kind: Kind, found: Collector) -> None:
-    """Add the stream of a bucket."""
     if not isinstance(node.value, LocatedDict):
         found.fault(node, "expected an object")
         return

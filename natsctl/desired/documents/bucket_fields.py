@@ -96,8 +96,6 @@ _ORIGINS: Final = ("mirror", "sources")
 
 
 class BucketFieldError(ValueError):
-    """A bucket field has an invalid value."""
-
     def __init__(self, word: str, reason: str) -> None:
         super().__init__(reason)
         self.word = word

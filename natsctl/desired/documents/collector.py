@@ -28,7 +28,6 @@ class Collector:
     """Fields that the current document ignores in all of its assets, as the document spells them."""
 
     def fault(self, node: DocumentNode, reason: str) -> None:
-        """Record a mistake."""
         self.faults.append(Fault(node.place, reason))
 
     def note(self, node: DocumentNode, text: str) -> None:

@@ -244,7 +244,6 @@ def _made(node: DocumentNode, fields: dict[str, Field], found: Collector) -> Loc
 
 
 def _is_absent(value: Any) -> bool:
-    """Return whether the controller treats a value as absent."""
     return value is None or (not value and not isinstance(value, bool | LocatedDict | LocatedList))
 
 

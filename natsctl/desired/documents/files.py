@@ -192,7 +192,6 @@ def _stem(stream: str, escaped: int = 0) -> str:
 
 
 def stream_of(file: Path) -> str:
-    """Return the stream that a file is named after."""
     return unquote(file.stem)
 
 
@@ -216,7 +215,6 @@ def write_files(texts: Mapping[Path, str], *, force: bool) -> FilesWritten:
 
 
 def other_documents(folder: Path, texts: Iterable[Path]) -> list[Path]:
-    """Return the documents in a folder other than these."""
     mine = {path.name for path in texts}
     return sorted(path for path in folder.glob("*") if path.name.endswith(SUFFIXES) and path.name not in mine)
 

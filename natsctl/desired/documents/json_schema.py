@@ -245,7 +245,6 @@ def properties_of(model: type[Model]) -> dict[str, Schema]:
 
 
 def described(schema: Schema, text: str) -> Schema:
-    """Return a schema with a description."""
     return {"description": text, **schema}
 
 
@@ -325,7 +324,6 @@ def _manifest_ref(kind: str) -> str:
 
 
 def manifest_definitions() -> dict[str, Schema]:
-    """Return the schemas of `spec`, by kind."""
     found = {}
     for kind, (_, _, fields) in KINDS.items():
         own = _properties(fields, shape_of(_MODELS[kind]), _MODELS[kind])
@@ -402,7 +400,6 @@ def _ref(name: str) -> Schema:
 
 
 def _document() -> Schema:
-    """Return the schema of a document in any form."""
     bare = {"anyOf": [{"properties": {"name": {"type": "string"}}, "required": ["name"]}, _IS_INFO]}
     return choose(
         ({"type": "null"}, {}),

@@ -201,7 +201,6 @@ def _check_filters(
 
 
 def _check_consumers(stream: StreamConfig, consumers: list[tuple[AssetKey, ConsumerConfig]]) -> Iterator[RuleFinding]:
-    """Check the consumers of a stream against each other."""
     most = stream.max_consumers
     for key, _ in consumers[most:] if most > 0 else ():
         yield RuleFinding(key, f"stream {stream.name} takes {most} consumers (max_consumers), and has them already")

@@ -73,7 +73,6 @@ class Module:
         return (block for block in self.blocks if block.type == kind)
 
     def evaluator(self, place: Location) -> Evaluator:
-        """Return the evaluator of the expressions at a location."""
         return Evaluator(place.file, self._scope)
 
     def worked_out(self, kind: str, name: str) -> Any:
@@ -176,7 +175,6 @@ class Module:
         return body
 
     def _add_blocks(self, body: Body, block: Block, evaluator: Evaluator) -> None:
-        """Add a block, or the blocks of a dynamic one."""
         name = block.labels[0] if block.type == "dynamic" and block.labels else block.type
         body.places.setdefault(name, block.place)
         if block.type != "dynamic":
@@ -212,7 +210,6 @@ class _Words(Named):
         self._kind = kind
 
     def attribute(self, name: str) -> Any:
-        """Return the value of a name."""
         return self._module.worked_out(self._kind, name)
 
 

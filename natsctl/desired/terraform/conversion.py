@@ -155,7 +155,6 @@ Resource = Mapping[str, Any]
 
 
 def is_state(document: Any) -> bool:
-    """Return whether a JSON document is a state."""
     return isinstance(document, dict) and ("terraform_version" in document)
 
 

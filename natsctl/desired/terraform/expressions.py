@@ -39,7 +39,6 @@ class Loop(Named):
         self._values = values
 
     def attribute(self, name: str) -> Any:
-        """Return one of its values."""
         if name not in self._values:
             raise ExpressionError(f"{self._word} has no {name}")
         return self._values[name]
@@ -58,7 +57,6 @@ def number_of(value: Any) -> int | float:
 
 
 def whole(value: int | float) -> int | float:
-    """Return the number, as an int if it is whole."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -100,7 +98,6 @@ def map_of(value: Any) -> dict[str, Any]:
 
 
 def said(value: Any) -> str:
-    """Return a value as a fault quotes it."""
     if value is None:
         return "null"
     if isinstance(value, dict):
@@ -326,7 +323,6 @@ class Evaluator:
         return Evaluator(self.file, {**self.scope, **names})
 
     def value(self, node: Node) -> Any:
-        """Return the value of a node of any type."""
         method = _METHODS.get(node.type)
         try:
             if method is None:

@@ -23,8 +23,6 @@ MAX_SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """`NAME = EXPRESSION`."""
-
     name: str
     value: Node
     place: Location
@@ -42,7 +40,6 @@ class Block:
 
 
 def parse(file: str, text: bytes) -> tuple[Block, list[Fault]]:
-    """Return the blocks of a file, and its syntax errors."""
     root = _parser().parse(text).root_node
     whole = Block("", (), Location(file, 1))
     for body in (child for child in root.children if child.type == "body"):
@@ -51,12 +48,10 @@ def parse(file: str, text: bytes) -> tuple[Block, list[Fault]]:
 
 
 def text_of(node: Node) -> str:
-    """Return the text of a node."""
     return (node.text or b"").decode(errors="replace")
 
 
 def line_of(node: Node) -> int:
-    """Return the line number of a node, from 1."""
     return int(node.start_point[0]) + 1
 
 

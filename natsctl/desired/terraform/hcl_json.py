@@ -27,7 +27,6 @@ _BLOCKS_ANYWHERE: Final = frozenset(("lifecycle", "timeouts", "connection", "pro
 
 
 def parse_json(file: str, text: bytes, schemas: Mapping[str, Schema]) -> tuple[Block, list[Fault]]:
-    """Return the blocks of a file, and its faults."""
     whole = Block("", (), Location(file, 1))
     faults: list[Fault] = []
 
@@ -50,8 +49,6 @@ def parse_json(file: str, text: bytes, schemas: Mapping[str, Schema]) -> tuple[B
 
 
 class _Reader:
-    """Reader of the blocks of one file."""
-
     def __init__(self, file: str, schemas: Mapping[str, Schema], faults: list[Fault]) -> None:
         self._file, self._schemas, self._faults = file, schemas, faults
 

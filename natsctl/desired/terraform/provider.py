@@ -30,7 +30,6 @@ def text(value: Any) -> str:
 
 
 def number(value: Any) -> int:
-    """Return a whole number."""
     found = number_of(value)
     if isinstance(found, float):
         raise ExpressionError(f"expected a whole number, got {found}")
@@ -38,22 +37,18 @@ def number(value: Any) -> int:
 
 
 def seconds(value: Any) -> int:
-    """Return whole seconds as nanoseconds."""
     return number(value) * SECOND
 
 
 def many_seconds(value: Any) -> list[int]:
-    """Return a list of whole seconds as nanoseconds."""
     return [seconds(item) for item in list_of(value)]
 
 
 def flag(value: Any) -> bool:
-    """Return true or false."""
     return truth_of(value)
 
 
 def opposite(value: Any) -> bool:
-    """Return the opposite of a truth value."""
     return not truth_of(value)
 
 
@@ -63,17 +58,14 @@ def percent(value: Any) -> str:
 
 
 def texts(value: Any) -> list[str]:
-    """Return a list of texts."""
     return [text_value(item) for item in list_of(value)]
 
 
 def text_map(value: Any) -> dict[str, str]:
-    """Return a map of texts."""
     return {key: text_value(item) for key, item in map_of(value).items()}
 
 
 def moment(value: Any) -> str:
-    """Return an RFC 3339 time."""
     if not value:
         return ""
     try:
@@ -247,7 +239,6 @@ class Body:
     unread: set[str] = field(default_factory=set)
 
     def place_of(self, name: str) -> Location:
-        """Return the location of an attribute or block."""
         return self.places.get(name, self.place)._replace(path=f"{self.place.path}.{name}")
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -93,7 +93,6 @@ class Lifetime:
         return max(pause_until_ns(self._consumer.config) - self._consumer.engine.clock.now_ns(), 0)
 
     def apply_pause(self) -> None:
-        """Pause or resume as configured."""
         consumer = self._consumer
         remaining_ns = self.pause_remaining_ns()
         self.paused = remaining_ns > 0
@@ -153,8 +152,6 @@ def _filters_of(config: ConsumerConfig) -> Filters:
 
 
 class Consumer:
-    """One consumer of one stream."""
-
     __slots__ = (
         "_flow_answers",
         "_offset_ns",
@@ -371,7 +368,6 @@ class Consumer:
     # Deliveries
 
     def record_deliveries(self, sseqs: list[int]) -> None:
-        """Record first deliveries, ascending."""
         now_ns = self.now_ns()
         self.undelivered.delivered(len(sseqs), sseqs[-1])
         if not self.needs_ack:
@@ -387,7 +383,6 @@ class Consumer:
         self.retry.watch_first(sseqs, now_ns)
 
     def flow_reply(self) -> bytes:
-        """Return a new flow control reply subject."""
         return f"{FC_PREFIX}.{self.stream.name}.{self.name}.{nuid(self.engine.rng, _FC_NAME)}".encode()
 
     # Called by the stream
@@ -428,7 +423,6 @@ class Consumer:
             yield from self.retry.messages_gone(mine, GONE)
 
     def recounting(self) -> Steps[None]:
-        """Recount num_pending."""
         yield from self.stream.store.preparing(self.filters)
         yield from self.undelivered.recounting()
         self.schedule()
@@ -448,7 +442,6 @@ class Consumer:
             self.log.forgotten(gone)
 
     def forgetting(self, gone: Sequence[int]) -> Steps[None]:
-        """Drop entries, in steps."""
         for piece in pieces(gone):
             for seq in piece:
                 self.state.forget(seq)
@@ -476,7 +469,6 @@ class Consumer:
         return self.account.has_interest(self.config.deliver_subject.encode())
 
     def info(self) -> ConsumerInfo:
-        """Return the answer to CONSUMER.INFO."""
         state, clock = self.state, self.engine.clock
         floor = state.floor()
         info = ConsumerInfo(

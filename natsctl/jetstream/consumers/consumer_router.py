@@ -46,7 +46,6 @@ class ConsumerRouter:
         ]
 
     def stop(self) -> None:
-        """Unsubscribe."""
         for sub in self._subs:
             self._account.unsubscribe(sub)
         self._account.sources.remove(self)
@@ -73,7 +72,6 @@ class ConsumerRouter:
             yield _ack_subject(stream, consumer)
 
     def unregister(self, stream: bytes, consumer: bytes) -> None:
-        """Stop routing for a consumer."""
         self._requests.pop(stream + b"." + consumer, None)
         if self._acks.pop((stream, consumer), None) is not None:
             for listener in self._account.listeners:

@@ -68,8 +68,6 @@ _decode_config: Final = msgspec.json.Decoder(ConsumerConfig)
 
 
 class ConsumerSet:
-    """The consumers of one stream and their journal."""
-
     __slots__ = ("_hidden", "_last_number", "_rewriting", "_rewritten_bytes", "_stream", "fault")
 
     def __init__(self, stream: Stream) -> None:
@@ -82,7 +80,6 @@ class ConsumerSet:
 
     @property
     def consumers(self) -> dict[str, Consumer]:
-        """Return the consumers by name."""
         return self._stream.consumers
 
     def visible(self) -> list[Consumer]:
@@ -98,7 +95,6 @@ class ConsumerSet:
     # Life of consumers
 
     def new_name(self) -> str:
-        """Return a name that no consumer of the stream has."""
         while True:
             name = nuid(self._stream.engine.rng, EPHEMERAL_NAME)
             if name not in self._stream.consumers:

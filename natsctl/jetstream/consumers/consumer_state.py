@@ -47,8 +47,6 @@ _NO_ORDER: deque[int] = deque()
 
 
 class ConsumerState:
-    """The durable part of a consumer."""
-
     __slots__ = (
         "delivered_cseq",
         "delivered_sseq",
@@ -82,7 +80,6 @@ class ConsumerState:
         """True if the stream still has every message that `snapshot` lists."""
 
     def floor(self) -> Floor:
-        """Return the ack floor."""
         return Floor(self.floor_cseq, self.floor_sseq)
 
     def settle(self) -> None:
@@ -238,7 +235,6 @@ class ConsumerState:
         return state
 
     def copy(self) -> ConsumerState:
-        """Return an independent copy, for snapshots."""
         return ConsumerState.decode(self.encode())
 
 
@@ -304,7 +300,6 @@ class Record(NamedTuple):
 
 
 def encode_record(value: Created | Updated | Deleted | Changed) -> Record:
-    """Return the journal record for `value`."""
     kinds: dict[type, int] = {Created: CREATED, Updated: UPDATED, Deleted: DELETED, Changed: CHANGED}
     return Record(kinds[type(value)], _encode(value))
 
@@ -349,7 +344,6 @@ class ChangeLog:
         self.ops.append((_FIRST_UNACKED, now_ns, number, last_sseq))
 
     def again(self, sseq: int, now_ns: int) -> None:
-        """Record one redelivery."""
         self.ops.append((_AGAIN, now_ns, sseq))
 
     def settled(self, now_ns: int) -> None:

@@ -175,7 +175,6 @@ class DeliveryBudget:
             self._replay = Replay(consumer.stream.store.last_seq)
 
     def stop(self) -> None:
-        """Cancel the timer."""
         self._pace.cancel()
 
     def room(self) -> int:

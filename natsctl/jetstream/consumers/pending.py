@@ -214,7 +214,6 @@ class Undelivered:
                 self.count -= 1
 
     def skipping_to(self, next_seq: int) -> Steps[None]:
-        """Continue at `next_seq` and recount in steps."""
         self.next_seq = next_seq
         if self._snapshot:
             self._pass(next_seq - 1)

@@ -102,7 +102,6 @@ class Priority:
         self.pin: Pin | None = Pin(consumer) if policy is PriorityPolicy.PINNED_CLIENT else None
 
     def stop(self) -> None:
-        """Forget the pin."""
         if self.pin is not None:
             self.pin.release()
 
@@ -139,7 +138,6 @@ class Priority:
 
 
 def is_group_name(name: str) -> bool:
-    """Return whether a name is valid for a priority group."""
     return _GROUP_NAME.fullmatch(name) is not None
 
 

@@ -183,8 +183,6 @@ READ_BATCH: Final = 256
 
 
 class PullDelivery:
-    """The pull delivery of one consumer."""
-
     __slots__ = ("_alarm", "_available", "_consumer", "_unacked", "idle_since_ns", "priority", "waiting", "wanted")
 
     def __init__(self, consumer: Consumer) -> None:

@@ -70,7 +70,6 @@ class PushDelivery:
         self.limit_rate()
 
     def limit_rate(self) -> None:
-        """Read the rate limit from the configuration."""
         config = self._consumer.config
         self._rate = None
         if config.rate_limit_bps > 0:
@@ -81,14 +80,12 @@ class PushDelivery:
     # Called by the consumer
 
     def start(self) -> None:
-        """Watch for interest."""
         self._watch = self._consumer.account.watch_interest(self._subject, self._interest_changed)
         self._interest_changed()
         if self._consumer.config.idle_heartbeat:
             self._beat.set(self.last_ns + self._consumer.config.idle_heartbeat)
 
     def stop(self, deleted: bool) -> None:
-        """End delivery."""
         self._resume.cancel()
         self._beat.cancel()
         if self._watch is not None:
@@ -116,7 +113,6 @@ class PushDelivery:
         return 0
 
     def on_request(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: object) -> None:
-        """Refuse a pull request."""
         if reply:
             self._consumer.account.publish(reply, b"", PUSH_BASED, b"")
 

@@ -179,8 +179,6 @@ GONE: Final = "Unacknowledged message was deleted"
 
 
 class Retry:
-    """The redeliveries of one consumer."""
-
     __slots__ = ("_alarm", "_consumer", "_offset_ns", "_watching", "redelivery")
 
     def __init__(self, consumer: Consumer, offset_ns: int) -> None:

@@ -75,11 +75,9 @@ class Interest:
         self._long_work = long_work
 
     def __len__(self) -> int:
-        """Return the number of consumers."""
         return len(self._claims)
 
     def claiming(self, config: ConsumerConfig) -> Steps[FilterClaim]:
-        """Claim the filters of a configuration, for `add`."""
         return self._claiming(filters_of(config))
 
     def _claiming(self, subjects: Sequence[str]) -> Steps[FilterClaim]:
@@ -114,7 +112,6 @@ class Interest:
         return True
 
     def remove(self, consumer: Consumer) -> None:
-        """Remove a consumer."""
         self._known.clear()
         self._known_size, self._unfiltered_listed = 0, None
         self._unfiltered.pop(consumer, None)
@@ -124,7 +121,6 @@ class Interest:
             self.unclaim(claim)
 
     def consumers_of(self, subject: bytes) -> Consumers:
-        """Return the consumers that take a subject."""
         filtering = self._filtering(subject)
         if not self._unfiltered:
             return filtering
@@ -148,7 +144,6 @@ class Interest:
         return found
 
     def _filtering(self, subject: bytes) -> Consumers:
-        """Return the consumers with a filter that takes a subject."""
         known = self._known.get(subject)
         if known is None:
             if self._known_size > MAX_KNOWN:
@@ -187,8 +182,6 @@ CHECKED_SLACK: Final = 65_536
 
 
 class Retention:
-    """The retention policy of one stream."""
-
     __slots__ = ("_checked", "_stream", "_sweep_end", "_sweep_seq", "by_interest", "interest", "removes")
 
     def __init__(self, stream: Stream) -> None:
@@ -209,7 +202,6 @@ class Retention:
         self.by_interest = policy is RetentionPolicy.INTEREST
 
     def stop(self) -> None:
-        """Stop removing messages."""
         self.removes, self._sweep_seq = False, 0
 
     def recovered(self) -> None:

@@ -85,7 +85,6 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def durable_create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """CONSUMER.DURABLE.CREATE."""
     wanted = request.decoded(ConsumerCreateRequest)
     if len(request.tokens) != 2:
         return error(ErrCode.CONSUMER_DURABLE_NAME_NOT_IN_SUBJECT)
@@ -289,7 +288,6 @@ def _find(js: JetStreamAccount, request: ApiRequest) -> Consumer | ApiError:
 
 
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """CONSUMER.INFO."""
     consumer = _find(js, request)
     if isinstance(consumer, ApiError):
         return consumer
@@ -299,7 +297,6 @@ def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """CONSUMER.NAMES."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
@@ -310,7 +307,6 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def listing(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
-    """CONSUMER.LIST."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
@@ -329,7 +325,6 @@ def _offset(request: ApiRequest, total: int) -> int:
 
 
 def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """CONSUMER.DELETE."""
     consumer = _find(js, request)
     if isinstance(consumer, ApiError):
         return consumer

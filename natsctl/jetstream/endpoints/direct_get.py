@@ -244,7 +244,6 @@ class DirectGet:
             self._for_origin = self._subscribe(config.mirror.name, self._on_origin_request, self._on_origin_subject)
 
     def stop(self) -> None:
-        """Stop to answer."""
         for subscription in (*self._own, *self._for_origin):
             self._stream.account.unsubscribe(subscription)
         self._own, self._for_origin = [], []

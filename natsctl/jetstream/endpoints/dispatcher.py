@@ -83,7 +83,6 @@ class ApiQueue:
         self._waiting: deque[ApiRequest] = deque()
 
     def put(self, request: ApiRequest) -> None:
-        """Queue `request` for a later turn."""
         self._waiting.append(request)
         if len(self._waiting) < MAX_WAITING:
             self._engine.ready(self)
@@ -128,7 +127,6 @@ def _snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def _restore(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.RESTORE."""
     from natsctl.jetstream.endpoints.restore import restore
 
     return restore(js, request)
@@ -193,10 +191,7 @@ class RefusedApi:
 
 
 class SystemApi:
-    """The API requests of the system account."""
-
     def __init__(self, engine: Engine, account: Account) -> None:
-        """Subscribe to the API subjects."""
         self._engine = engine
         self._account = account
         account.subscribe(_EVERYTHING, self._on_request)
@@ -277,7 +272,6 @@ class Dispatcher:
         ]
 
     def stop(self) -> None:
-        """Stop taking requests."""
         for sub in self._subs:
             self._js.account.unsubscribe(sub)
 
@@ -324,7 +318,6 @@ class Dispatcher:
             self._serve_now(request)
 
     def _stream_of(self, request: ApiRequest) -> Stream | None:
-        """Return the stream named by a request, or None."""
         named = request.tokens and request.endpoint.name.startswith(("STREAM.", "CONSUMER."))
         return self._js.streams.get(request.tokens[0]) if named else None
 
@@ -344,8 +337,6 @@ class Dispatcher:
             return storage_fault(fault)
 
     def _work(self, request: ApiRequest, steps: Steps[Outcome]) -> None:
-        """Serve a request in steps."""
-
         def guarded() -> Steps[Outcome]:
             try:
                 return (yield from steps)

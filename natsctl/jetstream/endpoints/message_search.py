@@ -111,7 +111,6 @@ def patterns_of(request: StreamMsgGetRequest) -> Filters | None:
 
 
 def filters_of(request: StreamMsgGetRequest) -> Filters:
-    """Return the filter of a forward search."""
     return patterns(request.next_by_subj) if request.next_by_subj else ALL
 
 
@@ -140,5 +139,4 @@ def last_of_subjects(store: StreamStore, filters: Filters, up_to: int, most: int
 
 
 def patterns(subject: str) -> Filters:
-    """Return the filter for a subject."""
     return Filters((subject.encode("utf-8", "surrogateescape"),))

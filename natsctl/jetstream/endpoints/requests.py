@@ -97,7 +97,6 @@ class ApiRequest:
         return self.value
 
     def answer(self, outcome: Model | ApiError | Uncounted) -> None:
-        """Send the answer now."""
         self._complete(self, outcome)
 
     def answer_when_durable(

@@ -292,7 +292,6 @@ PAUSE_ITEMS: Final = 256
 
 
 def restore(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
-    """Serve STREAM.RESTORE."""
     wanted = request.decoded(StreamRestoreRequest)
     name, config = request.tokens[0], wanted.config
     config.name = config.name or name

@@ -51,12 +51,10 @@ if TYPE_CHECKING:
 
 
 def archived(consumer: Consumer) -> ArchivedConsumer:
-    """Return a consumer as it is now."""
     return ArchivedConsumer(consumer.name, consumer.config, progress_of(consumer.state), consumer.created_ns)
 
 
 def progress_of(state: ConsumerState) -> Progress:
-    """Return the progress of a consumer."""
     floor = state.floor()
     below = min(map(itemgetter(0), state.pending.values()), default=floor.consumer_seq + 1) - 1  # all of it in C
     return Progress(
@@ -104,7 +102,6 @@ READ_BYTES: Final = 512 << 10
 
 
 def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.SNAPSHOT."""
     stream = js.streams.get(request.tokens[0])
     if stream is None:
         return js.no_stream(request.tokens[0])
@@ -127,8 +124,6 @@ def _clamped(value: int, default: int, limits: tuple[int, int]) -> int:
 
 
 class Snapshot:
-    """One transfer."""
-
     def __init__(self, stream: Stream, wanted: StreamSnapshotRequest, request: ApiRequest) -> None:
         """Record the contents of the archive; nothing is sent before `start` and a turn of the engine."""
         engine = stream.engine

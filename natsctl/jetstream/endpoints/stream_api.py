@@ -92,12 +92,10 @@ def find_stream(js: JetStreamAccount, request: ApiRequest) -> Stream | ApiError:
 
 
 def account_info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve INFO."""
     return request.when_settled([stream.store for stream in js.streams.values()], lambda kept: js.info())
 
 
 def create(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
-    """Serve STREAM.CREATE."""
     wanted = request.decoded(StreamCreateRequest)
     config = recast(wanted, StreamConfig)
     api_level.stamp(config)
@@ -163,7 +161,6 @@ def _with_levels(stream: Stream) -> StreamInfo:
 
 
 def update(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
-    """Serve STREAM.UPDATE."""
     wanted = request.decoded(StreamUpdateRequest)
     config = recast(wanted, StreamConfig)
     draft = js.draft(config, wanted.pedantic)
@@ -199,7 +196,6 @@ def update(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
 
 
 def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.DELETE."""
     name = request.tokens[0]
     answer = StreamDeleteAnswer(success=True)
     stream = js.streams.get(name)
@@ -215,7 +211,6 @@ def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.INFO."""
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream
@@ -277,7 +272,6 @@ def _info_with_subjects(
 
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.NAMES."""
     wanted = request.decoded(StreamsRequest)
     found = sorted([*(stream.name for stream in js.by_name(wanted.subject)), *_offline(js, wanted)])
     offset = _clamped(wanted.offset, len(found))
@@ -286,7 +280,6 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 
 def list_streams(js: JetStreamAccount, request: ApiRequest) -> Steps[Outcome]:
-    """Serve STREAM.LIST."""
     wanted = request.decoded(StreamsRequest)
     offline = _offline(js, wanted)
     served = {stream.name: stream for stream in js.by_name(wanted.subject)}
@@ -381,7 +374,6 @@ def _outside(stream: Stream, seq: int) -> str:
 
 
 def purge(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.PURGE."""
     wanted = request.decoded(StreamPurgeRequest)
     if wanted.seq and wanted.keep:
         return error(ErrCode.BAD_REQUEST)
@@ -413,7 +405,6 @@ _COUNT: Final = struct.Struct("<I")
 
 
 def blocks(js: JetStreamAccount, request: ApiRequest) -> Outcome:
-    """Serve STREAM.BLOCKS."""
     stream = find_stream(js, request)
     if isinstance(stream, ApiError):
         return stream

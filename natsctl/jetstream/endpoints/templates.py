@@ -75,8 +75,6 @@ _decode: Final = msgspec.json.Decoder(StreamTemplateConfig).decode
 
 
 class Template:
-    """One template at work."""
-
     __slots__ = ("_js", "_reported", "_subscriptions", "config", "store")
 
     def __init__(self, js: JetStreamAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
@@ -100,7 +98,6 @@ class Template:
         return list(self._js.templates.made.get(self.config.name, {}))
 
     def info(self) -> StreamTemplateInfo:
-        """Return the info for create and info."""
         return StreamTemplateInfo(config=self.config, streams=self.streams())
 
     def _on_message(
@@ -155,8 +152,6 @@ class Template:
 
 
 class Templates:
-    """The templates of one account, by name."""
-
     __slots__ = ("_js", "_templates", "made")
 
     def __init__(self, js: JetStreamAccount) -> None:
@@ -170,16 +165,13 @@ class Templates:
         return sorted(self._templates)
 
     def get(self, name: str) -> Template | None:
-        """Return one template, or None."""
         return self._templates.get(name)
 
     def stream_created(self, config: StreamConfig) -> None:
-        """Add a stream that a template owns."""
         if config.template_owner:
             self.made.setdefault(config.template_owner, {})[config.name] = None
 
     def stream_deleted(self, config: StreamConfig) -> None:
-        """Remove a stream that a template owned."""
         if config.template_owner:
             self.made.get(config.template_owner, {}).pop(config.name, None)
 
@@ -229,7 +221,6 @@ class Templates:
             self._js.engine.store.delete(template.store.key)
 
     def remove_by_name(self, name: str) -> list[DurableChange]:
-        """Remove the template of that name, as `remove` does."""
         return self.remove(self._templates[name])
 
     def remove(self, template: Template) -> list[DurableChange]:

@@ -193,8 +193,6 @@ END: Final = b"eob"
 
 
 class Batch:
-    """One open batch."""
-
     __slots__ = ("bytes", "due_ns", "messages")
 
     def __init__(self) -> None:
@@ -204,8 +202,6 @@ class Batch:
 
 
 class AtomicBatches:
-    """The open batches of one stream."""
-
     __slots__ = ("_alarm", "_bytes", "_open", "_stream", "_total")
 
     def __init__(self, stream: Stream) -> None:
@@ -230,7 +226,6 @@ class AtomicBatches:
         self._alarm.cancel()
 
     def take(self, message: PendingMessage) -> None:
-        """Take one message of a batch."""
         refusal = self._refuse(message) or self._take(message)
         if refusal is not None:
             self._stream.pipeline.acks.refuse(message.reply, refusal)

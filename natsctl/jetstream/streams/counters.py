@@ -60,7 +60,6 @@ class Total:
         self.sources: Sources = sources or {}
 
     def copy(self) -> Total:
-        """Return an independent copy."""
         return Total(self.value, {stream: dict(subjects) for stream, subjects in self.sources.items()})
 
 
@@ -188,7 +187,6 @@ def _of_digits(digits: bytes) -> int:
 
 
 def write_number(number: int) -> bytes:
-    """Return the digits of a number of any size."""
     return b"-" + _digits_of(-number) if number < 0 else _digits_of(number)
 
 

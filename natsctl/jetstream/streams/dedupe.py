@@ -80,7 +80,6 @@ class Dedupe:
         self._window_ns = self._stream.config.duplicate_window
 
     def stop(self) -> None:
-        """Cancel the timer."""
         self._alarm.cancel()
 
     @property

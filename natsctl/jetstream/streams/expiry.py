@@ -66,7 +66,6 @@ class Expiry:
         self.arm()
 
     def stop(self) -> None:
-        """Stop expiring messages."""
         self._max_age_ns = 0
         self._alarm.cancel()
 

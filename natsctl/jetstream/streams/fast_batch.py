@@ -61,7 +61,6 @@ class Control(NamedTuple):
 
     @property
     def commits(self) -> bool:
-        """Return whether the batch ends here."""
         return self.op in (COMMIT, COMMIT_END)
 
 
@@ -122,8 +121,6 @@ class Stored(NamedTuple):
 
 
 class Batch:
-    """One open batch."""
-
     __slots__ = (
         "acked", "batch_id", "commit_reply", "commits", "due_ns", "every", "gap_ok", "last", "max_every", "open",
         "pending", "persisted", "stream_seq",
@@ -154,8 +151,6 @@ class Batch:
 
 
 class FastBatches:
-    """The open fast batches of one stream."""
-
     __slots__ = ("_account", "_alarm", "_now_ns", "_open", "_plain", "_stream", "_total", "waiting")
 
     def __init__(self, stream: Stream) -> None:
@@ -237,7 +232,6 @@ class FastBatches:
         return None
 
     def _take(self, batch: Batch, control: Control, message: PendingMessage) -> None:
-        """Take one message of an open batch."""
         reply = message.reply
         self._touch(batch)
         if control.op == PING:
@@ -430,7 +424,6 @@ class FastBatches:
     # Life
 
     def _touch(self, batch: Batch) -> None:
-        """Restart the timeout of a batch."""
         if not batch.commits:
             del self._open[batch.batch_id]
             self._open[batch.batch_id] = batch

@@ -31,7 +31,6 @@ class Limits:
         """True if there is any limit."""
 
     def configure(self) -> None:
-        """Read the limits from the configuration."""
         config = self._stream.config
         self.any = max(config.max_msgs, config.max_bytes, config.max_msgs_per_subject) > 0
 

@@ -56,7 +56,6 @@ class Bucket:
         self.in_order = False
 
     def add(self, due_ns: int, seq: int) -> None:
-        """Add one entry."""
         self.seqs.append(seq)
         self.dues.append(due_ns)
         self.in_order = False
@@ -125,7 +124,6 @@ class Deadlines:
         bucket.add(due_ns, seq)
 
     def next_ns(self) -> int | None:
-        """Return the earliest deadline, or None."""
         bucket = self._first()
         return bucket.lowest if bucket is not None else None
 
@@ -248,12 +246,10 @@ class MessageTtl:
         return len(self._deadlines) + len(self._ahead)
 
     def stop(self) -> None:
-        """Stop removing messages."""
         self.active = False
         self._alarm.cancel()
 
     def clear(self) -> None:
-        """Drop every message."""
         self._alarm.cancel()
         self._deadlines, self._ahead, self._never = Deadlines(), Deadlines(), array("Q")
 
@@ -292,7 +288,6 @@ class MessageTtl:
     # Messages without an end
 
     def spares(self, seq: int) -> bool:
-        """Return whether max_age spares a message."""
         at = bisect_left(self._never, seq)
         return at < len(self._never) and self._never[at] == seq
 

@@ -67,7 +67,6 @@ def source_fields(source: StreamSource) -> tuple[str, str, str]:
 
 
 def source_index(source: StreamSource) -> str:
-    """Return `source_fields` as one text."""
     return " ".join(source_fields(source))
 
 
@@ -80,7 +79,6 @@ def stable_name(stream: Stream) -> str:
 
 
 def mirror_consumer(stream: Stream) -> str:
-    """Return the name of the consumer that a mirror requests."""
     return "JS_MIRROR_" + short_hash(stable_name(stream))
 
 
@@ -93,7 +91,6 @@ def source_consumer(stream: Stream, source: StreamSource, repeated: bool) -> str
 
 
 def api_subject(source: StreamSource, verb: str) -> bytes:
-    """Return the subject of an API request to the origin."""
     prefix = source.external.api if source.external is not None else API_PREFIX
     return f"{prefix}.{verb}".replace("..", ".").encode()
 

@@ -96,7 +96,6 @@ RunEntry: TypeAlias = "tuple[int, PublishRun, int]"
 
 
 def expanded(waiting: Sequence[Entry | RunEntry]) -> list[Entry]:
-    """Return one entry for each message."""
     found: list[Entry] = []
     for entry in waiting:
         if isinstance(entry[1], bytes):
@@ -127,7 +126,6 @@ class PublishAcks:
         self._no_ack = stream.config.no_ack
 
     def add_to_ack(self, seq: int, extra: bytes) -> None:
-        """Add members to the ack of a message."""
         self._extras[seq] = extra
 
     def answer(self, reply: bytes, body: bytes) -> None:

@@ -66,7 +66,6 @@ def check_sealed(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_expected_stream(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message for another stream."""
     expected = message.fields.get(headers.EXPECTED_STREAM)
     return error(ErrCode.STREAM_NOT_MATCH) if expected is not None and expected != stream.name.encode() else None
 
@@ -156,7 +155,6 @@ def check_resources(stream: Stream, message: PendingMessage) -> ApiError | None:
 
 
 def check_account(stream: Stream, message: PendingMessage) -> ApiError | None:
-    """Refuse a message if the account is full."""
     if not stream.usage.limited:
         return None
     stream.count_bytes()

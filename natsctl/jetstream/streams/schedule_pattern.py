@@ -66,8 +66,6 @@ class Field(NamedTuple):
 
 
 class Cron(NamedTuple):
-    """A parsed pattern."""
-
     second: Field
     minute: Field
     hour: Field
@@ -193,8 +191,6 @@ class TimeZoneError(ScheduleError):
 
 
 class Firing(NamedTuple):
-    """The next firing of a schedule."""
-
     due_ns: int
     text: str
     """The moment in RFC 3339, in the schedule's time zone."""

@@ -77,8 +77,6 @@ class Fired(NamedTuple):
 
 
 class Schedules:
-    """The schedules of one stream."""
-
     __slots__ = ("_alarm", "_deadlines", "_fired", "_moved", "_remnants", "_stream", "active", "produces")
 
     def __init__(self, stream: Stream) -> None:
@@ -94,12 +92,10 @@ class Schedules:
         """True while a message of a schedule is being stored."""
 
     def stop(self) -> None:
-        """Stop firing schedules."""
         self.active = False
         self._alarm.cancel()
 
     def clear(self) -> None:
-        """Drop every schedule."""
         self._alarm.cancel()
         self._deadlines, self._remnants = Deadlines(), None
 
@@ -187,7 +183,6 @@ class Schedules:
     # Schedules that fire
 
     def arm(self) -> None:
-        """Arm the alarm for the earliest schedule."""
         due_ns = self._deadlines.next_ns()
         if due_ns is not None:
             clock = self._stream.engine.clock
@@ -315,7 +310,6 @@ class Schedules:
                 self._moved[seq] = next_ns
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return the records of schedules for a rewritten journal."""
         holds = self._stream.store.holds
         self._moved = {seq: next_ns for seq, next_ns in self._moved.items() if holds(seq)}
         if self._stream.store.storage != "file":
@@ -389,7 +383,6 @@ class TimedMessages:
         self.schedules.stop()
 
     def listeners(self) -> list[Callable[[int, PendingMessage], None]]:
-        """Return the callbacks for stored messages."""
         config = self._stream.config
         wanted = config.allow_msg_ttl or config.allow_msg_schedules
         if config.sources or config.mirror is not None:  # messages from elsewhere were not checked here
@@ -413,7 +406,6 @@ class TimedMessages:
             self._end_schedule(message.fields.get(headers.SCHEDULER, b""))
 
     def _end_schedule(self, subject: bytes) -> None:
-        """End the schedule that a message names."""
         config = self._stream.config
         if subject and config.allow_rollup_hdrs and not config.deny_purge and self._stream.store.count_of(subject):
             self._stream.work.begin(self._stream.purging(Filters((subject,))))
@@ -490,5 +482,4 @@ class TimedMessages:
         self.schedules.refused(durable_seq)
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return the records for a rewritten journal."""
         return self.schedules.records()

@@ -79,8 +79,6 @@ def read_origin(header: bytes) -> Origin | None:
 
 
 class Source(Upstream):
-    """One source of one stream."""
-
     letter = "S"
     setup_failed = ErrCode.SOURCE_CONSUMER_SETUP_FAILED
     requires_flow_control = ErrCode.SOURCE_CONSUMER_REQUIRES_ACK_FC
@@ -282,7 +280,6 @@ class SourceSet:
             yield SOURCE_COST
 
     def infos(self) -> list[StreamSourceInfo]:
-        """Return the entry for stream infos."""
         return [source.info() for source in self.sources.values()]
 
     def _begin(self, source: Source) -> None:
@@ -308,7 +305,6 @@ class SourceSet:
             self._stream.consumer_set.rewrite_if_large()
 
     def records(self) -> list[tuple[int, bytes]]:
-        """Return the records of the sources for a rewritten journal."""
         if not self._known or self._stream.store.storage != "file":
             return []
         body = (self._stream.store.last_seq, [(index, *position) for index, position in self._known.items()])

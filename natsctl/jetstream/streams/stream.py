@@ -74,7 +74,6 @@ class StreamMeta(msgspec.Struct, frozen=True):
     """The stream is not complete yet; a server that finds it so at its start deletes it."""
 
     def encode(self) -> bytes:
-        """Return the bytes that the store keeps."""
         return _encode(_Record(self.created_ns, self.config, self.restoring))
 
     @classmethod
@@ -142,7 +141,6 @@ class Upstreams:
         yield from self.sources.configuring()
 
     def starting(self) -> Steps[None]:
-        """Connect a new stream."""
         yield from self.sources.starting()
         self._start_mirror()
 
@@ -187,8 +185,6 @@ class Upstreams:
 
 
 class Stream:
-    """One stream of one account."""
-
     def __init__(self, js: JetStreamAccount, config: StreamConfig, created_ns: int, store: StreamStore) -> None:
         """Bind configuration and messages; nothing is captured before `start`."""
         self.js = js
@@ -304,7 +300,6 @@ class Stream:
             finish(self.following())
 
     def _derive(self) -> None:
-        """Derive everything from the configuration."""
         if self.js.streams.get(self.name) is self:
             self.js.subjects.put(self.config)
         self.dedupe.configure()
@@ -369,7 +364,6 @@ class Stream:
         return finish(self.purging(filters, below_seq, keep))
 
     def purging(self, filters: Filters | None = None, below_seq: int = 0, keep: int = 0) -> Steps[int]:
-        """Purge in steps; a job of `work`."""
         self.work.shut()
         if filters:
             yield from self.store.preparing(filters)

@@ -146,7 +146,6 @@ class Upstream:
     # Of mirrors and sources
 
     def request(self) -> ConsumerConfig:
-        """Return the start and the filters of the consumer."""
         raise NotImplementedError
 
     def known_identity(self) -> str:
@@ -414,7 +413,6 @@ class Upstream:
         return bool(self._awaits)
 
     def info(self) -> StreamSourceInfo:
-        """Return the state of the connection."""
         source, now_ns = self.source, self._stream.engine.clock.monotonic_ns()
         return StreamSourceInfo(
             name=source.name,
