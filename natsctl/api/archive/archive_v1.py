@@ -6,14 +6,13 @@ write for themselves, are passed over. Source: probes of nats-server 2.9 to 2.15
 
 A record of a block is: length (bit 31: it has a header block), sequence, time in ns, length of the subject; then
 subject, header block after its length, payload, and the HighwayHash-64 of all that but the lengths, keyed by the
-stream's name and the block's number. Bit 63 of a sequence marks a message as erased, bit 62 as deleted. Hashing one
-by itself is slow in Python (highwayhash.py); with numpy many are hashed together (hash_lanes.py).
+stream's name and the block's number. Bit 63 of a sequence marks a message as erased, bit 62 as deleted. Hashing is
+slow in Python (highwayhash.py); the native module does it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import suppress
 from hashlib import sha256
 from struct import Struct
 from typing import Final, NamedTuple, TypeVar, cast
@@ -33,7 +32,7 @@ from natsctl.api.archive.archive import (
     Item,
     MessageFields,
 )
-from natsctl.api.archive.highwayhash import HighwayHash64, one_by_one
+from natsctl.api.archive.highwayhash import HighwayHash64, digests
 from natsctl.api.archive.tar import END, TarFile, entry, in_pieces, read_tar
 from natsctl.api.codec import InvalidJSONError, decode, encode
 from natsctl.api.consumer import ConsumerConfig
@@ -47,8 +46,6 @@ LARGE_BLOCK_BYTES: Final = 8 << 20
 """Size at which a block file of few records is closed."""
 LANES: Final = 64
 """Records that make many: hashing fewer at once costs more for each."""
-LANES_AT_ONCE: Final = 2048
-"""Records hashed together at most; the state of more does not stay in the processor's cache."""
 
 _HEAD: Final = Struct("<IQqH")
 _HASH_BYTES: Final = 8
@@ -75,19 +72,6 @@ _PARTS: Final = 5
 def hasher_of(key: str) -> HighwayHash64:
     """Return the hash keyed by a name: `stream`, `stream/consumer` or `stream-block`."""
     return HighwayHash64(sha256(key.encode()).digest())
-
-
-def hashes_of(hasher: HighwayHash64, hashed: Sequence[bytes]) -> Generator[None, None, bytes]:
-    """Return the hash of each in turn, and yield between pieces of long work."""
-    digests = one_by_one
-    with suppress(ModuleNotFoundError):  # numpy, a substitute for the native module, is optional
-        from natsctl.api.archive.hash_lanes import digests
-
-    found: list[bytes] = []
-    for at in range(0, len(hashed), LANES_AT_ONCE):
-        found.append((yield from digests(hasher, hashed[at : at + LANES_AT_ONCE])))
-        yield
-    return b"".join(found)
 
 
 class BlockWriter:
@@ -146,7 +130,7 @@ class BlockWriter:
         self.index += 1
         self._hasher = hasher_of(f"{self._stream}-{self.index}")
         if hashed:
-            hashes = yield from hashes_of(hasher, hashed)
+            hashes = yield from digests(hasher, hashed)
             parts[_PARTS - 1 :: _PARTS] = [hashes[at : at + _HASH_BYTES] for at in range(0, len(hashes), _HASH_BYTES)]
         return b"".join(parts)
 
@@ -209,7 +193,7 @@ def _checked(data: bytes, hasher: HighwayHash64, name: str) -> Generator[Item, N
     """Return the records of `data`, and yield PAUSE between pieces of long work. Raises ArchiveError."""
     records = _parsed(data, name)
     yield PAUSE
-    hashes = hashes_of(hasher, records.hashed)
+    hashes = digests(hasher, records.hashed)
     while True:
         try:
             next(hashes)

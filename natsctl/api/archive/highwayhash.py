@@ -1,4 +1,4 @@
-"""HighwayHash-64, the checksum inside version 1 archives: one message at a time (many at once: `hash_lanes`).
+"""HighwayHash-64, the checksum inside version 1 archives: the specification of `native/archive.c`.
 
 Source: "Fast keyed hash/pseudo-random function using SIMD multiply and permute" (Alakuijala, Cox, Wassenberg), portable
 form: four lanes of 64 bits in v0, v1, mul0 and mul1; each 32-byte packet is added, multiplied in, and mixed by a byte
@@ -72,17 +72,17 @@ class HighwayHash64:
         return (sum(four[0] for four in state) & _M64).to_bytes(8, "little")
 
 
-def one_by_one(hasher: HighwayHash64, records: Sequence[bytes]) -> Generator[None, None, bytes]:
-    """Return the hashes of records, 8 bytes each, as `hash_lanes.digests` does; yields after every 2 ms of work."""
-    found: list[bytes] = []
+def digests(hasher: HighwayHash64, records: Sequence[bytes]) -> Generator[None, None, bytes]:
+    """Return the hashes of records, 8 bytes each; yields after every 2 ms of work."""
+    hashes: list[bytes] = []
     done = 0
     for record in records:
-        found.append((yield from hasher.steps(record)))
+        hashes.append((yield from hasher.steps(record)))
         done += len(record) + _PACKET * (FINAL_ROUNDS + 1)
         if done >= STEP_BYTES:
             done = 0
             yield
-    return b"".join(found)
+    return b"".join(hashes)
 
 
 def _absorbed(state: State, packets: Iterable[tuple[int, ...]]) -> State:

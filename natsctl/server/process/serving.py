@@ -21,7 +21,6 @@ from msgspec.structs import replace
 
 from natsctl.api.errors import NatsctlError, StorageError
 from natsctl.broker.refusals import CloseReason
-from natsctl.native import lib
 from natsctl.server.instance import ServerInstance
 from natsctl.server.log.lines import Log
 from natsctl.server.monitor.query import BadRequestError, ReloadDone
@@ -96,11 +95,7 @@ def pause_and_batch(duration_s: float, clients: int) -> tuple[float, int]:
 WARM_UP_S: Final = 3.0
 """Time from the start until a server imports modules for later use; a shorter-lived one never does."""
 NEEDED_BY_SYSTEM: Final = "natsctl.server.system.answers"
-NEEDED_BY_ARCHIVES: Final = (
-    "natsctl.jetstream.endpoints.snapshot",
-    "natsctl.jetstream.endpoints.restore",
-    *(() if lib else ("natsctl.api.archive.hash_lanes",)),
-)
+NEEDED_BY_ARCHIVES: Final = ("natsctl.jetstream.endpoints.snapshot", "natsctl.jetstream.endpoints.restore")
 
 ECHO_S: Final = 0.25
 """A signal this soon after the first is the same one: wrappers such as `timeout` send it to us and to our group."""
@@ -316,5 +311,4 @@ class ServingProcess:
 
 def _import_all(modules: Sequence[str]) -> None:
     for module in modules:
-        with suppress(ModuleNotFoundError):  # numpy need not be there
-            import_module(module)
+        import_module(module)

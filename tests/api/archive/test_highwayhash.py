@@ -1,17 +1,14 @@
 """HighwayHash-64, against the test vectors its authors publish."""
 
 import struct
-import sys
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.api.archive.archive_v1 import hashes_of
-from natsctl.api.archive.hash_lanes import digests
-from natsctl.api.archive.highwayhash import HighwayHash64, one_by_one
+from natsctl.api.archive.highwayhash import HighwayHash64, digests
 
 KEY = struct.pack("<4Q", 0x0706050403020100, 0x0F0E0D0C0B0A0908, 0x1716151413121110, 0x1F1E1D1C1B1A1918)
 VECTORS = [
@@ -65,17 +62,10 @@ def test_records_side_by_side_hash_as_each_one_alone(lengths: list[int], seed: i
     hasher = HighwayHash64(KEY)
     records = [rng.randbytes(length) for length in lengths]
     wanted = b"".join(map(hasher.digest, records))
-    assert run(digests(hasher, records))[0] == run(one_by_one(hasher, records))[0] == wanted
+    assert run(digests(hasher, records))[0] == wanted
 
 
-@pytest.mark.parametrize("hashing", [digests, one_by_one])
-def test_long_work_pauses(hashing: Callable[..., Generator[None, None, bytes]]) -> None:
+def test_long_work_pauses() -> None:
     hasher = HighwayHash64(KEY)
-    assert run(hashing(hasher, [bytes(200_000)]))[1] > 5
-    assert run(hashing(hasher, [bytes(20_000)] * (100 if hashing is digests else 10)))[1] > 2
-
-
-def test_without_numpy_records_are_hashed_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "natsctl.api.archive.hash_lanes", None)
-    hasher = HighwayHash64(KEY)
-    assert run(hashes_of(hasher, [b"a", b"b"]))[0] == hasher.digest(b"a") + hasher.digest(b"b")
+    assert run(digests(hasher, [bytes(200_000)]))[1] > 5
+    assert run(digests(hasher, [bytes(20_000)] * 10))[1] > 2
