@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from natsctl.api.subject_transform import SubjectMapping
 from natsctl.api.subjects import API_PREFIX, domain_prefix
-from natsctl.broker.imports.mappings import SpaceMapping
+from natsctl.broker.imports.mappings import PatternMapping
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
@@ -20,19 +20,17 @@ _BUCKETS: Final = ("$KV", "$OBJ")
 
 def map_domain(account: Account, domain: str) -> None:
     """Map the domain's API prefix to the account's JetStream."""
-    prefix = domain_prefix(domain)
-    account.map_subject(SubjectMapping.compile(f"{prefix}.INFO", f"{API_PREFIX}.INFO"))
-    for noun in _NOUNS:
-        account.map_subject(SpaceMapping(f"{prefix}.{noun}", f"{API_PREFIX}.{noun}"))
-    for space in _BUCKETS:
-        account.map_subject(SpaceMapping(f"{prefix}.{space}", space))
+    _map(account, domain_prefix(domain), API_PREFIX, f"{domain_prefix(domain)}.", "")
 
 
 def map_default_domain(account: Account, domain: str) -> None:
     """Map the plain API prefix of an account without JetStream to another server's domain."""
-    prefix = domain_prefix(domain)
-    account.map_subject(SubjectMapping.compile(f"{API_PREFIX}.INFO", f"{prefix}.INFO"))
+    _map(account, API_PREFIX, domain_prefix(domain), "", f"{domain_prefix(domain)}.")
+
+
+def _map(account: Account, source: str, target: str, source_space: str, target_space: str) -> None:
+    account.map_subject(SubjectMapping.compile(f"{source}.INFO", f"{target}.INFO"))
     for noun in _NOUNS:
-        account.map_subject(SpaceMapping(f"{API_PREFIX}.{noun}", f"{prefix}.{noun}"))
-    for space in _BUCKETS:
-        account.map_subject(SpaceMapping(space, f"{prefix}.{space}"))
+        account.map_subject(PatternMapping(f"{source}.{noun}.>", f"{target}.{noun}.>"))
+    for bucket in _BUCKETS:
+        account.map_subject(PatternMapping(f"{source_space}{bucket}.>", f"{target_space}{bucket}.>"))

@@ -12,7 +12,7 @@ without mappings pays nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from natsctl.api.subject_index import Steps, SubjectIndex, finish
 from natsctl.api.subject_transform import (
@@ -158,36 +158,7 @@ MAPPING_COST: Final = 8
 """Cost of each destination of a mapping that is compiled."""
 
 
-class Mapping(Protocol):
-    """One mapping: `natsctl.api.subject_transform.SubjectMapping`, or a `SpaceMapping`."""
-
-    @property
-    def src(self) -> str:
-        """Return the pattern of the subjects that are mapped."""
-
-    def apply(self, subject: bytes) -> bytes | None:
-        """Return where a message on `subject` goes, None where that is not for this mapping to say."""
-
-
-class SpaceMapping:
-    """A whole space of subjects, `src.>`, under another name.
-
-    What follows is taken as it is: API subjects may hold wildcards that are meant as text.
-    """
-
-    __slots__ = ("_dest", "_src", "src")
-
-    def __init__(self, src: str, dest: str) -> None:
-        """Map what begins with the tokens `src` to what begins with the tokens `dest`."""
-        self.src = f"{src}.>"
-        self._src = src.encode() + b"."
-        self._dest = dest.encode() + b"."
-
-    def apply(self, subject: bytes) -> bytes | None:
-        """Return the subject in its new space, None for subjects of other spaces."""
-        if not subject.startswith(self._src) or len(subject) == len(self._src):
-            return None
-        return self._dest + subject[len(self._src) :]
+Mapping: TypeAlias = "SubjectMapping | PatternMapping | WeightedMapping"
 
 
 class WeightedMapping:

@@ -9,7 +9,7 @@ import pytest
 from natsctl.api.subject_index import finish
 from natsctl.api.subject_transform import SubjectMapping, TransformError
 from natsctl.broker.imports.account_config import Destination, SubjectMap
-from natsctl.broker.imports.mappings import Mappings, SpaceMapping, compile_mapping
+from natsctl.broker.imports.mappings import Mappings, PatternMapping, compile_mapping
 from natsctl.testing.machine import Machine
 
 
@@ -34,7 +34,7 @@ def test_a_source_is_mapped_once() -> None:
 
 
 def test_a_space_takes_what_follows_as_it_is() -> None:
-    space = SpaceMapping("$JS.D.API.CONSUMER", "$JS.API.CONSUMER")
+    space = PatternMapping("$JS.D.API.CONSUMER.>", "$JS.API.CONSUMER.>")
     assert space.apply(b"$JS.D.API.CONSUMER.CREATE.S.C.s.>") == b"$JS.API.CONSUMER.CREATE.S.C.s.>"
     assert space.apply(b"$JS.D.API.CONSUMER") is None
     assert space.apply(b"$JS.D.API.CONSUMER.") is None
@@ -102,7 +102,7 @@ def test_tokens_that_look_like_wildcards_are_text() -> None:
 
 def test_configured_mappings_come_before_the_servers_and_go_alone() -> None:
     account = Machine().broker.accounts["$G"]
-    account.map_subject(SpaceMapping("$JS.D.API", "$JS.API"))
+    account.map_subject(PatternMapping("$JS.D.API.>", "$JS.API.>"))
     account.use_mappings(
         finish(
             account.prepare_mappings(
