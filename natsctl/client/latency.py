@@ -199,6 +199,8 @@ class Trip(msgspec.Struct, omit_defaults=True):
 
 
 class Trips(msgspec.Struct):
+    """Round trips to the addresses of one URL."""
+
     url: str
     results: list[Trip]
 

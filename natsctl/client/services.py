@@ -56,6 +56,8 @@ class Endpoint(msgspec.Struct, kw_only=True):
 
 
 class ServiceInfo(_Identity, kw_only=True):
+    """Description of a service."""
+
     type: str = "io.nats.micro.v1.info_response"
     description: str = ""
     endpoints: list[Endpoint] = []
@@ -77,6 +79,8 @@ class EndpointStats(msgspec.Struct, kw_only=True):
 
 
 class ServiceStats(_Identity, kw_only=True):
+    """Statistics of a service."""
+
     type: str = "io.nats.micro.v1.stats_response"
     started: str = ""
     endpoints: list[EndpointStats] = []

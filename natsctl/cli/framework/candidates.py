@@ -250,9 +250,9 @@ def _schemas(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candi
 
 
 def _topics(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:
-    from natsctl.cli.cheat import TOPICS
+    from natsctl.cli.cheat import topics
 
-    return (Candidate(topic.name, topic.title) for topic in TOPICS)
+    return (Candidate(topic.name, topic.title) for topic in topics())
 
 
 def _shells(line: TypedLine, current: str, deadline_s: float) -> Iterator[Candidate]:

@@ -55,6 +55,8 @@ class Replica(msgspec.Struct, kw_only=True):
 
 
 class StreamReplica(Replica):
+    """One server's replica of a stream."""
+
     messages: int
     bytes: int
     subjects: int
