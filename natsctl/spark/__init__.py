@@ -1,6 +1,6 @@
 """Streams on Spark, through PySpark.
 
-`source` is the data source `jetstream`, which travels to executors by value; everything beside it stays with the
+`source` is the data source `jetstream`, sent to executors by value; everything else stays with the
 driver: sessions, commands' work, pipelines. Nothing here imports Spark or Arrow before it is used.
 """
 

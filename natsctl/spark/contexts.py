@@ -1,4 +1,4 @@
-"""Contexts and the environment as options of the data source, with the texts of secrets in place of files.
+"""Contexts and the environment as options of the data source, with the texts of secrets instead of files.
 
 What natsctl's commands find out about a server is handed to the source this way, so that neither executors nor a driver
 elsewhere need any of this machine's files.

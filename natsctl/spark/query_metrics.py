@@ -1,7 +1,7 @@
 """Metrics of streaming queries that read streams, as a listener of Spark's sees them.
 
-Sources in Python cannot fill `metrics` in a query's progress, which Spark's Kafka source does. What it would say there,
-the source puts into `latestOffset` in place of that, under the same names; a listener finds it, and hands it on:
+Sources in Python cannot fill `metrics` in a query's progress, as Spark's Kafka source does. This source puts its
+metrics into `latestOffset` instead, under the same names; a listener finds and forwards them:
 
     spark.streams.addListener(QueryMetrics(print))
 
@@ -36,13 +36,13 @@ _GAUGES: Final = {
 
 @dataclass(frozen=True)
 class SourceMetrics:
-    """One source of a query behind one of its batches."""
+    """One source of a query after one of its batches."""
 
     query: str
     """The query's name, else its id."""
     batch: int
     streams: Mapping[str, int]
-    """The number of messages that the query is behind, by stream."""
+    """The query's lag in messages, by stream."""
     metrics: Mapping[str, float]
     """`avgOffsetsBehindLatest`, `maxOffsetsBehindLatest`, `minOffsetsBehindLatest`, in messages."""
     input_rows: int
@@ -96,7 +96,7 @@ class QueryMetrics(StreamingQueryListener):
 
 
 def source_metrics(progress: StreamingQueryProgress) -> list[SourceMetrics]:
-    """Return the metrics of a query's sources, without sources of other formats, which have none."""
+    """Return the metrics of a query's sources; sources of other formats have none."""
     said: dict[str, Any] = json.loads(progress.json)
     found = []
     for source in said["sources"]:
@@ -123,7 +123,7 @@ def source_metrics(progress: StreamingQueryProgress) -> list[SourceMetrics]:
 
 
 def _object(said: Any) -> dict[str, Any]:
-    """Return an offset as an object; an empty one for an offset of another source, which may be any text."""
+    """Return an offset as an object; an empty one for an offset of another source (any text)."""
     if isinstance(said, str):
         try:
             said = json.loads(said)

@@ -1,11 +1,11 @@
 """The tables of a query: streams, their subjects and buckets, found by name and read as temporary views of Spark.
 
-A query is split into words as far as needed to find the tables that it names and the columns that it can need.
+A query is split into tokens to find the tables that it names and the columns that it can need.
 
 Without the payload the server sends headers only. More columns may be found than are needed, never fewer: a column that
-is used is named, unless a star or one of a few clauses stands for all of them.
+is used is named, unless a star or one of a few clauses means all of them.
 
-Views and cached tables that a statement leaves behind are remembered, as later statements read through them.
+Views and cached tables that a statement creates are remembered: later statements read through them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A word, literal or sign and where it stands; `text` is as it was written."""
+    """A word, literal or sign and its position; `text` is as written."""
 
     kind: Kind
     text: str
@@ -57,7 +57,7 @@ class Token:
 
     @property
     def name(self) -> str:
-        """The identifier that a word or a text in backticks stands for; "" for anything else."""
+        """The identifier of a word or a text in backticks; "" for anything else."""
         if self.kind == "quoted":
             return self.text[1:-1].replace("``", "`")
         return self.text if self.kind == "word" else ""
@@ -72,7 +72,7 @@ class Token:
 
 
 def tokens(query: str) -> list[Token]:
-    """Return the words of a query without comments; what can be no SQL comes out as signs, for Spark to refuse."""
+    """Return the tokens of a query without comments; invalid SQL becomes signs that Spark refuses."""
     found: list[Token] = []
     for match in _TOKEN.finditer(query):
         group = str(match.lastgroup)
@@ -110,13 +110,13 @@ _AFTER_TABLES = (
 _BEFORE_QUERIES = ("FROM", "JOIN", "AS", "UNION", "INTERSECT", "EXCEPT", "MINUS", "ALL", "DISTINCT")
 _OF_DESCRIBE = ("TABLE", "EXTENDED", "FORMATTED")
 _DESCRIBED = ("FUNCTION", "QUERY", "DATABASE", "SCHEMA", "NAMESPACE", "CATALOG", "SELECT", "WITH", "VALUES")
-"""The words behind DESCRIBE with which no name of a table follows at once."""
+"""The keywords after DESCRIBE that are not followed directly by a table name."""
 _ENDS_NAME = (",", "(", ")", ";")
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A table by the name that a query gives it, and where that stands."""
+    """A table by its name in a query, and the position of the name."""
 
     name: str
     start: int
@@ -135,14 +135,14 @@ def relations(query: str) -> list[Named]:
 def reads_once(query: str) -> bool:
     """Return whether Spark has no cause to look at a table of the query twice.
 
-    It has where a name is there twice, or where a subquery may depend on the rows around it, which Spark then copies.
+    It has if a name occurs twice, or if a subquery may depend on the rows around it: Spark then copies it.
     """
     names = [named.name.lower() for named in relations(query)]
     return len({*names}) == len(names) and not _has_dependent_query(tokens(query))
 
 
 def _has_dependent_query(words: Sequence[Token]) -> bool:
-    """Return whether a query stands in parentheses where no table and no member of a union can."""
+    """Return whether a query is in parentheses in a place for neither a table nor a member of a union."""
     return any(
         opening.is_symbol("(") and inner.is_word("SELECT", "WITH", "FROM") and not before.is_word(*_BEFORE_QUERIES)
         for before, opening, inner in zip(words, words[1:], words[2:], strict=False)
@@ -178,7 +178,7 @@ def _relations(words: Sequence[Token]) -> Iterator[Named]:
 
 
 def _beginning(words: Sequence[Token]) -> int:
-    """Return the number of words before the table of DESCRIBE or SHOW COLUMNS; 0 for other statements."""
+    """Return the number of tokens before the table of DESCRIBE or SHOW COLUMNS; 0 for other statements."""
     if len(words) > 3 and words[0].is_word("SHOW") and words[1].is_word("COLUMNS") and words[2].is_word("IN"):
         return 3
     if not words or not words[0].is_word("DESCRIBE", "DESC"):
@@ -188,12 +188,12 @@ def _beginning(words: Sequence[Token]) -> int:
 
 
 def _can_be_name(words: Sequence[Token], at: int) -> bool:
-    """Return whether a keyword is a name, as no clause can begin there: behind FROM, JOIN or a comma."""
+    """Return whether a keyword is a name because no clause can begin there: after FROM, JOIN or a comma."""
     return at > 0 and not words[at - 1].is_symbol("(")
 
 
 def _run(words: Sequence[Token], at: int) -> Sequence[Token]:
-    """Return the words from `at` on with nothing between them: what a name without backticks is made of."""
+    """Return the adjacent tokens from `at` on: the parts of a name without backticks."""
     end = at + 1
     while end < len(words) and words[end].start == words[end - 1].end and not words[end].is_symbol(*_ENDS_NAME):
         end += 1
@@ -201,7 +201,7 @@ def _run(words: Sequence[Token], at: int) -> Sequence[Token]:
 
 
 def name_at(words: Sequence[Token], at: int) -> str:
-    """Return the name of a table that stands there; "" where none can."""
+    """Return the name of the table at a position, or ""."""
     return _name(_run(words, at))
 
 
@@ -275,7 +275,7 @@ class Catalogue:
     def find_all(self, names: Iterable[str]) -> list[Table]:
         """Return the tables among the names, each once; others are names that a query has of its own, or mistakes.
 
-        Raises UsageError for two that differ in the case of letters alone, which Spark takes for one.
+        Raises UsageError for two that differ only in case: Spark treats them as one.
         """
         found: dict[str, Table] = {}
         for name in names:
@@ -300,17 +300,17 @@ _ALL_COLUMNS = ("NATURAL", "PIVOT", "UNPIVOT", "TABLE", "TRANSFORM", "MAP", "RED
 _BEGINNINGS = ("SELECT", "WITH")
 _QUERIES = (*_BEGINNINGS, "FROM", "TABLE", "VALUES", "DESCRIBE", "DESC", "EXPLAIN", "SHOW")
 EVERYTHING = "select *"
-"""A query for which all columns are needed."""
+"""A query that needs all columns."""
 
 
 def is_query(statement: str) -> bool:
-    """Return whether a statement only asks; others may leave views behind that read the tables they name."""
+    """Return whether a statement only reads; others may create views that read the tables they name."""
     words = [token for token in tokens(statement) if not token.is_symbol("(")]
     return bool(words) and words[0].is_word(*_QUERIES)
 
 
 def needed(query: str, columns: Iterable[str]) -> list[str]:
-    """Return those of `columns` that the query can need, in their order."""
+    """Return the `columns` that the query may need, in order."""
     words = tokens(query)
     known = list(columns)
     if not words or not words[0].is_word(*_BEGINNINGS) or _takes_all(words):
@@ -320,7 +320,7 @@ def needed(query: str, columns: Iterable[str]) -> list[str]:
 
 
 def _parts(token: Token) -> list[str]:
-    """Return the parts of a text in backticks, which may be a column with its table, `a.b`; none of other words."""
+    """Return the parts of a text in backticks, possibly a column with its table, `a.b`; none for other tokens."""
     return token.name.split(".") if token.kind == "quoted" else []
 
 
@@ -336,7 +336,7 @@ def _takes_all(words: Sequence[Token]) -> bool:
 
 
 def _is_star(words: Sequence[Token], at: int) -> bool:
-    """Return whether a `*` stands for columns; it may also multiply, or count rows."""
+    """Return whether a `*` means columns; it may also multiply, or count rows."""
     before = words[at - 1] if at else words[at]
     if before.is_symbol("("):
         return not (at > 1 and words[at - 2].is_word("COUNT") and at + 1 < len(words) and words[at + 1].is_symbol(")"))
@@ -349,7 +349,7 @@ _END_ALL = (("CLEAR", "CACHE"), ("REFRESH",))
 
 
 class Left:
-    """Tables that later statements must find whole, and those that must stay as they were."""
+    """Tables that later statements must find complete, and tables that must stay unchanged."""
 
     def __init__(self) -> None:
         self._behind: dict[str, Table] = {}
@@ -359,7 +359,7 @@ class Left:
         self._functions = False
 
     def behind(self, tables: Sequence[Table], statement: str) -> list[Table]:
-        """Return the tables that a statement may read through what was made before; it names `tables` itself."""
+        """Return the tables that a statement may read through earlier views; it names `tables` itself."""
         words = tokens(statement)
         known = {table.name.lower() for table in tables}
         unseen = self._functions or any(word.is_word("IDENTIFIER") for word in words)
@@ -368,7 +368,7 @@ class Left:
         return [*self._behind.values()]
 
     def kept(self) -> set[str]:
-        """Return the names of tables that stay as they were, since what is cached was read from them."""
+        """Return the names of tables that stay unchanged because cached data was read from them."""
         return set().union(*self._cached.values())
 
     def note(self, tables: Iterable[Table], statement: str) -> None:
@@ -401,7 +401,7 @@ def _begins(words: Sequence[Token], *beginning: str) -> bool:
 
 
 def _leaves_text(words: Sequence[Token]) -> bool:
-    """Return whether a statement may leave behind a text that Spark reads anew wherever it is named."""
+    """Return whether a statement may create a text that Spark reads again wherever it is named."""
     return bool(words) and words[0].is_word(*_LEAVE_TEXTS)
 
 
@@ -412,9 +412,9 @@ Locate = Callable[[str], Mapping[str, str]]
 
 
 class Views:
-    """Views in a session, made anew for each statement: Spark plans the read of a view once for all its uses.
+    """Views in a session, recreated for each statement: Spark plans the read of a view once for all its uses.
 
-    What is cached stays cached only while the views that it was read from are the same, so those are not made anew.
+    Cached data stays cached only while its views are the same, so those are not recreated.
     """
 
     def __init__(self, spark: SparkSession, locate: Locate, *, on_server: bool, schemas: Mapping[str, str]) -> None:
@@ -458,7 +458,7 @@ class Views:
         return frame.selectExpr(*(f"{_MADE[name]} as {name}" for name in columns or ["revision"]))
 
     def _subjects_of(self, table: Table) -> DataFrame:
-        """Return a row for every subject; of a server the counts alone are asked for."""
+        """Return a row for every subject; a server is asked only for the counts."""
         if self._on_server:
             options = self._locate(table.stream + SUBJECTS)
             return self._spark.read.format(FORMAT).schema(_COUNTED).options(**options).load()

@@ -26,7 +26,7 @@ TYPES = {
 }
 STREAM_COLUMNS = tuple(TYPES)
 _ALWAYS = "seq"
-"""The column that is read where a query needs none: the cheapest that every message has."""
+"""The column to read if a query needs none: the cheapest one of every message."""
 
 
 def schema_of(columns: Sequence[str]) -> str:
@@ -40,7 +40,7 @@ def read_stream(
     """Return the messages that the options describe, with those columns.
 
     With `pushdown` the server does its part of WHERE. Spark keeps that for every other use of the same frame, so it is
-    for frames of which one query takes one look.
+    for frames that one query uses once.
     """
     schema = schema_of(columns or [_ALWAYS])
     asked = {PUSHDOWN: "true", **options} if pushdown else options
@@ -86,7 +86,7 @@ def json_table(
     """Return a stream as a table whose column `value` is a struct, parsed by Spark's `from_json`.
 
     `schema` is the type of the payloads, as DDL such as `id bigint, total double` or as a StructType. `options` are
-    those of `from_json` (`mode`, `columnNameOfCorruptRecord`, `timestampFormat`, …) and those of the format
+    options of `from_json` (`mode`, `columnNameOfCorruptRecord`, `timestampFormat`, …) and of the format
     `jetstream` (`servers`, `subject`, `startingOffsets`, …). With `columns`, the server sends only what these need.
 
     In mode PERMISSIVE, the default, fields that do not fit are null, and a field `_corrupt_record string` of the schema
@@ -102,7 +102,7 @@ def json_table(
 
 
 def split_json_options(options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the options of the data source, and those of `from_json`."""
+    """Return the options of the data source, and the options of `from_json`."""
     source_options = {name: value for name, value in options.items() if name.lower() not in JSON_OPTIONS}
     return source_options, {name: value for name, value in options.items() if name not in source_options}
 

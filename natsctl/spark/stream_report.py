@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class SubjectUse(Model, kw_only=True):
-    """The messages of a subject; `bytes` are those of payloads, times are RFC 3339."""
+    """The messages of a subject; `bytes` counts payloads, times are RFC 3339."""
 
     subject: str
     messages: int
@@ -45,7 +45,7 @@ class Sizes(Model, kw_only=True):
 
 
 class SizeClass(Model, kw_only=True):
-    """The messages whose payload has `from_bytes` to `to_bytes`, both included."""
+    """The messages with payloads of `from_bytes` to `to_bytes`, both included."""
 
     from_bytes: int
     to_bytes: int
@@ -103,7 +103,7 @@ class Gaps(Model, kw_only=True):
 class DeepReport(Model, kw_only=True):
     """`stream report --deep`: facts that need every message of a stream to be read.
 
-    `bytes` are those of payloads, `header_bytes` those of headers. `slot_s` is the length of a slot. Lists of subjects,
+    `bytes` counts payloads, `header_bytes` headers. `slot_s` is the length of a slot. Lists of subjects,
     headers, ids and gaps have the most frequent or longest; `number_of_subjects` counts all. `payloads` is null where
     payloads were not compared.
     """
@@ -149,7 +149,7 @@ ALL, SUBJECT, SLOT, SIZE, BLOCK, HEADER, ID, PAYLOAD = (
     "all", "subject", "slot", "size", "block", "header", "id", "payload",
 )  # fmt: skip
 BLOCK_MESSAGES: Final = 65_536
-"""Sequences of a block: where a block has all between its ends, no gap has to be looked for in it."""
+"""Sequences of a block: if a block is complete between its ends, it needs no search for gaps."""
 
 
 class Counted(NamedTuple):
@@ -184,7 +184,7 @@ class Counts:
             self._kinds.setdefault(row.kind, []).append(row)
 
     def of(self, kind: str) -> Sequence[Counted]:
-        """Return the rows of a kind, those of most messages first."""
+        """Return the rows of a kind, by descending number of messages."""
         return sorted(self._kinds.get(kind, ()), key=lambda row: (-row.messages, row.key))
 
     def blocks_with_gaps(self) -> list[int]:
@@ -312,7 +312,7 @@ _ID = "own_id"
 _ROUNDED_SIZE = f"""
 if(bytes <= {_EXACT_BYTES}, bytes,
    cast(round(bytes / pow(2, floor(log2(bytes)) - 10)) * pow(2, floor(log2(bytes)) - 10) as bigint))"""
-"""The size as a key: exact where it is small, else in steps of a thousandth, so that there are few keys."""
+"""The size as a key: exact if small, else in steps of a thousandth, so that there are few keys."""
 _HEADER_BYTES = """
 coalesce(aggregate(headers, 0, (sum, pair) -> sum + octet_length(pair.key) + octet_length(pair.value) + 4), 0)"""
 
@@ -355,7 +355,7 @@ def _keys(slot_s: float, payloads: bool) -> str:
 
 
 def _summed(rows: DataFrame) -> DataFrame:
-    """Return a row for each key, of ids and payloads only for those that occur more than once."""
+    """Return a row for each key; for ids and payloads only if it occurs more than once."""
     from pyspark.sql import functions as f
 
     repeated = ", ".join(f"'{kind}'" for kind in _REPEATED)

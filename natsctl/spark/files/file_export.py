@@ -1,15 +1,15 @@
 """Export of a stream's messages to files: a single file, a folder, or a folder that each export adds to.
 
-Parquet and Delta keep bytes as they are. JSON and CSV hold text: a payload that is UTF-8 stands in `value` as it is,
+Parquet and Delta keep bytes as they are. JSON and CSV hold text: a UTF-8 payload is in `value` unchanged,
 any other as base64 (`value_base64` in JSON, `value` with `base64` in the column `encoding` in CSV), so that every byte
-comes back (`message_columns`). CSV takes base64 also for texts with line ends and other control characters, which its
+comes back (`message_columns`). CSV uses base64 also for texts with line ends and other control characters: its
 readers treat each in its own way.
 
 Tasks of Spark write parts; a single file is made of these, in the order of the tasks.
 
 An incremental export adds the messages since the last run, each exactly once. Spark's checkpoint lies in the folder
-beside the data, under a name that readers pass over, with a note of what is being exported. Spark's own readers take
-only files that a finished batch has named; those of a batch that was cut short are removed here at the end of the next
+next to the data, under a name that readers skip, with a note about the export. Spark's own readers read
+only files of finished batches; files of an interrupted batch are removed here at the end of the next
 run, so that any reader sees each message once.
 """
 
@@ -121,7 +121,7 @@ class Target:
         return Path(self.path)
 
     def check(self) -> None:
-        """Raise UsageError where it cannot be written to, or holds what must not be lost."""
+        """Raise UsageError if it is not writable, or has data that must not be lost."""
         if self.partition_by and self.partition_by not in PARTITIONS:
             raise UsageError(f"--partition-by: expected date or subject, not {self.partition_by!r}")
         if self.is_gzip and not self.format.is_text:
@@ -165,7 +165,7 @@ def foreign(path: Path) -> Iterator[str]:
 
 
 def merge(parts: Sequence[Path], target: Target, header: bytes, file: IO[bytes]) -> None:
-    """Write the content of the parts, behind a header where the format has one."""
+    """Write the content of the parts, after a header if the format has one."""
     if target.format.is_text:
         file.write(gzip.compress(header) if header and target.is_gzip else header)
         _append(parts, file)
@@ -176,7 +176,7 @@ def merge(parts: Sequence[Path], target: Target, header: bytes, file: IO[bytes])
 
 
 def _append(parts: Sequence[Path], file: IO[bytes]) -> None:
-    """Write files behind each other: texts, also compressed ones, are one text then."""
+    """Concatenate files: texts, also compressed ones, are one text then."""
     for part in parts:
         with part.open("rb") as piece:
             shutil.copyfileobj(piece, file, 1 << 20)
@@ -200,9 +200,9 @@ def _join_tables(parts: Sequence[Path], file: IO[bytes]) -> None:
 
 
 class Exported(Model, kw_only=True):
-    """The messages that were written; `bytes` are those of payloads, `files` 0 where they are not on this machine.
+    """The written messages; `bytes` counts payloads, `files` is 0 if they are not on this machine.
 
-    Of an export that goes on, what this run has added; `first_seq` is 0 then, as it is where there was nothing.
+    For a continued export only the additions of this run; `first_seq` is 0 then, and if there was nothing.
     """
 
     stream: str
@@ -222,7 +222,7 @@ _TIMES = "spark.sql.parquet.outputTimestampType"
 def export(spark: SparkSession, options: Mapping[str, str], stream: str, target: Target) -> Exported:
     """Write the messages that the options name, all at once, and return the totals.
 
-    What was there before is replaced when everything is written. Raises StorageError, and what Spark raises.
+    Previous data is replaced once everything is written. Raises StorageError and Spark's errors.
     """
     from pyspark.sql import Observation
 
@@ -253,7 +253,7 @@ def writer_of(frame: DataFrame, target: Target) -> DataFrameWriter:
 
 
 def _write_local(writer: DataFrameWriter, target: Target, observed: Any) -> int:
-    """Write beside the target, put that in place, and return the number of files."""
+    """Write next to the target, move that into place, and return the number of files."""
     path = target.local
     aside = path.parent.resolve() / f".natsctl-{secrets.token_hex(8)}.part"
     try:
@@ -274,7 +274,7 @@ def check_written(messages: int, files: int, path: Path) -> None:
     """Raise StorageError where messages were written, but none of their files is visible here."""
     if messages and not files:
         raise StorageError(
-            f"Spark wrote {path} on other machines, whose disks are not seen here",
+            f"Spark wrote {path} on other machines: their disks are not visible here",
             hint="name a place that all of them have, such as s3a://bucket/folder",
         )
 
@@ -287,8 +287,8 @@ def header(target: Target) -> bytes:
 
 
 def replace_folder(new: Path, path: Path) -> None:
-    """Put the new folder in the place of another, or of none, which is removed when the new one is there."""
-    path = path.resolve()  # a link stays, and what it leads to is replaced
+    """Move the new folder into place; an old one is removed afterwards."""
+    path = path.resolve()  # a link stays, its target is replaced
     if not path.is_dir():
         new.rename(path)
         return
@@ -332,7 +332,7 @@ class Note(msgspec.Struct, kw_only=True):
     format: str
     partition_by: str
     version: int = 1
-    """The version of this note and of what is beside it."""
+    """The version of this note and of the data."""
 
 
 def prepare(target: Target, note: Note) -> None:
@@ -357,7 +357,7 @@ def prepare(target: Target, note: Note) -> None:
         if was != is_now:
             raise UsageError(
                 f"{target.path} is an export with {name.replace('_', ' ')} {was or 'none'}, not {is_now or 'none'}",
-                hint="name another folder, or give --force to begin anew",
+                hint="name another folder, or give --force to start over",
             )
 
 
@@ -385,7 +385,7 @@ def export_more(spark: SparkSession, options: Mapping[str, str], stream: str, ta
 
 def report_of(progress: Iterable[Any], stream: str, target: Target) -> Exported:
     """Return the totals, from Spark's progress of each batch."""
-    # A Spark Connect server leaves out the rows of a batch in all; those of each source are always reported.
+    # A Spark Connect server omits the total rows of a batch; rows of each source are always reported.
     sources: list[Any] = [source for one in progress for source in one["sources"]]
     return Exported(
         stream=stream,

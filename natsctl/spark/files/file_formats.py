@@ -1,8 +1,8 @@
 """Formats of files, recognised by the endings of their names, and paths in Spark's spelling.
 
-Delta needs a package of its own, which neither Spark nor natsctl brings.
+Delta needs a separate package: neither Spark nor natsctl includes it.
 
-Spark spells paths of this machine as URLs in which nothing is escaped. An escape is plain characters to it, so that
+Spark writes local paths as URLs without escapes. An escape is plain characters to it, so that
 `Path.as_uri` names another folder as soon as there is a space or a letter beyond ASCII.
 """
 
@@ -27,7 +27,7 @@ class Format:
     writing: dict[str, str] = field(default_factory=dict)
     reading: dict[str, str] = field(default_factory=dict)
     is_text: bool = False
-    """Whether files of it can be put behind each other."""
+    """Whether files of it can be concatenated."""
     is_folder: bool = False
     """Whether it has no files of its own, only folders."""
 
@@ -66,7 +66,7 @@ def format_of(path: str, asked: str = "") -> Format:
 
 
 def named_format(path: str) -> Format | None:
-    """Return the format whose ending the path has."""
+    """Return the format for the path's ending."""
     bare = path.lower().removesuffix(GZIP)
     return next((one for one in FORMATS.values() if bare.endswith(one.endings)), None)
 
@@ -125,7 +125,7 @@ def spark_input(path: Path) -> str:
 
 
 def is_pattern(path: Path) -> bool:
-    """Return whether Spark takes a path for a pattern by default, which not all of its readers let one change."""
+    """Return whether Spark treats a path as a pattern by default; not all of its readers can change that."""
     return _OF_PATTERNS.search(path.as_posix()) is not None
 
 

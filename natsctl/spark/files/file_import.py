@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
 _SETTINGS = {
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # what is kept is read once more, which costs less so
-    "spark.sql.legacy.parquet.nanosAsLong": "true",  # times as pandas writes them, which Spark refuses otherwise
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",  # read once more: cheaper uncompressed
+    "spark.sql.legacy.parquet.nanosAsLong": "true",  # times written by pandas, otherwise refused by Spark
 }
 PIECE_BYTES = 1 << 20
 _NO_FILES = "UNABLE_TO_INFER_SCHEMA"
@@ -106,7 +106,7 @@ def files_of(place: Path) -> list[Path]:
 
 
 def _is_hidden(path: Path) -> bool:
-    """Return whether Spark ignores a file for its name or for that of a folder above it."""
+    """Return whether Spark ignores a file because of its name or a parent folder's."""
     return any(part.startswith((".", "_")) for part in path.parts)
 
 
@@ -149,7 +149,7 @@ def read_rows(spark: SparkSession, source: Source) -> DataFrame:
 
 @contextlib.contextmanager
 def read_once(rows: DataFrame, format: Format) -> Iterator[DataFrame]:
-    """Yield rows to be read several times; those of a text format are parsed once, and kept in memory or on disk.
+    """Yield rows to be read several times; text formats are parsed once and kept in memory or on disk.
 
     What holds columns is read again for less than it costs to keep.
     """
@@ -178,7 +178,7 @@ def _found(spark: SparkSession, reader: DataFrameReader, format: Format, path: s
 
 
 def _check_encoding(spark: SparkSession, source: Source, path: str) -> None:
-    """Raise UsageError for text that is no UTF-8, of which Spark would replace what it cannot read."""
+    """Raise UsageError for text that is not UTF-8: Spark would replace invalid bytes."""
     files = [] if is_url(source.path) else files_of(Path(source.path))
     if files and all(one.name.lower().endswith(source.format.endings) for one in files):
         valid = all(map(_is_utf8, files))  # a tenth of what Spark takes for it
@@ -224,10 +224,10 @@ class Content(NamedTuple):
 
 
 def examine(rows: DataFrame, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> Content:
-    """Read all rows once, for a stream with those subjects, to which the headers in `omitted` are not sent.
+    """Read all rows once, for a stream with those subjects, without the headers in `omitted`.
 
-    Message ids and omitted headers, where there are any, are each counted by another pass over that column: a distinct
-    count beside other aggregates takes Spark two more shuffles.
+    Message ids and omitted headers, if any, are each counted by another pass over that column: a distinct
+    count with other aggregates costs Spark two more shuffles.
     """
     from pyspark.sql import functions as f
 
@@ -285,7 +285,7 @@ def messages(
 ) -> DataFrame:
     """Return the rows to write: in order, with ids as asked for (one of `IDS`), without the headers of `omitted`.
 
-    One writer keeps the order of all messages, several that of each subject.
+    One writer keeps the order of all messages, several keep the order per subject.
     """
     headers = f"{kept(omitted)} as headers"
     frame = rows.selectExpr("stream", "seq", "subject", headers, "value", NUMBER, f"{OWN_ID} as {_OWN}")

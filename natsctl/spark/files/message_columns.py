@@ -1,6 +1,6 @@
 """SQL expressions that turn the columns of any tool's files into messages: payload, headers and message ids.
 
-Columns of an unknown meaning are refused, or fail where they are read: nothing is skipped, and no text is changed.
+Columns with an unknown meaning are refused, or fail when read: nothing is skipped, and no text is changed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEXTS: Final = ("value", "headers")
 def spelled(schema: StructType) -> StructType:
     """Return the schema that Spark found in JSON, with payload and headers as texts.
 
-    `headers` is always in it: Spark does not report a column whose objects are all empty.
+    `headers` is always in it: Spark does not report a column of empty objects.
     """
     from pyspark.sql.types import StringType, StructField, StructType
 
@@ -63,7 +63,7 @@ def _of_base64(expression: str) -> str:
 
 
 def headers_of(columns: Mapping[str, str]) -> str:
-    """Return the headers as the source has them, from the columns of a file by their types; null where it has none.
+    """Return the headers in the source's form, from the columns of a file by their types; null without headers.
 
     They are pairs of key and value, a map, or JSON of either; the values of a map may be lists. Raises UsageError for
     a column of anything else.
@@ -80,13 +80,13 @@ def headers_of(columns: Mapping[str, str]) -> str:
     if kind.startswith(("struct<", "map<", _PAIRS_BEGIN)) and "binary" not in kind:
         return _of_json("to_json(headers)")
     raise UsageError(
-        f"the column headers is {kind}, which no headers can be made of",
+        f"the column headers is {kind}: cannot be converted to headers",
         hint="it has to be pairs of key and value, a map, or JSON of either",
     )
 
 
 def _values_of_pairs(kind: str) -> list[str]:
-    """Return the fields that hold the values of a list of pairs; none where it is something else."""
+    """Return the fields with the values of a list of pairs; none for anything else."""
     if not kind.startswith(_PAIRS_BEGIN):
         return []
     fields = dict(one.partition(":")[::2] for one in kind[len(_PAIRS_BEGIN) : -len(_PAIRS_END)].split(","))
@@ -96,7 +96,7 @@ def _values_of_pairs(kind: str) -> list[str]:
 
 
 def _of_pairs(pairs: str, held: list[str]) -> str:
-    """Return the headers that a list of pairs means, whose values are in those fields."""
+    """Return the headers of a list of pairs with the values in those fields."""
     values = {"value": "cast(pair.value as binary)", "value_base64": _of_base64("pair.value_base64")}
     value = f"coalesce({', '.join([*(values[name] for name in held), _NOTHING])})"
     key = "coalesce(pair.key, raise_error('a header has no key'))"
@@ -118,14 +118,14 @@ def _of_json(text: str) -> str:
 
 MSG_ID: Final = "Nats-Msg-Id"
 IDS: Final = ("auto", "seq", "own")
-"""Message ids: auto is the message's own, or stream and sequence where that is missing or occurs twice; seq is stream
+"""Message ids: auto is the message's own, or stream and sequence if that is missing or occurs twice; seq is stream
 and sequence; own is the message's own or none."""
 
 
 class ServerHeader(NamedTuple):
     """Headers that a server acts on, or that only a server may set: the name that is shown, and a pattern.
 
-    Servers know them in this spelling only. A stream whose setting `taken_with` is on is sent them unchanged.
+    Servers accept only this spelling. A stream whose setting `taken_with` is on is sent them unchanged.
     """
 
     name: str
@@ -134,9 +134,9 @@ class ServerHeader(NamedTuple):
 
 
 SERVER_HEADERS: Final = (
-    ServerHeader("Nats-Expected-…", "Nats-Expected-.*"),  # conditions of the first publish, which the copy would fail
+    ServerHeader("Nats-Expected-…", "Nats-Expected-.*"),  # conditions of the first publish: the copy would fail them
     ServerHeader("Nats-Batch-…", "Nats-Batch-.*"),  # parts of a batch that is over
-    ServerHeader("Nats-Rollup", "Nats-Rollup"),  # would remove what is there
+    ServerHeader("Nats-Rollup", "Nats-Rollup"),  # would remove existing messages
     ServerHeader("Nats-Incr", "Nats-Incr"),  # would count again
     ServerHeader("Nats-Trace-…", "Nats-Trace-(?:Dest|Only|Hop)"),  # would be traced, and with Only not stored
     ServerHeader("Nats-Stream-Source", "Nats-Stream-Source"),  # refused: only servers set it, on sourced messages
@@ -153,7 +153,7 @@ def left_out(config: StreamConfig) -> tuple[ServerHeader, ...]:
 
 
 def kept(omitted: Sequence[ServerHeader]) -> str:
-    """Return the expression of the headers that are sent: a list, empty where a message has none.
+    """Return the expression of the headers to send: a list, empty for messages without headers.
 
     It is never null: after each row Spark (4.3) counts the bytes of its Arrow batch, and for that visits all rows since
     the last list that was not null: 27 us for each row without headers.
@@ -167,11 +167,11 @@ def _any(some: Sequence[ServerHeader]) -> str:
 
 
 def has(some: Sequence[ServerHeader]) -> str:
-    """Return the expression of 1 for a message that has any of those headers, of 0 for one that has none."""
+    """Return the expression of 1 for a message with any of those headers, else of 0."""
     return f"if(exists(headers, pair -> rlike(pair.key, '{_any(some)}')), 1, 0)"
 
 
 OWN_ID = f"cast(try_element_at(filter(headers, pair -> pair.key = '{MSG_ID}'), 1).value as string)"
-"""The message's own id, null where it has none."""
+"""The message's own id, or null."""
 PLACE = "concat(stream, ':', seq)"
-"""The id made of the stream and sequence that the message had; null where one is unknown."""
+"""The id made of the message's stream and sequence; null if one is unknown."""

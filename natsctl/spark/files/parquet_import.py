@@ -37,7 +37,7 @@ _SPARK_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 
 
 def noted_schema(source: Source) -> StructType | None:
-    """Return the schema that Spark wrote into the metadata of every file; None if a file has none or another one."""
+    """Return Spark's schema in the metadata of every file; None if a file lacks it or has a different one."""
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
@@ -45,12 +45,12 @@ def noted_schema(source: Source) -> StructType | None:
         noted = {(file.metadata.metadata or {}).get(_SPARK_SCHEMA) for file in _opened(source)}
         text = noted.pop() if len(noted) == 1 else None
         return StructType.fromJson(json.loads(text)) if text else None
-    except (OSError, ValueError, KeyError, pa.ArrowException):  # Spark finds what is wrong, and says so
+    except (OSError, ValueError, KeyError, pa.ArrowException):  # Spark finds and reports the fault
         return None
 
 
 class ParquetExport(NamedTuple):
-    """Files that `stream export` wrote, and what an import needs to know of them."""
+    """Files that `stream export` wrote, and the facts that an import needs."""
 
     source: Source
     content: Content
@@ -66,7 +66,7 @@ class ParquetExport(NamedTuple):
     def publish(self, options: Mapping[str, str], ids: str, name: str, progress: Callable[[int], object]) -> None:
         """Publish messages that are in order from this process, as a single Spark task would, and wait for all acks.
 
-        `options` and `name` are those of `file_import.store`; `progress` is given the number of messages read so
+        `options` and `name` are as in `file_import.store`; `progress` gets the number of messages read so
         far. Raises JetStreamSourceError.
         """
         from pyspark.sql.types import BinaryType, StringType, StructType
@@ -108,9 +108,9 @@ class ParquetExport(NamedTuple):
 
 
 def parquet_export(source: Source, subjects: Sequence[str], omitted: Sequence[ServerHeader]) -> ParquetExport | None:
-    """Examine the files for a stream with those subjects, to which the headers in `omitted` are not sent.
+    """Examine the files for a stream with those subjects, without the headers in `omitted`.
 
-    Return None where they have other columns than an export's, are too large, or cannot be read, and where pyarrow or
+    Return None if they have other columns than an export's, are too large, or cannot be read, and if pyarrow or
     pyspark is missing.
     """
     if source.format is not PARQUET or not (find_spec("pyarrow") and find_spec("pyspark")):
@@ -130,7 +130,7 @@ def parquet_export(source: Source, subjects: Sequence[str], omitted: Sequence[Se
             for batch in file.iter_batches(_PAYLOADS, columns=["value"]):
                 scan.add_payloads(batch.column(0))
         return scan.export()
-    except (OSError, ValueError, pa.ArrowException):  # Spark finds what is wrong, and says so
+    except (OSError, ValueError, pa.ArrowException):  # Spark finds and reports the fault
         return None
 
 
@@ -220,7 +220,7 @@ class _Scan:
         keys = pc.struct_field(headers.flatten(), [0])
         names = keys.unique().to_pylist()
         if None in names:
-            raise ValueError("a header has no key")  # Spark says so, and in which file
+            raise ValueError("a header has no key")  # Spark reports it with the file
         rows = pc.list_parent_indices(headers)
         for one in self._omitted:
             if matching := [name for name in names if re.fullmatch(one.pattern, name)]:

@@ -50,14 +50,14 @@ class Progress:
     begun: int
     """The last batch that was begun; beyond `batch` while it is in flight."""
     done_ns: int
-    """Time at which the last batch was finished, in nanoseconds since 1970; 0 before the first."""
+    """End of the last batch in nanoseconds since 1970; 0 before the first."""
     streams: dict[str, Position]
     consumers: tuple[Acked, ...] = ()
     """Consumers of sources with `ackMode`, as of the last batch that began; the server keeps their positions."""
 
 
 def pipeline_progress(checkpoints: Path) -> list[Progress]:
-    """Return every flow of a pipeline that has a checkpoint, by name; of a flow that began anew the newest."""
+    """Return every flow of a pipeline that has a checkpoint, by name; for a restarted flow the newest."""
     found: dict[Path, int] = {}
     for offsets in sorted(checkpoints.glob("**/offsets")):
         if offsets.parent.name.isdigit():
@@ -71,7 +71,7 @@ def pipeline_progress(checkpoints: Path) -> list[Progress]:
 
 
 def read_progress(folder: Path, flow: str = "", target: str = "") -> Progress | None:
-    """Return the progress of a checkpoint's query; None where the folder is no checkpoint."""
+    """Return the progress of a checkpoint's query; None if the folder is not a checkpoint."""
     if not (folder / "offsets").is_dir():
         return None
     begun, done = _batches(folder / "offsets"), _batches(folder / "commits")
@@ -97,7 +97,7 @@ def _batches(folder: Path) -> dict[int, Path]:
 
 
 def _streams(path: Path) -> dict[str, Position]:
-    """Return the positions of all JetStream sources of a batch; of two on one stream the one that is behind."""
+    """Return the positions of all JetStream sources of a batch; of two on one stream the lower one."""
     found: dict[str, Position] = {}
     for said in _documents(path.read_text(encoding="utf-8")):
         for name, position in parse_offsets(said).items():
@@ -152,7 +152,7 @@ def _is_readable(said: dict[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class Behind:
-    """One stream of a query: `seq` was read last, of `last_seq`; what is left in sequences, messages and bytes."""
+    """One stream of a query: `seq` was read last, of `last_seq`; the rest in sequences, messages and bytes."""
 
     stream: str
     seq: int
@@ -181,7 +181,7 @@ class Waiting:
 
 
 def waiting(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Waiting]]:
-    """Return the state of the durables by the folder of each checkpoint. Raises what the data source raises."""
+    """Return the state of the durables by the folder of each checkpoint. Raises the data source's errors."""
     asking = Asking(server_settings(Options(options, STREAM_READ), {}))
     try:
         return {str(each.folder): [_waiting(asking, one) for one in each.consumers] for each in progress}
@@ -196,7 +196,7 @@ def _waiting(asking: Asking, acked: Acked) -> Waiting:
     try:
         info = asking(lambda api: api.ask(f"CONSUMER.INFO.{acked.stream}.{acked.consumer}"))
     except (ApiRefusedError, StreamNotFoundError):
-        return Waiting(acked, trouble="the consumer is gone")
+        return Waiting(acked, trouble="the consumer was deleted")
     except (NotAuthorisedError, NoResponseError):
         return Waiting(acked, trouble="this login cannot see the consumer")
     pending, ack_pending, redelivered = (int(info.get(f"num_{name}") or 0) for name in _NUMBERS)
@@ -204,7 +204,7 @@ def _waiting(asking: Asking, acked: Acked) -> Waiting:
 
 
 def lags(options: dict[str, str], progress: Sequence[Progress]) -> dict[str, list[Behind]]:
-    """Return the lag by the folder of each checkpoint. Raises what the data source raises."""
+    """Return the lag by the folder of each checkpoint. Raises the data source's errors."""
     asking = Asking(server_settings(Options(options, STREAM_READ), {}))
     try:
         states = {name: _stream(asking, name) for name in sorted({name for each in progress for name in each.streams})}
@@ -226,7 +226,7 @@ def _of(
     for name, position in positions:
         info = states[name]
         if info is None:
-            yield Behind(name, position.seq, 0, 0, 0, 0, "the stream is gone")
+            yield Behind(name, position.seq, 0, 0, 0, 0, "the stream was deleted")
             continue
         yield _behind(asking, name, position, info)
 
@@ -236,18 +236,18 @@ def _behind(asking: Asking, name: str, position: Position, info: dict[str, Any])
     first, last, messages = int(state["first_seq"]), int(state["last_seq"]), int(state["messages"])
     seq, trouble = position.seq, ""
     if not position.same_stream(info["created"]):
-        seq, trouble = 0, "the stream was made again since: the query stops, or begins anew without failOnDataLoss"
+        seq, trouble = 0, "the stream was recreated since: the query stops, or restarts without failOnDataLoss"
     elif seq > last:
         return Behind(name, seq, last, 0, 0, 0, "the stream ends before: an older backup was restored")
     elif first > seq + 1 and last >= first:
-        trouble = f"sequences {seq + 1} to {first - 1} are gone"
+        trouble = f"sequences {seq + 1} to {first - 1} were removed"
     left = _messages(asking, name, max(seq + 1, first), state) if last > seq and messages else 0
     mean = int(state["bytes"]) / messages if messages else 0
     return Behind(name, seq, last, last - seq, left, round(left * mean), trouble)
 
 
 def _messages(asking: Asking, name: str, first: int, state: dict[str, Any]) -> int:
-    """Return the number of messages from a sequence on: counted here where nothing was deleted in between."""
+    """Return the number of messages from a sequence on: computed if nothing was deleted in between."""
     last = int(state["last_seq"])
     if first > last:
         return 0

@@ -3,8 +3,8 @@
 The place of each definition is kept, so that Spark's failures are reported with file and line; for SQL, Spark names
 the statement only.
 
-A streaming table that is files has a log that numbers its batches, and Spark passes over a batch whose number is there.
-So rows would be missing where two flows fill one table, or where a flow begins anew beside the batches of another one:
+A streaming table of files has a log that numbers its batches, and Spark skips a batch with a known number.
+So rows would be missing if two flows fill one table, or if a flow restarts next to the batches of another one:
 such flows are faults.
 """
 
@@ -52,25 +52,25 @@ _DRAWN = re.compile(r"== SQL[^\n]*==\n(.*?)\n-*\^\^\^", re.DOTALL)
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement as Spark sees it: from right behind the one before; `line` is that place's in the file."""
+    """One statement as Spark sees it: from the end of the one before; `line` is the line of that place."""
 
     text: str
     line: int
     made: tuple[str, ...] = ()
-    """The parts of the name of what it makes."""
+    """The parts of the name of the created object."""
     filled: tuple[str, ...] = ()
-    """The parts of the name of what its flow fills; none without a flow."""
+    """The parts of the name of its flow's target; none without a flow."""
     format: str = ""
-    """The format behind USING."""
+    """The format after USING."""
 
     @property
     def name(self) -> str:
-        """The name of what it makes, without database."""
+        """The name of the created object, without database."""
         return self.made[-1] if self.made else ""
 
     @property
     def is_table(self) -> bool:
-        """Return whether it makes a table, that of a materialized view included."""
+        """Return whether it creates a table, including a materialized view's."""
         return _TABLE.match(self.text.lstrip()) is not None
 
     @property
@@ -108,7 +108,7 @@ def line_of_failure(statement: Statement, text: str) -> int:
 
 
 def line_of_syntax(sql: str, text: str) -> int:
-    """Return the line in the file where Spark does not understand it; 0 where it does not say that.
+    """Return the line of Spark's syntax error in the file; 0 if unknown.
 
     Spark draws the statement down to that line, with a mark below, and counts from the statement's begin.
     """
@@ -133,7 +133,7 @@ def _statement(sql: str, begin: int, end: int, words: list[Token]) -> Statement:
 
 
 def _names(words: list[Token]) -> Iterator[list[str]]:
-    """Return the name that a statement creates, in parts: behind TABLE, VIEW or FLOW."""
+    """Return the name that a statement creates, in parts: after TABLE, VIEW or FLOW."""
     for at, token in enumerate(words):
         if not token.is_word(*_KINDS):
             continue
@@ -145,7 +145,7 @@ def _names(words: list[Token]) -> Iterator[list[str]]:
 
 
 def _dotted(words: list[Token]) -> list[str]:
-    """Return the parts of the name that the words begin with."""
+    """Return the parts of the name at the beginning of the tokens."""
     parts = [words[0].name] if words and words[0].name else []
     while parts and len(words) > 2 and words[1].is_symbol(".") and words[2].name:
         words = words[2:]
@@ -173,7 +173,7 @@ class Filling:
 
 
 def table_name(parts: Iterable[str], database: str | None) -> TableName:
-    """Return the table that the parts of a name mean, where it is in that database unless they say otherwise."""
+    """Return the table of a name's parts; the default database is that one."""
     found = [part.lower() for part in parts]
     return (found[-2] if len(found) > 1 else (database or _DEFAULT).lower(), found[-1])
 
@@ -191,16 +191,16 @@ def shared(fillings: Iterable[Filling]) -> Iterator[Fault]:
 
 
 def left_by_others(fillings: Iterable[Filling], tables: Path, flows: Iterable[Progress]) -> Iterator[Fault]:
-    """Yield the flows into tables of that folder whose batches go beyond what the flows have begun."""
+    """Yield the flows into tables of that folder with more batches than the flows have started."""
     begun = {(each.folder.parents[2].name, each.target, each.flow): each.begun for each in flows}
     known = {tuple(part.lower() for part in key): batch for key, batch in begun.items()}
     logged = dict(_logged(tables))
     for each in fillings:
         if logged.get(each.table, -1) > known.get((*each.table, each.flow.lower()), -1):
             name = each.table[1]
-            why = "its checkpoint is gone, or its name is new"
+            why = "its checkpoint was removed, or its name is new"
             text = f"{each.flow}: {name} has batches that this flow has not made: {why}"
-            yield Fault(each.file, each.line, text, f"--full-refresh {name} fills it anew")
+            yield Fault(each.file, each.line, text, f"--full-refresh {name} refills it")
 
 
 def _logged(tables: Path) -> Iterator[tuple[TableName, int]]:
@@ -216,7 +216,7 @@ Place = tuple[str, int]
 
 
 class _Registry(SparkConnectGraphElementRegistry):
-    """Spark's own registry, which also keeps the place of each definition."""
+    """Spark's own registry; it also keeps the place of each definition."""
 
     def __init__(self, spark: SparkSession, graph_id: str, places: dict[str, Place]) -> None:
         super().__init__(spark, graph_id)
@@ -225,10 +225,10 @@ class _Registry(SparkConnectGraphElementRegistry):
         self.streaming: dict[str, str] = {}
         """The formats of streaming tables."""
         self.targets: list[tuple[str, str]] = []
-        """Each flow and what it fills."""
+        """Each flow and its target."""
 
     def register_output(self, output: Output) -> None:
-        """Remember a table, which may be asked for anew."""
+        """Record a table, which may be requested again."""
         if isinstance(output, Table):
             self.tables.add(short_name(output.name))
         if isinstance(output, StreamingTable):
@@ -244,7 +244,7 @@ class _Registry(SparkConnectGraphElementRegistry):
 
 
 class Graph:
-    """The definitions of one update; `faults` are those of files that Spark did not take."""
+    """The definitions of one update; `faults` are from files that Spark did not accept."""
 
     def __init__(self, spark: SparkSession, project: Project, server: Mapping[str, str]) -> None:
         self._spark, self._project, self._server = spark, project, server
@@ -288,8 +288,8 @@ class Graph:
         return table_name(parts, self._project.database)
 
     def declare(self, views: tuple[StreamView, ...], sinks: tuple[StreamSink, ...]) -> None:
-        """Pass all definitions to Spark; failures become faults, and the files behind them are still read."""
-        out = contextlib.redirect_stdout(sys.stderr)  # what a file prints is for a person
+        """Pass all definitions to Spark; failures become faults, and later files are still read."""
+        out = contextlib.redirect_stdout(sys.stderr)  # output of a file is for a person
         with out, contextlib.chdir(self._project.folder), graph_element_registration_context(self._registry):
             for view in views:
                 with self._blamed((FILE, view.line)):
@@ -347,7 +347,7 @@ class Graph:
                 self.faults.append(Fault(shown, 0, "definitions are files in Python (.py) or SQL (.sql)"))
 
     def _python(self, path: Path) -> None:
-        """Run a file of definitions, which finds the session as `spark` and must not change it, as Spark has it."""
+        """Run a file of definitions; it finds the session as `spark` and must not change it, as in Spark."""
         module = ModuleType(path.stem)
         module.__dict__.update(__file__=str(path), spark=self._spark)
         code = compile(path.read_bytes(), str(path), "exec")

@@ -1,4 +1,4 @@
-"""Sessions for pipelines: of Spark Connect, whose server alone knows declarative pipelines.
+"""Sessions for pipelines: of Spark Connect, the only server with declarative pipelines.
 
 Unless a server is named, it runs within the command's own Java, on a port of the loopback address, with a token that
 is given to no other process.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _MODE: Final = "SPARK_CONNECT_MODE_ENABLED"
-"""The variable that makes functions such as `col` those of Connect."""
+"""The variable that selects Connect's functions such as `col`."""
 _TOKEN: Final = "SPARK_CONNECT_AUTHENTICATE_TOKEN"
 _PACKAGES: Final = ("pyspark", "pandas", "grpc", "grpc_status", "google.protobuf", "zstandard")
 _SETTINGS: Final = {
@@ -40,7 +40,7 @@ _SETTINGS: Final = {
 
 
 def session_for(project: Project) -> Callable[[SparkOptions], AbstractContextManager[SparkSession]]:
-    """Return a function that opens a session for a project, in place of `open_session`."""
+    """Return a function that opens a session for a project, instead of `open_session`."""
 
     @contextlib.contextmanager
     def opened(options: SparkOptions) -> Iterator[SparkSession]:
@@ -75,7 +75,7 @@ def _served(session: SparkSession) -> Iterator[SparkSession]:
     port = getattr(getattr(packages, "SparkConnectService$"), "MODULE$").localPort()
     before = os.environ.get(_MODE)
     os.environ[_MODE] = "1"
-    # By this name alone a token goes without TLS; PySpark takes it from the environment.
+    # Only with this name a token is sent without TLS; PySpark reads it from the environment.
     remote = RemoteSession.builder.remote(f"sc://localhost:{port}").create()
     try:
         yield cast("SparkSession", remote)

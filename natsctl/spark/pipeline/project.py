@@ -1,4 +1,4 @@
-"""The files of a pipeline: its specification, natsctl's settings beside it, faults found in them, and new projects.
+"""The files of a pipeline: its specification, natsctl's settings, faults in both, and new projects.
 
 A new project fills a table from a stream, and a stream from the table.
 """
@@ -26,7 +26,7 @@ from natsctl.spark.stream_frames import split_json_options
 
 @dataclass(frozen=True, order=True)
 class Fault:
-    """One fault; `file` is as seen from the project's folder, `line` counts from 1 and is 0 where it is not known."""
+    """One fault; `file` is relative to the project's folder, `line` counts from 1 and is 0 if unknown."""
 
     file: str
     line: int
@@ -167,7 +167,7 @@ _KEYS: Final = (*_TEXTS, "interval", "conf", "streams", "sinks")
 
 
 def load_own_settings(folder: Path) -> OwnSettings:
-    """Return the settings of a project; a project without the file has none. Raises PipelineError with every fault."""
+    """Return the settings of a project, empty without the file. Raises PipelineError with every fault."""
     path = folder / FILE
     if not path.is_file():
         return OwnSettings()
@@ -271,7 +271,7 @@ class _Reader:
         return interval_s
 
     def _check_names(self, named: list[StreamView | StreamSink]) -> None:
-        """Check that names differ by more than the case of letters, which Spark ignores."""
+        """Check that names differ by more than case, which Spark ignores."""
         seen: dict[str, str] = {}
         for one in named:
             other = seen.setdefault(one.name.lower(), one.name)
@@ -306,7 +306,7 @@ _KEYS_PROJECT: Final = (*_TEXTS_PROJECT, "configuration", "libraries")
 
 @dataclass(frozen=True)
 class Project:
-    """A pipeline as its folder describes it; `storage` is a URL, of this machine where it is written as a path."""
+    """A pipeline as described by its folder; `storage` is a URL, local if written as a path."""
 
     folder: Path
     specification: Path
@@ -330,7 +330,7 @@ class Project:
 
     @property
     def checkpoints(self) -> Path | None:
-        """The folder of the checkpoints; None where it is not on this machine."""
+        """The folder of the checkpoints; None if it is not on this machine."""
         found = local_path(self.storage)
         return found / "_checkpoints" if found else None
 
@@ -395,7 +395,7 @@ def _faults(said: Any, lines: dict[Keys, int], file: str) -> Iterator[Fault]:
         return
     for key in said:
         if key not in _KEYS_PROJECT:
-            hint = "what natsctl adds stands in natsctl.yml" if key in ("streams", "sinks", "interval") else ""
+            hint = "natsctl's additions belong in natsctl.yml" if key in ("streams", "sinks", "interval") else ""
             yield Fault(file, line_of(lines, (str(key),)), f"unknown key {key!r}", hint)
     for key in ("name", "storage"):
         if not said.get(key):
@@ -419,7 +419,7 @@ def _libraries(said: Any, line: int, file: str) -> Iterator[Fault]:
         if not isinstance(include, str):
             yield Fault(file, line, "libraries: expected entries such as - glob: {include: transformations/**}")
         elif any(char in include.removesuffix("/**") for char in "*?["):
-            yield Fault(file, line, f"libraries: {include!r} is neither a file nor a folder with /** behind it")
+            yield Fault(file, line, f"libraries: {include!r} is neither a file nor a folder with /** at its end")
 
 
 def check_streams(project: Project, server: Mapping[str, str]) -> tuple[StreamView, ...]:
@@ -492,7 +492,7 @@ _OWN: Final = """\
 streams:
   {stream}: {{}}                # FROM STREAM {quoted}, from the first message on, unless startingOffsets says otherwise
 sinks:
-  {sink}:                # a stream: each update publishes what the view big_messages gets
+  {sink}:                # a stream: each update publishes the new rows of the view big_messages
     from: big_messages
 interval: 30s               # how often `natsctl pipeline run` updates; with --once one time
 # context: lab              # the server, unless a flag or NATS_URL names it
@@ -538,7 +538,7 @@ _PLAIN: Final = re.compile(r"(?!(?:true|false|yes|no|on|off|y|n|null)$)[A-Za-z][
 def write_project(folder: Path, stream: str, *, dry: bool = False) -> list[Path]:
     """Write a project that reads a stream, unless `dry`, and return its files. Raises FileExistsError, OSError.
 
-    What it publishes goes to `BIG_<STREAM>`, a stream that the user makes.
+    It publishes to `BIG_<STREAM>`, a stream created by the user.
     """
     sink = f"BIG_{stream}"
     words = {

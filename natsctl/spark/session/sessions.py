@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Tasks(NamedTuple):
-    """The tasks of all stages so far: those that are done, and all."""
+    """The tasks of all stages so far: finished and total."""
 
     done: int
     total: int
@@ -33,7 +33,7 @@ def is_remote(session: SparkSession) -> bool:
 
 
 def activate(session: SparkSession) -> None:
-    """Make the session that of this thread: Spark finds the data source for a write in no other."""
+    """Make the session the thread's session: Spark finds the data source for a write in no other."""
     if not is_remote(session):
         machine = cast(Any, session)._jvm
         machine.org.apache.spark.sql.classic.SparkSession.setActiveSession(cast(Any, session)._jsparkSession)
@@ -44,7 +44,7 @@ def job_status(session: SparkSession) -> Iterator[Callable[[], Tasks]]:
     """Yield a function that returns the progress of all jobs of a session since."""
     if is_remote(session):
         reported = _ReportedJobs()
-        session.registerProgressHandler(reported.hear)  # type: ignore[arg-type]  # a function is as good as its class
+        session.registerProgressHandler(reported.hear)  # type: ignore[arg-type]  # a function works like its class
         try:
             yield reported.tasks
         finally:
@@ -54,7 +54,7 @@ def job_status(session: SparkSession) -> Iterator[Callable[[], Tasks]]:
 
 
 def cancel_jobs(session: SparkSession) -> None:
-    """End everything that runs in a session: streaming queries between two batches where they can, then all jobs."""
+    """End everything that runs in a session: streaming queries between two batches if possible, then all jobs."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -68,7 +68,7 @@ def cancel_jobs(session: SparkSession) -> None:
 
 
 class _TrackedJobs:
-    """Jobs of a Spark whose driver runs here; a stage that is no longer active counts as done."""
+    """Jobs of a Spark with a local driver; a stage that is no longer active counts as done."""
 
     def __init__(self, session: SparkSession) -> None:
         self._tracker = cast(Any, session.sparkContext).statusTracker()
@@ -87,14 +87,14 @@ class _TrackedJobs:
 
 
 class _ReportedJobs:
-    """Jobs of a Spark Connect server, which reports each query's stages while the client waits for the answer."""
+    """Jobs of a Spark Connect server: it reports each query's stages while the client waits for the answer."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._queries: dict[str, Tasks] = {}
 
     def hear(self, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
-        """Keep what a query's stages are at."""
+        """Record the progress of a query's stages."""
         seen = _sum(Tasks(stage.num_completed_tasks, stage.num_tasks) for stage in stages or ())
         with self._lock:
             self._queries[operation_id or ""] = seen
@@ -114,7 +114,7 @@ def _sum(stages: Iterable[Tasks]) -> Tasks:
 def open_session(options: SparkOptions | None = None) -> Iterator[SparkSession]:
     """Open a session that knows the format `jetstream`; it is stopped at the end unless it was there before.
 
-    Within spark-submit, or where a session is active, that is the session. Raises UsageError, ExtraMissingError,
+    Within spark-submit, or if a session is active, that is the session. Raises UsageError, ExtraMissingError,
     JavaUnsuitableError, SparkStartError.
     """
     options = options or SparkOptions()
@@ -181,7 +181,7 @@ def own_session(
 
 @contextlib.contextmanager
 def texts_kept() -> Iterator[None]:
-    """Keep the texts of Spark's failures as notes: PySpark asks the Java for them, which may have ended."""
+    """Keep the texts of Spark's failures as notes: PySpark asks the Java for them, but it may have ended."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
@@ -194,7 +194,7 @@ def texts_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(machine: VirtualMachine, options: SparkOptions) -> Iterator[None]:
-    """Set the variables by which PySpark finds its Java, for a while: programs that are started later must not."""
+    """Set the variables that locate PySpark's Java temporarily, so that programs started later do not inherit them."""
     wanted = {
         "PYSPARK_GATEWAY_PORT": str(machine.port),
         "PYSPARK_GATEWAY_SECRET": machine.secret,

@@ -27,7 +27,7 @@ class SparkOptions:
     """The place where Spark runs, and its settings; an empty `master` is this machine, or the server in the background.
 
     `remote` is the URL of a Spark Connect server (sc://host:port), `conf` what spark-submit takes as --conf. `messages`
-    is how many are to be read, as far as that is known: a Java that is started suits it.
+    is their expected number, if known: a new Java is sized for it.
     """
 
     master: str = ""
@@ -37,7 +37,7 @@ class SparkOptions:
     messages: int = 0
 
     def check(self) -> None:
-        """Raise UsageError where values contradict each other or are none."""
+        """Raise UsageError if values are invalid or contradict each other."""
         if self.master and self.remote:
             raise UsageError(
                 "--master and --remote exclude each other", hint="sc:// goes with --remote, all else with --master"
@@ -68,7 +68,7 @@ class SparkOptions:
 
 
 def parse_conf(words: list[str] | None) -> tuple[tuple[str, str], ...]:
-    """Parse the words of `--conf KEY=VALUE`. Raises UsageError."""
+    """Parse arguments `--conf KEY=VALUE`. Raises UsageError."""
     pairs = []
     for text in words or ():
         key, equals, value = text.partition("=")
@@ -97,7 +97,7 @@ _LOOPBACK = ("127.", "localhost", "[::1]")
 
 
 def session_settings(options: SparkOptions) -> dict[str, str]:
-    """Return the settings of any session: those of --conf win."""
+    """Return the settings of any session; --conf wins."""
     return {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
@@ -144,7 +144,7 @@ def memory_option(settings: Mapping[str, str]) -> str:
 
 
 def machine_memory_bytes() -> int:
-    """Return the memory of the machine, or of its container's limit; 0 where it is not known."""
+    """Return the memory of the machine or its container's limit; 0 if unknown."""
     try:
         whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -160,7 +160,7 @@ def process_environment(options: SparkOptions, home: Path, environment: Mapping[
     """Return the environment of Spark's Java, and of the Python processes that it starts here.
 
     On this machine those are this Python, with this natsctl. On a cluster the name has to be right on every machine, so
-    it is what PYSPARK_PYTHON says, or python3, which here is found beside this Python first.
+    it is PYSPARK_PYTHON, or python3, found next to this Python first.
     """
     found = {**environment, "SPARK_HOME": str(home)}
     for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED"):

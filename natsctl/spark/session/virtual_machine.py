@@ -54,7 +54,7 @@ _CONNECTION_FILE = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 
 @dataclass(frozen=True)
 class Launch:
-    """The command of a Spark: the class path is Spark's jars behind `before`, `options` are for the Java.
+    """The command of a Spark: the class path is `before`, then Spark's jars; `options` are for the Java.
 
     It is killed when it takes longer than `end_wait_s` to end.
     """
@@ -112,7 +112,7 @@ def read_log(log: IO[bytes]) -> str:
 
 
 def end(process: subprocess.Popen[bytes], wait_s: float = END_WAIT_S) -> None:
-    """Close a process's stdin and wait until it ends; kill it where it does not."""
+    """Close a process's stdin and wait until it ends; kill it if it does not."""
     if process.stdin is not None:
         with contextlib.suppress(OSError):
             process.stdin.close()
@@ -129,7 +129,7 @@ def _started(launch: Launch, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], i
         connection = folder / "connection"
         environment = {**launch.environment, _CONNECTION_FILE: str(connection), "SPARK_CONNECT_MODE": "0"}
         try:
-            # A group of its own: Ctrl-C is for the command, which ends jobs before it ends Spark.
+            # A separate group: Ctrl-C is for the command, which ends jobs before it ends Spark.
             process = subprocess.Popen(
                 launch.submit("pyspark-shell"),
                 env=environment,
@@ -170,7 +170,7 @@ def start_failed(code: int, log: str) -> SparkStartError:
 
 
 def _connection(connection: bytes) -> tuple[int, str]:
-    """Parse port and secret as Spark writes them: a number of four bytes, then a text behind its length."""
+    """Parse port and secret as Spark writes them: a number of four bytes, then a text after its length."""
     port, length = struct.unpack(">ii", connection[:8])
     return port, connection[8 : 8 + length].decode()
 
@@ -190,7 +190,7 @@ def archive_path(java: Java, home: SparkHome, caches: Path | None = None) -> Pat
 
 
 def class_data_options(java: Java, home: SparkHome, before: Sequence[str] = ()) -> list[str]:
-    """Return the options by which a Java takes the archive, if there is one; Java ignores one that does not fit."""
+    """Return the Java options for the archive, if there is one; Java ignores one that does not fit."""
     archive = archive_path(java, home)
     if before or not archive.is_file():
         return []
@@ -202,7 +202,7 @@ def class_data_options(java: Java, home: SparkHome, before: Sequence[str] = ()) 
 
 
 def recording(launch: Launch, archive: Path) -> Launch:
-    """Return the same launch without an archive, which at its end writes the classes that it has loaded to one."""
+    """Return the same launch without an archive; at its end it writes its loaded classes to one."""
     options = [word for word in launch.options if not word.startswith(("-XX:SharedArchiveFile", "-Xshare"))]
     base = base_path(launch.java)
     below = [f"-XX:SharedArchiveFile={base}"] if base.is_file() else []
@@ -217,7 +217,7 @@ def base_path(java: Java, caches: Path | None = None) -> Path:
 
 
 def make_base(java: Java) -> None:
-    """Make the archive of Java's own classes where it has none: the archive of Spark's classes builds on it.
+    """Create the archive of Java's own classes if missing: the archive of Spark's classes builds on it.
 
     Raises SparkStartError, OSError.
     """
@@ -238,9 +238,9 @@ def make_base(java: Java) -> None:
 
 @contextlib.contextmanager
 def being_made(archive: Path) -> Iterator[Path]:
-    """Yield a path to write an archive to, which becomes the archive if all goes well.
+    """Yield a path to write an archive to; it becomes the archive on success.
 
-    Raises SparkStartError where nothing was written, OSError.
+    Raises SparkStartError if nothing was written, OSError.
     """
     remove_unused(archive.parent)
     handle, name = tempfile.mkstemp(prefix=".classes-", suffix=".jsa", dir=archive.parent)
@@ -271,8 +271,8 @@ def remove_unused(caches: Path) -> None:
 def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = None) -> Launch:
     """Return the launch of a session: one that answers soon, unless it has much to read.
 
-    It takes the archive of classes where there is one. That also goes for the driver of a cluster, which plans and
-    waits while others do the work. What the user says of the JIT wins. Raises JavaUnsuitableError, ExtraMissingError,
+    It uses the archive of classes if there is one. So does the driver of a cluster, which plans and
+    waits while others do the work. The user's settings of the JIT win. Raises JavaUnsuitableError, ExtraMissingError,
     OSError.
     """
     environment = os.environ if environment is None else environment
@@ -288,7 +288,7 @@ def launch_of(options: SparkOptions, environment: Mapping[str, str] | None = Non
 
 
 def class_path(options: SparkOptions, environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the folders of settings before Spark's jars: the user's own, and those of Hadoop for a cluster."""
+    """Return the folders of settings before Spark's jars: the user's own, and Hadoop's for a cluster."""
     names = ["SPARK_CONF_DIR", *(() if options.is_local else ("HADOOP_CONF_DIR", "YARN_CONF_DIR"))]
     folders = [environment[name] for name in names if environment.get(name)]
     if not environment.get("SPARK_CONF_DIR") and (home := environment.get("SPARK_HOME")):

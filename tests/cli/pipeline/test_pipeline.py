@@ -82,7 +82,7 @@ def test_status_of_an_acknowledging_query_is_that_of_its_durable(natsctl: Natsct
     ]
     natsctl("consumer", "rm", "JOBS", "SPARK", "--force")
     (flow,) = natsctl("pipeline", "status", "--checkpoint", str(folder), "-j").json["flows"]
-    assert flow["consumers"][0]["trouble"] == "the consumer is gone"
+    assert flow["consumers"][0]["trouble"] == "the consumer was deleted"
 
 
 def test_status_of_a_pipeline_is_that_of_its_flows(natsctl: Natsctl, tmp_path: Path) -> None:

@@ -86,14 +86,14 @@ def test_what_a_query_will_meet_is_told_before(api: JetStreamApi, tmp_path: Path
     created = api.stream_info("ORDERS")["created"]
     purge(api, below=81)
     found = behind(api, tmp_path / "gone", created, 60)
-    assert (found.messages, found.trouble) == (20, "sequences 61 to 80 are gone")
+    assert (found.messages, found.trouble) == (20, "sequences 61 to 80 were removed")
     assert "older backup" in behind(api, tmp_path / "back", created, 200).trouble
     remake(api, number=10)
     made_again = behind(api, tmp_path / "again", created, 5)
     assert (made_again.seq, made_again.messages) == (0, 10)
     assert "made again" in made_again.trouble
     api.ask("STREAM.DELETE.ORDERS")
-    assert behind(api, tmp_path / "none", created, 5).trouble == "the stream is gone"
+    assert behind(api, tmp_path / "none", created, 5).trouble == "the stream was deleted"
 
 
 @pytest.fixture

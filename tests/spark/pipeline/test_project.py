@@ -54,7 +54,7 @@ def test_every_fault_of_both_files_is_told_with_its_line(tmp_path: Path) -> None
     ]  # fmt: skip
     assert "'a' and 'A' are one name for Spark" in said[2]
     assert "storage is missing" in said[5]
-    assert "natsctl adds" in said[6]
+    assert "natsctl's additions" in said[6]
     assert faults(tmp_path, "streams:\n  A: [\n")[0].startswith("natsctl.yml:3: not YAML")
 
 

@@ -65,7 +65,7 @@ def test_a_flow_does_not_go_on_behind_batches_that_it_has_not_made(
 ) -> None:
     log(tmp_path / "tables" / "kept", *batches)
     faults = [*left_by_others([filling(flow)], tmp_path / "tables", [begun(tmp_path / "storage", "kept", 1)])]
-    assert [fault.hint for fault in faults] == (["--full-refresh kept fills it anew"] if told else [])
+    assert [fault.hint for fault in faults] == (["--full-refresh kept refills it"] if told else [])
 
 
 def project(folder: Path) -> Project:

