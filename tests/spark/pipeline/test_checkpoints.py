@@ -91,7 +91,7 @@ def test_what_a_query_will_meet_is_told_before(api: JetStreamApi, tmp_path: Path
     remake(api, number=10)
     made_again = behind(api, tmp_path / "again", created, 5)
     assert (made_again.seq, made_again.messages) == (0, 10)
-    assert "made again" in made_again.trouble
+    assert "recreated" in made_again.trouble
     api.ask("STREAM.DELETE.ORDERS")
     assert behind(api, tmp_path / "none", created, 5).trouble == "the stream was deleted"
 
