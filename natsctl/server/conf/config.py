@@ -230,19 +230,14 @@ def _checked(options: ServerOptions, block: ConfBlock) -> ServerOptions:
     return options
 
 
-def _listen(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    host, port = address_of(item, options.host)
-    return replace(options, host=host, port=port)
+def _set_address(host: str, port: str) -> OptionSetter:
+    """Return the setter of both parts of an address."""
 
+    def change(options: ServerOptions, item: ConfItem) -> ServerOptions:
+        address = address_of(item, getattr(options, host))
+        return replace(options, **{host: address[0], port: address[1]})
 
-def _https(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    host, port = address_of(item, options.http_host)
-    return replace(options, http_host=host, https_port=port)
-
-
-def _http(options: ServerOptions, item: ConfItem) -> ServerOptions:
-    host, port = address_of(item, options.http_host)
-    return replace(options, http_host=host, http_port=port)
+    return change
 
 
 def _server_name(item: ConfItem) -> str:
@@ -291,11 +286,11 @@ TOP_KEYS: Final[dict[str, OptionSetter]] = {
         ("default_js_domain", default_domains),
         ("port", set_option("port", port_of)),
         ("host net", set_option("host", text_of)),
-        ("listen", _listen),
+        ("listen", _set_address("host", "port")),
         ("client_advertise", set_option("client_advertise", text_of)),
-        ("http", _http),
+        ("http", _set_address("http_host", "http_port")),
         ("http_port monitor_port", set_option("http_port", port_of)),
-        ("https", _https),
+        ("https", _set_address("http_host", "https_port")),
         ("https_port", set_option("https_port", port_of)),
         ("http_base_path", set_option("http_base_path", text_of)),
         ("server_name", set_option("server_name", _server_name)),

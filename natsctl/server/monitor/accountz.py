@@ -18,7 +18,7 @@ from natsctl.broker.imports.account_config import (
     StreamImport,
 )
 from natsctl.server.monitor.connz import account_claims, held_account, name_tag, subscription_stats
-from natsctl.server.monitor.document import head
+from natsctl.server.monitor.document import head, present
 from natsctl.server.monitor.query import BadRequestError, EndpointOptions
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def account_info(server: ServerInstance, name: str) -> dict[str, Any]:
         "exports": exports(account.config),
         "imports": imports(account.config, broker.system_account.name, engine is not None),
     }
-    info |= {key: value for key, value in lists.items() if value}
+    info |= present(lists)
     before, behind = account_claims(held) if held is not None else ({}, {})
     stats = subscription_stats([account])
     return {**info, **before, "name_tag": name_tag(account), **behind, "sublist_stats": stats}

@@ -5,8 +5,9 @@ JWT claims are written here as `/leafz`, `/accountz` and `/varz` show them too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from enum import IntEnum
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.session import Session
-from natsctl.server.monitor.document import go_number, head, round_trip, text, uptime, wall_time
+from natsctl.server.monitor.document import go_number, head, present, round_trip, text, uptime, wall_time
 from natsctl.server.monitor.query import NO_SUBJECTS, BadRequestError, EndpointOptions, ListingOptions, Query
 
 if TYPE_CHECKING:
@@ -119,10 +120,10 @@ def client(session: Session, show: Show) -> dict[str, Any]:
     entry |= _times(session.start_ns, session.last_data_ns, session.stop_ns, reason, session.rtt_ns, show.clock)
     subs = session.subs.values() or session.left_subs
     entry |= _traffic(session) | {"subscriptions": len(session.subs) or session.left_count}
-    entry |= {key: value for key in ("name", "lang", "version") if (value := getattr(session, key))}
+    entry |= present({key: getattr(session, key) for key in ("name", "lang", "version")})
     entry |= _tls(session.tls, show.auth)
     if show.auth:
-        entry |= {key: value for key, value in (("authorized_user", _user(session)), _account(session)) if value}
+        entry |= present({"authorized_user": _user(session), "account": _account(session)})
     if subs and show.detail:
         account = session.account if session.stop_ns else None
         entry["subscriptions_list_detail"] = (subscription_detail(sub, account) for sub in tuple(subs))
@@ -142,7 +143,7 @@ def leaf(peer: LeafLink, show: Show) -> dict[str, Any]:
         entry["name"] = peer.name
     entry |= _tls(peer.tls, show.auth)
     if show.auth:
-        entry |= {key: value for key, value in (("authorized_user", peer.user), _account(peer)) if value}
+        entry |= present({"authorized_user": peer.user, "account": _account(peer)})
     if subjects and show.detail:
         entry["subscriptions_list_detail"] = [
             {"subject": subject, "sid": subject, "msgs": 0, "cid": peer.cid} for subject in subjects
@@ -263,8 +264,9 @@ def connz(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
     offset = max(options.offset, 0)
     limit = 1 if options.cid > 0 else options.limit if options.limit > 0 else DEFAULT_LIMIT
     unknown = bool(options.acc) and options.acc not in broker.accounts
+    key, descending = _ORDERS[options.sort]
     total, chosen = (0, []) if unknown else _choose(broker, options)
-    page = _sorted(broker, chosen, options.sort)[offset : offset + limit]
+    page = sorted(chosen, key=partial(key, broker), reverse=descending)[offset : offset + limit]
     show = Show(options.auth, options.subscriptions, options.subscriptions_detail, broker.clock)
     return {
         **head(broker),
@@ -273,12 +275,10 @@ def connz(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
         "total": total,
         "offset": offset,
         "limit": limit,
-        "connections": None if unknown else _entries(page, show),
+        "connections": None
+        if unknown
+        else (client(peer, show) if isinstance(peer, Session) else leaf(peer, show) for peer in page),
     }
-
-
-def _entries(page: Sequence[Session | LeafLink], show: Show) -> Iterator[dict[str, Any]]:
-    return (client(one, show) if isinstance(one, Session) else leaf(one, show) for one in page)
 
 
 def _check(options: ConnzOptions) -> None:
@@ -296,7 +296,8 @@ def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | 
     ended: list[Session | LeafLink] = []
     account = options.acc
     if options.state in (ConnState.OPEN, ConnState.ALL):
-        opened = [one for one in _open(broker) if not account or one.account.name == account]
+        every = chain(broker.sessions.values(), broker.leafs.values())
+        opened = [peer for peer in every if not account or peer.account.name == account]
     if options.state in (ConnState.CLOSED, ConnState.ALL):
         ended = [one for one in broker.closed if not account or one.account.name == account]
     total = len(opened) + len(ended)
@@ -311,30 +312,12 @@ def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | 
     return total, [one for one in chain(opened, ended) if not options.user or one.user == options.user]
 
 
-def _open(broker: Broker) -> Iterator[Session | LeafLink]:
-    yield from broker.sessions.values()
-    yield from broker.leafs.values()
-
-
 def _subjects(one: Session | LeafLink) -> Iterator[bytes]:
     return (sub.subject for sub in one.subs.values()) if isinstance(one, Session) else iter(one.subjects())
 
 
-def _sorted(broker: Broker, found: list[Session | LeafLink], order: str) -> list[Session | LeafLink]:
-    key, descending = _ORDERS[order]
-    return sorted(found, key=lambda one: key(broker, one), reverse=descending)
-
-
 def _stop_ns(one: Session | LeafLink) -> int:
     return one.stop_ns if isinstance(one, Session) else 0
-
-
-def _count_subs(one: Session | LeafLink) -> int:
-    return (len(one.subs) or one.left_count) if isinstance(one, Session) else sum(1 for _ in one.subjects())
-
-
-def _reason(one: Session | LeafLink) -> str:
-    return one.close_reason.value if isinstance(one, Session) and one.close_reason is not None else ""
 
 
 _Key = Callable[["Broker", "Session | LeafLink"], Any]
@@ -343,7 +326,7 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "": _CID,
     "cid": _CID,
     "start": _CID,
-    "subs": (lambda broker, one: _count_subs(one), True),
+    "subs": (lambda broker, one: len(list(_subjects(one))) or getattr(one, "left_count", 0), True),
     "pending": (lambda broker, one: one.pending_bytes, True),
     "msgs_to": (lambda broker, one: one.out_msgs, True),
     "msgs_from": (lambda broker, one: one.in_msgs, True),
@@ -353,7 +336,7 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
     "idle": (lambda broker, one: -one.last_data_ns, True),
     "uptime": (lambda broker, one: (_stop_ns(one) or broker.clock.now_ns()) - one.start_ns, False),
     "stop": (lambda broker, one: _stop_ns(one), True),
-    "reason": (lambda broker, one: _reason(one), False),
+    "reason": (lambda broker, one: getattr(getattr(one, "close_reason", None), "value", ""), False),
     "rtt": (lambda broker, one: one.rtt_ns, True),
 }
 """Sort orders of connections: the key, and whether the largest comes first."""

@@ -75,6 +75,11 @@ def head(broker: Broker) -> dict[str, Any]:
     return {"server_id": broker.server_id, "now": format_time(broker.clock.now_ns())}
 
 
+def present(members: dict[str, Any]) -> dict[str, Any]:
+    """Return the members that are not empty."""
+    return {key: value for key, value in members.items() if value}
+
+
 def go_number(number: float) -> float | int:
     """Return a number that is encoded as Go does: without a decimal point if it is whole."""
     return int(number) if number.is_integer() else number

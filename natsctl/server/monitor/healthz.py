@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from natsctl.api.catalogue import error
 from natsctl.api.codec import go_quote
 from natsctl.api.errors import ErrCode
+from natsctl.server.monitor.document import present
 from natsctl.server.monitor.query import EndpointOptions
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class HealthProblem(NamedTuple):
 
     def detail(self) -> dict[str, str]:
         named = {"account": self.account, "stream": self.stream, "consumer": self.consumer}
-        return {"type": self.kind, **{key: value for key, value in named.items() if value}, "error": self.text}
+        return {"type": self.kind, **present(named), "error": self.text}
 
 
 def healthz(server: ServerInstance, options: HealthzOptions) -> dict[str, Any]:

@@ -205,10 +205,6 @@ def _healthz(server: ServerInstance, query: Query) -> HttpPage:
     return HttpPage(code, encode(health), headers=ANY_ORIGIN)
 
 
-def _raftz(server: ServerInstance, query: Query) -> HttpPage:
-    return HttpPage(404, b"No Raft nodes registered", TEXT)
-
-
 def _expvarz(server: ServerInstance, query: Query) -> HttpPage:
     lines = [b"%b: %b" % (encode(key), encode(value)) for key, value in expvarz(server).items()]
     return HttpPage(200, b"{\n%b\n}\n" % b",\n".join(lines), "application/json; charset=utf-8")
@@ -233,7 +229,7 @@ ENDPOINTS: Final = {
     "/problemz": _listing("/problemz", problemz.read, problemz.problemz),
     "/healthz": MonitorPage(_healthz, "/healthz"),
     "/ipqueuesz": _endpoint("", IpqueueszOptions, ipqueuesz, step=3),
-    "/raftz": MonitorPage(_raftz),
+    "/raftz": MonitorPage(lambda server, query: HttpPage(404, b"No Raft nodes registered", TEXT)),
     "/debug/vars": MonitorPage(_expvarz),
     "/metrics": MonitorPage(lambda server, query: metrics_page(server)),
 }

@@ -23,7 +23,7 @@ from natsctl.api.versions import API_LEVEL
 from natsctl.broker.info import FEATURE_FLAGS
 from natsctl.jetstream.engine_options import BatchLimits
 from natsctl.server.monitor.connz import operator_claims
-from natsctl.server.monitor.document import go_number, uptime
+from natsctl.server.monitor.document import go_number, present, uptime
 from natsctl.server.monitor.query import EndpointOptions
 from natsctl.server.options import TLS_TIMEOUT_S, WS_HANDSHAKE_TIMEOUT_S
 
@@ -200,7 +200,7 @@ def jetstream_limits(server: ServerInstance) -> dict[str, Any]:
         **{key: value for key, (value, default) in batches.items() if value != default},
         "default_max_consumers": server.engine.options.default_max_consumers,
     }
-    return {key: value for key, value in shown.items() if value}
+    return present(shown)
 
 
 MAX_CERTIFICATES: Final = 16
@@ -228,7 +228,7 @@ def websocket_block(server: ServerInstance) -> dict[str, Any]:
         "compression": options.compression,
         "tls_ocsp_peer_verify": tls is not None and tls.checks_peers,
     }
-    return {key: value for key, value in shown.items() if value} | certificate_end(server, tls)
+    return present(shown) | certificate_end(server, tls)
 
 
 def certificate_end(server: ServerInstance, tls: TlsOptions | None) -> dict[str, str]:
@@ -261,7 +261,7 @@ def leafnodes_block(server: ServerInstance) -> dict[str, Any]:
         "tls_required": tls is not None,
         "tls_verify": tls is not None and tls.verify,
     }
-    shown: dict[str, Any] = {key: value for key, value in listener.items() if value} if options.port else {}
+    shown: dict[str, Any] = present(listener) if options.port else {}
     if options.remotes:
         shown["remotes"] = [_remote(remote) for remote in options.remotes]
     if options.port and tls is not None and tls.checks_peers:
@@ -437,7 +437,7 @@ def _ocsp_cache(server: ServerInstance) -> dict[str, Any]:
         "cached_good_responses": counts["good"],
         "cached_unknown_responses": counts["unknown"],
     }
-    return {"ocsp_peer_cache": {"cache_type": "local", **{key: count for key, count in shown.items() if count}}}
+    return {"ocsp_peer_cache": {"cache_type": "local", **present(shown)}}
 
 
 def leaf_faults(server: ServerInstance) -> tuple[int, int]:

@@ -271,7 +271,9 @@ def _options(given: Given, base: ServerOptions) -> ServerOptions:
     """Return `base` with the values of flags; a flag that was not given changes nothing."""
     _check_credentials(given)
     changes: dict[str, Any] = {
-        setting: read(given, setting) for setting, read in _READERS.items() if setting in given.values
+        setting: _READERS[setting](given, setting) if setting in _READERS else value
+        for setting, value in given.values.items()
+        if setting in ServerOptions.__struct_fields__ and setting not in _TLS_SETTINGS
     }
     for setting in ("debug_trace", "debug_trace_verbose"):
         if given.flag(setting):
@@ -375,33 +377,15 @@ _TLS_SETTINGS: Final = ("tls", "tls_verify", "tls_cert", "tls_key", "tls_ca")
 
 _READERS: Final[dict[str, Callable[[Given, str], Any]]] = {
     "host": lambda given, setting: given.text(setting) or DEFAULT_HOST,
-    "port": _port,
-    "http_port": _port,
-    "https_port": _port,
-    "client_advertise": Given.text,
+    **dict.fromkeys(("port", "http_port", "https_port"), _port),
+    **dict.fromkeys(("store_dir", "log_file", "pid_file", "ports_file_dir"), _path),
     "server_name": _server_name,
-    "jetstream": Given.flag,
-    "store_dir": _path,
-    "domain": Given.text,
     "sync": _sync,
     "archive_version": _archive_version,
-    "user": Given.text,
-    "password": Given.text,
-    "token": Given.text,
-    "log_file": _path,
-    "log_time": Given.flag,
-    "log_utc": Given.flag,
     "log_format": _log_format,
-    "syslog": Given.flag,
     "remote_syslog": _syslog_url,
-    "log_size_limit": lambda given, setting: given.number(setting, 0),
-    "max_traced_bytes": lambda given, setting: given.number(setting, 0),
-    "debug": Given.flag,
-    "trace": Given.flag,
-    "pid_file": _path,
-    "ports_file_dir": _path,
 }
-"""Conversions of flag values to the options of the same name."""
+"""Conversions of flag values to the options of the same name; other values are the options'."""
 
 
 USAGE: Final = """\

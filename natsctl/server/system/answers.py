@@ -185,24 +185,13 @@ SERVER_ENDPOINTS: Final[Mapping[str, SystemEndpoint]] = {
 """Asked on `$SYS.REQ.SERVER.PING.<name>` and `$SYS.REQ.SERVER.<id>.<name>`."""
 
 
-def _account_subsz(server: ServerInstance, options: SubszOptions, account: str) -> dict[str, Any]:
-    options.subscriptions, options.account = True, account
-    return subsz(server, options)
-
-
-def _account_connz(server: ServerInstance, options: ConnzOptions, account: str) -> dict[str, Any]:
-    options.acc = account
-    return connz(server, options)
-
-
-def _account_leafz(server: ServerInstance, options: LeafzOptions, account: str) -> dict[str, Any]:
-    options.account = account
-    return leafz(server, options)
-
-
-def _account_jsz(server: ServerInstance, options: JszOptions, account: str) -> dict[str, Any]:
-    options.account = account
-    return jsz_account(server, options)
+def _about(
+    answer: Callable[[Any, Any], dict[str, Any]], option: str = "account", **others: Any
+) -> Callable[[ServerInstance, Any, str], dict[str, Any]]:
+    """Return a responder about an account, which is one of the options of `answer`."""
+    return lambda server, options, account: answer(
+        server, msgspec.structs.replace(options, **{option: account}, **others)
+    )
 
 
 def _account_statz(server: ServerInstance, options: AccstatzOptions, account: str) -> dict[str, Any]:
@@ -222,10 +211,10 @@ class AccountEndpoint(msgspec.Struct, frozen=True):
 
 
 ACCOUNT_ENDPOINTS: Final[Mapping[str, AccountEndpoint]] = {
-    "SUBSZ": AccountEndpoint(_SUBSZ, _account_subsz),
-    "CONNZ": AccountEndpoint(_CONNZ, _account_connz),
-    "LEAFZ": AccountEndpoint(_LEAFZ, _account_leafz),
-    "JSZ": AccountEndpoint(_JSZ, _account_jsz),
+    "SUBSZ": AccountEndpoint(_SUBSZ, _about(subsz, subscriptions=True)),
+    "CONNZ": AccountEndpoint(_CONNZ, _about(connz, "acc")),
+    "LEAFZ": AccountEndpoint(_LEAFZ, _about(leafz)),
+    "JSZ": AccountEndpoint(_JSZ, _about(jsz_account)),
     "INFO": AccountEndpoint(
         RequestFormat("AccInfoEventOptions"), lambda server, _, account: account_info(server, account)
     ),
