@@ -188,8 +188,8 @@ def _tls(facts: TlsFacts | None, auth: bool) -> dict[str, Any]:
     return {**shown, "tls_first": True} if facts.first else shown
 
 
-def _account(one: Session | LeafLink) -> tuple[str, str]:
-    return "account", one.account.name if one.account.name != GLOBAL_ACCOUNT else ""
+def _account(one: Session | LeafLink) -> str:
+    return one.account.name if one.account.name != GLOBAL_ACCOUNT else ""
 
 
 def _user(session: Session) -> str:
