@@ -151,7 +151,7 @@ def render_chain(certificates: Sequence[Certificate], ocsp: bool) -> Page:
 
 
 if TYPE_CHECKING:
-    from natsctl.client.system.system_account import Answers
+    from natsctl.client.system.system_account import ServerAnswers
 
 
 NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
@@ -240,7 +240,7 @@ def statistics(ctx: Context, view: View) -> None:
 
     session = session_of(ctx)
 
-    def make(answers: Answers) -> Report:
+    def make(answers: ServerAnswers) -> Report:
         versions = {one.id: one.server for one in answers}
         rows = [{**row, "facts": versions[row["server"]["id"]]} for row in listed(answers, "account_statz")]
         shown, _ = top(rows, STATISTICS, view.sort, view.reverse, 0, "server")

@@ -11,7 +11,7 @@ from msgspec import UNSET, Struct, UnsetType, defstruct, field, structs, to_buil
 
 from natsctl.api.model import Duration, Model, Time
 from natsctl.api.versions import SERVER_METADATA
-from natsctl.client.buckets import KV, Kind
+from natsctl.client.buckets import KV, BucketKind
 
 if TYPE_CHECKING:
     from natsctl.client.requests import Answer
@@ -116,7 +116,7 @@ class AnyBucket(Model, kw_only=True, omit_defaults=False):
     stream_info: dict[str, Any] = field(default_factory=dict)
 
 
-def shared_fields(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
+def shared_fields(kind: BucketKind, answer: Answer[Any]) -> dict[str, Any]:
     """Return the fields of `AnyBucket` from a bucket's stream."""
     info = answer.value
     config, state = info.config, info.state

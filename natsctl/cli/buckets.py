@@ -29,8 +29,8 @@ from natsctl.cli.framework.resolve import did_you_mean
 from natsctl.cli.render.text import safe
 from natsctl.client.buckets import (
     KV,
+    BucketKind,
     BucketNotFoundError,
-    Kind,
     bucket_info,
     bucket_infos,
     bucket_name_pages,
@@ -62,7 +62,7 @@ HINTS: dict[int, str] = {
 """Hints for the server's refusals, by err_code."""
 
 
-def pick_bucket(session: Session, kind: Kind, given: str | None) -> str:
+def pick_bucket(session: Session, kind: BucketKind, given: str | None) -> str:
     """Return the bucket that was given, or that the user picks. Raises UsageError without a terminal."""
     if given:
         return given
@@ -156,7 +156,7 @@ def _asked(ask: Callable[[], list[str]]) -> list[str] | None:
         return None
 
 
-def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
+def _document(kind: BucketKind, answer: Answer[Any]) -> dict[str, Any]:
     if kind is KV:
         from natsctl.cli.answer_documents import bucket_document
     else:
@@ -164,7 +164,7 @@ def _document(kind: Kind, answer: Answer[Any]) -> dict[str, Any]:
     return bucket_document(answer)
 
 
-def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> None:
+def show_bucket(kind: BucketKind, answer: Answer[Any], json: bool, done: str = "") -> None:
     """Show the bucket that an answer describes, below a line about the change."""
     if json:
         output.emit_json(_document(kind, answer))
@@ -177,7 +177,7 @@ def show_bucket(kind: Kind, answer: Answer[Any], json: bool, done: str = "") -> 
     show_page(render_bucket(kind, answer.value))
 
 
-def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> None:
+def list_buckets(session: Session, kind: BucketKind, *, names: bool, json: bool) -> None:
     """Show the list of buckets."""
     if names and json:
         output.emit_json(session.ask(lambda manager: bucket_names(manager, kind)))
@@ -199,7 +199,7 @@ def list_buckets(session: Session, kind: Kind, *, names: bool, json: bool) -> No
         output.note(f"warning: inaccessible buckets: {', '.join(safe(name) for name in absent)}")
 
 
-def remove_bucket(session: Session, kind: Kind, bucket: str, held: str, *, force: bool, json: bool) -> None:
+def remove_bucket(session: Session, kind: BucketKind, bucket: str, held: str, *, force: bool, json: bool) -> None:
     """Remove a bucket with its contents, unless the user declines."""
     if not confirmed(session, f"delete Bucket {bucket} with {held}", force, typed=bucket):
         return
@@ -278,7 +278,7 @@ COMPRESS = Flag("--compress", SWITCH, compressed, "compress what is stored")
 
 
 def create_bucket(
-    session: Session, kind: Kind, bucket: str, wanted: Config, *, if_not_exists: bool, json: bool
+    session: Session, kind: BucketKind, bucket: str, wanted: Config, *, if_not_exists: bool, json: bool
 ) -> None:
     """Create the bucket and show it; with --if-not-exists an existing one is shown unchanged.
 
@@ -302,14 +302,14 @@ def create_bucket(
     warn_unless_taken(wanted, answer, json)
 
 
-def _bucket_if_there(session: Session, kind: Kind, bucket: str) -> Answer[Any] | None:
+def _bucket_if_there(session: Session, kind: BucketKind, bucket: str) -> Answer[Any] | None:
     try:
         return session.run(lambda manager: bucket_info(manager, kind, bucket))
     except BucketNotFoundError:
         return None
 
 
-def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
+def live_bucket(session: Session, kind: BucketKind, given: str | None) -> Answer[Any]:
     """Return the live bucket that was given or is picked.
 
     Raises BucketNotFoundError with a suggestion.
@@ -321,7 +321,7 @@ def live_bucket(session: Session, kind: Kind, given: str | None) -> Answer[Any]:
 
 def edit_bucket(
     session: Session,
-    kind: Kind,
+    kind: BucketKind,
     live: Answer[Any],
     table: Sequence[Flag],
     given: Given,
@@ -353,7 +353,14 @@ def edit_bucket(
 
 
 def _send(
-    session: Session, kind: Kind, live: Answer[Any], found: Sequence[Any], wanted: Config, *, force: bool, json: bool
+    session: Session,
+    kind: BucketKind,
+    live: Answer[Any],
+    found: Sequence[Any],
+    wanted: Config,
+    *,
+    force: bool,
+    json: bool,
 ) -> None:
     """Show the differences, ask for confirmation, and send the whole configuration."""
     from natsctl.api.update_losses import stream_losses

@@ -23,8 +23,7 @@ from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import duration, safe
 from natsctl.client.context_file import EMPTY, Document, Keys, complete, document_of, embedded, redacted
 from natsctl.client.contexts import ContextExistsError, ContextNotFoundError, Contexts, Write, write
-from natsctl.client.servers import DEFAULT_URL, check
-from natsctl.client.servers import Checked as CheckedContext
+from natsctl.client.servers import DEFAULT_URL, CheckedContext, check
 from natsctl.client.settings import expand_path, overriding
 
 if TYPE_CHECKING:

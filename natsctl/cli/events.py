@@ -29,7 +29,7 @@ from natsctl.cli.framework.resolve import suggesting
 from natsctl.cli.messaging.receive import ListenOptions, follow, listen
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
-from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, Filter, chosen, gets_server_events, make_filter
+from natsctl.client.messaging.events import SOURCES, SYSTEM_ONLY, EventFilter, chosen, gets_server_events, make_filter
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -40,12 +40,12 @@ class EventPrinter:
     """The output of the events that pass a filter; with `json` each on one line, as the server sent it."""
 
     def __init__(
-        self, json: bool, *, cloudevent: bool = False, short: bool = False, wanted: Filter | None = None
+        self, json: bool, *, cloudevent: bool = False, short: bool = False, wanted: EventFilter | None = None
     ) -> None:
         self.json = json
         self._cloudevent = cloudevent
         self._short = short
-        self._filter = wanted or Filter()
+        self._filter = wanted or EventFilter()
 
     def banner(self, subjects: tuple[str, ...]) -> None:
         """Print the subjects on stderr."""

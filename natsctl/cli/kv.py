@@ -33,8 +33,8 @@ from natsctl.client.buckets import Entry as ReadEntry
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
-    from natsctl.client.kv import Bucket as OpenBucket
-    from natsctl.client.kv import WatchOptions
+    from natsctl.client.buckets import WatchOptions
+    from natsctl.client.kv import KeyValueBucket as OpenBucket
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 
@@ -109,7 +109,7 @@ def revert(
 
 def open_bucket(session: Session, bucket: str) -> OpenBucket:
     """Return the bucket of that name."""
-    from natsctl.client.kv import Bucket as OpenBucket
+    from natsctl.client.kv import KeyValueBucket as OpenBucket
 
     return session.run(lambda manager: OpenBucket.open(manager, bucket))
 
@@ -191,14 +191,14 @@ def get(
 async def _written(
     manager: Manager, bucket: str, write: Callable[[OpenBucket], Awaitable[Answer[Any]]]
 ) -> tuple[OpenBucket, Answer[Any]]:
-    from natsctl.client.kv import Bucket as OpenBucket
+    from natsctl.client.kv import KeyValueBucket as OpenBucket
 
     opened = await OpenBucket.open(manager, bucket)
     return opened, await write(opened)
 
 
 async def _entry(manager: Manager, bucket: str, key: str, revision: int) -> ReadEntry:
-    from natsctl.client.kv import Bucket as OpenBucket
+    from natsctl.client.kv import KeyValueBucket as OpenBucket
 
     opened = await OpenBucket.open(manager, bucket)
     return await opened.get(key, revision)
@@ -250,7 +250,7 @@ def watch(
     """
     if (history or revision) and updates:
         raise UsageError("--updates excludes --history and --revision")
-    from natsctl.client.kv import WatchOptions
+    from natsctl.client.buckets import WatchOptions
 
     watching = WatchOptions(keys, history, updates, revision, deletes, count, wait_seconds(wait))
     session = session_of(ctx)

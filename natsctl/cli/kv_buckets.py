@@ -66,7 +66,7 @@ from natsctl.client.buckets import KV
 if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
     from natsctl.client.buckets import Entry
-    from natsctl.client.kv import Bucket
+    from natsctl.client.kv import KeyValueBucket
 
 
 def _history(text: str) -> int:
@@ -268,7 +268,7 @@ def rm(
             _remove_key(session, opened, key, revision, force=force, missing_ok=missing_ok, json=json)
 
 
-def _remove_bucket(session: Session, bucket: Bucket, force: bool, json: bool) -> None:
+def _remove_bucket(session: Session, bucket: KeyValueBucket, force: bool, json: bool) -> None:
     state = bucket.info.value.state
     session.effect |= {"values": state.messages, "keys": state.num_subjects, "bytes": state.bytes}
     held = f"{plural(state.messages, 'value')} of {plural(state.num_subjects, 'key')} ({format_size(state.bytes)})"
@@ -276,7 +276,14 @@ def _remove_bucket(session: Session, bucket: Bucket, force: bool, json: bool) ->
 
 
 def _remove_key(
-    session: Session, bucket: Bucket, key: str, revision: int | None, *, force: bool, missing_ok: bool, json: bool
+    session: Session,
+    bucket: KeyValueBucket,
+    key: str,
+    revision: int | None,
+    *,
+    force: bool,
+    missing_ok: bool,
+    json: bool,
 ) -> None:
     entry = _present(session, bucket, key, missing_ok, json)
     if entry is None:
@@ -288,7 +295,7 @@ def _remove_key(
     _show_removed(bucket, key, answer.value.seq, "deleted", json)
 
 
-def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
+def _present(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> Entry | None:
     """Return the value of the key; None if it has none and that is no error. Raises KeyNotFoundError."""
     from natsctl.client.kv import KeyNotFoundError
 
@@ -301,7 +308,7 @@ def _present(session: Session, bucket: Bucket, key: str, missing_ok: bool, json:
         return None
 
 
-def _show_removed(bucket: Bucket, key: str, revision: int, done: str, json: bool) -> None:
+def _show_removed(bucket: KeyValueBucket, key: str, revision: int, done: str, json: bool) -> None:
     if json:
         output.emit_json({"bucket": bucket.name, "key": key, "success": True, "revision": revision})
     else:
@@ -350,7 +357,7 @@ def purge(
             _purge_many(session, opened, key or ALL_KEYS, ttl_ns, markers or bool(ttl_ns), force=force, json=json)
 
 
-def _present_or_marked(session: Session, bucket: Bucket, key: str, missing_ok: bool, json: bool) -> bool:
+def _present_or_marked(session: Session, bucket: KeyValueBucket, key: str, missing_ok: bool, json: bool) -> bool:
     """Return whether the key has a history, which a deleted one still has. Raises KeyNotFoundError."""
     if session.run(lambda _: bucket.last(key, fresh=True)) is not None:
         return True
@@ -358,7 +365,7 @@ def _present_or_marked(session: Session, bucket: Bucket, key: str, missing_ok: b
 
 
 def _purge_key(
-    session: Session, bucket: Bucket, key: str, revision: int | None, ttl_ns: int, *, force: bool, json: bool
+    session: Session, bucket: KeyValueBucket, key: str, revision: int | None, ttl_ns: int, *, force: bool, json: bool
 ) -> None:
     kept = session.effect["purges"] = sum(session.run(lambda _: bucket.kept(key)).values())
     question = f"purge key {bucket.name} > {key} with {plural(kept, 'value')}"
@@ -369,7 +376,7 @@ def _purge_key(
 
 
 def _purge_many(
-    session: Session, bucket: Bucket, pattern: str, ttl_ns: int, markers: bool, *, force: bool, json: bool
+    session: Session, bucket: KeyValueBucket, pattern: str, ttl_ns: int, markers: bool, *, force: bool, json: bool
 ) -> None:
     from natsctl.client.kv import mark_purged
 

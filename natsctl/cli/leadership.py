@@ -13,7 +13,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import did_you_mean, suggesting
 from natsctl.cli.render.text import safe
 from natsctl.client.leaders import (
-    Asset,
+    ClusterAsset,
     Info,
     await_gone,
     check_in_cluster,
@@ -47,7 +47,7 @@ def announce_leader(after: Info) -> None:
 
 
 def hand_over(
-    session: Session, asset: Asset, preferred: str, wait_s: float, *, quiet: bool = True
+    session: Session, asset: ClusterAsset, preferred: str, wait_s: float, *, quiet: bool = True
 ) -> tuple[Info, Info]:
     """Ask the leader to step down and return the information before and after. Raises with a suggestion."""
     announce = None if quiet else announce_step_down
@@ -59,7 +59,7 @@ def hand_over(
 
 
 def balance_leaders(
-    session: Session, found: Mapping[Asset, Info], wait_s: float, *, force: bool, json: bool
+    session: Session, found: Mapping[ClusterAsset, Info], wait_s: float, *, force: bool, json: bool
 ) -> list[dict[str, str]] | None:
     """Spread the leaders over the servers that have copies; return the moves, None if they are not wanted.
 
@@ -78,7 +78,7 @@ def balance_leaders(
     return _moved(session, [(asset, move.target) for asset, move in moves], wait_s, quiet=json or not moves)
 
 
-def _announce_groups(found: Mapping[Asset, Info]) -> None:
+def _announce_groups(found: Mapping[ClusterAsset, Info]) -> None:
     """Log how many leaders each server of a cluster would have if they were spread evenly."""
     by_cluster: dict[str, list[Info]] = {}
     for info in found.values():
@@ -90,7 +90,9 @@ def _announce_groups(found: Mapping[Asset, Info]) -> None:
         output.log(f"Found cluster {name} with a balanced distribution of {even}")
 
 
-def _moved(session: Session, moves: Sequence[tuple[Asset, str]], wait_s: float, *, quiet: bool) -> list[dict[str, str]]:
+def _moved(
+    session: Session, moves: Sequence[tuple[ClusterAsset, str]], wait_s: float, *, quiet: bool
+) -> list[dict[str, str]]:
     from natsctl.cli.framework.live import progress
 
     done: list[dict[str, Any]] = []
@@ -103,7 +105,7 @@ def _moved(session: Session, moves: Sequence[tuple[Asset, str]], wait_s: float, 
     return done
 
 
-def pick_peer(session: Session, asset: Asset, given: str | None, peers: Sequence[str]) -> str:
+def pick_peer(session: Session, asset: ClusterAsset, given: str | None, peers: Sequence[str]) -> str:
     """Return the server that was given, or that the user picks. Raises UsageError for one without a copy."""
     if given is None:
         if not session.interactive:
@@ -117,7 +119,9 @@ def pick_peer(session: Session, asset: Asset, given: str | None, peers: Sequence
     return given
 
 
-def evacuate(session: Session, asset: Asset, peer: str | None, wait_s: float, *, force: bool, json: bool) -> None:
+def evacuate(
+    session: Session, asset: ClusterAsset, peer: str | None, wait_s: float, *, force: bool, json: bool
+) -> None:
     """Move the copy of a stream or consumer from a server to another one, and wait until it has left.
 
     Another server takes the copy before the old one is given up, so that nothing is lost. Raises UsageError,
@@ -142,7 +146,7 @@ def evacuate(session: Session, asset: Asset, peer: str | None, wait_s: float, *,
         output.emit(f"{asset.shown.split()[0]} peers are now: {safe(', '.join(peers_of(after)))}")
 
 
-def _request_evacuation(session: Session, asset: Asset, leaving: str) -> Mapping[str, Any]:
+def _request_evacuation(session: Session, asset: ClusterAsset, leaving: str) -> Mapping[str, Any]:
     try:
         return session.run(lambda manager: asset.evacuate(manager, leaving))
     except ApiResponseError as failure:
@@ -157,7 +161,7 @@ def _request_evacuation(session: Session, asset: Asset, leaving: str) -> Mapping
 NEEDS_2_15 = "nats-server answers this from 2.15 on: natsctl server ls shows the versions"
 
 
-def _no_other_server(asset: Asset) -> str:
+def _no_other_server(asset: ClusterAsset) -> str:
     if asset.consumer:
         return f"no other server of Stream {asset.stream} can take it: natsctl str info {asset.stream} shows them"
     return f"no other server can take its place: natsctl str edit {asset.stream} --replicas reduces them"

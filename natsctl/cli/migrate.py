@@ -108,14 +108,14 @@ def migrate(
 
     async def work(here: RetryingManager, there: RetryingManager) -> MigrationReport:
         from natsctl.cli.framework.live import progress as shown
-        from natsctl.client.migration.destination import Destination
+        from natsctl.client.migration.destination import MigrationDestination
         from natsctl.client.migration.migration import Migration
-        from natsctl.client.migration.origin import Origin
+        from natsctl.client.migration.origin import MigrationOrigin
         from natsctl.wire.server_url import without_login
 
         tags = tuple(placing.tag or ())
-        side = Destination(without_login(destination), there, placing.replicas, placing.cluster, tags)
-        migration = Migration(Origin(without_login(origin), here), side, place, options)
+        side = MigrationDestination(without_login(destination), there, placing.replicas, placing.cluster, tags)
+        migration = Migration(MigrationOrigin(without_login(origin), here), side, place, options)
         quiet = json or session.dry_run
         with (
             migration.folder.held(dry_run=session.dry_run),

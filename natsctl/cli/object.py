@@ -69,8 +69,8 @@ from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
-    from natsctl.client.object_store import Meta, ObjectBucket, Watching
-    from natsctl.client.object_store import Object as StoredObject
+    from natsctl.client.buckets import WatchOptions
+    from natsctl.client.object_store import Meta, ObjectBucket, StoredObject
     from natsctl.client.requests import Answer
 
 
@@ -465,9 +465,9 @@ def watch(
 
     Ends with 7 if nothing happened within the wait.
     """
-    from natsctl.client.object_store import Watching
+    from natsctl.client.buckets import WatchOptions
 
-    watching = Watching(updates, deletes, count, wait_seconds(wait))
+    watching = WatchOptions(updates=updates, deletes=deletes, limit=count, wait_s=wait_seconds(wait))
     session = session_of(ctx)
     name = pick_bucket(session, OBJECTS, bucket)
     with suggesting_in_bucket(session):
@@ -475,7 +475,7 @@ def watch(
         session.run(lambda _: _show_all(opened, watching, json), lasting=True)
 
 
-async def _show_all(bucket: ObjectBucket, watching: Watching, json: bool) -> None:
+async def _show_all(bucket: ObjectBucket, watching: WatchOptions, json: bool) -> None:
     from natsctl.client.object_store import watch as watch_objects
 
     async for found in watch_objects(bucket, watching):

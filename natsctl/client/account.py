@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.api.errors import NatsctlError
 from natsctl.client.requests import Answer, parse_object
-from natsctl.client.system.system_account import EVERYBODY, PAGES, Answers, ServerAnswer, gather, in_system_account
+from natsctl.client.system.system_account import (
+    EVERYBODY,
+    PAGES,
+    ServerAnswer,
+    ServerAnswers,
+    gather,
+    in_system_account,
+)
 
 if TYPE_CHECKING:
     from natsctl.api.answers import AccountInfoAnswer
@@ -68,7 +75,7 @@ async def overview(
     return found, server, user
 
 
-async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None = None) -> Answers:
+async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None = None) -> ServerAnswers:
     """Return the servers' answers about this account on `$SYS.REQ.ACCOUNT.PING.<what>`, with all pages.
 
     The number of servers is known only in the system account, so collecting ends after a pause without answers. In a
@@ -87,7 +94,7 @@ async def own_answers(manager: Manager, what: str, body: dict[str, Any] | None =
             break
     if key := PAGES.get(what, ""):
         await _add_pages(connection, subject, body or {}, found, key)
-    return Answers(found.values(), len(found))
+    return ServerAnswers(found.values(), len(found))
 
 
 async def _add_pages(

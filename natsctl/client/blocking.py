@@ -19,8 +19,8 @@ from typing import Any, Final
 
 from natsctl.wire.client import (
     PING_LINE,
+    ClientCredentials,
     ClientProtocol,
-    Credentials,
     encode_pub,
     encode_sub,
     encode_unsub,
@@ -43,7 +43,7 @@ class BlockingConnection:
 
     def __init__(self, inbox_prefix: str = "_INBOX") -> None:
         self._inbox_prefix = inbox_prefix
-        self._protocol = ClientProtocol(Credentials(), name="")
+        self._protocol = ClientProtocol(ClientCredentials(), name="")
         self._wire: socket.socket | None = None
         self._rest = b""
         self._inbox = ""

@@ -8,19 +8,20 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
+from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, NothingReceivedError, UsageError
 from natsctl.api.units import SECOND, format_duration, parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from natsctl.api.answers import StreamInfoAnswer
     from natsctl.api.catalogue import ApiError
     from natsctl.api.stream import StreamInfo
     from natsctl.client.manager import Manager
     from natsctl.client.message import Headers
+    from natsctl.client.messaging.consumers import Delivered, OrderedReader
     from natsctl.client.requests import Answer, Listing
 
 
@@ -29,7 +30,7 @@ WRONG_LAST_SEQUENCE = frozenset((ErrCode.STREAM_WRONG_LAST_SEQUENCE, ErrCode.STR
 _BUCKET = r"[A-Za-z0-9_-]+"
 
 
-class Kind(NamedTuple):
+class BucketKind(NamedTuple):
     """A kind of bucket: `word` names its commands, `prefix` begins its streams, `subject` matches what they store."""
 
     word: str
@@ -59,24 +60,24 @@ class Kind(NamedTuple):
         return stream.startswith(self.prefix) and re.fullmatch(_BUCKET, stream.removeprefix(self.prefix)) is not None
 
 
-KV = Kind("kv", "Key-Value bucket", "KV_", "$KV.*.>")
-OBJECTS = Kind("object", "Object bucket", "OBJ_", "$O.*.>")
+KV = BucketKind("kv", "Key-Value bucket", "KV_", "$KV.*.>")
+OBJECTS = BucketKind("object", "Object bucket", "OBJ_", "$O.*.>")
 
 
-def kind_of(stream: str) -> Kind | None:
+def kind_of(stream: str) -> BucketKind | None:
     """Return the kind of bucket that a stream is by its name, None for another stream."""
     return next((kind for kind in (KV, OBJECTS) if kind.is_mine(stream)), None)
 
 
 class BucketNotFoundError(ApiResponseError):
-    def __init__(self, kind: Kind, bucket: str, error: ApiError, subject: str) -> None:
+    def __init__(self, kind: BucketKind, bucket: str, error: ApiError, subject: str) -> None:
         super().__init__(error, subject)
         self.args = (f"{kind.noun} {bucket} does not exist",)
         self.kind = kind
         self.bucket = bucket
 
 
-async def bucket_info(manager: Manager, kind: Kind, bucket: str) -> Answer[StreamInfoAnswer]:
+async def bucket_info(manager: Manager, kind: BucketKind, bucket: str) -> Answer[StreamInfoAnswer]:
     """Return the stream of a bucket. Raises BucketNotFoundError, UsageError for a bad name."""
     stream = kind.stream_of(bucket)
     with naming_bucket(kind, bucket):
@@ -84,7 +85,7 @@ async def bucket_info(manager: Manager, kind: Kind, bucket: str) -> Answer[Strea
 
 
 @contextmanager
-def naming_bucket(kind: Kind, bucket: str) -> Iterator[None]:
+def naming_bucket(kind: BucketKind, bucket: str) -> Iterator[None]:
     """Raise BucketNotFoundError if the stream of the bucket is reported as missing."""
     try:
         yield
@@ -94,7 +95,55 @@ def naming_bucket(kind: Kind, bucket: str) -> Iterator[None]:
         raise
 
 
-async def bucket_names(manager: Manager, kind: Kind) -> list[str]:
+class WatchOptions(NamedTuple):
+    """Options of a watch: keys, start, and end (`limit` entries, or `wait_s` without one)."""
+
+    pattern: str = ">"
+    history: bool = False
+    updates: bool = False
+    revision: int = 0
+    deletes: bool = True
+    limit: int = 0
+    wait_s: float | None = None
+
+    @property
+    def deliver(self) -> str:
+        """Return the deliver policy that it means."""
+        if self.revision:
+            return "by_start_sequence"
+        return "new" if self.updates else "all" if self.history else "last_per_subject"
+
+
+ChangeT = TypeVar("ChangeT", bound=Any)
+"""An entry or an object, with `deleted`."""
+
+
+async def watch_bucket(
+    kind: BucketKind,
+    bucket: str,
+    reading: OrderedReader,
+    changes_in: Callable[[Delivered], list[ChangeT]],
+    options: WatchOptions,
+    *,
+    nothing: str,
+) -> AsyncIterator[ChangeT]:
+    """Yield the changes that `reading` receives; raises NothingReceivedError if the wait ended without any."""
+    number = 0
+    with naming_bucket(kind, bucket):
+        async with reading as reader:
+            while not options.limit or number < options.limit:
+                delivered = await reader.next(options.wait_s)
+                if delivered is None:
+                    break
+                for change in changes_in(delivered):
+                    if options.deletes or not change.deleted:
+                        number += 1
+                        yield change
+    if not number:
+        raise NothingReceivedError(nothing)
+
+
+async def bucket_names(manager: Manager, kind: BucketKind) -> list[str]:
     """Return the names of all buckets of a kind, by STREAM.NAMES alone.
 
     Not by subject: a mirror stores no subjects of its own, and would be missing.
@@ -102,13 +151,13 @@ async def bucket_names(manager: Manager, kind: Kind) -> list[str]:
     return [kind.bucket_of(name) for name in await manager.stream_names() if kind.is_mine(name)]
 
 
-async def bucket_name_pages(manager: Manager, kind: Kind) -> AsyncIterator[list[str]]:
+async def bucket_name_pages(manager: Manager, kind: BucketKind) -> AsyncIterator[list[str]]:
     """Yield the same names, each page as it comes."""
     async for page in manager.stream_name_pages():
         yield [kind.bucket_of(name) for name in page if kind.is_mine(name)]
 
 
-async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[StreamInfo]], list[str]]:
+async def bucket_infos(manager: Manager, kind: BucketKind) -> tuple[list[Answer[StreamInfo]], list[str]]:
     """Return the streams of all buckets of a kind, and the names of those that the server could not show.
 
     Names are cheap and complete, the list by subject leaves out mirrors: those are asked for one by one.
@@ -136,7 +185,7 @@ async def bucket_infos(manager: Manager, kind: Kind) -> tuple[list[Answer[Stream
     return [found[name] for name in sorted(found)], absent
 
 
-def _unreachable(listed: Listing[Answer[StreamInfo]], kind: Kind) -> list[str]:
+def _unreachable(listed: Listing[Answer[StreamInfo]], kind: BucketKind) -> list[str]:
     said = [*(listed.raw.get("missing") or ()), *(listed.raw.get("offline") or ())]
     return [kind.bucket_of(name) for name in said if kind.is_mine(name)]
 

@@ -34,7 +34,7 @@ METADATA = "io.nats.monitor."
 """Prefix of metadata of streams and consumers that set a threshold."""
 
 
-class Status(enum.IntEnum):
+class CheckStatus(enum.IntEnum):
     """Outcome of a check; the numbers are those of Nagios."""
 
     OK = 0
@@ -44,7 +44,7 @@ class Status(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Metric:
+class CheckMetric:
     """One measured value; times are seconds."""
 
     name: str
@@ -56,7 +56,7 @@ class Metric:
 
 
 @dataclass(slots=True)
-class Check:
+class MonitoringCheck:
     """A check under way, or done; `suite` is its kind, `name` the checked asset."""
 
     suite: str
@@ -65,23 +65,23 @@ class Check:
     warning: list[str] = field(default_factory=list)
     ok: list[str] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    metrics: list[Metric] = field(default_factory=list)
+    metrics: list[CheckMetric] = field(default_factory=list)
 
     @property
-    def status(self) -> Status:
+    def status(self) -> CheckStatus:
         if self.critical:
-            return Status.CRITICAL
+            return CheckStatus.CRITICAL
         if self.unknown:
-            return Status.UNKNOWN
-        return Status.WARNING if self.warning else Status.OK
+            return CheckStatus.UNKNOWN
+        return CheckStatus.WARNING if self.warning else CheckStatus.OK
 
     def measure(self, name: str, value: float, help: str, unit: str = "") -> None:
         """Record a value that has no thresholds."""
-        self.metrics.append(Metric(name, value, help, unit))
+        self.metrics.append(CheckMetric(name, value, help, unit))
 
     def compare(
         self,
-        metric: Metric,
+        metric: CheckMetric,
         text: str,
         warning: float | None = None,
         critical: float | None = None,
@@ -99,7 +99,7 @@ class Check:
         falling = warning is not None and critical is not None and critical < warning if low is None else low
         if not falling:
             warning, critical = warning or None, critical or None
-        self.metrics.append(Metric(metric.name, metric.value, metric.help, metric.unit, warning, critical))
+        self.metrics.append(CheckMetric(metric.name, metric.value, metric.help, metric.unit, warning, critical))
         if warning is None and critical is None:
             return
         if _reached(metric.value, critical, falling):
@@ -164,13 +164,13 @@ def with_metadata(limits: Limits, readers: Readers, raw: Mapping[str, Any]) -> d
     return {**said, **limits}
 
 
-async def check_stream(manager: Manager, check: Check, limits: Limits, readers: Readers) -> None:
+async def check_stream(manager: Manager, check: MonitoringCheck, limits: Limits, readers: Readers) -> None:
     """Check that a stream is written to, its messages, subjects and replicas, and the streams that it copies."""
     raw = (await manager.stream_info(check.name)).raw
     judge_stream(check, raw, with_metadata(limits, readers, raw))
 
 
-def judge_stream(check: Check, raw: Mapping[str, Any], limits: Limits) -> None:
+def judge_stream(check: MonitoringCheck, raw: Mapping[str, Any], limits: Limits) -> None:
     state = raw.get("state") or {}
     for name, value, low in (
         ("messages", int(state.get("messages") or 0), True),
@@ -179,20 +179,20 @@ def judge_stream(check: Check, raw: Mapping[str, Any], limits: Limits) -> None:
         flag = "msgs" if name == "messages" else name
         warning, critical = limits.get(f"{flag}-warn"), limits.get(f"{flag}-critical")
         if warning is not None or critical is not None:
-            metric = Metric(name, value, f"{name.title()} in the stream")
+            metric = CheckMetric(name, value, f"{name.title()} in the stream")
             check.compare(metric, f"{value} {name}", warning, critical, low=low or None)
     _check_writes(check, raw)
     _check_peers(check, limits, raw)
     _check_origins(check, limits, raw)
 
 
-def _check_writes(check: Check, raw: Mapping[str, Any]) -> None:
+def _check_writes(check: MonitoringCheck, raw: Mapping[str, Any]) -> None:
     """Report that the server writes nothing more to a stream, as natsctl's does in the stream's info."""
     if fault := raw.get("write_error"):
         check.critical.append(f"write error: {fault}")
 
 
-def _check_peers(check: Check, limits: Limits, raw: Mapping[str, Any]) -> None:
+def _check_peers(check: MonitoringCheck, limits: Limits, raw: Mapping[str, Any]) -> None:
     cluster = raw.get("cluster") or {}
     replicas = cluster.get("replicas") or []
     if raw.get("cluster") is not None and not cluster.get("leader"):
@@ -212,10 +212,10 @@ def _check_peers(check: Check, limits: Limits, raw: Mapping[str, Any]) -> None:
         check.require(not off, "all peers are current", f"peers that are not current: {_names(off)}")
 
 
-def _check_origins(check: Check, limits: Limits, raw: Mapping[str, Any]) -> None:
+def _check_origins(check: MonitoringCheck, limits: Limits, raw: Mapping[str, Any]) -> None:
     sources, mirror = raw.get("sources") or [], raw.get("mirror")
     least, most = limits.get("min-sources"), limits.get("max-sources")
-    check.metrics.append(Metric("sources", len(sources), "Streams that this one sources", "", least, most))
+    check.metrics.append(CheckMetric("sources", len(sources), "Streams that this one sources", "", least, most))
     fits = (least or 0) <= len(sources) and (most is None or most < 0 or len(sources) <= most)
     check.require(fits, f"{len(sources)} sources", f"{len(sources)} sources, expected {_range(least, most)}")
     lag, seen = limits.get("lag-critical") or 0, limits.get("seen-critical") or 0
@@ -252,14 +252,14 @@ def _range(least: int | None, most: int | None) -> str:
 
 
 async def check_consumer(
-    manager: Manager, check: Check, stream: str, consumer: str, limits: Limits, readers: Readers
+    manager: Manager, check: MonitoringCheck, stream: str, consumer: str, limits: Limits, readers: Readers
 ) -> None:
     """Check what a consumer has not delivered, what is not acknowledged, and when it last did something."""
     raw = (await manager.consumer_info(stream, consumer)).raw
     judge_consumer(check, raw, with_metadata(limits, readers, raw))
 
 
-def judge_consumer(check: Check, raw: Mapping[str, Any], limits: Limits, now_ns: int | None = None) -> None:
+def judge_consumer(check: MonitoringCheck, raw: Mapping[str, Any], limits: Limits, now_ns: int | None = None) -> None:
     """Check a consumer by its information, at a time that is not now if `now_ns` is given."""
     now_ns = now_ns or time.time_ns()
     for flag, metric, key, what in (
@@ -270,7 +270,7 @@ def judge_consumer(check: Check, raw: Mapping[str, Any], limits: Limits, now_ns:
     ):
         value = int(raw.get(key) or 0)
         check.compare(
-            Metric(metric, value, what.capitalize()), f"{value} {what}", critical=limits.get(f"{flag}-critical")
+            CheckMetric(metric, value, what.capitalize()), f"{value} {what}", critical=limits.get(f"{flag}-critical")
         )
     for flag, metric, key, what in (
         ("last-delivery", "last_delivery", "delivered", "delivery"),
@@ -282,13 +282,13 @@ def judge_consumer(check: Check, raw: Mapping[str, Any], limits: Limits, now_ns:
                 check.critical.append(f"no {what} yet")
             continue
         since_s = (now_ns - parse_time(moment)) / NS_PER_S
-        found = Metric(metric, since_s, f"Time since the last {what}", "s")
+        found = CheckMetric(metric, since_s, f"Time since the last {what}", "s")
         check.compare(found, f"last {what} {since_s:.2f}s ago", critical=seconds(limits, f"{flag}-critical"))
     if limits.get("pinned"):
         _check_pinned(check, raw)
 
 
-def _check_pinned(check: Check, raw: Mapping[str, Any]) -> None:
+def _check_pinned(check: MonitoringCheck, raw: Mapping[str, Any]) -> None:
     if (raw.get("config") or {}).get("priority_policy") != "pinned_client":
         check.critical.append("its priority policy is not pinned_client")
         return
@@ -296,7 +296,7 @@ def _check_pinned(check: Check, raw: Mapping[str, Any]) -> None:
     check.require(not bare, "every group has a pinned client", f"groups without a pinned client: {', '.join(bare)}")
 
 
-async def check_message(manager: Manager, check: Check, stream: str, limits: Limits) -> None:
+async def check_message(manager: Manager, check: MonitoringCheck, stream: str, limits: Limits) -> None:
     """Check the age and the body of the newest message on `limits["subject"]`, or of all when that is `>`."""
     subject = str(limits.get("subject") or ">")
     try:
@@ -323,7 +323,7 @@ async def check_message(manager: Manager, check: Check, stream: str, limits: Lim
             check.critical.append("the body is not a Unix time")
             return
     age_s = (time.time_ns() - sent_ns) / NS_PER_S
-    age = Metric("age", age_s, "Age of the message", "s")
+    age = CheckMetric("age", age_s, "Age of the message", "s")
     check.compare(age, f"{age_s:.2f}s old", seconds(limits, "age-warn"), seconds(limits, "age-critical"), low=False)
     check.measure("size", len(body), "Size of the body", "B")
     if pattern := limits.get("content"):
@@ -341,7 +341,7 @@ def compiled(pattern: str, flag: str) -> re.Pattern[str]:
         raise UsageError(f"{flag}: {failure}") from failure
 
 
-async def check_kv(manager: Manager, check: Check, bucket: str, limits: Limits) -> None:
+async def check_kv(manager: Manager, check: MonitoringCheck, bucket: str, limits: Limits) -> None:
     """Check that a bucket exists, how many values it has, and that a key has one."""
     stream = f"KV_{bucket}"
     info = await manager.find_stream(stream)
@@ -356,7 +356,7 @@ async def check_kv(manager: Manager, check: Check, bucket: str, limits: Limits) 
         check.require(there, f"key {key} has a value", f"key {key} has no value")
     state = raw.get("state") or {}
     values = int(state.get("messages") or 0)
-    found = Metric("values", values, "Values in the bucket, history included")
+    found = CheckMetric("values", values, "Values in the bucket, history included")
     check.compare(found, f"{values} values", limits.get("values-warn"), limits.get("values-critical"))
     check.measure("bytes", int(state.get("bytes") or 0), "Size of the bucket", "B")
     check.measure("replicas", int((raw.get("config") or {}).get("num_replicas") or 1), "Replicas of the bucket")
@@ -378,7 +378,7 @@ LISTENERS = ("cluster", "gateway", "leaf", "mqtt", "websocket")
 """Listeners that may have a certificate of their own, beside the one for clients."""
 
 
-async def check_connection(manager: Manager, check: Check, connect_s: float, limits: Limits) -> None:
+async def check_connection(manager: Manager, check: MonitoringCheck, connect_s: float, limits: Limits) -> None:
     """Check how long connecting took, how quickly the server answers a PING, and a message to ourselves."""
     connection = manager.connection
     rtt_s = await connection.rtt_s()
@@ -395,11 +395,11 @@ async def check_connection(manager: Manager, check: Check, connect_s: float, lim
         ("rtt", "rtt", rtt_s, f"rtt time {rtt_s * 1000:.3f}ms", "Time for a PING to be answered"),
         ("request_time", "req", request_s, f"round trip took {request_s:.6f}s", "Time for a message to return"),
     ):
-        metric = Metric(name, value, help, "s")
+        metric = CheckMetric(name, value, help, "s")
         check.compare(metric, text, seconds(limits, f"{flag}-warn"), seconds(limits, f"{flag}-critical"), low=False)
 
 
-async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
+async def check_request(manager: Manager, check: MonitoringCheck, limits: Limits) -> None:
     """Check that a service answers, how quickly, and with what."""
     body, headers = str(limits.get("payload") or "").encode(), limits.get("headers") or None
     if manager.connection.dry_run:
@@ -411,7 +411,7 @@ async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
         check.critical.append(failure.text)
         return
     elapsed_s = time.perf_counter() - begin_s
-    metric = Metric("time", elapsed_s, "Time for the request to be answered", "s")
+    metric = CheckMetric("time", elapsed_s, "Time for the request to be answered", "s")
     if answer.status == NO_RESPONDERS:
         check.critical.append("the subject has no subscriber")
         return
@@ -427,7 +427,7 @@ async def check_request(manager: Manager, check: Check, limits: Limits) -> None:
         check.require(found is not None, f"header {name} matches", f"header {name} is {value!r}, not {pattern}")
 
 
-async def check_server(manager: Manager, check: Check, limits: Limits) -> None:
+async def check_server(manager: Manager, check: MonitoringCheck, limits: Limits) -> None:
     """Check one server's uptime and load, and its required features."""
     answer = await System(manager).ask_one(str(limits.get("name") or ""), "VARZ")
     check.name = answer.name or check.name
@@ -443,11 +443,11 @@ async def check_server(manager: Manager, check: Check, limits: Limits) -> None:
     _check_certificates(check, varz, limits)
 
 
-def _check_load(check: Check, varz: dict[str, Any], limits: Limits) -> None:
+def _check_load(check: MonitoringCheck, varz: dict[str, Any], limits: Limits) -> None:
     started = varz.get("start")
     uptime_ns = time.time_ns() - parse_time(str(started)) if started else span_ns(varz.get("uptime"))
     uptime_s = uptime_ns / NS_PER_S
-    uptime = Metric("uptime", uptime_s, "Time since the server started", "s")
+    uptime = CheckMetric("uptime", uptime_s, "Time since the server started", "s")
     check.compare(
         uptime, f"up {uptime_s:.0f}s", seconds(limits, "uptime-warn"), seconds(limits, "uptime-critical"), low=True
     )
@@ -459,11 +459,11 @@ def _check_load(check: Check, varz: dict[str, Any], limits: Limits) -> None:
     ):
         value = float(varz.get(key) or 0)
         text = f"{value:.0f}% CPU" if flag == "cpu" else f"{value:.0f} {what}"
-        found = Metric(metric, value, what[0].upper() + what[1:], unit)
+        found = CheckMetric(metric, value, what[0].upper() + what[1:], unit)
         check.compare(found, text, limits.get(f"{flag}-warn"), limits.get(f"{flag}-critical"))
 
 
-def _check_certificates(check: Check, varz: dict[str, Any], limits: Limits) -> None:
+def _check_certificates(check: MonitoringCheck, varz: dict[str, Any], limits: Limits) -> None:
     warning, critical = seconds(limits, "tls-cert-warn"), seconds(limits, "tls-cert-crit")
     if warning is None and critical is None:
         return
@@ -473,11 +473,11 @@ def _check_certificates(check: Check, varz: dict[str, Any], limits: Limits) -> N
         check.critical.append("no TLS certificate to check")
     for name, end in ends.items():
         left_s = (parse_time(str(end)) - time.time_ns()) / NS_PER_S
-        metric = Metric(f"tls_{name}", left_s, f"Time until the {name} certificate expires", "s")
+        metric = CheckMetric(f"tls_{name}", left_s, f"Time until the {name} certificate expires", "s")
         check.compare(metric, f"{name} certificate expires in {left_s / 86400:.1f}d", warning, critical, low=True)
 
 
-async def check_meta(manager: Manager, check: Check, limits: Limits) -> None:
+async def check_meta(manager: Manager, check: MonitoringCheck, limits: Limits) -> None:
     """Check the group of servers that runs JetStream's cluster."""
     answers = await System(manager).ask("JSZ")
     leader = next((one for one in answers if _leads(one)), None)
@@ -489,7 +489,7 @@ async def check_meta(manager: Manager, check: Check, limits: Limits) -> None:
     replicas = meta.get("replicas") or []
     expected, lag, seen = limits["expect"], limits.get("lag-critical") or 0, limits.get("seen-critical") or 0
     peers = len(replicas) + 1
-    check.metrics.append(Metric("peers", peers, "Servers of the group", "", expected, expected))
+    check.metrics.append(CheckMetric("peers", peers, "Servers of the group", "", expected, expected))
     check.require(peers == expected, f"{peers} peers led by {leader.name}", f"{peers} peers, expected {expected}")
     for name, what, found in (
         ("peer_offline", "offline", [one for one in replicas if one.get("offline")]),
@@ -507,7 +507,7 @@ def _leads(one: ServerAnswer) -> bool:
     return bool(meta.get("leader")) and meta["leader"] in (one.name, one.id) and bool(meta.get("cluster_size"))
 
 
-async def check_jetstream(manager: Manager, check: Check, limits: Limits) -> None:
+async def check_jetstream(manager: Manager, check: MonitoringCheck, limits: Limits) -> None:
     """Check an account's use of its limits, and that every replica of its streams is healthy."""
     try:
         info = (await manager.account_info()).raw
@@ -522,7 +522,7 @@ async def check_jetstream(manager: Manager, check: Check, limits: Limits) -> Non
     ):
         check.measure(name, int(info.get(key) or 0), f"{name.title()} in use", unit)
         percent = _percent(info, key, most)
-        metric = Metric(f"{name}_pct", percent, f"{name.title()} in use, of the limit", "%")
+        metric = CheckMetric(f"{name}_pct", percent, f"{name.title()} in use, of the limit", "%")
         warning, critical = limits.get(f"{flag}-warn"), limits.get(f"{flag}-critical")
         shares = False if flag in ("mem", "store") else None  # the others may be watched for running low
         check.compare(metric, f"{name} {percent:.0f}% of the limit", warning, critical, low=shares)
@@ -540,7 +540,7 @@ def _percent(info: dict[str, Any], key: str, most: str) -> float:
     return max(shares)
 
 
-async def _check_replicas(manager: Manager, check: Check, limits: Limits) -> None:
+async def _check_replicas(manager: Manager, check: MonitoringCheck, limits: Limits) -> None:
     lag, seen = limits.get("replica-lag-critical") or 0, limits.get("replica-seen-critical") or 0
     found: dict[str, list[str]] = {"no_leader": [], "missing_replicas": [], "lagged": [], "not_seen": [], "fail": []}
     well = 0
@@ -568,12 +568,12 @@ async def _check_replicas(manager: Manager, check: Check, limits: Limits) -> Non
         ("not_seen", "with replicas not seen", "s", seen / NS_PER_S),
         ("fail", "with replicas that are offline", "", None),
     ):
-        check.metrics.append(Metric(f"replicas_{ill}", len(found[ill]), f"Streams {text}", unit, None, limit))
+        check.metrics.append(CheckMetric(f"replicas_{ill}", len(found[ill]), f"Streams {text}", unit, None, limit))
         if found[ill]:
             check.critical.append(f"streams {text}: {', '.join(found[ill])}")
 
 
-def check_credential(check: Check, jwt: str, limits: Limits) -> None:
+def check_credential(check: MonitoringCheck, jwt: str, limits: Limits) -> None:
     """Check how long a user JWT is still valid."""
     import base64
     import json
@@ -591,7 +591,7 @@ def check_credential(check: Check, jwt: str, limits: Limits) -> None:
             check.ok.append("it never expires")
         return
     left_s = expires_s - time.time()
-    metric = Metric("expiry", left_s, "Time until it expires", "s")
+    metric = CheckMetric("expiry", left_s, "Time until it expires", "s")
     if left_s <= 0:
         check.measure(metric.name, left_s, metric.help, metric.unit)
         check.critical.append(f"expired {-left_s:.0f}s ago")

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from natsctl.client.nats_client import MessageHandler
     from natsctl.client.servers import Target
-    from natsctl.wire.client import Credentials
+    from natsctl.wire.client import ClientCredentials
 
 
 MAX_KEPT = 512 * 1024
@@ -262,7 +262,7 @@ class Connection:
 
     # -- life
 
-    async def open(self, url: str, options: dict[str, Any], login: Credentials) -> None:
+    async def open(self, url: str, options: dict[str, Any], login: ClientCredentials) -> None:
         """Connect or reconnect to `url`; raises the errors of nats-py or the system."""
         if not self._connecting:
             self._client = client_class()()

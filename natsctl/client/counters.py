@@ -15,7 +15,7 @@ from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.times import format_time
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import OrderedReader
-from natsctl.client.messaging.messages import Stored, last_on
+from natsctl.client.messaging.messages import StoredResult, last_on
 
 if TYPE_CHECKING:
     from natsctl.api.requests import PubAck
@@ -78,7 +78,7 @@ async def _counters_of(manager: Manager, stream: str, subject: str) -> list[Coun
     async with OrderedReader(manager, stream, subject, deliver="last_per_subject") as reader:
         async for delivered in reader.stored():
             message, at = delivered.message, delivered.at
-            stored = Stored(message.subject, at.stream_seq, format_time(at.ts_ns), message.body, message.headers)
+            stored = StoredResult(message.subject, at.stream_seq, format_time(at.ts_ns), message.body, message.headers)
             found.append(_read(stream, stored))
     return found
 
@@ -103,7 +103,7 @@ async def _counter_streams(manager: Manager) -> list[str]:
     return [one.value.config.name for one in listed if one.value.config.allow_msg_counter]
 
 
-def _read(stream: str, last: Stored) -> Counter:
+def _read(stream: str, last: StoredResult) -> Counter:
     """Return the counter whose last message is `last`; raises UsageError for a message that is not a counter's."""
     try:
         value = json.loads(last.body)["val"]

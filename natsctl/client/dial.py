@@ -11,7 +11,7 @@ from natsctl.client.connection import Connection, SomeRefusedError, Tracer
 from natsctl.client.nats_py import failure_class
 from natsctl.client.servers import Target
 from natsctl.client.settings import credentials, credentials_at, tls_context
-from natsctl.wire.client import Credentials, TlsNotOfferedError, is_login_refusal
+from natsctl.wire.client import ClientCredentials, TlsNotOfferedError, is_login_refusal
 from natsctl.wire.server_url import parse_server_url, without_login
 
 
@@ -36,7 +36,7 @@ async def connect(target: Target, *, name: str, trace: bool = False) -> Connecti
     return connection
 
 
-async def _open(connection: Connection, options: dict[str, Any], login: Credentials) -> None:
+async def _open(connection: Connection, options: dict[str, Any], login: ClientCredentials) -> None:
     """Open a connection to the first address of its target that accepts it; raises as `connect`."""
     target = connection.target
     failures: list[NatsctlError] = []

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api import endpoints
-from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError, NothingReceivedError
+from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.times import format_time, parse_time
 from natsctl.client.buckets import (
     ALL_KEYS,
@@ -26,9 +26,9 @@ from natsctl.client.buckets import (
     bucket_info,
     check_key,
     check_pattern,
-    naming_bucket,
     operation_of,
     ttl_of,
+    watch_bucket,
     write_headers,
 )
 from natsctl.client.message import DryRunError, Planned
@@ -38,9 +38,10 @@ from natsctl.client.requests import together
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer, StreamPurgeAnswer
     from natsctl.api.requests import PubAck
+    from natsctl.client.buckets import WatchOptions
     from natsctl.client.manager import Manager
     from natsctl.client.messaging.consumers import Delivered, OrderedReader
-    from natsctl.client.messaging.messages import Stored
+    from natsctl.client.messaging.messages import StoredResult
     from natsctl.client.requests import Answer
 
 
@@ -52,7 +53,7 @@ class KeyNotFoundError(NatsctlError):
 
     exit_code = ExitCode.NOT_FOUND
 
-    def __init__(self, bucket: Bucket, key: str, text: str, last: Entry | None = None) -> None:
+    def __init__(self, bucket: KeyValueBucket, key: str, text: str, last: Entry | None = None) -> None:
         super().__init__(text)
         self.subject = bucket.reads + key
         self.bucket = bucket
@@ -69,7 +70,7 @@ class KeyRevisionError(ApiResponseError):
         self.current = current
 
 
-class Bucket:
+class KeyValueBucket:
     """A bucket that exists: `info` is its stream as it was when it was opened.
 
     `reads` and `writes` begin the subjects of its keys. They differ in mirrors, whose messages keep the subjects of
@@ -109,13 +110,13 @@ class Bucket:
             self.writes = f"{external.api}.{origin}" if external is not None and external.api else f"{api}{origin}"
 
     @classmethod
-    async def open(cls, manager: Manager, name: str) -> Bucket:
+    async def open(cls, manager: Manager, name: str) -> KeyValueBucket:
         """Return the bucket of that name. Raises BucketNotFoundError, UsageError for a bad name."""
         return cls(manager, name, await bucket_info(manager, KV, name))
 
-    def at(self, manager: Manager) -> Bucket:
+    def at(self, manager: Manager) -> KeyValueBucket:
         """Return the same bucket on another connection."""
-        return Bucket(manager, self.name, self.info)
+        return KeyValueBucket(manager, self.name, self.info)
 
     @property
     def shortest_ttl_ns(self) -> int:
@@ -149,7 +150,7 @@ class Bucket:
             found = await messages.at(self.manager, self.stream, revision, direct=direct)
         return self._entry(found) if found is not None and found.subject == subject else None
 
-    def _entry(self, found: Stored) -> Entry:
+    def _entry(self, found: StoredResult) -> Entry:
         return Entry(
             bucket=self.name,
             key=found.subject.removeprefix(self.reads),
@@ -237,33 +238,14 @@ def current_key(failure: NatsctlError) -> str:
     return failure.subject.partition("$KV.")[2].partition(".")[2] or "the key"
 
 
-class WatchOptions(NamedTuple):
-    """Options of a watch: keys, start, and end (`limit` entries, or `wait_s` without one)."""
-
-    pattern: str = ALL_KEYS
-    history: bool = False
-    updates: bool = False
-    revision: int = 0
-    deletes: bool = True
-    limit: int = 0
-    wait_s: float | None = None
-
-    @property
-    def deliver(self) -> str:
-        """Return the deliver policy that it means."""
-        if self.revision:
-            return "by_start_sequence"
-        return "new" if self.updates else "all" if self.history else "last_per_subject"
-
-
-def _reader(bucket: Bucket, pattern: str, **options: Any) -> OrderedReader:
+def _reader(bucket: KeyValueBucket, pattern: str, **options: Any) -> OrderedReader:
     from natsctl.client.messaging.consumers import OrderedReader
 
     return OrderedReader(bucket.manager, bucket.stream, bucket.reads + pattern, **options)
 
 
 async def entries(
-    bucket: Bucket,
+    bucket: KeyValueBucket,
     pattern: str = ALL_KEYS,
     *,
     history: bool = False,
@@ -286,7 +268,7 @@ async def entries(
     return [entry for entry in found.values() if deletes or not entry.deleted]
 
 
-async def keys(bucket: Bucket, pattern: str = ALL_KEYS) -> list[str]:
+async def keys(bucket: KeyValueBucket, pattern: str = ALL_KEYS) -> list[str]:
     """Return the keys that match and have a value, sorted; the headers of their last messages show which those are."""
     check_pattern(pattern)
     found: dict[str, bool] = {}
@@ -297,29 +279,20 @@ async def keys(bucket: Bucket, pattern: str = ALL_KEYS) -> list[str]:
     return sorted(subject[begin:] for subject, has_value in found.items() if has_value)
 
 
-async def watch(bucket: Bucket, watching: WatchOptions) -> AsyncIterator[Entry]:
+def watch(bucket: KeyValueBucket, options: WatchOptions) -> AsyncIterator[Entry]:
     """Yield entries as they are made, the existing ones first.
 
-    Raises NothingReceivedError when the wait ended without any.
+    Raises NothingReceivedError if the wait ended without any.
     """
-    check_pattern(watching.pattern)
-    number = 0
-    reading = _reader(bucket, watching.pattern, deliver=watching.deliver, start_seq=watching.revision)
-    with naming_bucket(KV, bucket.name):
-        async with reading as reader:
-            while not watching.limit or number < watching.limit:
-                delivered = await reader.next(watching.wait_s)
-                if delivered is None:
-                    break
-                entry = to_entry(bucket, delivered)
-                if watching.deletes or not entry.deleted:
-                    number += 1
-                    yield entry
-    if not number:
-        raise NothingReceivedError(f"nothing happened to {watching.pattern} in bucket {bucket.name}")
+    check_pattern(options.pattern)
+    reader = _reader(bucket, options.pattern, deliver=options.deliver, start_seq=options.revision)
+    nothing = f"nothing happened to {options.pattern} in bucket {bucket.name}"
+    return watch_bucket(
+        KV, bucket.name, reader, lambda delivered: [to_entry(bucket, delivered)], options, nothing=nothing
+    )
 
 
-def to_entry(bucket: Bucket, delivered: Delivered, *, values: bool = True) -> Entry:
+def to_entry(bucket: KeyValueBucket, delivered: Delivered, *, values: bool = True) -> Entry:
     message, at = delivered
     operation = operation_of(message.headers)
     size = message.headers.get(SIZE, "")
@@ -353,13 +326,13 @@ class Removal(NamedTuple):
         return self.entry.revision + int(self.marker)
 
 
-async def removals(bucket: Bucket, older_than_ns: int, now_ns: int) -> list[Removal]:
+async def removals(bucket: KeyValueBucket, older_than_ns: int, now_ns: int) -> list[Removal]:
     """Return the deleted keys of a bucket; markers at least that old go as well."""
     found = await entries(bucket, deletes=True, values=False)
     return [Removal(entry, now_ns - parse_time(entry.created) >= older_than_ns) for entry in found if entry.deleted]
 
 
-async def compact(bucket: Bucket, found: Sequence[Removal], on_progress: Callable[[int], None]) -> int:
+async def compact(bucket: KeyValueBucket, found: Sequence[Removal], on_progress: Callable[[int], None]) -> int:
     """Remove the messages of deleted keys, and return how many were removed.
 
     `on_progress` gets the number of keys done.
@@ -382,7 +355,9 @@ async def compact(bucket: Bucket, found: Sequence[Removal], on_progress: Callabl
     return purged
 
 
-async def mark_purged(bucket: Bucket, keys: Sequence[str], ttl_ns: int, on_progress: Callable[[int], None]) -> None:
+async def mark_purged(
+    bucket: KeyValueBucket, keys: Sequence[str], ttl_ns: int, on_progress: Callable[[int], None]
+) -> None:
     """Purge keys one by one, so that watchers learn of each. In a dry run raises DryRunError with the first message."""
     for begin in range(0, len(keys), AT_ONCE):
         batch = keys[begin : begin + AT_ONCE]

@@ -29,7 +29,7 @@ class NotClusteredError(NatsctlError):
     """Only one server could lead."""
 
 
-class Asset(NamedTuple):
+class ClusterAsset(NamedTuple):
     """A stream, or a consumer of it, which has a leader."""
 
     stream: str
@@ -165,7 +165,7 @@ def plan_spread(infos: Iterable[tuple[str, Info]]) -> list[Move]:
     return moves
 
 
-async def await_gone(manager: Manager, asset: Asset, peer: str, wait_s: float = WAIT_S) -> Info:
+async def await_gone(manager: Manager, asset: ClusterAsset, peer: str, wait_s: float = WAIT_S) -> Info:
     """Return the information once a server is no peer of the asset; raises UnreachableError if that takes too long."""
     import asyncio
 
@@ -189,7 +189,7 @@ def is_moving(info: Info) -> bool:
     return bool((info.get("cluster") or {}).get("desired"))
 
 
-async def await_settled(manager: Manager, asset: Asset, wait_s: float = WAIT_S) -> Answer[StreamInfoAnswer]:
+async def await_settled(manager: Manager, asset: ClusterAsset, wait_s: float = WAIT_S) -> Answer[StreamInfoAnswer]:
     """Return the information once a stream moves no longer. Raises UnreachableError when that takes too long."""
     import asyncio
 

@@ -29,7 +29,6 @@ from natsctl.api.errors import (
     ApiResponseError,
     ExitCode,
     NatsctlError,
-    NothingReceivedError,
     ProtocolError,
     StorageError,
     UnreachableError,
@@ -38,7 +37,7 @@ from natsctl.api.errors import (
 from natsctl.api.subjects import is_valid_subject
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.client.atomic_file import atomic_write
-from natsctl.client.buckets import OBJECTS, bucket_info, naming_bucket
+from natsctl.client.buckets import OBJECTS, WatchOptions, bucket_info, watch_bucket
 from natsctl.client.message import NO_RESPONDERS, DryRunError, Planned
 from natsctl.client.messaging import messages
 from natsctl.client.messaging.consumers import Delivered, OrderedReader
@@ -77,7 +76,7 @@ class BucketLinkError(NatsctlError):
 
 
 @dataclass(frozen=True, slots=True)
-class Object:
+class StoredObject:
     """An object's metadata: `raw` is the JSON as it was stored, `time` when (RFC 3339), `revision` its sequence."""
 
     raw: dict[str, Any]
@@ -130,7 +129,7 @@ class Object:
         return {**self.raw, "mtime": self.time}
 
 
-class Metadata(msgspec.Struct):
+class ObjectMetadata(msgspec.Struct):
     """Fields of metadata that are read here."""
 
     name: str
@@ -146,25 +145,25 @@ class Metadata(msgspec.Struct):
     metadata: dict[str, str] | None = None
 
 
-def to_object(body: bytes, time: str, revision: int, subject: str) -> Object:
+def to_object(body: bytes, time: str, revision: int, subject: str) -> StoredObject:
     """Return the metadata that a message holds. Raises ProtocolError."""
     raw = parse_object(body, subject)
     try:
-        msgspec.convert(raw, Metadata)
+        msgspec.convert(raw, ObjectMetadata)
     except msgspec.ValidationError as failure:
         raise not_understood(subject, failure) from failure
     if not raw["name"]:
         raise not_understood(subject, "it names no object")
-    return Object(raw, time, revision)
+    return StoredObject(raw, time, revision)
 
 
-def _remains(body: bytes, time: str, revision: int, subject: str, name: str) -> Object:
+def _remains(body: bytes, time: str, revision: int, subject: str, name: str) -> StoredObject:
     """Return what can be read of damaged metadata: enough to replace or delete the object, perhaps with its chunks."""
     with contextlib.suppress(ProtocolError):
         nuid = parse_object(body, subject).get("nuid")
         if isinstance(nuid, str) and is_valid_subject(nuid) and not set(nuid) & set(".*>"):
-            return Object({"name": name, "nuid": nuid}, time, revision)
-    return Object({"name": name}, time, revision)
+            return StoredObject({"name": name, "nuid": nuid}, time, revision)
+    return StoredObject({"name": name}, time, revision)
 
 
 def digest_of(hashed: hashlib._Hash) -> str:
@@ -203,7 +202,7 @@ class ObjectBucket:
     def chunk_subject(self, nuid: str) -> str:
         return f"$O.{self.name}.C.{nuid}"
 
-    async def find(self, name: str, *, fresh: bool = False, damaged: bool = False) -> Object | None:
+    async def find(self, name: str, *, fresh: bool = False, damaged: bool = False) -> StoredObject | None:
         """Return the metadata of an object, a deletion's too; None where there is none. `fresh` asks the leader.
 
         With `damaged`, which is for an object to be replaced or deleted, metadata that cannot be read is left out.
@@ -221,14 +220,14 @@ class ObjectBucket:
                 raise
             return _remains(found.body, found.time, found.seq, subject, name)
 
-    async def info_of(self, name: str, *, fresh: bool = False, damaged: bool = False) -> Object:
+    async def info_of(self, name: str, *, fresh: bool = False, damaged: bool = False) -> StoredObject:
         """Return the metadata of an object that is there. Raises ObjectNotFoundError; `damaged` as for `find`."""
         found = await self.find(name, fresh=fresh, damaged=damaged)
         if found is None or found.deleted:
             raise ObjectNotFoundError(self, name, deleted=found is not None)
         return found
 
-    async def resolve(self, name: str) -> tuple[ObjectBucket, Object]:
+    async def resolve(self, name: str) -> tuple[ObjectBucket, StoredObject]:
         """Return the object that a name stands for and its bucket, links followed.
 
         Raises BucketLinkError, ObjectNotFoundError.
@@ -254,7 +253,7 @@ class ObjectBucket:
         answer = await messages.publish(self.manager, self.meta_subject(raw["name"]), body, headers=ROLLUP)
         return answer.value.seq
 
-    async def delete(self, found: Object) -> int:
+    async def delete(self, found: StoredObject) -> int:
         """Mark an object as deleted, remove its chunks, and return how many went."""
         gone = {key: value for key, value in found.raw.items() if key != "digest"}
         await self.store_meta({**gone, "size": 0, "chunks": 0, "deleted": True})
@@ -276,7 +275,7 @@ class ObjectDamagedError(StorageError):
     """The received bytes are not those that were stored."""
 
 
-async def get(bucket: ObjectBucket, found: Object, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
+async def get(bucket: ObjectBucket, found: StoredObject, target: IO[bytes], on_progress: Callable[[int], None]) -> None:
     """Write an object's bytes to `target`; the callback gets the number of bytes received.
 
     Raises ObjectDamagedError, which names the fault.
@@ -346,7 +345,7 @@ class Meta:
         }
 
 
-async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: Callable[[int], None]) -> Object:
+async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: Callable[[int], None]) -> StoredObject:
     """Store the content of `source` as an object, and return its metadata.
 
     The callback gets the number of bytes stored.
@@ -371,11 +370,11 @@ async def put(bucket: ObjectBucket, meta: Meta, source: IO[bytes], on_progress: 
     if before is not None and not before.deleted and before.nuid != nuid:
         await bucket.drop_chunks(before.nuid)
     made = await bucket.find(meta.name, fresh=True)
-    return made if made is not None else Object(raw, "", revision)
+    return made if made is not None else StoredObject(raw, "", revision)
 
 
 async def _preview(
-    bucket: ObjectBucket, raw: dict[str, Any], source: IO[bytes], chunk_bytes: int, before: Object | None
+    bucket: ObjectBucket, raw: dict[str, Any], source: IO[bytes], chunk_bytes: int, before: StoredObject | None
 ) -> None:
     """End a dry run with the metadata that would be stored."""
     hashed, size, chunks = hashlib.sha256(), 0, 0
@@ -495,52 +494,32 @@ class _Upload:
             raise ProtocolError(f"the answer on {self._subject} is not a publish ack: {answer.body[:64]!r}")
 
 
-@dataclass(frozen=True, slots=True)
-class Watching:
-    """From where on to watch, and when to end (`count` objects, or `wait_s` without one)."""
-
-    updates: bool = False
-    deletes: bool = True
-    count: int = 0
-    wait_s: float | None = None
-
-
-async def objects(bucket: ObjectBucket, *, deletes: bool = False) -> list[Object]:
+async def objects(bucket: ObjectBucket, *, deletes: bool = False) -> list[StoredObject]:
     """Return the objects of a bucket by name; metadata that cannot be read is left out (`connection.received`)."""
-    found: dict[str, Object] = {}
+    found: dict[str, StoredObject] = {}
     async with OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver="last_per_subject") as reader:
         async for delivered in reader.stored():
             found |= {one.name: one for one in _readable(bucket, delivered)}
     return [found[name] for name in sorted(found) if deletes or not found[name].deleted]
 
 
-async def watch(bucket: ObjectBucket, watching: Watching) -> AsyncIterator[Object]:
+def watch(bucket: ObjectBucket, options: WatchOptions) -> AsyncIterator[StoredObject]:
     """Yield the objects that exist, then those that are put and deleted.
 
-    Raises NothingReceivedError when the wait ended without any.
+    Raises NothingReceivedError if the wait ended without any.
     """
-    number = 0
-    deliver = "new" if watching.updates else "last_per_subject"
-    reading = OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver=deliver)
-    with naming_bucket(OBJECTS, bucket.name):
-        async with reading as reader:
-            while not watching.count or number < watching.count:
-                delivered = await reader.next(watching.wait_s)
-                if delivered is None:
-                    break
-                for one in _readable(bucket, delivered):
-                    if watching.deletes or not one.deleted:
-                        number += 1
-                        yield one
-    if not number:
-        raise NothingReceivedError(f"nothing happened in bucket {bucket.name}")
+    reader = OrderedReader(bucket.manager, bucket.stream, _all(bucket), deliver=options.deliver)
+    nothing = f"nothing happened in bucket {bucket.name}"
+    return watch_bucket(
+        OBJECTS, bucket.name, reader, lambda delivered: _readable(bucket, delivered), options, nothing=nothing
+    )
 
 
 def _all(bucket: ObjectBucket) -> str:
     return f"$O.{bucket.name}.M.>"
 
 
-def _readable(bucket: ObjectBucket, delivered: Delivered) -> list[Object]:
+def _readable(bucket: ObjectBucket, delivered: Delivered) -> list[StoredObject]:
     """Return the object of a message, or nothing if its metadata cannot be read."""
 
     def what(delivered: Delivered) -> str:
@@ -551,7 +530,7 @@ def _readable(bucket: ObjectBucket, delivered: Delivered) -> list[Object]:
             return f"the metadata on {subject}"
         return f"the metadata of object {name}"
 
-    def read(delivered: Delivered) -> Object:
+    def read(delivered: Delivered) -> StoredObject:
         message, at = delivered
         return to_object(message.body, format_time(at.ts_ns), at.stream_seq, message.subject)
 

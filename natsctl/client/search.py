@@ -329,7 +329,7 @@ STREAMS_AT_ONCE = 8
 """Streams whose consumers are asked for at a time."""
 
 
-class Found(NamedTuple):
+class SearchMatch(NamedTuple):
     """A stream under test: as the server sent it, typed, the time of its last use, and the present time."""
 
     raw: Mapping[str, Any]
@@ -338,7 +338,7 @@ class Found(NamedTuple):
     now_ns: int
 
 
-StreamTest = Callable[[Found], bool]
+StreamTest = Callable[[SearchMatch], bool]
 
 
 def _pattern(flag: str, text: str) -> re.Pattern[str]:
@@ -369,7 +369,7 @@ def _in_cluster(text: str) -> StreamTest:
 def _by_expression(text: str) -> StreamTest:
     condition = compile_condition(text)
 
-    def test(one: Found) -> bool:
+    def test(one: SearchMatch) -> bool:
         state, config = one.raw.get("state") or {}, one.raw.get("config") or {}
         return condition({"config": config, "state": state, "info": one.raw, "Info": one.raw})
 
@@ -417,7 +417,7 @@ async def matching(
     def meets(answer: Answer[StreamInfo]) -> bool:
         info = answer.value
         used_ns = max(_moment(info.state.last_ts), delivered.get(info.config.name, 0), parse_time(info.created))
-        found = Found(answer.raw, info, used_ns, now_ns)
+        found = SearchMatch(answer.raw, info, used_ns, now_ns)
         return all(test(found) is not invert for test in tests)
 
     return [one for one in streams if meets(one)]
@@ -447,7 +447,7 @@ ConsumerTest = Callable[[Info], bool]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SearchQuery:
     """Criteria of a search; None, False and "" are not checked. Numbers are exclusive, except those of replicas."""
 
     pull: bool = False

@@ -117,7 +117,7 @@ def server_urls(text: str, origin: str) -> tuple[str, ...]:
     return tuple(urls)
 
 
-class Checked(NamedTuple):
+class CheckedContext(NamedTuple):
     """Result of a check; `fault` is "" for a usable context, `server` the result of a connection."""
 
     name: str
@@ -125,13 +125,13 @@ class Checked(NamedTuple):
     server: dict[str, Any] | None = None
 
 
-async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: float | None = None) -> Checked:
+async def check(contexts: Contexts, name: str, *, connecting: bool, timeout_s: float | None = None) -> CheckedContext:
     """Read a context and its secrets, and connect with it alone if asked."""
     try:
         target = target_of(contexts, name, timeout_s)
-        return Checked(name, server=await _reached(target) if connecting else None)
+        return CheckedContext(name, server=await _reached(target) if connecting else None)
     except NatsctlError as failure:
-        return Checked(name, fault=str(failure))
+        return CheckedContext(name, fault=str(failure))
 
 
 def target_of(contexts: Contexts, name: str, timeout_s: float | None) -> Target:

@@ -38,6 +38,8 @@ PING, INFO, STATS = "PING", "INFO", "STATS"
 
 
 class _Identity(msgspec.Struct, kw_only=True):
+    """Common beginning of every answer."""
+
     name: str
     id: str
     version: str
@@ -45,10 +47,14 @@ class _Identity(msgspec.Struct, kw_only=True):
 
 
 class ServicePing(_Identity, kw_only=True):
+    """The answer to a ping."""
+
     type: str = "io.nats.micro.v1.ping_response"
 
 
 class Endpoint(msgspec.Struct, kw_only=True):
+    """An endpoint of a service and its subject."""
+
     name: str
     subject: str
     queue_group: str = ""
@@ -87,6 +93,8 @@ class ServiceStats(_Identity, kw_only=True):
 
 
 class Instance(msgspec.Struct):
+    """Both answers of one instance."""
+
     info: ServiceInfo
     stats: ServiceStats
 

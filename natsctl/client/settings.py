@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from natsctl.api.errors import UsageError
-from natsctl.wire.client import Credentials
+from natsctl.wire.client import ClientCredentials
 from natsctl.wire.ed25519 import SeedError, check_seed
 from natsctl.wire.server_url import ServerUrl
 
@@ -232,7 +232,7 @@ def jwt_in(text: str, name: str) -> str:
     raise UsageError(f"{name}: no user JWT in it")
 
 
-def credentials(settings: Settings) -> Credentials:
+def credentials(settings: Settings) -> ClientCredentials:
     """Return the login of the settings; raises UsageError for an unreadable secret.
 
     Order: user, creds, nkey, JWT with seed, JWT only; a token is sent in addition to any of them. A user without a
@@ -240,24 +240,24 @@ def credentials(settings: Settings) -> Credentials:
     """
     token = resolve_text(settings.token, "token") if settings.token else ""
     if settings.user and settings.password:
-        return Credentials(settings.user, resolve_text(settings.password, "password"), token)
+        return ClientCredentials(settings.user, resolve_text(settings.password, "password"), token)
     if settings.user:
-        return Credentials(token=settings.user)
+        return ClientCredentials(token=settings.user)
     if settings.creds:
         text = resolve_file(settings.creds, "creds")
-        return Credentials(token=token, jwt=jwt_in(text, "creds"), seed=_valid_seed(text, "creds"))
+        return ClientCredentials(token=token, jwt=jwt_in(text, "creds"), seed=_valid_seed(text, "creds"))
     if settings.nkey:
-        return Credentials(token=token, seed=_valid_seed(resolve_file(settings.nkey, "nkey"), "nkey"))
+        return ClientCredentials(token=token, seed=_valid_seed(resolve_file(settings.nkey, "nkey"), "nkey"))
     if settings.user_jwt:
         jwt = jwt_in(resolve_either(settings.user_jwt, "jwt", "ey"), "jwt")
         seed = _valid_seed(resolve_either(settings.user_seed, "seed", "SU"), "seed") if settings.user_seed else ""
-        return Credentials(token=token, jwt=jwt, seed=seed)
-    return Credentials(token=token)
+        return ClientCredentials(token=token, jwt=jwt, seed=seed)
+    return ClientCredentials(token=token)
 
 
-def credentials_at(url: ServerUrl, configured: Credentials) -> Credentials:
+def credentials_at(url: ServerUrl, configured: ClientCredentials) -> ClientCredentials:
     """Return the login for a server: that of the settings, or if they have none, that of the URL."""
-    return configured if any(configured) else Credentials(**url.login)
+    return configured if any(configured) else ClientCredentials(**url.login)
 
 
 def _valid_seed(text: str, name: str) -> str:

@@ -206,7 +206,7 @@ async def walk_gaps(manager: Manager, live: Answer[StreamInfoAnswer], at: Callab
     return found
 
 
-class Progress(NamedTuple):
+class LiveProgress(NamedTuple):
     """The consumers of a stream, and how many messages that has."""
 
     stream: str
@@ -216,7 +216,7 @@ class Progress(NamedTuple):
     """Consumers whose leaders do not answer."""
 
 
-async def progress(manager: Manager, stream: str) -> Progress:
+async def progress(manager: Manager, stream: str) -> LiveProgress:
     """Return the progress of all consumers; both requests go at once.
 
     Consumers that elect a leader while they are listed are asked for one by one.
@@ -229,4 +229,4 @@ async def progress(manager: Manager, stream: str) -> Progress:
             infos.append(await manager.consumer_info(stream, name))
         except (ApiResponseError, UnreachableError):
             missing.append(name)
-    return Progress(stream, int(of.raw["state"]["messages"]), infos, missing)
+    return LiveProgress(stream, int(of.raw["state"]["messages"]), infos, missing)

@@ -39,7 +39,7 @@ from natsctl.server.instance import ServerThread
 from natsctl.server.options import ServerOptions
 from natsctl.server.resources import SWITCH_INTERVAL_S
 from natsctl.server.storage import StoreInUseError
-from natsctl.wire.client import ClientProtocol, Credentials
+from natsctl.wire.client import ClientCredentials, ClientProtocol
 from natsctl.wire.server_url import parse_server_url
 
 FILE_NAME: Final = "server.json"
@@ -131,7 +131,7 @@ def join(shared: SharedServer) -> GuestConnection | None:
 
 def _logs_in(sock: socket.socket, shared: SharedServer) -> bool:
     """Return whether the server is the one named and accepts the token; raises OSError, ValueError."""
-    protocol = ClientProtocol(Credentials(token=shared.token), name=GUEST_NAME, version=str(os.getpid()))
+    protocol = ClientProtocol(ClientCredentials(token=shared.token), name=GUEST_NAME, version=str(os.getpid()))
     while not protocol.ready:
         data = sock.recv(_CHUNK_BYTES)
         answer = protocol.receive(data)

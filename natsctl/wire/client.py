@@ -124,7 +124,7 @@ def starts_tls(info: Mapping[str, Any], *, wanted: bool, secured: bool = False) 
 # The login
 
 
-class Credentials(NamedTuple):
+class ClientCredentials(NamedTuple):
     """The login of a client, empty strings for fields that it does not have.
 
     With a seed the server's nonce is signed; a JWT without a seed is a bearer token.
@@ -154,10 +154,12 @@ class Credentials(NamedTuple):
         return f"Credentials({', '.join(name for name, value in self._asdict().items() if value)})"
 
 
-NO_CREDENTIALS: Final = Credentials()
+NO_CREDENTIALS: Final = ClientCredentials()
 
 
-def encode_connect(credentials: Credentials, info: Mapping[str, Any], *, name: str, version: str, tls: bool) -> bytes:
+def encode_connect(
+    credentials: ClientCredentials, info: Mapping[str, Any], *, name: str, version: str, tls: bool
+) -> bytes:
     """Return the CONNECT line that answers an INFO; raises SeedError."""
     import json
 
@@ -204,7 +206,13 @@ class ClientProtocol:
     """The state of one connection: the handshake, and the server's INFO."""
 
     def __init__(
-        self, credentials: Credentials, *, name: str, version: str = "1", wants_tls: bool = False, secured: bool = False
+        self,
+        credentials: ClientCredentials,
+        *,
+        name: str,
+        version: str = "1",
+        wants_tls: bool = False,
+        secured: bool = False,
     ) -> None:
         """Wait for INFO; `secured` says that TLS came before it."""
         self.info: dict[str, Any] = {}

@@ -15,7 +15,7 @@ import pytest
 from natsctl.api.errors import UnreachableError
 from natsctl.cli.main import run as run_main
 from natsctl.client.connection import Connection
-from natsctl.client.migration.destination import Destination
+from natsctl.client.migration.destination import MigrationDestination
 from natsctl.client.migration.migration_state import DifferenceError
 from natsctl.testing.process import ServerProcess
 from tests.cli.conftest import clear, eventually
@@ -196,11 +196,11 @@ def test_a_killed_cutover_is_finished_by_the_next(
 def test_a_cutover_killed_while_it_opens_goes_forward_only(
     orders: Run, there: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def unreachable(self: Destination, name: str, *rest: Any) -> None:
+    async def unreachable(self: MigrationDestination, name: str, *rest: Any) -> None:
         raise UnreachableError("gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Destination, "open", unreachable)
+        patched.setattr(MigrationDestination, "open", unreachable)
         assert orders("--cutover").code == 5
     refused = orders("--abort", "-j")
     assert (refused.code, "is open: clients may have" in refused.error["description"]) == (4, True)
@@ -258,12 +258,12 @@ def test_an_interrupted_cutover_is_taken_back(
 def test_a_cutover_that_fails_is_taken_back(
     orders: Run, natsctl: Run, there: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def differs(self: Destination, name: str, *rest: Any) -> None:
+    async def differs(self: MigrationDestination, name: str, *rest: Any) -> None:
         raise DifferenceError(f"{name} differs")
 
     before = infos(natsctl)
     with monkeypatch.context() as patched:
-        patched.setattr(Destination, "compare", differs)
+        patched.setattr(MigrationDestination, "compare", differs)
         failed = orders("--cutover", "-j")
     assert (failed.code, failed.error["description"]) == (1, "ORDERS differs")
     assert (infos(natsctl), infos(there)) == (before, {})

@@ -17,7 +17,7 @@ from natsctl.client.backup.account_backup import Overall, restore_account_data, 
 from natsctl.client.backup.configuration import restore_account, save_account
 from natsctl.client.backup.restore import RestoreOptions
 from natsctl.client.backup.save import SaveOptions
-from natsctl.client.backup.transfer import Progress, RetryingManager
+from natsctl.client.backup.transfer import RetryingManager, TransferProgress
 from natsctl.client.manager import Manager
 from natsctl.client.messaging import messages
 from tests.client.conftest import connected
@@ -93,8 +93,8 @@ async def test_a_stream_that_goes_meanwhile_is_told_and_the_others_are_saved(ser
 def test_an_archive_that_is_larger_than_its_stream_does_not_pass_its_share() -> None:
     seen: list[tuple[float, float]] = []
     overall = Overall({"A": 100, "B": 300}, lambda *at: seen.append(at))
-    overall.step("A")(Progress("A", 50, archive_bytes=25))
-    overall.step("A")(Progress("A", 50, archive_bytes=500))
+    overall.step("A")(TransferProgress("A", 50, archive_bytes=25))
+    overall.step("A")(TransferProgress("A", 50, archive_bytes=500))
     overall.finished("B")
     assert seen == [(50, 400), (100, 400), (400, 400)]
 

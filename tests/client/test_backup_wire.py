@@ -19,7 +19,7 @@ from natsctl.client.backup.restore import (
     SubjectOverlapError,
     restore_stream,
 )
-from natsctl.client.backup.save import SavedStream, SaveOptions, Snapshot, save_stream
+from natsctl.client.backup.save import BackupSnapshot, SavedStream, SaveOptions, save_stream
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
 from natsctl.client.connection import Connection
 from natsctl.client.manager import Manager
@@ -193,9 +193,9 @@ async def test_consumers_of_a_cluster_are_saved_as_their_leaders_have_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lags: bool
 ) -> None:
     # A cluster before 2.15: version 1, with the consumers that the stream's leader has a copy of, which may lag.
-    take = Snapshot.take
+    take = BackupSnapshot.take
 
-    async def of_a_leader(self: Snapshot, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
+    async def of_a_leader(self: BackupSnapshot, manager: Manager) -> tuple[dict[str, Any], dict[str, Any]]:
         self._options = SaveOptions(consumers=lags)
         config, state = await take(self, manager)
         if lags:
@@ -203,7 +203,7 @@ async def test_consumers_of_a_cluster_are_saved_as_their_leaders_have_them(
                 await messages.acknowledge(manager, message)
         return config, {**state, "consumer_count": int(lags)}
 
-    monkeypatch.setattr(Snapshot, "take", of_a_leader)
+    monkeypatch.setattr(BackupSnapshot, "take", of_a_leader)
     said: list[str] = []
     with ServerProcess(tmp_path / "server", "natsctl", "--archive_version", "1") as server:
         async with await connected(server.url) as connection:

@@ -23,7 +23,7 @@ from natsctl.client.settings import (
     resolve_text,
 )
 from natsctl.testing.process import ServerProcess
-from natsctl.wire.client import Credentials
+from natsctl.wire.client import ClientCredentials
 from natsctl.wire.server_url import parse_server_url
 from tests.client.conftest import connected
 
@@ -43,37 +43,39 @@ def _creds(path: Path) -> Path:
 
 
 def test_a_user_and_password_come_first() -> None:
-    assert credentials(Settings(user="a", password="b", creds="missing")) == Credentials("a", "b")
+    assert credentials(Settings(user="a", password="b", creds="missing")) == ClientCredentials("a", "b")
 
 
 def test_a_credentials_file_has_a_jwt_and_a_seed(tmp_path: Path) -> None:
-    assert credentials(Settings(creds=str(_creds(tmp_path / "a.creds")))) == Credentials(jwt=JWT, seed=_seed())
+    assert credentials(Settings(creds=str(_creds(tmp_path / "a.creds")))) == ClientCredentials(jwt=JWT, seed=_seed())
 
 
 def test_a_jwt_without_a_seed_is_a_bearer_token() -> None:
-    assert credentials(Settings(user_jwt=JWT)) == Credentials(jwt=JWT)
+    assert credentials(Settings(user_jwt=JWT)) == ClientCredentials(jwt=JWT)
 
 
 def test_an_nkey_is_read_from_its_file(tmp_path: Path) -> None:
     (tmp_path / "a.nk").write_text(f"# key of a\n{_seed()}\n")
-    assert credentials(Settings(nkey=str(tmp_path / "a.nk"))) == Credentials(seed=_seed())
+    assert credentials(Settings(nkey=str(tmp_path / "a.nk"))) == ClientCredentials(seed=_seed())
 
 
 def test_a_login_of_the_settings_comes_before_that_of_the_url() -> None:
     url = parse_server_url("nats://ann:p%40w@127.0.0.1")
-    assert credentials_at(url, Credentials()) == Credentials("ann", "p@w")
-    assert credentials_at(url, Credentials(token="t")) == Credentials(token="t")
-    assert credentials_at(parse_server_url("nats://s3cret@127.0.0.1"), Credentials()) == Credentials(token="s3cret")
+    assert credentials_at(url, ClientCredentials()) == ClientCredentials("ann", "p@w")
+    assert credentials_at(url, ClientCredentials(token="t")) == ClientCredentials(token="t")
+    assert credentials_at(parse_server_url("nats://s3cret@127.0.0.1"), ClientCredentials()) == ClientCredentials(
+        token="s3cret"
+    )
 
 
 def test_secrets_may_be_pointed_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TOKEN_OF_A", "t")
     (tmp_path / "password").write_text("p\n")
-    assert credentials(Settings(token="env://TOKEN_OF_A")) == Credentials(token="t")
+    assert credentials(Settings(token="env://TOKEN_OF_A")) == ClientCredentials(token="t")
     pointed = Settings(user="a", password=f"file://{tmp_path}/password")
     assert credentials(pointed).password == "p"
     data = "data:;base64," + base64.b64encode(_seed().encode()).decode()
-    assert credentials(Settings(nkey=data)) == Credentials(seed=_seed())
+    assert credentials(Settings(nkey=data)) == ClientCredentials(seed=_seed())
 
 
 @pytest.mark.parametrize(

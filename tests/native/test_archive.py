@@ -15,7 +15,7 @@ from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream, Archive
 from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.api.archive.tar import TarFile
 from natsctl.api.stream import StreamState
-from natsctl.client.backup.archives import Summary
+from natsctl.client.backup.archives import ArchiveSummary
 from natsctl.native import lib
 from tests.api.archive.s2_elements import block_of, elements
 from tests.support import tiers
@@ -173,7 +173,7 @@ def test_wrong_arguments_raise(name: str, words: tuple[Any, ...]) -> None:
 
 def summed(items: Iterable[Any]) -> tuple[Any, ...]:
     """Return what items of messages come to, counted or not, and the sequences that are gone."""
-    found, gone = Summary(), list[int]()
+    found, gone = ArchiveSummary(), list[int]()
     for item in items:
         if isinstance(item, Counted):
             found.add_counted(item)

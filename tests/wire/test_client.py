@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natsctl.wire.client import (
+    ClientCredentials,
     ClientProtocol,
-    Credentials,
     ServerLineError,
     TlsNotOfferedError,
     encode_connect,
@@ -78,7 +78,7 @@ def test_anything_else_is_not_info(line: bytes) -> None:
 
 # The handshake
 
-ANN = Credentials("ann", "s3cret")
+ANN = ClientCredentials("ann", "s3cret")
 PAIR = nkeys.from_seed(nkeys.encode_seed(bytes(range(32)), nkeys.PREFIX_BYTE_USER))
 SEED, PUBLIC = PAIR.seed.decode(), PAIR.public_key.decode()
 
@@ -157,29 +157,29 @@ def test_a_later_info_changes_what_is_known() -> None:
 @pytest.mark.parametrize(
     ("credentials", "fields"),
     [
-        (Credentials(), {}),
+        (ClientCredentials(), {}),
         (ANN, {"user": "ann", "pass": "s3cret"}),
-        (Credentials("ann"), {"user": "ann", "pass": ""}),
-        (Credentials(token="t"), {"auth_token": "t"}),
-        (Credentials(jwt="ey"), {"jwt": "ey"}),
+        (ClientCredentials("ann"), {"user": "ann", "pass": ""}),
+        (ClientCredentials(token="t"), {"auth_token": "t"}),
+        (ClientCredentials(jwt="ey"), {"jwt": "ey"}),
     ],
 )
-def test_fields_of_logins_without_signatures(credentials: Credentials, fields: dict[str, str]) -> None:
+def test_fields_of_logins_without_signatures(credentials: ClientCredentials, fields: dict[str, str]) -> None:
     assert credentials.fields("nonce") == fields
 
 
 @pytest.mark.parametrize("jwt", ["", "ey"])
 def test_seeds_sign_the_nonce(jwt: str) -> None:
-    line = encode_connect(Credentials(jwt=jwt, seed=SEED), {"nonce": "n0nce"}, name="", version="", tls=True)
+    line = encode_connect(ClientCredentials(jwt=jwt, seed=SEED), {"nonce": "n0nce"}, name="", version="", tls=True)
     fields = json.loads(line.removeprefix(b"CONNECT "))
     PAIR.verify(b"n0nce", base64.urlsafe_b64decode(fields["sig"] + "=="))
     assert (fields.get("jwt", ""), fields.get("nkey", "")) == (jwt, "" if jwt else PUBLIC)
     with pytest.raises(SeedError):
-        Credentials(seed="SU").fields("n0nce")
+        ClientCredentials(seed="SU").fields("n0nce")
 
 
 def test_credentials_do_not_show_their_values() -> None:
-    assert repr(Credentials("ann", "s3cret", jwt="ey", seed=SEED)) == "Credentials(user, password, jwt, seed)"
+    assert repr(ClientCredentials("ann", "s3cret", jwt="ey", seed=SEED)) == "Credentials(user, password, jwt, seed)"
 
 
 # Errors

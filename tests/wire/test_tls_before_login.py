@@ -25,7 +25,7 @@ from natsctl.server.options import LeafNodesOptions, LeafRemoteOptions, ServerOp
 from natsctl.spark.source.errors import JetStreamSourceError
 from natsctl.spark.source.handshake import ServerSettings
 from natsctl.spark.source.link import Link
-from natsctl.wire.client import Credentials, TlsNotOfferedError
+from natsctl.wire.client import ClientCredentials, TlsNotOfferedError
 from natsctl.wire.server_url import ServerUrl
 from tests.support.handshake_recorder import CLIENT_HELLO, PATIENCE_S, HandshakeRecorder, recording
 
@@ -316,7 +316,7 @@ async def test_nats_pys_own_reconnecting_decides_again(tmp_path: Path) -> None:
     with recording(tmp_path) as discovered, recording(tmp_path / "own", tls_available=True) as recorder:
         recorder.offers["connect_urls"] = [f"127.0.0.1:{discovered.port}"]
         client = client_class()()
-        client.credentials = Credentials("ann", SECRET)
+        client.credentials = ClientCredentials("ann", SECRET)
         await client.connect(
             f"nats://127.0.0.1:{recorder.port}",
             tls=ssl.create_default_context(cafile=tmp_path / "own" / "authority.pem"),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
-    from natsctl.client.auth.operators import Account, Operator
+    from natsctl.client.auth.operators import ManagedAccount, Operator
     from natsctl.client.manager import Manager
     from natsctl.client.system.system_account import ServerAnswer
 
@@ -118,7 +118,7 @@ class Removed(msgspec.Struct):
     removed: str
 
 
-def store_account(session: Session, store: NscStore, account: Account) -> None:
+def store_account(session: Session, store: NscStore, account: ManagedAccount) -> None:
     """Sign an account, and save its operator's store; raises DryRunError in a dry run."""
     account.sign()
     save(session, store, account.operator)
@@ -165,7 +165,7 @@ def render_account(claims: Document, *, operator: Operator | None = None, users:
     return page
 
 
-def show_account(account: Account, json: bool) -> None:
+def show_account(account: ManagedAccount, json: bool) -> None:
     """Show an account, or with -j its claims and its JWT."""
     if json:
         output.emit_json({**account.claims, "token": account.token})
@@ -242,7 +242,7 @@ def _check_jetstream(given: Given, *, enabled: bool) -> None:
         raise UsageError(f"{about[0]} needs --jetstream")
 
 
-def configure(account: Account, given: Given) -> None:
+def configure(account: ManagedAccount, given: Given) -> None:
     """Change what the flags name, and nothing else; raises UsageError."""
     from natsctl.client.auth.account_claims import disable_jetstream, enable_jetstream, has_jetstream, set_limits
 
@@ -363,7 +363,7 @@ def push(
         raise UnreachableError(f"only {len(updated)} of {plural(expected, 'server')} answered")
 
 
-async def _pushed(manager: Manager, account: Account) -> tuple[list[ServerAnswer], int]:
+async def _pushed(manager: Manager, account: ManagedAccount) -> tuple[list[ServerAnswer], int]:
     """Return the answers of the servers to an account's JWT, and the number of servers."""
     from natsctl.client.message import DryRunError, Planned
     from natsctl.client.system.system_account import System, gather

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from natsctl.cli.framework.session import Session
-    from natsctl.client.auth.operators import Account
+    from natsctl.client.auth.operators import ManagedAccount
 
 
 class Destination(msgspec.Struct):
@@ -124,7 +124,7 @@ def _check_mapping(source: str, target: str) -> None:
         raise UsageError(f"{place}: {failure}") from failure
 
 
-def _picked_mapping(session: Session, account: Account, source: str | None) -> str:
+def _picked_mapping(session: Session, account: ManagedAccount, source: str | None) -> str:
     known = list(mappings_of(account))
     if source is None:
         if not can_ask(session):

@@ -37,7 +37,7 @@ from natsctl.client.auth.account_claims import CONNECTION_TYPES, new_scope
 if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
     from natsctl.client.auth.claims import Document
-    from natsctl.client.auth.operators import Account
+    from natsctl.client.auth.operators import ManagedAccount
 
 
 def _connections(text: str) -> list[str]:
@@ -161,7 +161,7 @@ def _asked_role(session: Session) -> str:
     return str(prompt(Question("Role Name", "The role of users that the key signs; empty for a key without one")))
 
 
-def _picked(session: Session, account: Account, name: str | None, word: str) -> str:
+def _picked(session: Session, account: ManagedAccount, name: str | None, word: str) -> str:
     """Return the public signing key of a name or role, that of a person's choice without one."""
     if name is None:
         if not account.scopes:

@@ -12,7 +12,7 @@ from natsctl.client.auth.nsc_store import NscStore
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
-    from natsctl.client.auth.operators import Account, Operator
+    from natsctl.client.auth.operators import ManagedAccount, Operator
 
 OperatorFlag = Annotated[
     str | None, Option("--operator", metavar="OPERATOR", help="the operator [the selected one, else the only one]")
@@ -44,7 +44,7 @@ def picked_operator(session: Session, store: NscStore, name: str | None) -> Oper
     return store.operator(name)
 
 
-def picked_account(session: Session, operator: Operator, name: str | None) -> Account:
+def picked_account(session: Session, operator: Operator, name: str | None) -> ManagedAccount:
     """Return the account of that name or public key, else the only one, or a choice; raises UsageError."""
     if name is None:
         names = sorted(one.name for one in operator.accounts)
@@ -58,7 +58,7 @@ def picked_account(session: Session, operator: Operator, name: str | None) -> Ac
     return operator.account(name)
 
 
-def chosen_account(session: Session, operator: str | None, name: str | None) -> tuple[NscStore, Account]:
+def chosen_account(session: Session, operator: str | None, name: str | None) -> tuple[NscStore, ManagedAccount]:
     """Return the store, and the account that the flag --operator and the argument ACCOUNT name."""
     place = store()
     return place, picked_account(session, picked_operator(session, place, operator), name)

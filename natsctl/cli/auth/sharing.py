@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
-    from natsctl.client.auth.operators import Account, Operator
+    from natsctl.client.auth.operators import ManagedAccount, Operator
 
 Subject = Annotated[str, Argument(metavar="SUBJECT", help="the subject")]
 MaybeSubject = Annotated[str | None, Argument(metavar="SUBJECT", help="the subject")]
@@ -325,7 +325,7 @@ def import_add(
     _show(sharing, sharing.find(local or subject), json)
 
 
-def _source(session: Session, account: Account, source: str | None) -> str:
+def _source(session: Session, account: ManagedAccount, source: str | None) -> str:
     """Return the public key of the account to import from, which need not be in the store."""
     from natsctl.client.auth.keys import kind_of
 

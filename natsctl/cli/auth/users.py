@@ -21,7 +21,7 @@ from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.claims import put
-from natsctl.client.auth.operators import Account, EntityExistsError, User
+from natsctl.client.auth.operators import EntityExistsError, ManagedAccount, ManagedUser
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
@@ -125,7 +125,7 @@ class Rules(NamedTuple):
         """Return whether a flag was given."""
         return any(one is not None for one in self)
 
-    def set(self, user: User) -> None:
+    def set(self, user: ManagedUser) -> None:
         """Set what was given; raises UsageError, also for a user who has the rules of a role."""
         if user.scope is not None:
             if self.are_given:
@@ -149,7 +149,7 @@ class Rules(NamedTuple):
         set_permissions(body, "sub", self.sub_allow, self.sub_deny)
 
 
-def _picked(session: Session, account: Account, name: str | None) -> User:
+def _picked(session: Session, account: ManagedAccount, name: str | None) -> ManagedUser:
     """Return the user of that name or public key, else a person's choice; raises UsageError, EntityNotFoundError."""
     if name is None:
         names = sorted(user.name for user in account.users)
@@ -163,7 +163,7 @@ def _picked(session: Session, account: Account, name: str | None) -> User:
     return account.user(name)
 
 
-def _show(user: User, json: bool, show_secrets: bool = False) -> None:
+def _show(user: ManagedUser, json: bool, show_secrets: bool = False) -> None:
     if json:
         output.emit_json(entity_document(user, show_secrets))
         return
@@ -215,7 +215,7 @@ def _with_defaults(rules: Rules, *, asking: bool) -> Rules:
     return rules
 
 
-def _save(session: Session, place: NscStore, user: User, file: Path | None) -> None:
+def _save(session: Session, place: NscStore, user: ManagedUser, file: Path | None) -> None:
     """Save the store with a user, and write a creds file if there is to be one."""
     save(session, place, user.account.operator)
     if file is not None:
@@ -298,7 +298,7 @@ def ls(
         output.emit("No users found")
 
 
-def _listed(user: User) -> dict[str, Any]:
+def _listed(user: ManagedUser) -> dict[str, Any]:
     limits = user.effective_limits
     return {
         "name": user.name,

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
     from natsctl.client.backup.account_backup import AccountOutcome
     from natsctl.client.backup.transfer import OnProgress, RetryingManager
-    from natsctl.client.backup.transfer import Progress as Transferred
+    from natsctl.client.backup.transfer import TransferProgress as Transferred
     from natsctl.client.manager import Manager
 
 

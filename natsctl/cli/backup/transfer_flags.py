@@ -16,7 +16,7 @@ from natsctl.cli.framework.parameters import Argument, Option
 
 if TYPE_CHECKING:
     from natsctl.client.backup.restore import OnExisting as Existing
-    from natsctl.client.backup.transfer import Progress, Say
+    from natsctl.client.backup.transfer import Say, TransferProgress
 
 
 Check = Annotated[bool, Option("--check", help="make the server check its data first")]
@@ -95,11 +95,11 @@ def load_overrides(config: str | None) -> dict[str, Any]:
     return load_config(config, StreamConfig)
 
 
-OnProgress = Callable[["Progress"], None]
+OnProgress = Callable[["TransferProgress"], None]
 
 
 @contextmanager
-def shown(begin: Callable[[Progress], str], verb: str, *, bar: bool, quiet: bool) -> Iterator[OnProgress]:
+def shown(begin: Callable[[TransferProgress], str], verb: str, *, bar: bool, quiet: bool) -> Iterator[OnProgress]:
     """Yield a function to call at each step; the first call prints `begin(progress)`, and `quiet` prints nothing."""
     if quiet:
         yield lambda progress: None
@@ -107,7 +107,7 @@ def shown(begin: Callable[[Progress], str], verb: str, *, bar: bool, quiet: bool
     with progress(verb, None, bar=bar) as tracker:
         begun, done = False, 0
 
-        def step(progress: Progress) -> None:
+        def step(progress: TransferProgress) -> None:
             nonlocal begun, done
             if not begun:
                 begun = True

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
-    from natsctl.client.stream_state import Progress
+    from natsctl.client.stream_state import LiveProgress
 
 
 class Leader(Model):
@@ -134,7 +134,7 @@ def _view(session: Session, stream: str, shown: Any, leaders: bool, order: Any) 
     return Group(*pages)
 
 
-def _load(session: Session, stream: str) -> Progress:
+def _load(session: Session, stream: str) -> LiveProgress:
     """Return the stream's consumers and its number of messages. Raises ApiResponseError with a suggestion."""
     from natsctl.client.stream_state import progress
 
@@ -142,7 +142,7 @@ def _load(session: Session, stream: str) -> Progress:
         return session.run(lambda manager: progress(manager, stream))
 
 
-def _document(found: Progress, leaders: bool) -> dict[str, Any]:
+def _document(found: LiveProgress, leaders: bool) -> dict[str, Any]:
     document: dict[str, Any] = {
         "stream": found.stream,
         "messages": found.messages,
@@ -157,7 +157,7 @@ def _document(found: Progress, leaders: bool) -> dict[str, Any]:
     return document
 
 
-def _led(found: Progress) -> list[tuple[str, str, int]]:
+def _led(found: LiveProgress) -> list[tuple[str, str, int]]:
     """Return each server with its cluster and number of leaders, the busiest first."""
     led = Counter(
         (leader_of(one.raw), str((one.raw.get("cluster") or {}).get("name") or ""))

@@ -17,7 +17,7 @@ from natsctl.cli.framework.resolve import pick_consumer, pick_stream
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import MOVE_WAIT_S, MoveWait, Peer, Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.render.text import count, safe
-from natsctl.client.leaders import WAIT_S, Asset, NotClusteredError
+from natsctl.client.leaders import WAIT_S, ClusterAsset, NotClusteredError
 
 
 class Moved(Model):
@@ -48,7 +48,7 @@ def step_down(
     """Make the leader of a consumer step down, and wait for a new one."""
     session = session_of(ctx)
     where = pick_stream(session, stream)
-    asset = Asset(where, pick_consumer(session, where, consumer))
+    asset = ClusterAsset(where, pick_consumer(session, where, consumer))
     _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
     if json:
         output.emit_json(after)
@@ -70,7 +70,7 @@ def balance(
     session = session_of(ctx)
     where = pick_stream(session, stream)
     test = described(given).test(time.time_ns())
-    found = {Asset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
+    found = {ClusterAsset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
     if found and not any("cluster" in info for info in found.values()):
         raise NotClusteredError(
             f"the Consumers of {where} are not clustered",
@@ -97,7 +97,7 @@ def evacuate(
     """Move a consumer away from a server, to another server that has its stream."""
     session = session_of(ctx)
     where = pick_stream(session, stream)
-    asset = Asset(where, pick_consumer(session, where, consumer))
+    asset = ClusterAsset(where, pick_consumer(session, where, consumer))
     leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, Listing
-    from natsctl.client.search import ConsumerTest, Wanted
+    from natsctl.client.search import ConsumerTest, SearchQuery
 
 
 def list_consumers(session: Session, stream: str) -> Listing[Answer[Any]]:
@@ -271,8 +271,8 @@ def _find_names(session: Session, stream: str, test: ConsumerTest) -> None:
     warn_of_absent(*seen)
 
 
-def described(given: Given) -> Wanted:
+def described(given: Given) -> SearchQuery:
     """Return a description of the flags' conditions."""
-    from natsctl.client.search import Wanted
+    from natsctl.client.search import SearchQuery
 
-    return Wanted(**fields_of(FILTERS, given))
+    return SearchQuery(**fields_of(FILTERS, given))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from natsctl.cli.framework.name_cache import NameCache
 from natsctl.cli.framework.resolve import is_internal
-from natsctl.client.buckets import KV, OBJECTS, Kind
+from natsctl.client.buckets import KV, OBJECTS, BucketKind
 from natsctl.client.one_shot import OneShotClient, open_one_shot
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _stores(server: OneShotClient, line: TypedLine, current: str) -> Iterator[st
     return _buckets_of(server, OBJECTS)
 
 
-def _buckets_of(server: OneShotClient, kind: Kind) -> Iterator[str]:
+def _buckets_of(server: OneShotClient, kind: BucketKind) -> Iterator[str]:
     """Yield the buckets of a kind; not looked up by subject, as mirrors have no subjects of their own."""
     return (kind.bucket_of(name) for name in _pages(server, "STREAM.NAMES", "streams") if kind.is_mine(name))
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.writer import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.messaging.feed import Feed
+    from natsctl.client.messaging.feed import MessageFeed
     from natsctl.client.messaging.request_reply import RequestLog
 
 
@@ -99,7 +99,7 @@ async def listen(manager: Manager, listening: ListenOptions, show: MessageSink) 
 
 
 async def follow(
-    manager: Manager, feed: Feed, listening: ListenOptions, show: MessageSink, *, may_be_none: bool = False
+    manager: Manager, feed: MessageFeed, listening: ListenOptions, show: MessageSink, *, may_be_none: bool = False
 ) -> int:
     """Show the messages of a feed, and return their number.
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message as ClientMessage
-    from natsctl.client.messaging.message_trace import Report
+    from natsctl.client.messaging.message_trace import TraceReport
     from natsctl.client.messaging.request_reply import AnswerMaker, AnswerOutcome
 
 
@@ -276,7 +276,7 @@ def trace(
 
         raise DryRunError(Planned(subject, message.body, headers_of(message, "_INBOX.<made when sent>", deliver)))
 
-    async def work(manager: Manager) -> Report:
+    async def work(manager: Manager) -> TraceReport:
         return await trace(manager.connection, message, deliver=deliver)
 
     report = session.run(work)

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from natsctl.client.backup.writer import Capture
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
-    from natsctl.client.messaging.feed import Feed, Reading
+    from natsctl.client.messaging.feed import FeedReading, MessageFeed
 
 
 STARTS = (
@@ -251,7 +251,7 @@ STARTING = {
 }
 
 
-def _opening(reading: Reading, asked: SubscribeFlags) -> str:
+def _opening(reading: FeedReading, asked: SubscribeFlags) -> str:
     """Return the line before the first message of a stream, in the words of the nats tool."""
     if reading.way in ("pull", "push"):
         made = "existing" if reading.existing else "new"
@@ -320,7 +320,9 @@ def _finish(capture: Capture, dropped: int) -> None:
     )
 
 
-async def _report(manager: Manager, feed: Feed, listening: ListenOptions, asked: SubscribeFlags, *, json: bool) -> None:
+async def _report(
+    manager: Manager, feed: MessageFeed, listening: ListenOptions, asked: SubscribeFlags, *, json: bool
+) -> None:
 
     tally = SubjectCounts(listening.subjects if asked.report_subscriptions else ())
     what = "Subscription" if asked.report_subscriptions else "Subject"
@@ -328,7 +330,7 @@ async def _report(manager: Manager, feed: Feed, listening: ListenOptions, asked:
     await report(manager, feed, listening, tally, view, json=json)
 
 
-async def _feed(manager: Manager, asked: SubscribeFlags, subjects: list[str], count: int) -> Feed:
+async def _feed(manager: Manager, asked: SubscribeFlags, subjects: list[str], count: int) -> MessageFeed:
     """Return the feed of messages."""
     from natsctl.client.messaging.feed import CoreFeed, Start, feed_of_stream, widest
 
@@ -424,7 +426,7 @@ class ReportView:
 
 
 async def report(
-    manager: Manager, feed: Feed, listening: ListenOptions, tally: SubjectCounts, view: ReportView, *, json: bool
+    manager: Manager, feed: MessageFeed, listening: ListenOptions, tally: SubjectCounts, view: ReportView, *, json: bool
 ) -> None:
     """Draw the report repeatedly while a feed lasts; with `json` print it once at the end."""
     if json:

@@ -13,7 +13,7 @@ from natsctl.cli.render.text import count, listed, safe, stamp, yes
 
 if TYPE_CHECKING:
     from natsctl.cli.render.tables import Table
-    from natsctl.client.auth.operators import Account, Operator, User
+    from natsctl.client.auth.operators import ManagedAccount, ManagedUser, Operator
 
 NO_LIMIT: Final = -1
 RESPONSES: Final = 1
@@ -75,7 +75,7 @@ def render_operators(operators: Sequence[Operator], selected: str) -> Table:
 # -- users
 
 
-def render_user(user: User) -> Page:
+def render_user(user: ManagedUser) -> Page:
     """Return the page of a user of the store; limits and permissions are those that servers apply."""
     page = Page(f"User {safe(user.name)} ({user.subject})")
     rows = page.section("Configuration")
@@ -114,7 +114,7 @@ def add_permissions(page: Page, pub: Permission, sub: Permission) -> None:
         section.many("Deny", [safe(subject) for subject in rules.deny or ()])
 
 
-def render_users(account: Account) -> Table:
+def render_users(account: ManagedAccount) -> Table:
     """Return the table of an account's users; limits and permissions are those that servers apply."""
     rows = []
     for user in account.users:

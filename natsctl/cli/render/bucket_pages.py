@@ -11,7 +11,7 @@ from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.streams import render_cluster, render_metadata
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import age_limit, ago, count, duration, hanging, listed, safe, size_limit, when, yes
-from natsctl.client.buckets import DEL, KV, OBJECTS, Kind
+from natsctl.client.buckets import DEL, KV, OBJECTS, BucketKind
 from natsctl.client.object_store import digest_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from natsctl.api.stream import StreamConfig, StreamInfo, StreamSourceInfo
     from natsctl.cli.render.tables import Table
     from natsctl.client.buckets import Entry
-    from natsctl.client.object_store import Object
+    from natsctl.client.object_store import StoredObject
 
 
 _GREEN, _RED, _OFF = "\x1b[32m", "\x1b[31m", "\x1b[0m"
@@ -38,12 +38,12 @@ MAX_VALUE_SHOWN = 40
 """Characters of a value in a table; longer ones lose their middle."""
 
 
-def render_bucket(kind: Kind, info: StreamInfoAnswer) -> Page:
+def render_bucket(kind: BucketKind, info: StreamInfoAnswer) -> Page:
     """Return the page of a bucket of that kind."""
     return render_kv_bucket(info) if kind is KV else render_object_bucket(info)
 
 
-def render_buckets(kind: Kind, infos: Iterable[StreamInfo], now_ns: int) -> Table:
+def render_buckets(kind: BucketKind, infos: Iterable[StreamInfo], now_ns: int) -> Table:
     """Return the table of buckets of that kind, smallest first."""
     return render_kv_buckets(infos, now_ns) if kind is KV else render_object_buckets(infos, now_ns)
 
@@ -226,7 +226,7 @@ def render_object_bucket(info: StreamInfoAnswer) -> Page:
     return page
 
 
-def render_object(found: Object) -> Page:
+def render_object(found: StoredObject) -> Page:
     """Return the page of an object."""
     page = Page(f"Object information for {safe(found.bucket)} > {safe(found.name)}")
     section = page.section()
@@ -252,7 +252,7 @@ def _pairs(headers: dict[str, object]) -> list[tuple[str, str]]:
     return [(str(key), str(one)) for key, values in lists.items() for one in values]
 
 
-def _digest(found: Object) -> str:
+def _digest(found: StoredObject) -> str:
     known = digest_bytes(found.digest)
     return f"SHA-256 {known.hex()}" if known else safe(found.digest)
 
@@ -278,7 +278,7 @@ def render_object_buckets(infos: Iterable[StreamInfo], now_ns: int) -> Table:
     return render_table("Object Store Buckets", columns, rows, columns[3:], least=("Created", "Description"))
 
 
-def render_objects(bucket: str, found: Sequence[Object]) -> Table:
+def render_objects(bucket: str, found: Sequence[StoredObject]) -> Table:
     """Return the table of `object ls BUCKET`."""
     rows = [
         (
@@ -298,7 +298,7 @@ def render_objects(bucket: str, found: Sequence[Object]) -> Table:
     )
 
 
-def render_object_event(found: Object, width: int | None, *, coloured: bool) -> str:
+def render_object_event(found: StoredObject, width: int | None, *, coloured: bool) -> str:
     """Return one event of `object watch`: a line, or with a `width` in columns as many as it takes."""
     done = "DEL" if found.deleted else "PUT"
     text = f"[{when(found.time)}] {done} {safe(found.bucket)} > {safe(found.name)}"

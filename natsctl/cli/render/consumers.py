@@ -17,7 +17,7 @@ from natsctl.cli.render.text import ago, count, duration, is_zero, listed, safe,
 if TYPE_CHECKING:
     from natsctl.api.consumer import ConsumerConfig, PriorityGroupState, SequenceInfo
     from natsctl.cli.render.tables import Table
-    from natsctl.client.stream_state import Progress
+    from natsctl.client.stream_state import LiveProgress
 
 
 POLICIES = {
@@ -219,7 +219,7 @@ def report_columns(raw: bool) -> list[Column[Row]]:
 
 
 def render_report(
-    found: Progress, shown: Sequence[Column[Row]], order: Callable[[Sequence[Row]], list[Row]], now_ns: int
+    found: LiveProgress, shown: Sequence[Column[Row]], order: Callable[[Sequence[Row]], list[Row]], now_ns: int
 ) -> Table:
     """Return the report on a stream's consumers, with the totals below it."""
     rows = order(found.infos)

@@ -15,7 +15,7 @@ from natsctl.cli.render.text import stamp as local_stamp
 if TYPE_CHECKING:
     from natsctl.api.acks import AckSubject
     from natsctl.api.requests import PubAck
-    from natsctl.client.messaging.message_trace import Report, TraceContext
+    from natsctl.client.messaging.message_trace import TraceContext, TraceReport
 
 
 class Received(NamedTuple):
@@ -166,7 +166,7 @@ _ONWARD, _LAST = "├─ ", "└─ "
 _BESIDE, _BELOW = "│  ", "   "
 
 
-def render_trace(report: Report, *, stamped: bool) -> str:
+def render_trace(report: TraceReport, *, stamped: bool) -> str:
     """Return the tree, and the number of receivers by kind; `stamped` shows the delay since the message's arrival."""
     lines = [*_context(report.context), *_server(report, "", _first_ns(report), stamped)]
     counts = Counter(label for one in report.walk() for label in _taken(one))
@@ -181,7 +181,7 @@ def _context(context: TraceContext | None) -> Iterator[str]:
         yield f"OpenTelemetry trace {context.trace}, span {context.span}, {sampled}"
 
 
-def _server(report: Report, indent: str, began_ns: int, stamped: bool) -> Iterator[str]:
+def _server(report: TraceReport, indent: str, began_ns: int, stamped: bool) -> Iterator[str]:
     server = report.raw.get("server") or {}
     place = f", cluster {safe(str(server['cluster']))}" if server.get("cluster") else ""
     yield f"{indent}Server {safe(str(server.get('name', '?')))} ({safe(str(server.get('ver', '?')))}){place}"
@@ -243,7 +243,7 @@ def _word(event: dict[str, Any], key: str) -> str:
     return safe(str(event.get(key) or ""))
 
 
-def _taken(report: Report) -> Iterator[str]:
+def _taken(report: TraceReport) -> Iterator[str]:
     from natsctl.client.messaging.message_trace import CONNECTIONS
 
     for event in report.events:
@@ -255,7 +255,7 @@ def _taken(report: Report) -> Iterator[str]:
             yield CONNECTIONS.get(event.get("kind", 0), "other")
 
 
-def _first_ns(report: Report) -> int:
+def _first_ns(report: TraceReport) -> int:
     return next((_ns(event) for event in report.events), 0)
 
 

@@ -11,7 +11,7 @@ from natsctl.api.units import format_size, plural
 from natsctl.cli.render.tables import TROUBLE, Column, render_sheet, summed
 from natsctl.cli.render.text import count, duration, safe, yes
 from natsctl.client.system.reports import Row, clusters, count_by_server, leaders, span_ns
-from natsctl.client.system.system_account import Answers, ServerAnswer
+from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -188,7 +188,7 @@ def healthy(answer: ServerAnswer) -> bool:
     return answer.data.get("status") == "ok" or int(answer.data.get("status_code") or 0) == 200
 
 
-def render_health(answers: Answers, width: int | None) -> list[RenderableType]:
+def render_health(answers: ServerAnswers, width: int | None) -> list[RenderableType]:
     """Return every server with its state and its reported faults."""
     rows = [
         {
@@ -301,7 +301,7 @@ def is_meta_leader(one: ServerAnswer) -> bool:
 
 
 def render_jetstream(
-    answers: Answers, rows: Sequence[ServerAnswer], account: str, with_leaders: bool, width: int | None,
+    answers: ServerAnswers, rows: Sequence[ServerAnswer], account: str, with_leaders: bool, width: int | None,
     words: str | None, wide: bool,
 ) -> list[RenderableType]:  # fmt: skip
     """Return the use of JetStream by server, and the members of a cluster."""
@@ -329,7 +329,7 @@ def render_jetstream(
     return parts
 
 
-def _meta(answers: Answers, width: int | None) -> list[RenderableType]:
+def _meta(answers: ServerAnswers, width: int | None) -> list[RenderableType]:
     leader = next((one for one in answers if is_meta_leader(one)), None)
     clustered = [one for one in answers if (one.data.get("meta_cluster") or {}).get("cluster_size")]
     if leader is None:
@@ -485,7 +485,7 @@ CLUSTERS: tuple[Column[Row], ...] = (
 
 
 def render_census(
-    census: Answers, rows: Sequence[ServerAnswer], width: int | None, columns: str | None, wide: bool
+    census: ServerAnswers, rows: Sequence[ServerAnswer], width: int | None, columns: str | None, wide: bool
 ) -> list[RenderableType]:
     """Return the table of servers in the order of `rows`, and that of clusters if there is one."""
     totals = {

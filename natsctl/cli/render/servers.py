@@ -17,7 +17,7 @@ from natsctl.client.system.system_account import ServerAnswer
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.client.checks import Check, Metric
+    from natsctl.client.checks import CheckMetric, MonitoringCheck
 
 
 Varz = Mapping[str, Any]
@@ -258,7 +258,7 @@ def _mappings(section: Section, mappings: Detail) -> None:
 _SAID = (("Crit", "critical"), ("Unknown", "unknown"), ("Warn", "warning"), ("OK", "ok"))
 
 
-def nagios(check: Check) -> str:
+def nagios(check: MonitoringCheck) -> str:
     """Return the result as one line for Nagios.
 
     It has the status, the name, the findings, and after a bar the measured values with their thresholds.
@@ -269,7 +269,7 @@ def nagios(check: Check) -> str:
     return safe(f"{line} | {measured}" if measured else line)
 
 
-def _measured(metric: Metric) -> str:
+def _measured(metric: CheckMetric) -> str:
     unit = metric.unit
     limits = ";".join(
         "" if limit is None else _number(limit, unit) for limit in (metric.warning, metric.critical)
@@ -281,7 +281,7 @@ def _number(value: float, unit: str) -> str:
     return f"{value:.4f}" if unit == "s" else f"{value:.0f}"
 
 
-def document(check: Check) -> dict[str, Any]:
+def document(check: MonitoringCheck) -> dict[str, Any]:
     """Return the result as a JSON object, without empty lists."""
     found: dict[str, Any] = {"status": check.status.name, "check_suite": check.suite, "check_name": check.name}
     for _, field in _SAID:
@@ -290,14 +290,14 @@ def document(check: Check) -> dict[str, Any]:
     return {**found, "perf_data": [_metric(metric) for metric in check.metrics]}
 
 
-def _metric(metric: Metric) -> dict[str, Any]:
+def _metric(metric: CheckMetric) -> dict[str, Any]:
     """Return a value with its thresholds, 0 for one that is not set: readers find the same keys everywhere."""
     said = {"name": metric.name, "value": metric.value}
     said |= {"warning": metric.warning or 0, "critical": metric.critical or 0}
     return said | ({"unit": metric.unit} if metric.unit else {})
 
 
-def prometheus(check: Check, namespace: str) -> str:
+def prometheus(check: MonitoringCheck, namespace: str) -> str:
     """Return gauges in Prometheus' text format, the status among them."""
     item = f'item="{_label(check.name)}"'
     lines = []
@@ -315,7 +315,7 @@ def _label(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def tables(check: Check) -> list[RenderableType]:
+def tables(check: MonitoringCheck) -> list[RenderableType]:
     """Return tables of the findings and the measurements."""
     from rich.text import Text
 

@@ -28,7 +28,7 @@ from natsctl.cli.framework.flags import (
 )
 from natsctl.cli.framework.parameters import Context, ExitError, Option
 from natsctl.cli.framework.verbs import Verb
-from natsctl.client.checks import Check
+from natsctl.client.checks import MonitoringCheck
 from natsctl.client.received import UNUSABLE
 
 if TYPE_CHECKING:
@@ -206,10 +206,10 @@ class CheckResult(msgspec.Struct):
     ok: list[str] = []
 
 
-Work = Callable[["Manager", "Check", dict[str, Any]], Awaitable[None]]
+Work = Callable[["Manager", "MonitoringCheck", dict[str, Any]], Awaitable[None]]
 
 
-def run_check(ctx: Context, given: Given, json: bool, check: Check, work: Work) -> None:
+def run_check(ctx: Context, given: Given, json: bool, check: MonitoringCheck, work: Work) -> None:
     """Run the check and exit with its status; a failed request is critical, a bad flag a usage error."""
     session = session_of(ctx)
     session.waits = False  # a monitoring system wants the state as it is, in time
@@ -252,7 +252,7 @@ def _true(text: str) -> bool:
     return text.strip().lower() in ("true", "1", "yes", "t")
 
 
-def end_check(given: Given, json: bool, check: Check) -> None:
+def end_check(given: Given, json: bool, check: MonitoringCheck) -> None:
     """Write the result to its destination and exit with its status."""
     chosen = "json" if json else given.get("--format", "nagios")
     if outfile := given.get("--outfile"):
@@ -268,7 +268,7 @@ def end_check(given: Given, json: bool, check: Check) -> None:
     raise ExitError(0 if chosen == "prometheus" else int(check.status))
 
 
-def _text(chosen: str, check: Check, given: Given, to_file: bool = False) -> str:
+def _text(chosen: str, check: MonitoringCheck, given: Given, to_file: bool = False) -> str:
     from natsctl.cli.render.servers import document, nagios, prometheus, tables
 
     if chosen == "json":
@@ -313,7 +313,7 @@ def stream(ctx: Context, given: Given, stream: Stream, json: Json = False) -> No
         ctx,
         given,
         json,
-        Check("stream", stream),
+        MonitoringCheck("stream", stream),
         lambda manager, check, limits: check_stream(manager, check, limits, read),
     )
 
@@ -333,7 +333,7 @@ def consumer(
     from natsctl.client.checks import check_consumer
 
     read = readers(CONSUMER)
-    check = Check("consumer", f"{stream}_{consumer}")
+    check = MonitoringCheck("consumer", f"{stream}_{consumer}")
     run_check(
         ctx,
         given,
@@ -348,7 +348,7 @@ def message(ctx: Context, given: Given, stream: Stream, json: Json = False) -> N
     """Check the newest message of a stream or of a subject: its age and body."""
     from natsctl.client.checks import check_message
 
-    check = Check("message", "Stream Message")
+    check = MonitoringCheck("message", "Stream Message")
     run_check(ctx, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
 
 
@@ -357,7 +357,7 @@ def jetstream(ctx: Context, given: Given, json: Json = False) -> None:
     """Check the account's use of its JetStream limits, and the replicas of its streams."""
     from natsctl.client.checks import check_jetstream
 
-    run_check(ctx, given, json, Check("jetstream", "JetStream"), check_jetstream)
+    run_check(ctx, given, json, MonitoringCheck("jetstream", "JetStream"), check_jetstream)
 
 
 @flagged((*KV, *OUT))
@@ -370,7 +370,7 @@ def kv(
     """Check a key-value bucket: that it exists, the number of its values, a key."""
     from natsctl.client.checks import check_kv
 
-    check = Check("kv", bucket)
+    check = MonitoringCheck("kv", bucket)
     run_check(ctx, given, json, check, lambda manager, check, limits: check_kv(manager, check, bucket, limits))
 
 
@@ -385,7 +385,7 @@ def connection(ctx: Context, given: Given, json: Json = False) -> None:
         ctx,
         given,
         json,
-        Check("connections", "Connection"),
+        MonitoringCheck("connections", "Connection"),
         lambda manager, check, limits: check_connection(manager, check, time.perf_counter() - begin_s, limits),
     )
 
@@ -395,7 +395,7 @@ def server(ctx: Context, given: Given, json: Json = False) -> None:
     """Check a server: uptime, load, certificates, and what is required of it."""
     from natsctl.client.checks import check_server
 
-    run_check(ctx, given, json, Check("server", given.get("--name", "server")), check_server)
+    run_check(ctx, given, json, MonitoringCheck("server", given.get("--name", "server")), check_server)
 
 
 @flagged((*META, *OUT))
@@ -408,7 +408,7 @@ def meta(
     """Check the meta group of a JetStream cluster."""
     from natsctl.client.checks import check_meta
 
-    check = Check("meta", "JetStream Meta Cluster")
+    check = MonitoringCheck("meta", "JetStream Meta Cluster")
     run_check(
         ctx, given, json, check, lambda manager, check, limits: check_meta(manager, check, {**limits, "expect": expect})
     )
@@ -424,7 +424,7 @@ def request(
     """Check that a service answers a request, how quickly, and with what."""
     from natsctl.client.checks import check_request
 
-    run_check(ctx, given, json, Check("request", subject), check_request)
+    run_check(ctx, given, json, MonitoringCheck("request", subject), check_request)
 
 
 @flagged((*CREDENTIAL, *OUT))
@@ -438,7 +438,7 @@ def credential(
     from natsctl.client.checks import check_credential
     from natsctl.client.settings import jwt_in, resolve_file
 
-    check = Check("credential", "Credential")
+    check = MonitoringCheck("credential", "Credential")
     try:
         check_credential(check, jwt_in(resolve_file(file, "credential"), "credential"), limits_of(given, check.suite))
     except UsageError as failure:

@@ -30,7 +30,7 @@ from natsctl.cli.framework.parameters import Argument, Context, Option
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.render.text import safe
-from natsctl.client.system.cluster import Member
+from natsctl.client.system.cluster import ClusterMember
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,13 +63,13 @@ def balance(
 ) -> None:
     """Disconnect clients from servers that have more connections than others, so that they reconnect elsewhere."""
     from natsctl.client.system.cluster import plan_moves
-    from natsctl.client.system.system_account import Scope
+    from natsctl.client.system.system_account import ServerScope
 
     session = session_of(ctx)
     spread_s, kinds = _seconds(spread), given.get("--kind", ["client"])
     if strange := [kind for kind in kinds if kind.lower() not in _KINDS]:
         raise UsageError(f"--kind: expected {' or '.join(_KINDS)}, not {strange[0]!r}")
-    scope = Scope(given.get("--server-name", ""), given.get("--cluster", ""))
+    scope = ServerScope(given.get("--server-name", ""), given.get("--cluster", ""))
     body, idle_ns = fields_of(_CONNECTIONS, given), int(given.get("--idle", 0))
     counts, excess = session.run(lambda manager: plan_moves(manager, body, kinds, idle_ns, scope))
     session.effect["connections"] = len(excess)
@@ -121,7 +121,7 @@ class Election(msgspec.Struct):
 class Rescue(msgspec.Struct):
     """JetStream's cluster as its servers see it, and each server's answer to lowering the quorum."""
 
-    servers: list[Member]
+    servers: list[ClusterMember]
     answers: list[dict[str, Any]]
 
 
@@ -319,7 +319,7 @@ def rescue(
     _show_rescued(answers, quiet=json)
 
 
-def _show_members(members: Sequence[Member]) -> None:
+def _show_members(members: Sequence[ClusterMember]) -> None:
     from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.tables import render_table
     from natsctl.cli.render.text import yes

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from natsctl.cli.framework.session import Session
     from natsctl.cli.render.plot import Series
-    from natsctl.client.system.system_account import Answers, Scope
     from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
+    from natsctl.client.system.system_account import ServerAnswers, ServerScope
 
 
 SCOPE = (
@@ -74,11 +74,11 @@ Top = Annotated[int, Option("--top", metavar="N", help="only the first N rows", 
 ServerName = Annotated[str, Argument(metavar="SERVER", help="the server, by name or id")]
 
 
-def scope_of(given: Given, expect: int = 0) -> Scope:
+def scope_of(given: Given, expect: int = 0) -> ServerScope:
     """Return the servers that the flags select."""
-    from natsctl.client.system.system_account import Scope
+    from natsctl.client.system.system_account import ServerScope
 
-    return Scope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
+    return ServerScope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
 
 
 def servers_of(ctx: Context, given: Given, watch: str | None = None) -> Session:
@@ -93,13 +93,13 @@ def servers_of(ctx: Context, given: Given, watch: str | None = None) -> Session:
     return session
 
 
-def note_missing(answers: Answers) -> None:
+def note_missing(answers: ServerAnswers) -> None:
     """Warn on stderr if servers that the others know of did not answer."""
     if answers.missing:
         output.note(f"warning: {len(answers)} of {answers.expected} servers answered")
 
 
-def require_all(answers: Answers, expect: int) -> None:
+def require_all(answers: ServerAnswers, expect: int) -> None:
     """Raise UnreachableError if fewer than `expect` servers answered; without it (0), warn of missing ones."""
     if expect and len(answers) < expect:
         raise UnreachableError(
@@ -186,7 +186,7 @@ def ls(
     for one in census if session.archive else ():
         one.rtt_ns = 0
 
-    def make(answers: Answers) -> Report:
+    def make(answers: ServerAnswers) -> Report:
         rows = sorted_rows(answers, SERVERS, sort, reverse, default="name" if session.archive else "rtt")
         shown = compacted(rows) if compact else rows
         document = [one.name if names else one.raw for one in rows]

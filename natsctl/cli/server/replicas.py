@@ -131,7 +131,7 @@ def _check(health: bool, stdin: bool, archive: bool) -> None:
 def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) -> Sequence[ServerAnswer]:
     """Return each server's JSZ answer, from stdin or from the servers."""
     from natsctl.client.system.replicas import JSZ
-    from natsctl.client.system.system_account import Scope, ServerAnswer, System
+    from natsctl.client.system.system_account import ServerAnswer, ServerScope, System
 
     if stdin:
         found = [ServerAnswer(one) for one in _documents(sys.stdin.read())][: expected or None]
@@ -141,7 +141,7 @@ def _answers(session: Session, stdin: bool, expected: int, read_timeout: int) ->
 
     async def ask(manager: Any) -> Sequence[ServerAnswer]:
         manager.connection.timeout_s = float(read_timeout)
-        return await System(manager).ask("JSZ", dict(JSZ), Scope(expect=expected))
+        return await System(manager).ask("JSZ", dict(JSZ), ServerScope(expect=expected))
 
     begun_s = time.monotonic()
     answers: Sequence[ServerAnswer] = session.run(ask)

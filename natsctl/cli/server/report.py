@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
     from natsctl.client.received import Received
     from natsctl.client.system.reports import Row
-    from natsctl.client.system.system_account import Answers, Scope, ServerAnswer
+    from natsctl.client.system.system_account import ServerAnswer, ServerAnswers, ServerScope
 
 
 def _again(name: str, module: str = "report") -> str:
@@ -181,7 +181,7 @@ class Report(NamedTuple):
     document: Any
     render: Callable[[int | None], list[RenderableType]]
     """Tables for a width in columns."""
-    answers: Answers
+    answers: ServerAnswers
 
 
 class View(NamedTuple):
@@ -197,7 +197,11 @@ class View(NamedTuple):
 
 
 def show_report(
-    session: Session, ask: Callable[[], Answers], make: Callable[[Answers], Report], view: View, expect: int = 0
+    session: Session,
+    ask: Callable[[], ServerAnswers],
+    make: Callable[[ServerAnswers], Report],
+    view: View,
+    expect: int = 0,
 ) -> None:
     """Show one report, or with --watch one after the other until Ctrl-C or --count; raises UnreachableError.
 
@@ -227,7 +231,7 @@ def show_report(
         watch_view(lambda: _together(build()), every_s, rounds=view.rounds)
 
 
-def readable_report(received: Received, answers: Answers, make: Callable[[Answers], Report]) -> Report:
+def readable_report(received: Received, answers: ServerAnswers, make: Callable[[ServerAnswers], Report]) -> Report:
     """Return the report of all answers, or of those that it can be made of alone if one cannot be used."""
     from natsctl.client.received import UNUSABLE
 
@@ -247,17 +251,19 @@ def readable_report(received: Received, answers: Answers, make: Callable[[Answer
     return report._replace(render=render)
 
 
-def readable_answers(received: Received, answers: Sequence[ServerAnswer], use: Callable[[Answers], Any]) -> Answers:
+def readable_answers(
+    received: Received, answers: Sequence[ServerAnswer], use: Callable[[ServerAnswers], Any]
+) -> ServerAnswers:
     """Return the answers that can be used, each alone; the other servers are reported."""
-    from natsctl.client.system.system_account import Answers
+    from natsctl.client.system.system_account import ServerAnswers
 
     def attempt(one: ServerAnswer) -> ServerAnswer:
         with suppress(NatsctlError):
-            use(Answers([one], 1))
+            use(ServerAnswers([one], 1))
         return one
 
     found = received.readable(answers, attempt, lambda one: f"Server {one.name}")
-    return Answers(found, getattr(answers, "expected", 0))
+    return ServerAnswers(found, getattr(answers, "expected", 0))
 
 
 def _print(report: Report) -> None:
@@ -326,7 +332,7 @@ def request_of(given: Given) -> dict[str, Any]:
     return body
 
 
-def connection_report(answers: Answers, given: Given, view: View, most: int) -> Report:
+def connection_report(answers: ServerAnswers, given: Given, view: View, most: int) -> Report:
     """Return the report of CONNZ answers; filters that the request does not have are applied here."""
     from natsctl.cli.render.server_reports import CONNECTIONS, REASON, render_connections
     from natsctl.client.system.reports import connections as every_connection
@@ -362,7 +368,7 @@ def accounts(
     session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
-    def make(answers: Answers) -> Report:
+    def make(answers: ServerAnswers) -> Report:
         rows = account_rows(answers)
         shown, by = top(rows, ACCOUNTS, view.sort, view.reverse, top_rows, "subs")
         title = f"{plural(len(rows), 'Account')} by {by}"
@@ -419,14 +425,14 @@ class _Asked(NamedTuple):
     what: str
     body: dict[str, Any]
     rows_of: Callable[[Iterable[ServerAnswer]], list[Row]]
-    scope: Scope
+    scope: ServerScope
 
 
 def _report_links(session: Session, asked: _Asked, title: str, table: Sequence[Column[Row]], view: View) -> None:
     from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.system_account import System
 
-    def make(answers: Answers) -> Report:
+    def make(answers: ServerAnswers) -> Report:
         shown, _ = top(asked.rows_of(answers), table, view.sort, view.reverse, 0, "server")
         totals = {
             "Server": plural(len(answers), "server"),
@@ -492,7 +498,7 @@ def _use(ctx: Context, title: str, what: str, given: Given, view: View, expect: 
     session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
     show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
 
-    def make(census: Answers) -> Report:
+    def make(census: ServerAnswers) -> Report:
         rows = sorted(census, key=lambda one: -float(one.data.get(what) or 0), reverse=view.reverse)
         document = {one.name: one.data.get(what) or 0 for one in rows}
         return Report(document, lambda width: [render_use(title, what, rows, show, width)], census)
@@ -523,13 +529,13 @@ def health(
     session, scope = servers_of(ctx, given, watch), scope_of(given, expect)
     body = fields_of(HEALTH, given, details=True)
 
-    def make(answers: Answers) -> Report:
+    def make(answers: ServerAnswers) -> Report:
         answers.sort(key=lambda one: one.name, reverse=reverse)
         return Report(answers.raw, lambda width: render_health(answers, width), answers)
 
     last: list[Report] = []
 
-    def kept(answers: Answers) -> Report:
+    def kept(answers: ServerAnswers) -> Report:
         last[:] = [make(answers)]
         return last[0]
 
@@ -567,7 +573,7 @@ def jetstream(
         body.update(accounts=True, streams=True, consumer=True, config=True)
     account = str(given.get("--account", ""))
 
-    def make(answers: Answers) -> Report:
+    def make(answers: ServerAnswers) -> Report:
         with_it = [one for one in answers if one.data and not one.data.get("disabled")]
         if account:
             with_it = [of_account(one, account) for one in with_it]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.system.reports import Row
-    from natsctl.client.system.system_account import Answers
+    from natsctl.client.system.system_account import ServerAnswers
     from natsctl.client.system.top import Rates
 
 
@@ -130,14 +130,14 @@ def jetstream(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> N
     from natsctl.cli.render.server_reports import WATCHED_JETSTREAM
     from natsctl.client.system.top import server_rows
 
-    def rows_of(answers: Answers, rates: Rates, at_s: float) -> list[Row]:
+    def rows_of(answers: ServerAnswers, rates: Rates, at_s: float) -> list[Row]:
         return [row for row in server_rows(answers, rates, at_s) if row.get("jetstream")]
 
     look = _readable_rows(session_of(ctx), _statistics(given), rows_of, WATCHED_JETSTREAM)
     show_rows("JetStream", WATCHED_JETSTREAM, look, looks, "ha-assets", number)
 
 
-def _statistics(given: Given) -> Callable[[Manager], Awaitable[Answers]]:
+def _statistics(given: Given) -> Callable[[Manager], Awaitable[ServerAnswers]]:
     from natsctl.client.system.system_account import System
 
     return lambda manager: System(manager).ping(scope_of(given))
@@ -145,8 +145,8 @@ def _statistics(given: Given) -> Callable[[Manager], Awaitable[Answers]]:
 
 def _readable_rows(
     session: Session,
-    ask: Callable[[Manager], Awaitable[Answers]],
-    rows_of: Callable[[Answers, Rates, float], list[Row]],
+    ask: Callable[[Manager], Awaitable[ServerAnswers]],
+    rows_of: Callable[[ServerAnswers, Rates, float], list[Row]],
     table: Sequence[Column[Row]],
 ) -> Callable[[], list[Row]]:
     """Return a function that asks the servers and returns the rows of those whose answers can be used."""
@@ -155,7 +155,7 @@ def _readable_rows(
     rates = Rates()
     session.lasting = True
 
-    def attempt(answers: Answers) -> None:
+    def attempt(answers: ServerAnswers) -> None:
         for row in rows_of(answers, Rates(), 0.0):
             for column in table:
                 column.cell(row)

@@ -30,7 +30,7 @@ from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.list import FIND, find_streams
 from natsctl.client.leaders import (
     WAIT_S,
-    Asset,
+    ClusterAsset,
     await_gone,
     await_settled,
     check_clustered,
@@ -70,7 +70,7 @@ def step_down(
 ) -> None:
     """Make the leader of a stream step down, and wait for a new one."""
     session = session_of(ctx)
-    asset = Asset(pick_stream(session, stream))
+    asset = ClusterAsset(pick_stream(session, stream))
     _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
     if json:
         output.emit_json(after)
@@ -94,7 +94,7 @@ def balance(
     """Spread the leaders of streams, those of buckets too, evenly over the servers that have copies of them."""
     session = session_of(ctx)
     _, found = find_streams(session, given)
-    infos = {Asset(str(one.raw["config"]["name"])): one.raw for one in found}
+    infos = {ClusterAsset(str(one.raw["config"]["name"])): one.raw for one in found}
     done = balance_leaders(session, infos, wait_seconds(wait) or WAIT_S, force=force, json=json)
     if done is None:
         return
@@ -127,7 +127,7 @@ def peer_remove(
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name)).raw
     check_clustered(live, f"Stream {name}")
-    asset = Asset(name)
+    asset = ClusterAsset(name)
     leaving = pick_peer(session, asset, peer, peers_of(live))
     session.effect["replicas_left"] = len(peers_of(live)) - 1
     if not confirmed(session, f"remove {leaving} from Stream {name}", force, typed=leaving):
@@ -158,7 +158,7 @@ def evacuate(
 ) -> None:
     """Move a stream and its consumers away from a server, to another server of the cluster."""
     session = session_of(ctx)
-    asset = Asset(pick_stream(session, stream))
+    asset = ClusterAsset(pick_stream(session, stream))
     leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)
 
 
@@ -171,7 +171,7 @@ def cancel_move(
 ) -> None:
     """Cancel the move of a stream to other servers, or another change of its copies, and wait until it has settled."""
     session = session_of(ctx)
-    asset = Asset(pick_stream(session, stream))
+    asset = ClusterAsset(pick_stream(session, stream))
     with suggesting(session, asset.stream):
         live = session.run(asset.info)
     check_in_cluster(live, asset.shown)
@@ -192,7 +192,7 @@ def cancel_move(
     show_page(render_stream(after.value))
 
 
-def _cancel(session: Session, asset: Asset) -> Answer[StreamCancelMoveAnswer]:
+def _cancel(session: Session, asset: ClusterAsset) -> Answer[StreamCancelMoveAnswer]:
     try:
         return session.run(lambda manager: manager.stream_cancel_move(asset.stream))
     except ApiResponseError as failure:

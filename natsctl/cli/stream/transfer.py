@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from natsctl.cli.sql import Tables
     from natsctl.client.backup.restore import Restored, RestoreOptions
     from natsctl.client.backup.save import SavedStream
-    from natsctl.client.backup.transfer import Progress as Transferred
+    from natsctl.client.backup.transfer import TransferProgress as Transferred
     from natsctl.client.manager import Manager
     from natsctl.spark.files.file_export import Exported, Target
     from natsctl.spark.files.file_import import Content

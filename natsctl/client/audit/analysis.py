@@ -23,7 +23,7 @@ REPORT_TYPE: Final = "io.nats.audit.v1.analysis"
 UNITS: Final = ("%", "int", "uint", "")
 
 
-class Outcome(enum.IntEnum):
+class CheckOutcome(enum.IntEnum):
     """Outcome of a check; `SKIP` means that it could not run."""
 
     PASS = 0
@@ -110,7 +110,7 @@ Log = Callable[[str], None]
 
 
 @dataclass(slots=True)
-class Inspection:
+class AuditInspection:
     """A check under way: its bundle and the faults it finds."""
 
     bundle: Bundle
@@ -131,9 +131,9 @@ class Inspection:
         else:
             self.found.examples.append(text)
 
-    def outcome(self, otherwise: Outcome) -> Outcome:
+    def outcome(self, otherwise: CheckOutcome) -> CheckOutcome:
         """Return PASS without faults, `otherwise` with some."""
-        return otherwise if self.found.count else Outcome.PASS
+        return otherwise if self.found.count else CheckOutcome.PASS
 
     def servers(self) -> list[tuple[str, str]]:
         """Return cluster and name of every server of the bundle, in order."""
@@ -158,7 +158,7 @@ class Inspection:
                     self.log(f"the {kind} of server {server} in cluster {cluster} are empty")
 
 
-Run = Callable[[Inspection], Outcome]
+Run = Callable[[AuditInspection], CheckOutcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,8 +222,8 @@ def analyze(
     skipped = {code.upper() for code in skip}
     results = []
     for one in checks:
-        inspection = Inspection(bundle, one.check, limit, log)
-        outcome = Outcome.SKIP
+        inspection = AuditInspection(bundle, one.check, limit, log)
+        outcome = CheckOutcome.SKIP
         if one.check.code not in skipped:
             try:
                 outcome = one.run(inspection)
@@ -232,7 +232,7 @@ def analyze(
             except (AttributeError, KeyError, TypeError, ValueError) as failure:
                 inspection.found.error = f"a document of the bundle is damaged: {failure!r}"
         results.append(CheckResult(one.check, int(outcome), outcome.name, inspection.found))
-    outcomes = {outcome.name: 0 for outcome in Outcome}
+    outcomes = {outcome.name: 0 for outcome in CheckOutcome}
     for result in results:
         outcomes[result.outcome_string] += 1
     now = datetime.now(UTC).isoformat().replace("+00:00", "Z")

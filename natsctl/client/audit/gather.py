@@ -32,7 +32,7 @@ from natsctl.client.audit.bundle import (
     Metadata,
     write_bundle,
 )
-from natsctl.client.system.system_account import EVERYBODY, PAGES, Scope, ServerAnswer, System, exchange, gather
+from natsctl.client.system.system_account import EVERYBODY, PAGES, ServerAnswer, ServerScope, System, exchange, gather
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -131,7 +131,7 @@ class _Gathering:
     async def run(self) -> None:
         """Ask for everything that is selected, and write it."""
         chosen = self._selection
-        servers = await self._system.ping(Scope(cluster=chosen.cluster))
+        servers = await self._system.ping(ServerScope(cluster=chosen.cluster))
         self._servers = {one.id: one for one in servers}
         self.found.servers = len(servers)
         self._note(f"Discovered {plural(len(servers), 'server')}: {', '.join(one.name for one in servers)}")

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from natsctl.api.times import is_zero, parse_time
 from natsctl.api.units import format_duration, format_size, plural
-from natsctl.client.audit.analysis import CheckSkippedError, Inspection, Outcome, Threshold, registered
+from natsctl.client.audit.analysis import AuditInspection, CheckOutcome, CheckSkippedError, Threshold, registered
 
 NS_PER_DAY: Final = 86_400_000_000_000
 BLANKS: Final = " \t\r\n"
@@ -30,7 +30,7 @@ def _percent(key: str, description: str, default: float = 90) -> Threshold:
     _percent("connections", "Alerting threshold as a fraction of configured connections limit"),
     _percent("subscriptions", "Alerting threshold as a fraction of configured subscriptions limit"),
 )
-def account_limits(inspection: Inspection) -> Outcome:
+def account_limits(inspection: AuditInspection) -> CheckOutcome:
     """Compare connections and subscriptions of accounts with the limits of their claims."""
     exceeded = False
     for artifact, document in inspection.bundle.documents(artifact_type="account_info"):
@@ -57,7 +57,7 @@ def account_limits(inspection: Inspection) -> Outcome:
                 inspection.fault(
                     f"account {name} (on {artifact.server}) using {share} of {what} limit ({value}/{most})"
                 )
-    return inspection.outcome(Outcome.FAIL if exceeded else Outcome.WARN)
+    return inspection.outcome(CheckOutcome.FAIL if exceeded else CheckOutcome.WARN)
 
 
 @registered(
@@ -67,7 +67,7 @@ def account_limits(inspection: Inspection) -> Outcome:
     "Memory usage is uniform across nodes in a cluster",
     Threshold(key="memory", description="Threshold of memory usage above average", default=1.5),
 )
-def memory_outliers(inspection: Inspection) -> Outcome:
+def memory_outliers(inspection: AuditInspection) -> CheckOutcome:
     """Compare the memory of each server with the mean of its cluster."""
     used: dict[str, dict[str, int]] = defaultdict(dict)
     for cluster, server, data in inspection.data("variables", required=True):
@@ -79,7 +79,7 @@ def memory_outliers(inspection: Inspection) -> Outcome:
                 inspection.fault(
                     f"Cluster {cluster} avg: {format_size(int(mean))}, server {server}: {format_size(size)}"
                 )
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 @registered(
@@ -88,7 +88,7 @@ def memory_outliers(inspection: Inspection) -> Outcome:
     "Cluster Uniform Gateways",
     "All nodes in a cluster share the same gateways configuration",
 )
-def uniform_gateways(inspection: Inspection) -> Outcome:
+def uniform_gateways(inspection: AuditInspection) -> CheckOutcome:
     """Compare the configured gateways of each server with those of the one before it in its cluster."""
     sides: dict[tuple[str, str], dict[str, list[str]]] = defaultdict(dict)
     for cluster, server, data in inspection.data("gateways", required=True):
@@ -103,7 +103,7 @@ def uniform_gateways(inspection: Inspection) -> Outcome:
                     f"Cluster {cluster}, {side} gateways server {server}: {_words(gateways)} "
                     f"!= server {before}: {_words(expected)}"
                 )
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
 def _configured(links: Any) -> bool:
@@ -121,21 +121,21 @@ def _words(names: Iterable[str]) -> str:
     "Number of HA assets is below a given threshold",
     Threshold(key="assets", description="Number of HA assets per server", default=1000, unit="uint"),
 )
-def ha_assets(inspection: Inspection) -> Outcome:
+def ha_assets(inspection: AuditInspection) -> CheckOutcome:
     """Count the replicated streams and consumers of each server."""
     for _, server, data in inspection.data("jetstream_info", required=True):
         held = int(data.get("ha_assets") or 0)
         if held > inspection.value("assets"):
             inspection.fault(f"{server}: {held} HA assets")
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 @registered("CLUSTER_004", "cluster", "Whitespace in cluster name", "No cluster name contains whitespace")
-def cluster_names(inspection: Inspection) -> Outcome:
+def cluster_names(inspection: AuditInspection) -> CheckOutcome:
     for cluster in inspection.bundle.values("cluster"):
         if _has_blank(cluster):
             inspection.fault(f"Cluster: {cluster}")
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
 def _has_blank(name: str) -> bool:
@@ -143,7 +143,7 @@ def _has_blank(name: str) -> bool:
 
 
 @registered("LEAF_001", "leaf", "Whitespace in leafnode server names", "No Leafnode contains whitespace in its name")
-def leafnode_names(inspection: Inspection) -> Outcome:
+def leafnode_names(inspection: AuditInspection) -> CheckOutcome:
     """Look for whitespace in the names of leaf nodes."""
     named: dict[str, set[str]] = defaultdict(set)
     for cluster, _, data in inspection.data("leafs", required=True):
@@ -152,17 +152,17 @@ def leafnode_names(inspection: Inspection) -> Outcome:
                 named[cluster].add(name)
     for cluster, names in named.items():
         inspection.fault(f"Cluster {cluster}: {_words(sorted(names))}")
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
 @registered("META_001", "meta", "Meta cluster offline replicas", "All nodes part of the meta group are online")
-def meta_offline(inspection: Inspection) -> Outcome:
+def meta_offline(inspection: AuditInspection) -> CheckOutcome:
     """Look for members of the meta group that others see offline."""
     for cluster, server, meta in _meta(inspection):
         for peer in meta.get("replicas") or ():
             if peer.get("offline"):
                 inspection.fault(f"{cluster} - {server} reports peer {peer.get('name')} as offline")
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
 @registered(
@@ -171,7 +171,7 @@ def meta_offline(inspection: Inspection) -> Outcome:
     "Meta cluster leader",
     "All nodes part of the meta group agree on the meta cluster leader",
 )
-def meta_leader(inspection: Inspection) -> Outcome:
+def meta_leader(inspection: AuditInspection) -> CheckOutcome:
     """Compare the leaders of the meta group that the servers of a cluster know."""
     led: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for cluster, server, meta in _meta(inspection):
@@ -182,10 +182,10 @@ def meta_leader(inspection: Inspection) -> Outcome:
         elif len(leaders) > 1:
             said = "; ".join(f"{leader}: {_words(servers)}" for leader, servers in sorted(leaders.items()))
             inspection.fault(f"Members of {cluster} disagree on meta leader ({said})")
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
-def _meta(inspection: Inspection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+def _meta(inspection: AuditInspection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """Yield cluster, server and its view of the meta group."""
     for cluster, server, data in inspection.data("jetstream_info", required=True):
         if data.get("disabled"):
@@ -197,26 +197,26 @@ def _meta(inspection: Inspection) -> Iterator[tuple[str, str, Mapping[str, Any]]
 
 
 @registered("SERVER_001", "server", "Server Health", "All known nodes are healthy")
-def health(inspection: Inspection) -> Outcome:
+def health(inspection: AuditInspection) -> CheckOutcome:
     """Look for servers that report to be ill."""
     for _, server, data in inspection.data("health"):
         status = str(data.get("status") or "")
         if status not in ("ok", ""):
             inspection.fault(f"{server}: {data.get('status_code', 0)} - {status}")
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 @registered("SERVER_002", "server", "Server Version", "All known nodes are running the same software version")
-def versions(inspection: Inspection) -> Outcome:
+def versions(inspection: AuditInspection) -> CheckOutcome:
     """Compare the versions of all servers."""
     seen: dict[str, str] = {}
     for _, server, data in inspection.data("variables"):
         seen.setdefault(str(data.get("version") or ""), server)
     if not seen:
-        return Outcome.SKIP
+        return CheckOutcome.SKIP
     for version, server in seen.items() if len(seen) > 1 else ():
         inspection.fault(f"{server} - {version}")
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
 @registered(
@@ -226,7 +226,7 @@ def versions(inspection: Inspection) -> Outcome:
     "CPU usage for all known nodes is below a given threshold",
     _percent("cpu", "CPU Limit Threshold"),
 )
-def cpu(inspection: Inspection) -> Outcome:
+def cpu(inspection: AuditInspection) -> CheckOutcome:
     """Compare the use of each core with a threshold."""
     for cluster, server, data in inspection.data("variables"):
         cores = int(data.get("cores") or 0)
@@ -236,15 +236,15 @@ def cpu(inspection: Inspection) -> Outcome:
         share = float(data.get("cpu") or 0) / cores
         if share > inspection.value("cpu"):
             inspection.fault(f"{cluster} - {server}: {share:.1f}%")
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
 @registered("SERVER_004", "server", "Server Slow Consumers", "No node is reporting slow consumers")
-def slow_consumers(inspection: Inspection) -> Outcome:
+def slow_consumers(inspection: AuditInspection) -> CheckOutcome:
     for cluster, server, data in inspection.data("variables"):
         if slow := int(data.get("slow_consumers") or 0):
             inspection.fault(f"{cluster}/{server}: {slow} slow consumers")
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 @registered(
@@ -255,7 +255,7 @@ def slow_consumers(inspection: Inspection) -> Outcome:
     _percent("memory", "Threshold for memory usage"),
     _percent("store", "Threshold for store usage"),
 )
-def resource_limits(inspection: Inspection) -> Outcome:
+def resource_limits(inspection: AuditInspection) -> CheckOutcome:
     """Compare what JetStream holds in memory and on disk with its limits."""
     for _, server, data in inspection.data("jetstream_info"):
         config = data.get("config") or {}
@@ -263,7 +263,7 @@ def resource_limits(inspection: Inspection) -> Outcome:
             value, limit = int(data.get(held) or 0), int(config.get(most) or 0)
             if limit > 0 and value > int(limit * inspection.value(what) / 100):
                 inspection.fault(f"{server} {what} usage: {format_size(value)} of {format_size(limit)}")
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 @registered(
@@ -272,21 +272,21 @@ def resource_limits(inspection: Inspection) -> Outcome:
     "Whitespace in JetStream domains",
     "No JetStream server is configured with whitespace in its domain",
 )
-def domains(inspection: Inspection) -> Outcome:
+def domains(inspection: AuditInspection) -> CheckOutcome:
     """Look for whitespace in JetStream's domains."""
     for cluster, server, data in inspection.data("jetstream_info"):
         if _has_blank(domain := str((data.get("config") or {}).get("domain") or "")):
             inspection.fault(f"Cluster {cluster} Server {server} Domain {domain}")
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 @registered("SERVER_007", "server", "Authentication required", "Each server requires authentication")
-def authentication(inspection: Inspection) -> Outcome:
+def authentication(inspection: AuditInspection) -> CheckOutcome:
     """Look for servers that clients need no login for."""
     for _, server, data in inspection.data("variables"):
         if not data.get("auth_required"):
             inspection.fault(f"{server}: authentication not required")
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 _LISTENERS: Final = ("server", "cluster", "gateway", "leaf", "mqtt", "websocket")
@@ -311,13 +311,13 @@ _LISTENERS: Final = ("server", "cluster", "gateway", "leaf", "mqtt", "websocket"
         unit="uint",
     ),
 )
-def certificates(inspection: Inspection) -> Outcome:
+def certificates(inspection: AuditInspection) -> CheckOutcome:
     """Compare the end of certificates with the time of their servers."""
     warn_ns, critical_ns = (
         int(inspection.value(key) * NS_PER_DAY) for key in ("tls_expire_warning", "tls_expire_critical")
     )
     checked = 0
-    worst = Outcome.PASS
+    worst = CheckOutcome.PASS
     for cluster, server, data in inspection.data("variables"):
         for listener in _LISTENERS:
             end = (data if listener == "server" else data.get(listener) or {}).get("tls_cert_not_after")
@@ -330,14 +330,14 @@ def certificates(inspection: Inspection) -> Outcome:
                 raise CheckSkippedError(f"the variables of server {server}: {failure}") from None
             name = "leafnode" if listener == "leaf" else listener
             if left_ns <= 0:
-                worst = Outcome.FAIL
+                worst = CheckOutcome.FAIL
                 inspection.fault(f"{cluster}/{server} {name} TLS certificate expired (expired_at={end})")
             elif left_ns <= max(warn_ns, critical_ns):
-                worst = max(worst, Outcome.FAIL if left_ns <= critical_ns else Outcome.WARN)
+                worst = max(worst, CheckOutcome.FAIL if left_ns <= critical_ns else CheckOutcome.WARN)
                 left = format_duration(left_ns - left_ns % 1_000_000_000)
                 inspection.fault(f"{cluster}/{server} {name} TLS certificate expires in {left} (expires_at={end})")
     if not checked:
-        return Outcome.SKIP
+        return CheckOutcome.SKIP
     inspection.log(f"{plural(checked, 'certificate')} checked")
     return worst
 

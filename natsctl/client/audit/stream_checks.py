@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from natsctl.api.times import parse_time
 from natsctl.api.units import parse_length, plural
-from natsctl.client.audit.analysis import Inspection, Outcome, Threshold, registered
+from natsctl.client.audit.analysis import AuditInspection, CheckOutcome, Threshold, registered
 from natsctl.client.audit.bundle import STREAM_TYPE
-from natsctl.client.checks import METADATA, Check, judge_consumer, judge_stream
+from natsctl.client.checks import METADATA, MonitoringCheck, judge_consumer, judge_stream
 
 Document = Mapping[str, Any]
 
@@ -22,7 +22,7 @@ def _percent(key: str, description: str, default: float) -> Threshold:
     return Threshold(key=key, description=description, default=default, unit="%")
 
 
-def _streams(inspection: Inspection) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
+def _streams(inspection: AuditInspection) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """Yield account, stream, server and document of every replica, those of a stream one after another."""
     found = [
         (artifact.tags.get("account", ""), artifact.tags.get("stream", ""), artifact.server, artifact)
@@ -43,7 +43,7 @@ def _number(part: Document, section: str, key: str) -> int:
     "All replicas of a stream are keeping up",
     _percent("last_seq", "How far a replica may be behind the highest known last sequence", 10),
 )
-def lagging_replicas(inspection: Inspection) -> Outcome:
+def lagging_replicas(inspection: AuditInspection) -> CheckOutcome:
     """Compare the last sequence of every replica with the highest one of its stream."""
     ends: dict[tuple[str, str], dict[str, int]] = {}
     for account, stream, server, document in _streams(inspection):
@@ -58,7 +58,7 @@ def lagging_replicas(inspection: Inspection) -> Outcome:
                     f"highest lastSequence: {highest} on server: {ahead}"
                 )
     inspection.log(f"{plural(len(ends), 'stream')} inspected")
-    return inspection.outcome(Outcome.FAIL)
+    return inspection.outcome(CheckOutcome.FAIL)
 
 
 @registered(
@@ -70,12 +70,12 @@ def lagging_replicas(inspection: Inspection) -> Outcome:
         key="subjects", description="Alerting threshold for unique subjects in a stream", default=1_000_000, unit="int"
     ),
 )
-def high_cardinality(inspection: Inspection) -> Outcome:
+def high_cardinality(inspection: AuditInspection) -> CheckOutcome:
     for account, stream, _, document in _streams(inspection):
         held = _number(document, "state", "num_subjects")
         if held > inspection.value("subjects"):
             inspection.fault(f"{account}/{stream}: {held} subjects")
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 @registered(
@@ -87,7 +87,7 @@ def high_cardinality(inspection: Inspection) -> Outcome:
     _percent("bytes", "Alert if size near configured limit", 90),
     _percent("consumers", "Alert if consumer count near configured limit", 90),
 )
-def stream_limits(inspection: Inspection) -> Outcome:
+def stream_limits(inspection: AuditInspection) -> CheckOutcome:
     for account, stream, server, document in _streams(inspection):
         for what, held, most in (
             ("messages", "messages", "max_msgs"),
@@ -100,7 +100,7 @@ def stream_limits(inspection: Inspection) -> Outcome:
                     f"stream {stream} (in {account} on {server}) using {value * 100 / limit:.1f}% "
                     f"of {what} limit ({value}/{limit})"
                 )
-    return inspection.outcome(Outcome.WARN)
+    return inspection.outcome(CheckOutcome.WARN)
 
 
 def _switch(text: str) -> bool:
@@ -126,7 +126,7 @@ CONSUMER_READERS: Final[Readers] = {
 }
 
 
-def _limits(inspection: Inspection, asset: Document, readers: Readers, what: str) -> dict[str, Any] | None:
+def _limits(inspection: AuditInspection, asset: Document, readers: Readers, what: str) -> dict[str, Any] | None:
     """Return the limits in the metadata of a stream or consumer.
 
     None where monitoring is not enabled there, or a limit cannot be read, which is reported.
@@ -147,7 +147,7 @@ def _limits(inspection: Inspection, asset: Document, readers: Readers, what: str
     "Stream Metadata based monitoring",
     "Stream health using the 'nats server check stream' metadata",
 )
-def monitored_streams(inspection: Inspection) -> Outcome:
+def monitored_streams(inspection: AuditInspection) -> CheckOutcome:
     """Judge every stream by the limits in its metadata."""
     critical = False
     for account, stream, server, document in _streams(inspection):
@@ -156,10 +156,10 @@ def monitored_streams(inspection: Inspection) -> Outcome:
         what = f"stream {stream} in {account}"
         limits = _limits(inspection, document, STREAM_READERS, what)
         if limits is not None:
-            check = Check("stream", stream)
+            check = MonitoringCheck("stream", stream)
             judge_stream(check, document, limits)
             critical = _report(inspection, check, what) or critical
-    return inspection.outcome(Outcome.FAIL if critical else Outcome.WARN)
+    return inspection.outcome(CheckOutcome.FAIL if critical else CheckOutcome.WARN)
 
 
 @registered(
@@ -168,7 +168,7 @@ def monitored_streams(inspection: Inspection) -> Outcome:
     "Consumer Metadata based monitoring",
     "Consumer health using the 'nats server check consumer' metadata",
 )
-def monitored_consumers(inspection: Inspection) -> Outcome:
+def monitored_consumers(inspection: AuditInspection) -> CheckOutcome:
     """Judge every consumer by the limits in its metadata."""
     critical = False
     try:
@@ -179,13 +179,13 @@ def monitored_consumers(inspection: Inspection) -> Outcome:
         for consumer in document.get("consumer_detail") or ():
             if not _leads(consumer, server):
                 continue
-            check = Check("consumer", str(consumer.get("name")))
+            check = MonitoringCheck("consumer", str(consumer.get("name")))
             what = f"consumer {check.name} in stream {stream} in {account}"
             limits = _limits(inspection, consumer, CONSUMER_READERS, what)
             if limits is not None:
                 judge_consumer(check, consumer, limits, now_ns if now_ns > 0 else None)
                 critical = _report(inspection, check, what) or critical
-    return inspection.outcome(Outcome.FAIL if critical else Outcome.WARN)
+    return inspection.outcome(CheckOutcome.FAIL if critical else CheckOutcome.WARN)
 
 
 def _leads(asset: Document, server: str) -> bool:
@@ -193,7 +193,7 @@ def _leads(asset: Document, server: str) -> bool:
     return cluster is None or cluster.get("leader") == server
 
 
-def _report(inspection: Inspection, check: Check, what: str) -> bool:
+def _report(inspection: AuditInspection, check: MonitoringCheck, what: str) -> bool:
     for text in check.warning:
         inspection.fault(f"WARNING: {what}: {text}")
     for text in check.critical:

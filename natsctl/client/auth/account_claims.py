@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 from natsctl.api.errors import UsageError
 from natsctl.client.auth.claims import NO_LIMIT, Document, faults, put
-from natsctl.client.auth.operators import Account, EntityExistsError, EntityNotFoundError
+from natsctl.client.auth.operators import EntityExistsError, EntityNotFoundError, ManagedAccount
 
 JETSTREAM: Final = (
     "mem_storage", "disk_storage", "streams", "consumer", "max_ack_pending", "mem_max_stream_bytes",
@@ -23,26 +23,26 @@ STREAM: Final = "stream"
 SERVICE: Final = "service"
 
 
-def limits_of(account: Account) -> Document:
+def limits_of(account: ManagedAccount) -> Document:
     """Return the limits in an account's claims, to be read and changed."""
     limits: Document = account.nats.setdefault("limits", {})
     return limits
 
 
-def has_jetstream(account: Account) -> bool:
+def has_jetstream(account: ManagedAccount) -> bool:
     """Return whether an account may use JetStream."""
     limits = limits_of(account)
     tiers = limits.get("tiered_limits") or {}
     return any(one.get("mem_storage") or one.get("disk_storage") for one in (limits, *tiers.values()))
 
 
-def set_limits(account: Account, wanted: Mapping[str, int | bool]) -> None:
+def set_limits(account: ManagedAccount, wanted: Mapping[str, int | bool]) -> None:
     """Set limits by their keys in the claims; a limit that is zero is left out of the claims."""
     for key, value in wanted.items():
         put(limits_of(account), key, value)
 
 
-def enable_jetstream(account: Account, wanted: Mapping[str, int | bool]) -> None:
+def enable_jetstream(account: ManagedAccount, wanted: Mapping[str, int | bool]) -> None:
     """Enable JetStream for an account, or change its limits; raises UsageError for an account with tiers."""
     limits = limits_of(account)
     if limits.get("tiered_limits"):
@@ -58,7 +58,7 @@ def enable_jetstream(account: Account, wanted: Mapping[str, int | bool]) -> None
         raise UsageError("JetStream needs storage on disk or in memory", hint="--no-jetstream turns it off")
 
 
-def disable_jetstream(account: Account) -> None:
+def disable_jetstream(account: ManagedAccount) -> None:
     """Remove all limits about JetStream, without which an account may not use it."""
     for key in (*JETSTREAM, "tiered_limits"):
         limits_of(account).pop(key, None)
@@ -73,7 +73,7 @@ class Sharing(NamedTuple):
 
     kind: str
     """`export` or `import`."""
-    account: Account
+    account: ManagedAccount
 
     @property
     def entries(self) -> list[Document]:
@@ -159,12 +159,12 @@ def bucket_imports(bucket: str, prefix: str, source: str) -> list[Document]:
 # -- mappings
 
 
-def mappings_of(account: Account) -> dict[str, list[Document]]:
+def mappings_of(account: ManagedAccount) -> dict[str, list[Document]]:
     """Return the subject mappings of an account, by source."""
     return dict(sorted((account.nats.get("mappings") or {}).items()))
 
 
-def add_mapping(account: Account, source: str, target: str, weight: int, cluster: str = "") -> None:
+def add_mapping(account: ManagedAccount, source: str, target: str, weight: int, cluster: str = "") -> None:
     """Add a destination to the mapping of a subject; raises EntityExistsError."""
     held = mappings_of(account).get(source) or []
     if any(one.get("subject") == target and (one.get("cluster") or "") == cluster for one in held):
@@ -173,11 +173,11 @@ def add_mapping(account: Account, source: str, target: str, weight: int, cluster
     set_mapping(account, source, [*held, {key: value for key, value in added.items() if value}])
 
 
-def set_mapping(account: Account, source: str, destinations: Sequence[Document]) -> None:
+def set_mapping(account: ManagedAccount, source: str, destinations: Sequence[Document]) -> None:
     account.nats["mappings"] = {**(account.nats.get("mappings") or {}), source: list(destinations)}
 
 
-def remove_mapping(account: Account, source: str) -> None:
+def remove_mapping(account: ManagedAccount, source: str) -> None:
     """Remove the mapping of a subject; raises EntityNotFoundError."""
     held = mappings_of(account)
     if source not in held:

@@ -22,14 +22,14 @@ SCHEME: Final = "nsc://"
 Found = TypeVar("Found", bound=Entity)
 
 
-class Profile(NamedTuple):
+class NscProfile(NamedTuple):
     """The text of a user's creds file, and the URLs of the operator's servers."""
 
     credentials: str
     services: list[str]
 
 
-def profile_of(url: str, environment: Mapping[str, str]) -> Profile:
+def profile_of(url: str, environment: Mapping[str, str]) -> NscProfile:
     """Return the profile of a user; raises UsageError, EntityNotFoundError, StorageError, InvalidJwtError."""
     path, _, query = url.removeprefix(SCHEME).partition("?")
     parts = [unquote(part) for part in path.split("/")]
@@ -45,7 +45,7 @@ def profile_of(url: str, environment: Mapping[str, str]) -> Profile:
         text = kept.read_text(encoding="utf-8") if kept.exists() else user.credentials()
     except (OSError, UnicodeDecodeError) as failure:
         raise StorageError(f"{kept}: {failure}") from failure
-    return Profile(text, operator.typed.nats.operator_service_urls)
+    return NscProfile(text, operator.typed.nats.operator_service_urls)
 
 
 def _name_in(names: Sequence[str], name: str) -> str:

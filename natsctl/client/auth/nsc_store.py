@@ -28,12 +28,12 @@ from natsctl.client.atomic_file import PRIVATE, atomic_write, hold_lock
 from natsctl.client.auth.claims import Document, read_claims
 from natsctl.client.auth.keys import KeyPair, parse_key
 from natsctl.client.auth.operators import (
-    Account,
     Entity,
     EntityExistsError,
     EntityNotFoundError,
+    ManagedAccount,
+    ManagedUser,
     Operator,
-    User,
     check_name,
 )
 
@@ -56,7 +56,7 @@ class StoreChangedError(NatsctlError):
     exit_code = ExitCode.CONFLICT
 
 
-class Change(NamedTuple):
+class StoreChange(NamedTuple):
     """A file or folder of the store that is written, or removed where there is no text."""
 
     path: Path
@@ -121,10 +121,10 @@ class NscStore:
         name = self._configured().get("select_operator")
         return name if isinstance(name, str) and name in self.names() else ""
 
-    def selecting(self, name: str) -> Change:
+    def selecting(self, name: str) -> StoreChange:
         """Return the change that selects an operator in the configuration of the `nats` tool, the rest of it kept."""
         text = json.dumps({**self._configured(), "select_operator": name}, separators=(",", ":"), ensure_ascii=False)
-        return Change(self.config, text)
+        return StoreChange(self.config, text)
 
     def _configured(self) -> dict[str, object]:
         try:
@@ -156,13 +156,13 @@ class NscStore:
             raise StorageError(f"{folder / _INFO_FILE}: {failure}") from failure
         return str(stem)
 
-    def _load_account(self, folder: Path, operator: Operator) -> Account:
+    def _load_account(self, folder: Path, operator: Operator) -> ManagedAccount:
         claims, token = self._claims(folder / f"{folder.name}.jwt", "account")
-        account = Account(folder.name, self._key(claims["sub"]), claims, token, operator=operator)
+        account = ManagedAccount(folder.name, self._key(claims["sub"]), claims, token, operator=operator)
         account.signing_keys = self._private_keys(account.signing_key_names)
         for path in _files(folder / _USERS):
             said, user_token = self._claims(path, "user")
-            account.users.append(User(path.stem, self._key(said["sub"]), said, user_token, account=account))
+            account.users.append(ManagedUser(path.stem, self._key(said["sub"]), said, user_token, account=account))
         return account
 
     def _claims(self, path: Path, kind: str) -> tuple[Document, str]:
@@ -199,39 +199,39 @@ class NscStore:
         """Return the file of a key's seed."""
         return self.keys / "keys" / public[:1] / public[1:3] / f"{public}.nk"
 
-    def credentials_path(self, user: User) -> Path:
+    def credentials_path(self, user: ManagedUser) -> Path:
         account = user.account
         return self.keys / "creds" / account.operator.name / account.name / f"{user.name}.creds"
 
     def jwt_path(self, entity: Entity) -> Path:
-        if isinstance(entity, User):
+        if isinstance(entity, ManagedUser):
             return self._account_folder(entity.account) / _USERS / f"{entity.name}.jwt"
-        if isinstance(entity, Account):
+        if isinstance(entity, ManagedAccount):
             return self._account_folder(entity) / f"{entity.name}.jwt"
         return self.stores / entity.name / f"{entity.name}.jwt"
 
-    def _account_folder(self, account: Account) -> Path:
+    def _account_folder(self, account: ManagedAccount) -> Path:
         return self.stores / account.operator.name / _ACCOUNTS / account.name
 
     # -- writing
 
-    def changes(self, operator: Operator) -> list[Change]:
+    def changes(self, operator: Operator) -> list[StoreChange]:
         """Return what a save would write and remove, in its order; raises EntityExistsError, StoreChangedError."""
-        found = [Change(self.key_path(key.public), key.seed) for key in operator.added_keys if self._is_new(key)]
+        found = [StoreChange(self.key_path(key.public), key.seed) for key in operator.added_keys if self._is_new(key)]
         if found and not (self.keys / ".gitignore").exists():
-            found.insert(0, Change(self.keys / ".gitignore", _GITIGNORE))
+            found.insert(0, StoreChange(self.keys / ".gitignore", _GITIGNORE))
         if not operator.stored_token:
             folder = self.stores / operator.name
             if folder.exists() and any(folder.iterdir()):
                 raise EntityExistsError(f"operator {operator.name} already exists in {self.stores}")
             info = {"managed": False, "name": operator.name, "kind": "operator", "version": "1"}
-            found.append(Change(folder / _INFO_FILE, json.dumps(info, separators=(",", ":"))))
+            found.append(StoreChange(folder / _INFO_FILE, json.dumps(info, separators=(",", ":"))))
         for entity in _entities(operator):
             if entity.is_modified:
                 self._check_unchanged(entity)
-                found.append(Change(self.jwt_path(entity), entity.token))
-                if isinstance(entity, User) and entity.key.is_private and self.credentials_path(entity).exists():
-                    found.append(Change(self.credentials_path(entity), entity.credentials()))
+                found.append(StoreChange(self.jwt_path(entity), entity.token))
+                if isinstance(entity, ManagedUser) and entity.key.is_private and self.credentials_path(entity).exists():
+                    found.append(StoreChange(self.credentials_path(entity), entity.credentials()))
         return found + list(self._removals(operator))
 
     def _is_new(self, key: KeyPair) -> bool:
@@ -248,22 +248,22 @@ class NscStore:
         if held != entity.stored_token:
             raise StoreChangedError(f"{path} was changed by another command meanwhile; nothing was written")
 
-    def _removals(self, operator: Operator) -> Iterator[Change]:
+    def _removals(self, operator: Operator) -> Iterator[StoreChange]:
         accounts = [(account, account.removed_users) for account in operator.accounts]
         accounts += [(account, [*account.users, *account.removed_users]) for account in operator.removed_accounts]
         for account, users in accounts:
             for user in users:
                 if user.stored_token:
-                    yield Change(self.jwt_path(user), None)
+                    yield StoreChange(self.jwt_path(user), None)
                     if self.credentials_path(user).exists():  # it has the private key, too
-                        yield Change(self.credentials_path(user), None)
+                        yield StoreChange(self.credentials_path(user), None)
             if account in operator.removed_accounts:
-                yield Change(self.jwt_path(account), None)
+                yield StoreChange(self.jwt_path(account), None)
         for public in operator.removed_keys:
             if self.key_path(public).exists():
-                yield Change(self.key_path(public), None)
+                yield StoreChange(self.key_path(public), None)
 
-    def save(self, operator: Operator) -> list[Change]:
+    def save(self, operator: Operator) -> list[StoreChange]:
         """Write what has changed and return it; raises EntityExistsError, StoreChangedError, StorageError."""
         with self._locked():
             done = self.changes(operator)
@@ -304,7 +304,7 @@ class NscStore:
         finally:
             os.close(lock)
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: StoreChange) -> None:
         """Write or remove one file; raises StorageError."""
         try:
             if change.text is not None:

@@ -16,7 +16,7 @@ import orjson
 from natsctl.api.errors import UsageError
 from natsctl.client.auth.claims import Document, read_claims
 from natsctl.client.auth.keys import KeyPair, parse_key
-from natsctl.client.auth.operators import Account, Entity, Operator, User, check_name
+from natsctl.client.auth.operators import Entity, ManagedAccount, ManagedUser, Operator, check_name
 
 # -- backups
 
@@ -53,11 +53,11 @@ def restored(content: bytes, origin: str, key: KeyPair | None = None) -> Operato
     operator.signing_keys = _keys(operator, document, f"{origin}: $")
     for at, one in enumerate(_list(document, "accounts", origin)):
         place = f"{origin}: $.accounts[{at}]"
-        account = _entity(Account, one, place, operator.accounts, operator=operator)
+        account = _entity(ManagedAccount, one, place, operator.accounts, operator=operator)
         account.signing_keys = _keys(operator, one, place)
         operator.accounts.append(account)
         for index, user in enumerate(_list(one, "users", place)):
-            account.users.append(_entity(User, user, f"{place}.users[{index}]", account.users, account=account))
+            account.users.append(_entity(ManagedUser, user, f"{place}.users[{index}]", account.users, account=account))
     entities: list[Entity] = [operator, *operator.accounts, *(one for each in operator.accounts for one in each.users)]
     operator.added_keys += [one.key for one in entities if one.key.is_private]
     return operator

@@ -91,8 +91,8 @@ class Operator(Entity):
         super().__init__(name, key, claims, token)
         self.signing_keys: list[KeyPair] = []
         """Signing keys whose seeds are known."""
-        self.accounts: list[Account] = []
-        self.removed_accounts: list[Account] = []
+        self.accounts: list[ManagedAccount] = []
+        self.removed_accounts: list[ManagedAccount] = []
         self.added_keys: list[KeyPair] = []
         self.removed_keys: list[str] = []
 
@@ -105,29 +105,29 @@ class Operator(Entity):
         return list(self.nats.get("signing_keys") or [])
 
     @property
-    def system_account(self) -> Account | None:
+    def system_account(self) -> ManagedAccount | None:
         """The system account, None where there is none or where it is not in the store."""
         return next((one for one in self.accounts if one.subject == self.nats.get("system_account")), None)
 
-    def account(self, name: str) -> Account:
+    def account(self, name: str) -> ManagedAccount:
         """Return an account by name or public key; raises EntityNotFoundError."""
         for one in self.accounts:
             if one.is_called(name):
                 return one
         raise EntityNotFoundError("account", name, [one.name for one in self.accounts], f"operator {self.name}")
 
-    def add_account(self, name: str, key: KeyPair | None = None) -> Account:
+    def add_account(self, name: str, key: KeyPair | None = None) -> ManagedAccount:
         """Make an account without limits and without JetStream; raises EntityExistsError."""
         check_name("account", name)
         if any(one.name == name for one in self.accounts):
             raise EntityExistsError(f"account {name} already exists in operator {self.name}")
         key = key or self.new_key("account")
-        account = Account(name, key, jwt.new_claims("account", key.public, name), operator=self)
+        account = ManagedAccount(name, key, jwt.new_claims("account", key.public, name), operator=self)
         account.sign()
         self.accounts.append(account)
         return account
 
-    def remove_account(self, name: str) -> Account:
+    def remove_account(self, name: str) -> ManagedAccount:
         """Remove an account with its users and keys; raises UsageError for the system account."""
         account = self.account(name)
         if account.is_system:
@@ -145,7 +145,7 @@ class Operator(Entity):
         self.sign()
         return key
 
-    def remove_signing_key(self, public: str) -> list[Account]:
+    def remove_signing_key(self, public: str) -> list[ManagedAccount]:
         """Remove a signing key and sign the operator's JWT; return the accounts that servers no longer trust.
 
         Raises EntityNotFoundError.
@@ -159,7 +159,7 @@ class Operator(Entity):
         self.sign()
         return [one for one in self.accounts if one.issuer == public]
 
-    def set_system_account(self, account: Account | None) -> None:
+    def set_system_account(self, account: ManagedAccount | None) -> None:
         """Set or unset the system account, and sign the operator's JWT."""
         jwt.put(self.nats, "system_account", account.subject if account else "")
         self.sign()
@@ -190,7 +190,7 @@ class Operator(Entity):
         return next((key for key in able if key.public == issuer), able[0])
 
 
-class Account(Entity):
+class ManagedAccount(Entity):
     """An account with its signing keys and users."""
 
     kind = "account"
@@ -200,8 +200,8 @@ class Account(Entity):
         self.operator = operator
         self.signing_keys: list[KeyPair] = []
         """Signing keys whose seeds are known."""
-        self.users: list[User] = []
-        self.removed_users: list[User] = []
+        self.users: list[ManagedUser] = []
+        self.removed_users: list[ManagedUser] = []
 
     @property
     def typed(self) -> AccountClaims:
@@ -223,7 +223,7 @@ class Account(Entity):
     def signing_key_names(self) -> list[str]:
         return list(self.scopes)
 
-    def user(self, name: str) -> User:
+    def user(self, name: str) -> ManagedUser:
         """Return a user by name or public key; raises EntityNotFoundError."""
         for one in self.users:
             if one.is_called(name):
@@ -257,7 +257,7 @@ class Account(Entity):
         self.sign()
         return key
 
-    def remove_signing_key(self, public: str) -> list[User]:
+    def remove_signing_key(self, public: str) -> list[ManagedUser]:
         """Remove a signing key and sign the account's JWT; return the users that servers no longer trust.
 
         Raises EntityNotFoundError.
@@ -271,7 +271,7 @@ class Account(Entity):
         self.sign()
         return [user for user in self.users if user.issuer == public]
 
-    def add_user(self, name: str, signer: str = "") -> User:
+    def add_user(self, name: str, signer: str = "") -> ManagedUser:
         """Make a user without limits, signed by the account or by one of its signing keys.
 
         A user of a scoped signing key has no limits or permissions of its own. Raises EntityExistsError,
@@ -285,12 +285,12 @@ class Account(Entity):
         claims = jwt.new_claims("user", key.public, name)
         if self.scopes.get(issuer):
             claims["nats"] = {"pub": {}, "sub": {}, "type": "user", "version": claims["nats"]["version"]}
-        user = User(name, key, {**claims, "iss": issuer}, account=self)
+        user = ManagedUser(name, key, {**claims, "iss": issuer}, account=self)
         user.sign()
         self.users.append(user)
         return user
 
-    def remove_user(self, name: str) -> User:
+    def remove_user(self, name: str) -> ManagedUser:
         """Remove a user and its key; raises EntityNotFoundError."""
         user = self.user(name)
         self.users.remove(user)
@@ -315,10 +315,10 @@ class Account(Entity):
         raise UsageError(f"the store has no private key {issuer or self.subject} of account {self.name}")
 
 
-class User(Entity):
+class ManagedUser(Entity):
     kind = "user"
 
-    def __init__(self, name: str, key: KeyPair, claims: Document, token: str = "", *, account: Account) -> None:
+    def __init__(self, name: str, key: KeyPair, claims: Document, token: str = "", *, account: ManagedAccount) -> None:
         super().__init__(name, key, claims, token)
         self.account = account
 

@@ -27,7 +27,7 @@ from natsctl.client.backup.manifest import META_NAME, PART_PREFIX, Document, che
 from natsctl.client.backup.reader import open_backup
 from natsctl.client.backup.restore import OnExisting, Restored, RestoreOptions, StreamExistsError, restore_stream
 from natsctl.client.backup.save import SaveOptions, save_stream
-from natsctl.client.backup.transfer import Progress, RetryingManager
+from natsctl.client.backup.transfer import RetryingManager, TransferProgress
 from natsctl.client.backup.writer import rename_folder
 from natsctl.client.buckets import kind_of
 from natsctl.client.message import DryRunError, Planned
@@ -96,10 +96,10 @@ class Overall:
     on_change: Callable[[float, float], None]
     done: dict[str, float] = field(default_factory=dict)
 
-    def step(self, name: str) -> Callable[[Progress], None]:
+    def step(self, name: str) -> Callable[[TransferProgress], None]:
         """Return the progress callback of that stream."""
 
-        def at(progress: Progress) -> None:
+        def at(progress: TransferProgress) -> None:
             total = self.totals.get(name, 0)
             whole = max(progress.total_bytes, progress.archive_bytes, 1)
             self._at(name, total * progress.archive_bytes / whole)

@@ -172,7 +172,7 @@ def check_whole(backup: OpenBackup, on_read: OnRead = ignore_read) -> None:
 
 
 @dataclass(slots=True)
-class Removed:
+class RemovedMessages:
     """Messages of an archive that do not count: below the first sequence, or removed by a later record."""
 
     first_seq: int = 0
@@ -185,16 +185,16 @@ class Removed:
         return [one for one in messages if one.seq >= self.first_seq and one.seq not in self.seqs]
 
 
-def removed_in(backup: OpenBackup) -> Removed:
+def removed_in(backup: OpenBackup) -> RemovedMessages:
     """Return the removals found by one reading of a version 1 archive; version 2 has none."""
     if version_of(backup) == 2:
-        return Removed()
+        return RemovedMessages()
     gone = {item.seq for item in read_items(backup) if isinstance(item, Gone)}
-    return Removed(int(backup.state.get("first_seq") or 0), gone)
+    return RemovedMessages(int(backup.state.get("first_seq") or 0), gone)
 
 
 def read_messages(
-    backup: OpenBackup, on_read: OnRead = ignore_read, removed: Removed | None = None
+    backup: OpenBackup, on_read: OnRead = ignore_read, removed: RemovedMessages | None = None
 ) -> Iterator[Sequence[ArchivedMessage]]:
     """Yield the stream's messages in order, those that lie together in one list. Raises StorageError.
 
@@ -207,7 +207,7 @@ def read_messages(
 
 
 @dataclass(slots=True)
-class Summary:
+class ArchiveSummary:
     """Result of one reading of an archive; times in ns, 0 where there is no message."""
 
     version: int = 0
@@ -223,7 +223,7 @@ class Summary:
     subjects: Counter[str] = field(default_factory=Counter)
     consumers: list[ArchivedConsumer] = field(default_factory=list)
     inner: ArchivedStream = field(default_factory=ArchivedStream)
-    removed: Removed = field(default_factory=Removed)
+    removed: RemovedMessages = field(default_factory=RemovedMessages)
 
     def add(self, messages: Sequence[ArchivedMessage]) -> None:
         """Count messages that follow those before."""
@@ -256,21 +256,21 @@ class Summary:
             self.last_seq, self.last_ts_ns = seq, ts_ns
 
 
-def summarise(backup: OpenBackup, on_read: OnRead = ignore_read) -> Summary:
+def summarise(backup: OpenBackup, on_read: OnRead = ignore_read) -> ArchiveSummary:
     """Return the summary of the archive, all of it read and checked. Raises StorageError.
 
     One reading is enough unless a later record removes a message that was counted before.
     """
-    removed = Removed()
+    removed = RemovedMessages()
     if version_of(backup) == 1:
         removed.first_seq = int(backup.state.get("first_seq") or 0)
     summary, late = _read(backup, removed, on_read)
     return _read(backup, removed, on_read)[0] if late else summary
 
 
-def _read(backup: OpenBackup, removed: Removed, on_read: OnRead) -> tuple[Summary, bool]:
+def _read(backup: OpenBackup, removed: RemovedMessages, on_read: OnRead) -> tuple[ArchiveSummary, bool]:
     """Return the summary of one reading, which adds to `removed`, and whether a removal came after its message."""
-    summary, late = Summary(version_of(backup), removed=removed), False
+    summary, late = ArchiveSummary(version_of(backup), removed=removed), False
     bytes(
         _KEPT_BYTES
     )  # glibc keeps freed memory up to the size of the largest block that was freed: pages are used again
@@ -502,10 +502,10 @@ def rewrite(
 
 
 def _recount(
-    backup: OpenBackup, found: Summary, keep: Keep | None, alter: Alteration | None, state: StreamState
+    backup: OpenBackup, found: ArchiveSummary, keep: Keep | None, alter: Alteration | None, state: StreamState
 ) -> None:
     """Set the state to that of the kept messages as they are written."""
-    kept = Summary()
+    kept = ArchiveSummary()
     for messages in read_messages(backup, removed=found.removed):
         chosen = messages if keep is None else list(filter(keep, messages))
         kept.add(chosen if alter is None else alter.messages(chosen))
@@ -518,7 +518,7 @@ def _recount(
 
 
 def _fitting(
-    consumers: list[ArchivedConsumer], backup: OpenBackup, found: Summary, keep: Keep | None
+    consumers: list[ArchivedConsumer], backup: OpenBackup, found: ArchiveSummary, keep: Keep | None
 ) -> list[ArchivedConsumer]:
     """Return the consumers, waiting for acks of messages only that are there."""
     if keep is None:

@@ -20,7 +20,7 @@ from natsctl.api.model import Model, blank, new_list, zero_time
 from natsctl.api.times import ZERO_TIME, format_time
 from natsctl.api.units import plural
 from natsctl.client.backup.account_backup import missing_in
-from natsctl.client.backup.archives import OnRead, Summary, check_whole, ignore_read, summarise, version_of
+from natsctl.client.backup.archives import ArchiveSummary, OnRead, check_whole, ignore_read, summarise, version_of
 from natsctl.client.backup.configuration import read_saved
 from natsctl.client.backup.manifest import DATA_NAME, FILE_ENDINGS, META_NAME, Document, FileSum, Manifest, faults
 from natsctl.client.backup.reader import OpenBackup, open_backup
@@ -313,7 +313,7 @@ def _sums_of(path: Path) -> list[FileSum]:
         return backup.sums()
 
 
-def _summary_of(backup: OpenBackup, on_read: OnRead) -> Summary | NatsctlError:
+def _summary_of(backup: OpenBackup, on_read: OnRead) -> ArchiveSummary | NatsctlError:
     """Return the summary of the archive, or the reason that there is none."""
     try:
         return summarise(backup, on_read)
@@ -334,7 +334,7 @@ def _check_manifest(backup: OpenBackup, verdict: Verdict, sums: list[FileSum]) -
     )
 
 
-def _check_archive(backup: OpenBackup, verdict: Verdict, found: Summary | NatsctlError) -> None:
+def _check_archive(backup: OpenBackup, verdict: Verdict, found: ArchiveSummary | NatsctlError) -> None:
     if isinstance(found, NatsctlError):
         verdict.add("archive", False, found.text)
         return
@@ -352,7 +352,7 @@ def _check_archive(backup: OpenBackup, verdict: Verdict, found: Summary | Natsct
         verdict.add("name", False, f"the archive is of stream {found.inner.config.name}")
 
 
-def _check_counts(backup: OpenBackup, found: Summary, verdict: Verdict) -> None:
+def _check_counts(backup: OpenBackup, found: ArchiveSummary, verdict: Verdict) -> None:
     """Compare the archive's contents with those that `backup.json` lists."""
     state = backup.state
     said, first, last = (int(state.get(key) or 0) for key in ("messages", "first_seq", "last_seq"))

@@ -18,7 +18,7 @@ from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, Archi
 from natsctl.api.errors import UsageError
 from natsctl.client.asset_config import LABELS
 from natsctl.client.backup.archives import read_items
-from natsctl.client.buckets import KV, OBJECTS, Kind, kind_of
+from natsctl.client.buckets import KV, OBJECTS, BucketKind, kind_of
 
 if TYPE_CHECKING:
     from natsctl.client.backup.reader import OpenBackup
@@ -35,7 +35,7 @@ def renamed(config: Mapping[str, Any], name: str) -> dict[str, Any]:
 class BucketRenaming:
     """The change of messages, consumers and configuration from the bucket `old` to `new`: an Alteration."""
 
-    def __init__(self, kind: Kind, old: str, new: str) -> None:
+    def __init__(self, kind: BucketKind, old: str, new: str) -> None:
         self.kind, self.old, self.new = kind, old, new
         self._before, self._after = f"{kind.root}.{old}.", f"{kind.root}.{new}."
         self._stored, self._stored_after = self._before.encode(), self._after.encode()
@@ -128,7 +128,7 @@ def renaming_of(backup: OpenBackup, config: Mapping[str, Any]) -> BucketRenaming
     )
 
 
-def _stored_bucket(backup: OpenBackup, kind: Kind) -> str | None:
+def _stored_bucket(backup: OpenBackup, kind: BucketKind) -> str | None:
     """Return the bucket of the messages in a backup, None if they are not those of a bucket of this kind."""
     named = kind.bucket_of(backup.stream) if kind.is_mine(backup.stream) else None
     if named is not None and backup.config.get("sources"):

@@ -37,9 +37,9 @@ from natsctl.client.backup.renaming import (
 from natsctl.client.backup.save import IDLE_S, SaveOptions, save_stream
 from natsctl.client.backup.transfer import (
     OnProgress,
-    Progress,
     RetryingManager,
     TransferInterruptedError,
+    TransferProgress,
     TransferTimeoutError,
     ignore_progress,
 )
@@ -109,7 +109,7 @@ class RestoreTransfer:
         self._config = config
         self._idle_s = idle_s
         self._on_progress = on_progress
-        self.progress = Progress(str(config["name"]), backup.size)
+        self.progress = TransferProgress(str(config["name"]), backup.size)
         self.begun = False
         self.unheard = False
         """The end of the data was sent, and its answer has not arrived."""
@@ -280,7 +280,7 @@ class Restored:
     stream: str
     action: str
     answer: Answer[Any]
-    progress: Progress
+    progress: TransferProgress
     warnings: list[str] = field(default_factory=list)
 
 
@@ -308,7 +308,7 @@ async def restore_stream(
                 hint="give another name, --on-existing skip to leave it alone, or --on-existing replace",
             )
         if there is not None and options.on_existing is OnExisting.SKIP:
-            return Restored(name, "skipped", there, Progress(name, 0))
+            return Restored(name, "skipped", there, TransferProgress(name, 0))
         connection = retrying.manager.connection
         version = version_for(backup, config, str(connection.info.get("version") or ""))
         if connection.dry_run:
@@ -354,7 +354,7 @@ async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -
 
 def _reading(name: str, size: int, on_progress: OnProgress) -> OnRead:
     """Return a read callback that reports progress as a transfer of the archive would."""
-    progress = Progress(name, size)
+    progress = TransferProgress(name, size)
 
     def read(done: int) -> None:
         progress.archive_bytes = done

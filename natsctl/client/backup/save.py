@@ -43,9 +43,9 @@ from natsctl.client.backup.manifest import DATA_NAME, FORMAT, Document, MadeOn, 
 from natsctl.client.backup.reader import BackupData, Form, OpenBackup
 from natsctl.client.backup.transfer import (
     OnProgress,
-    Progress,
     RetryingManager,
     TransferInterruptedError,
+    TransferProgress,
     ignore_progress,
 )
 from natsctl.client.backup.writer import BackupWriter, check_free
@@ -114,7 +114,7 @@ async def save_stream(
     if retrying.manager.connection.dry_run:
         await _preview(retrying.manager, stream, target, options)
     writer = BackupWriter(target, replace=options.force)
-    progress = Progress(stream, 0)
+    progress = TransferProgress(stream, 0)
     try:
         manifest = await _fill(retrying, stream, writer, progress, options, on_progress)
     finally:
@@ -141,12 +141,12 @@ async def _fill(
     retrying: RetryingManager,
     stream: str,
     writer: BackupWriter,
-    progress: Progress,
+    progress: TransferProgress,
     options: SaveOptions,
     on_progress: OnProgress,
 ) -> Manifest:
     """Write the whole backup, and return its manifest."""
-    snapshot = Snapshot(stream, writer, progress, options, on_progress)
+    snapshot = BackupSnapshot(stream, writer, progress, options, on_progress)
     method = "replay" if options.replay else "snapshot"
     config: dict[str, Any] = {}
     state: dict[str, Any] = {}
@@ -161,7 +161,7 @@ async def _fill(
             retrying.say(f"{failure.text}: reading the messages of {stream} one by one")
             method = "replay"
     if method == "replay":
-        replay = Replay(stream, writer, progress, options, on_progress)
+        replay = ArchiveReplay(stream, writer, progress, options, on_progress)
         config, state = await retrying.run(f"the backup of {stream}", replay.take)
     manifest = _manifest(retrying.manager.connection, stream, options, state)
     manifest.method, manifest.archive = method, 2 if method == "replay" else snapshot.version
@@ -205,11 +205,11 @@ class Sink(Protocol):
         """Forget the pieces before: another attempt begins."""
 
 
-class Snapshot:
+class BackupSnapshot:
     """Receiver of a stream's snapshot, with repeated attempts."""
 
     def __init__(
-        self, stream: str, writer: Sink, progress: Progress, options: SaveOptions, on_progress: OnProgress
+        self, stream: str, writer: Sink, progress: TransferProgress, options: SaveOptions, on_progress: OnProgress
     ) -> None:
         self._stream, self._writer, self._progress = stream, writer, progress
         self._options, self._on_progress = options, on_progress
@@ -326,11 +326,16 @@ async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsum
     return found
 
 
-class Replay:
+class ArchiveReplay:
     """Reader of a stream message by message, with repeated attempts."""
 
     def __init__(
-        self, stream: str, writer: BackupWriter, progress: Progress, options: SaveOptions, on_progress: OnProgress
+        self,
+        stream: str,
+        writer: BackupWriter,
+        progress: TransferProgress,
+        options: SaveOptions,
+        on_progress: OnProgress,
     ) -> None:
         self._stream, self._writer, self._progress = stream, writer, progress
         self._options, self._on_progress = options, on_progress

@@ -39,7 +39,7 @@ _MARKERS = (b"MaxAge", b"Purge", b"Remove")
 """Values of `KV-Operation` and of `Nats-Marker-Reason` that say a key is gone."""
 
 
-class Filter(StrEnum):
+class MessageFilter(StrEnum):
     """Filters of single messages, in the order in which they are tried."""
 
     SEQUENCE = "sequence"
@@ -71,18 +71,18 @@ class MessageSelection:
     def __call__(self, message: ArchivedMessage) -> bool:
         return self.rejected_by(message) is None
 
-    def rejected_by(self, message: ArchivedMessage) -> Filter | None:
+    def rejected_by(self, message: ArchivedMessage) -> MessageFilter | None:
         """Return the first filter that the message does not pass, None where it passes all."""
         if message.seq < self.first_seq or (self.last_seq and message.seq > self.last_seq):
-            return Filter.SEQUENCE
+            return MessageFilter.SEQUENCE
         if message.ts_ns < self.since_ns or (self.until_ns and message.ts_ns > self.until_ns):
-            return Filter.TIME
+            return MessageFilter.TIME
         if (self.subjects or self.exclude_subjects) and not self._has_subject(message):
-            return Filter.SUBJECT
+            return MessageFilter.SUBJECT
         if (self.headers or self.exclude_headers) and not self._has_header(message):
-            return Filter.HEADER
+            return MessageFilter.HEADER
         if (self.payloads or self.exclude_payloads) and not self._has_payload(message):
-            return Filter.PAYLOAD
+            return MessageFilter.PAYLOAD
         return None
 
     def _has_subject(self, message: ArchivedMessage) -> bool:
@@ -201,7 +201,9 @@ def choose(
         reason = pick.rejected_by(message)
         if reason is not None:
             setattr(report.dropped, reason.value, getattr(report.dropped, reason.value) + 1)
-            report.tombstones_dropped += reason in (Filter.HEADER, Filter.PAYLOAD) and _is_tombstone(message.header)
+            report.tombstones_dropped += reason in (MessageFilter.HEADER, MessageFilter.PAYLOAD) and _is_tombstone(
+                message.header
+            )
         elif depth:
             gone = kv_compact and _is_tombstone(message.header)
             latest.setdefault(message.subject, deque(maxlen=depth)).append(_Entry(message.seq, message.ts_ns, gone))

@@ -14,7 +14,7 @@ from natsctl.client.manager import Manager
 
 
 @dataclass(slots=True)
-class Progress:
+class TransferProgress:
     """Progress of a transfer: `archive_bytes` have crossed the wire, `total_bytes` is the stream's size as reported.
 
     `attempt` counts from 1. Each begins at the start, because neither server can continue in the middle.
@@ -37,12 +37,12 @@ class Progress:
         self.attempt += 1
 
 
-OnProgress = Callable[[Progress], None]
+OnProgress = Callable[[TransferProgress], None]
 Say = Callable[[str], None]
 """Shows a notice to the user."""
 
 
-def ignore_progress(progress: Progress) -> None:
+def ignore_progress(progress: TransferProgress) -> None:
     """Show nothing."""
 
 

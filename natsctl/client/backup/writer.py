@@ -41,7 +41,7 @@ from natsctl.api.errors import ProtocolError, StorageError, UsageError
 from natsctl.api.stream import StreamConfig, StreamState
 from natsctl.api.subjects import is_valid_name
 from natsctl.api.times import format_time, parse_time
-from natsctl.client.backup.archives import Summary
+from natsctl.client.backup.archives import ArchiveSummary
 from natsctl.client.backup.manifest import (
     DATA_NAME,
     FORMAT,
@@ -314,7 +314,7 @@ class Capture:
             raise UsageError(f"--backup: cannot write to {target}: {failure.strerror}") from failure
         self._frames, self._writer = FrameWriter(), WriterV2()
         self._waiting: list[ArchivedMessage] = []
-        self._found = Summary()
+        self._found = ArchiveSummary()
         self._last_seq = 0
         self._began_ns = time.time_ns()
 

@@ -34,9 +34,9 @@ from natsctl.api.catalogue import ApiError
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.client.bench import workloads
-from natsctl.client.bench.client import Client, RawConnection, body_of
+from natsctl.client.bench.client import BenchClient, RawConnection, body_of
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_STREAM, Load
-from natsctl.client.bench.report import Done, Report, report
+from natsctl.client.bench.report import ClientResult, Report, report
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.message import DryRunError, Planned
@@ -52,7 +52,7 @@ class ClientGroup:
 
     def __init__(self, target: Target, load: Load, numbers: Sequence[int]) -> None:
         self._target, self._load, self._numbers = target, load, numbers
-        self._clients: list[Client] = []
+        self._clients: list[BenchClient] = []
         self._tasks: list[asyncio.Task[Any]] = []
         self._started = asyncio.Event()
         self._all_ready = asyncio.Event()
@@ -67,7 +67,7 @@ class ClientGroup:
         work = getattr(workloads, self._load.about.work)
         for number in self._numbers:
             connection = await connect(self._target, name=f"natsctl bench {self._load.kind} {number + 1}")
-            client = Client(
+            client = BenchClient(
                 Manager(connection), RawConnection(connection), self._load, number, self._one_ready, self._started
             )
             self._clients.append(client)
@@ -87,12 +87,12 @@ class ClientGroup:
             if task.done() and (failure := task.exception()) is not None:
                 raise failure
 
-    async def run(self) -> list[Done]:
+    async def run(self) -> list[ClientResult]:
         """Start the clients, wait for the end, and return their results; the first failure ends all."""
         self._started.set()
         await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
         self._raise_failed()
-        return [Done.of(client.number, client.progress) for client in self._clients]
+        return [ClientResult.of(client.number, client.progress) for client in self._clients]
 
     def stop(self) -> None:
         for client in self._clients:
@@ -273,7 +273,7 @@ class Workers:
             stack.push_async_callback(_end_all, hearing)
             return await asyncio.gather(*hearing)
 
-    async def run(self) -> list[Done]:
+    async def run(self) -> list[ClientResult]:
         """Start all clients, wait for the end, and return their results."""
         for worker in self._workers:
             worker.say(b"go\n")
@@ -333,7 +333,7 @@ are ever changed by a later one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class Preparation:
     """One request that a benchmark makes before it begins."""
 
     endpoint: endpoints.Endpoint
@@ -371,7 +371,7 @@ def stream_config(load: Load) -> dict[str, Any]:
     return config
 
 
-async def changes(manager: Manager, load: Load) -> list[Change]:
+async def changes(manager: Manager, load: Load) -> list[Preparation]:
     """Return the requests that make the server ready for a load.
 
     Raises ApiResponseError for a stream that is not there.
@@ -382,19 +382,19 @@ async def changes(manager: Manager, load: Load) -> list[Change]:
     planned = _for_stream(load, info.raw if info else None)
     if load.purge and info is not None and (messages := info.raw["state"].get("messages")):
         notice = f"purged {plural(messages, 'message')} of Stream {load.stream_name}"
-        planned.append(Change(endpoints.STREAM_PURGE, (load.stream_name,), None, notice))
+        planned.append(Preparation(endpoints.STREAM_PURGE, (load.stream_name,), None, notice))
     if load.kind in ("js consume", "js fetch"):
         planned += await _for_consumer(manager, load)
     return planned
 
 
-def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
+def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Preparation]:
     """Return the request that makes, or changes, the stream; none where it is as it should be."""
     name, kind = load.stream_name, "Bucket" if load.kind.startswith("kv") else "Stream"
     may_create = load.create or (load.kind == "kv put" and load.bucket == DEFAULT_BUCKET)
     if found is None:
         if may_create:
-            return [Change(endpoints.STREAM_CREATE, (name,), stream_config(load), f"created {kind} {name}")]
+            return [Preparation(endpoints.STREAM_CREATE, (name,), stream_config(load), f"created {kind} {name}")]
         hint = "give --create to a publishing benchmark"
         if kind == "Bucket":
             made = load.bucket == DEFAULT_BUCKET
@@ -412,10 +412,10 @@ def _for_stream(load: Load, found: dict[str, Any] | None) -> list[Change]:
             f"Stream {name} exists, and no benchmark made it: --create would change its configuration",
             hint="leave out --create to use it as it is, or name another with --stream",
         )
-    return [Change(endpoints.STREAM_UPDATE, (name,), merged, f"updated Stream {name}")]
+    return [Preparation(endpoints.STREAM_UPDATE, (name,), merged, f"updated Stream {name}")]
 
 
-async def _for_consumer(manager: Manager, load: Load) -> list[Change]:
+async def _for_consumer(manager: Manager, load: Load) -> list[Preparation]:
     """Return the request that makes the durable consumer, unless it is there."""
     if await manager.find_consumer(load.stream, load.consumer) is not None:
         return []
@@ -433,10 +433,10 @@ async def _for_consumer(manager: Manager, load: Load) -> list[Change]:
         config["filter_subjects"] = list(load.filter)
     body = {"stream_name": load.stream, "config": config}
     notice = f"created Consumer {load.consumer}, which is removed at the end"
-    return [Change(endpoints.CONSUMER_CREATE, (load.stream, load.consumer), body, notice)]
+    return [Preparation(endpoints.CONSUMER_CREATE, (load.stream, load.consumer), body, notice)]
 
 
-def preview(manager: Manager, load: Load, planned: list[Change]) -> DryRunError:
+def preview(manager: Manager, load: Load, planned: list[Preparation]) -> DryRunError:
     """Return the dry run's result: the requests before the benchmark, and the work of its clients."""
     prefix = manager.connection.target.api_prefix
     requests = [Planned(one.endpoint.subject(*one.tokens, prefix=prefix), one.body) for one in planned]

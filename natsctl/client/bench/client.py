@@ -341,7 +341,7 @@ class RawConnection:
 
 
 @dataclass(slots=True)
-class Client:
+class BenchClient:
     """State of one client, as its workload gets it."""
 
     manager: Manager

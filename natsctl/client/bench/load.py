@@ -14,7 +14,7 @@ MAX_ATOMIC = 1000
 """Messages that a server takes in one atomic batch."""
 
 
-class Kind(NamedTuple):
+class BenchKind(NamedTuple):
     """A kind of benchmark: its name as on the command line, and what stands in reports."""
 
     name: str
@@ -32,21 +32,21 @@ class Kind(NamedTuple):
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("pub", "Core NATS publisher", "publish"),
-        Kind("sub", "Core NATS subscriber", "subscribe", shared=False),
-        Kind("service request", "Service requester", "service", "request"),
-        Kind("service serve", "Service", "serve", dealt=False),
-        Kind("js pub sync", "JetStream synchronous publisher", "stored", "message"),
-        Kind("js pub async", "JetStream asynchronous publisher", "publish_async", "batch"),
-        Kind("js pub atomic", "JetStream atomic batch publisher", "publish_atomic", "batch"),
-        Kind("js pub fast", "JetStream fast batch publisher", "publish_fast"),
-        Kind("js ordered", "JetStream ordered ephemeral consumer", "ordered", shared=False),
-        Kind("js consume", "JetStream durable consumer (continuous pull)", "consume"),
-        Kind("js fetch", "JetStream durable consumer (fetch)", "fetch", "fetch"),
-        Kind("js get sync", "JetStream direct get", "get", "message"),
-        Kind("js get batch", "JetStream batched direct get", "get_batches", "batch"),
-        Kind("kv put", "Key-value put", "put", "put"),
-        Kind("kv get", "Key-value get", "value", "get"),
+        BenchKind("pub", "Core NATS publisher", "publish"),
+        BenchKind("sub", "Core NATS subscriber", "subscribe", shared=False),
+        BenchKind("service request", "Service requester", "service", "request"),
+        BenchKind("service serve", "Service", "serve", dealt=False),
+        BenchKind("js pub sync", "JetStream synchronous publisher", "stored", "message"),
+        BenchKind("js pub async", "JetStream asynchronous publisher", "publish_async", "batch"),
+        BenchKind("js pub atomic", "JetStream atomic batch publisher", "publish_atomic", "batch"),
+        BenchKind("js pub fast", "JetStream fast batch publisher", "publish_fast"),
+        BenchKind("js ordered", "JetStream ordered ephemeral consumer", "ordered", shared=False),
+        BenchKind("js consume", "JetStream durable consumer (continuous pull)", "consume"),
+        BenchKind("js fetch", "JetStream durable consumer (fetch)", "fetch", "fetch"),
+        BenchKind("js get sync", "JetStream direct get", "get", "message"),
+        BenchKind("js get batch", "JetStream batched direct get", "get_batches", "batch"),
+        BenchKind("kv put", "Key-value put", "put", "put"),
+        BenchKind("kv get", "Key-value get", "value", "get"),
     )
 }
 
@@ -90,7 +90,7 @@ class Load:
     randomize: int = 0
 
     @property
-    def about(self) -> Kind:
+    def about(self) -> BenchKind:
         return KINDS[self.kind]
 
     @property

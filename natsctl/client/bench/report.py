@@ -54,7 +54,7 @@ class Report(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Done:
+class ClientResult:
     """Result of one client; times on the machine's monotonic clock, which all its processes share."""
 
     number: int
@@ -65,7 +65,7 @@ class Done:
     latencies: Latencies
 
     @classmethod
-    def of(cls, number: int, progress: ClientProgress) -> Done:
+    def of(cls, number: int, progress: ClientProgress) -> ClientResult:
         return cls(number, progress.msgs, progress.bytes, progress.begin_ns, progress.end_ns, progress.latencies)
 
     @property
@@ -79,7 +79,7 @@ def _part(msgs: int, size: int, begin_ns: int, end_ns: int, latencies: Latencies
     return Part(msgs, size, lasted_ns, round(msgs * per_s, 3), round(size * per_s, 3), latencies.spread(), client)
 
 
-def report(load: Load, results: Iterable[Done], processes: int, started_ns: int) -> Report:
+def report(load: Load, results: Iterable[ClientResult], processes: int, started_ns: int) -> Report:
     """Return the report of all clients' work."""
     from natsctl.api.times import format_time
 

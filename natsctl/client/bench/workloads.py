@@ -25,7 +25,7 @@ from natsctl.api import endpoints, headers
 from natsctl.api.acks import ACK
 from natsctl.api.errors import ApiResponseError, NatsctlError, NothingReceivedError, ProtocolError, UnreachableError
 from natsctl.client.bench.client import (
-    Client,
+    BenchClient,
     ClientProgress,
     CommandBuilder,
     Pace,
@@ -42,7 +42,7 @@ NOT_FOUND = b"NATS/1.0 404"
 
 
 async def _requests(
-    client: Client, request: Callable[[int, bytes], bytes], size_of: Callable[[int, Answer], int]
+    client: BenchClient, request: Callable[[int, bytes], bytes], size_of: Callable[[int, Answer], int]
 ) -> None:
     """Send every request with an inbox, and time it; `size_of` returns the bytes that an answer counts for."""
     inbox, progress, answered = client.new_inbox(), client.progress, asyncio.Event()
@@ -80,7 +80,7 @@ def _check_answer(subject: str, answer: Answer) -> None:
         raise failure
 
 
-async def service(client: Client) -> None:
+async def service(client: BenchClient) -> None:
     """Send requests to the service on the subject."""
     make = CommandBuilder(client.load)
 
@@ -94,7 +94,7 @@ async def service(client: Client) -> None:
     await _requests(client, make.one, size_of)
 
 
-async def stored(client: Client) -> None:
+async def stored(client: BenchClient) -> None:
     """Publish with an ack, one message at a time."""
     make = CommandBuilder(client.load)
 
@@ -105,7 +105,7 @@ async def stored(client: Client) -> None:
     await _requests(client, make.one, size_of)
 
 
-async def put(client: Client) -> None:
+async def put(client: BenchClient) -> None:
     load, body = client.load, body_of(client.load)
 
     def request(number: int, inbox: bytes) -> bytes:
@@ -122,7 +122,7 @@ def _key(randomize: int, number: int) -> int:
     return random.randrange(randomize) if randomize else number
 
 
-async def value(client: Client) -> None:
+async def value(client: BenchClient) -> None:
     load, api = client.load, client.manager.connection.target.api_prefix
     subject = f"{api}.DIRECT.GET.KV_{load.bucket}.$KV.{load.bucket}"
 
@@ -141,7 +141,7 @@ async def value(client: Client) -> None:
     await _requests(client, request, size_of)
 
 
-async def get(client: Client) -> None:
+async def get(client: BenchClient) -> None:
     """Get messages from a stream, each the next one after the last one."""
     load = client.load
     subject = f"{client.manager.connection.target.api_prefix}.DIRECT.GET.{load.stream}"
@@ -173,7 +173,7 @@ def too_few(stream: str, messages: int, requested: int) -> NothingReceivedError:
 END_OF_BATCH = b"NATS/1.0 204"
 
 
-async def get_batches(client: Client) -> None:
+async def get_batches(client: BenchClient) -> None:
     """Read with batched direct gets, one after the other; the latency is that of a batch."""
     load, progress, inbox = client.load, client.progress, client.new_inbox()
     state = (await client.manager.stream_info(load.stream)).value.state
@@ -208,7 +208,7 @@ async def get_batches(client: Client) -> None:
     progress.end()
 
 
-async def _in_batches(client: Client, send: Callable[[int, int], Awaitable[None]]) -> None:
+async def _in_batches(client: BenchClient, send: Callable[[int, int], Awaitable[None]]) -> None:
     """Send a batch, of so many messages from a number on, wait for its answers, send the next; times each batch."""
     load, progress = client.load, client.progress
     await client.start()
@@ -225,7 +225,7 @@ async def _in_batches(client: Client, send: Callable[[int, int], Awaitable[None]
     progress.end()
 
 
-async def publish_async(client: Client) -> None:
+async def publish_async(client: BenchClient) -> None:
     """Publish batches with an ack for each message."""
     inbox, progress, subject = client.new_inbox(), client.progress, client.load.subject
     make = CommandBuilder(client.load)
@@ -246,7 +246,7 @@ async def publish_async(client: Client) -> None:
     await _in_batches(client, send)
 
 
-async def publish_atomic(client: Client) -> None:
+async def publish_atomic(client: BenchClient) -> None:
     """Publish batches that are stored as a whole or not at all, with one ack for each."""
     inbox, progress, load = client.new_inbox(), client.progress, client.load
     make, unacknowledged = CommandBuilder(load), 0
@@ -283,7 +283,7 @@ def _batch(make: CommandBuilder, first: int, count: int, inbox: bytes) -> bytes:
 START, APPEND, COMMIT = range(3)
 
 
-class Flow:
+class FastBatchFlow:
     """Progress of a fast batch as the stream reports it; `may_send` is the last place that may be sent."""
 
     def __init__(self, progress: ClientProgress, subject: str, size: int, outstanding: int, share: int) -> None:
@@ -321,12 +321,12 @@ def _odd(subject: str, said: dict[str, object]) -> NatsctlError:
     return ProtocolError(f"the stream answered on {subject} what is not an ack of a fast batch: {said}")
 
 
-async def publish_fast(client: Client) -> None:
+async def publish_fast(client: BenchClient) -> None:
     """Send all messages of the client as one batch, as quickly as the stream lets it."""
     load, progress, inbox = client.load, client.progress, client.new_inbox()
     make = CommandBuilder(load)
     head = b"%b.%b.%d.fail" % (inbox, uuid.uuid4().hex.encode(), load.batch)
-    flow = Flow(progress, load.subject, len(make.body), load.max_outstanding_acks, client.share)
+    flow = FastBatchFlow(progress, load.subject, len(make.body), load.max_outstanding_acks, client.share)
     await client.link.listen(f"{inbox.decode()}.>", flow.take, progress)
     await client.start()
     pace, sent = Pace(load), 0
@@ -350,7 +350,7 @@ async def publish_fast(client: Client) -> None:
     progress.end()
 
 
-async def _moved(client: Client, flow: Flow) -> None:
+async def _moved(client: BenchClient, flow: FastBatchFlow) -> None:
     """Return after the next flow message of the stream; raises UnreachableError without one."""
     flow.moved.clear()
     client.progress.check()
@@ -367,7 +367,7 @@ SILENCE_S = 10.0
 QUEUE = "natsctl-bench"
 
 
-async def publish(client: Client) -> None:
+async def publish(client: BenchClient) -> None:
     """Send the messages; it ends when the server has read all of them."""
     make = CommandBuilder(client.load)
     await client.start()
@@ -376,7 +376,7 @@ async def publish(client: Client) -> None:
     client.progress.end()
 
 
-async def send(client: Client, make: CommandBuilder) -> None:
+async def send(client: BenchClient, make: CommandBuilder) -> None:
     """Send the messages in blocks, and count them."""
     pace, size = Pace(client.load), len(make.body)
     most, done = pace.step(make.fitting), 0
@@ -388,7 +388,7 @@ async def send(client: Client, make: CommandBuilder) -> None:
         await pace.rest(done)
 
 
-async def subscribe(client: Client) -> None:
+async def subscribe(client: BenchClient) -> None:
     """Receive the messages; the clock starts with the first one."""
     load, progress = client.load, client.progress
     subject = f"{load.subject}.*" if load.multisubject else load.subject
@@ -408,7 +408,7 @@ async def subscribe(client: Client) -> None:
     progress.end()
 
 
-async def serve(client: Client) -> None:
+async def serve(client: BenchClient) -> None:
     """Answer requests, shared with the other clients; the clock starts with the first one.
 
     The clients end together after all messages, however they were distributed: waiting ones are stopped then.
@@ -440,13 +440,13 @@ ORDERED_INACTIVE_NS = 60_000_000_000
 """Longest life of an ordered consumer whose client has vanished."""
 
 
-class Reader:
+class BenchReader:
     """A reader of one client's share of a consumer's messages, with the acknowledgements that are asked for.
 
     With double acks a message counts once the server has confirmed its ack.
     """
 
-    def __init__(self, client: Client, consumer: str, acks: str, *, refill: bool) -> None:
+    def __init__(self, client: BenchClient, consumer: str, acks: str, *, refill: bool) -> None:
         load, connection = client.load, client.manager.connection
         self._client, self._acks, self._refill = client, acks, refill
         self._subject = endpoints.CONSUMER_MSG_NEXT.subject(
@@ -517,13 +517,13 @@ class Reader:
             self._client.progress.add(*self._unconfirmed.popleft())
 
 
-async def consume(client: Client) -> None:
+async def consume(client: BenchClient) -> None:
     """Read from the durable consumer, with pull requests renewed when half of a batch has come."""
     await _flow(client, client.load.consumer, client.load.acks)
 
 
-async def _flow(client: Client, consumer: str, acks: str) -> None:
-    reader = Reader(client, consumer, acks, refill=True)
+async def _flow(client: BenchClient, consumer: str, acks: str) -> None:
+    reader = BenchReader(client, consumer, acks, refill=True)
     await reader.listen()
     await client.start()
     reader.pull(min(client.load.batch, client.share))
@@ -532,9 +532,9 @@ async def _flow(client: Client, consumer: str, acks: str) -> None:
     await client.link.flush()
 
 
-async def fetch(client: Client) -> None:
+async def fetch(client: BenchClient) -> None:
     """Read from the durable consumer batch by batch."""
-    reader = Reader(client, client.load.consumer, client.load.acks, refill=False)
+    reader = BenchReader(client, client.load.consumer, client.load.acks, refill=False)
 
     async def pull(_first: int, count: int) -> None:
         reader.pull(count)
@@ -544,7 +544,7 @@ async def fetch(client: Client) -> None:
     await client.link.flush()
 
 
-async def ordered(client: Client) -> None:
+async def ordered(client: BenchClient) -> None:
     """Read everything through a consumer of its own that needs no acks, and remove it."""
     load, manager = client.load, client.manager
     config: dict[str, Any] = {

@@ -47,7 +47,7 @@ def chosen(asked: Mapping[str, bool | None]) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class EventFilter:
     """Filter of events; an empty one accepts all."""
 
     pattern: re.Pattern[str] | None = None
@@ -67,14 +67,14 @@ class Filter:
         )
 
 
-def make_filter(pattern: str, types: Sequence[str], consumer: str) -> Filter:
+def make_filter(pattern: str, types: Sequence[str], consumer: str) -> EventFilter:
     """Return the filter of the command line's values; `consumer` is NAME or STREAM.NAME. Raises UsageError."""
     stream, _, name = consumer.rpartition(".")
     try:
         compiled = re.compile(pattern, re.IGNORECASE | re.DOTALL) if pattern else None
     except re.error as failure:
         raise UsageError(f"--filter: {failure}") from failure
-    return Filter(compiled, tuple(types), stream, name)
+    return EventFilter(compiled, tuple(types), stream, name)
 
 
 def _is_type(kind: str, wanted: str) -> bool:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from natsctl.client.messaging.consumers import Delivered, OrderedReader
 
 
-class Reading(NamedTuple):
+class FeedReading(NamedTuple):
     """A stream that a feed reads: by direct gets, in order, or through a durable pull or push consumer.
 
     `existing` is false for a consumer that was made for the feed.
@@ -36,10 +36,10 @@ class Reading(NamedTuple):
     existing: bool = False
 
 
-class Feed(Protocol):
+class MessageFeed(Protocol):
     """Messages as they come; an asynchronous context manager that leaves nothing behind."""
 
-    reading: Reading | None
+    reading: FeedReading | None
 
     @property
     def ended(self) -> bool:
@@ -51,7 +51,7 @@ class Feed(Protocol):
     async def next(self, timeout_s: float | None = None) -> Message | None:
         """Return the next message, or None when none came in time or the feed has ended."""
 
-    async def __aenter__(self) -> Feed: ...
+    async def __aenter__(self) -> MessageFeed: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, failure: BaseException | None, trace: TracebackType | None
@@ -62,7 +62,7 @@ class CoreFeed:
     """Messages published on some subjects."""
 
     ended = False
-    reading: Reading | None = None
+    reading: FeedReading | None = None
 
     def __init__(self, manager: Manager, subjects: Sequence[str], queue: str = "") -> None:
         self._manager, self._subjects, self._queue = manager, subjects, queue
@@ -131,7 +131,7 @@ async def feed_of_stream(
     to_end: bool = False,
     headers_only: bool = False,
     count: int = 0,
-) -> Feed:
+) -> MessageFeed:
     """Return the feed of the stream's messages on the subjects, from `start` on; "" for the stream that stores them.
 
     `count` is the number of messages, 0 for no end. Streams whose messages are delivered once (work queue, interest)
@@ -141,7 +141,7 @@ async def feed_of_stream(
     name = stream or await stream_of(manager, subjects)
     subjects = widest(subjects)
     info = (await manager.stream_info(name)).raw
-    feed: Feed
+    feed: MessageFeed
     way: Literal["direct", "ordered", "pull", "push"]
     existing = False
     if durable:
@@ -157,7 +157,7 @@ async def feed_of_stream(
     else:
         reader = ordered_reader(manager, name, subjects, start, headers_only=headers_only)
         way, feed = "ordered", StreamFeed(reader, to_end=to_end)
-    feed.reading = Reading(way, name, subjects or info["config"].get("subjects") or [ALL], existing)
+    feed.reading = FeedReading(way, name, subjects or info["config"].get("subjects") or [ALL], existing)
     return feed
 
 
@@ -212,7 +212,7 @@ class StreamFeed:
     def __init__(self, reader: OrderedReader, *, to_end: bool = False) -> None:
         self._reader, self._to_end = reader, to_end
         self.ended = False
-        self.reading: Reading | None = None
+        self.reading: FeedReading | None = None
 
     async def __aenter__(self) -> StreamFeed:
         await self._reader.__aenter__()
@@ -254,7 +254,7 @@ class DurableFeed:
         wanted = PullOptions(0, min(count or MAX_BATCH, MAX_BATCH), no_wait=to_end)
         self._messages = take(manager, stream, name, wanted, config)
         self.ended = False
-        self.reading: Reading | None = None
+        self.reading: FeedReading | None = None
 
     async def __aenter__(self) -> DurableFeed:
         return self
@@ -290,7 +290,7 @@ class PushFeed:
         self._to_end = to_end
         waiting = int(info.get("num_pending") or 0) or int(info.get("num_ack_pending") or 0)
         self.ended = to_end and not waiting
-        self.reading: Reading | None = None
+        self.reading: FeedReading | None = None
 
     async def __aenter__(self) -> PushFeed:
         return self
@@ -329,7 +329,7 @@ class DirectFeed:
         self._kept: list[Message] = []
         self._last_seq = 0
         self.ended = False
-        self.reading: Reading | None = None
+        self.reading: FeedReading | None = None
 
     async def __aenter__(self) -> DirectFeed:
         await self._fetch()

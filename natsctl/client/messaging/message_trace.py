@@ -39,12 +39,12 @@ class TraceContext(NamedTuple):
 
 
 @dataclass(slots=True)
-class Report:
+class TraceReport:
     """Report of one server on the message; `hop` is "" for the first, `onward` are the reports behind each egress."""
 
     raw: dict[str, Any]
     hop: str = ROOT
-    onward: dict[str, Report] = field(default_factory=dict)
+    onward: dict[str, TraceReport] = field(default_factory=dict)
 
     @property
     def events(self) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ class Report:
         found = PARENT.fullmatch(str(values[0])) if values else None
         return TraceContext(found[1], found[2], bool(int(found[3], 16) & 1)) if found else None
 
-    def walk(self) -> Iterator[Report]:
+    def walk(self) -> Iterator[TraceReport]:
         """Yield this report and all behind it."""
         yield self
         for one in self.onward.values():
@@ -77,12 +77,12 @@ def headers_of(message: Outgoing, dest: str, deliver: bool) -> tuple[tuple[str, 
     return (*message.headers, ("Nats-Trace-Dest", dest), *only)
 
 
-async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> Report:
+async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> TraceReport:
     """Return the reports of every server that the message reached. Raises UnreachableError without any."""
     dest = connection.new_inbox()
     subscription = await connection.subscribe(dest)
     subscription.watched = message.subject
-    found: dict[str, Report] = {}
+    found: dict[str, TraceReport] = {}
     clock = asyncio.get_running_loop().time
     try:
         await connection.publish(message.subject, message.body, headers=headers_of(message, dest, deliver))
@@ -107,23 +107,23 @@ async def trace(connection: Connection, message: Outgoing, *, deliver: bool) -> 
     return _linked(found)
 
 
-def _report(body: bytes) -> Report:
+def _report(body: bytes) -> TraceReport:
     try:
         raw = parse_object(body, "the inbox of reports")
         headers = raw["request"].get("header") or {}
         hop = headers.get(HOP) or [ROOT]
     except (ValueError, KeyError, AttributeError, TypeError) as failure:
         raise ProtocolError(f"cannot read the report of a traced message: {body[:64]!r}") from failure
-    return Report(raw, str(hop[0]))
+    return TraceReport(raw, str(hop[0]))
 
 
-def _missing(found: dict[str, Report]) -> set[str]:
+def _missing(found: dict[str, TraceReport]) -> set[str]:
     """Return the hops that were announced and have not reported."""
     announced = {hop for report in found.values() for hop in report.hops}
     return ({ROOT} | announced) - set(found)
 
 
-def _linked(found: dict[str, Report]) -> Report:
+def _linked(found: dict[str, TraceReport]) -> TraceReport:
     for report in found.values():
         report.onward = {hop: found[hop] for hop in report.hops if hop in found and hop != report.hop}
     return found[ROOT]

@@ -37,7 +37,7 @@ _ADDED = frozenset(("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-S
 """Headers of a direct get's answer that describe the message and are no part of it."""
 
 
-class Stored(NamedTuple):
+class StoredResult(NamedTuple):
     """A message of a stream; `time` is RFC 3339."""
 
     subject: str
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
     headers: Headers = NO_HEADERS
 
 
-async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) -> Stored | None:
+async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) -> StoredResult | None:
     """Return the last message on a subject, None where there is none."""
     if direct:
         target = endpoints.DIRECT_GET.subject(stream, subject, prefix=manager.connection.target.api_prefix)
@@ -57,7 +57,7 @@ async def last_on(manager: Manager, stream: str, subject: str, *, direct: bool) 
     return await _by_api(manager, stream, last_by_subj=subject)
 
 
-async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> Stored | None:
+async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> StoredResult | None:
     """Return the message with that sequence, None where there is none."""
     if direct:
         target = endpoints.DIRECT_GET.subject(stream, prefix=manager.connection.target.api_prefix)
@@ -67,7 +67,7 @@ async def at(manager: Manager, stream: str, seq: int, *, direct: bool) -> Stored
     return await _by_api(manager, stream, seq=seq)
 
 
-async def _direct(manager: Manager, target: str, body: bytes) -> tuple[bool, Stored | None]:
+async def _direct(manager: Manager, target: str, body: bytes) -> tuple[bool, StoredResult | None]:
     """Return whether direct gets have a responder, and the message. Raises ProtocolError."""
     tracer = manager.connection.tracer
     if tracer is not None:
@@ -84,17 +84,17 @@ async def _direct(manager: Manager, target: str, body: bytes) -> tuple[bool, Sto
     return True, _from_direct(message, target)
 
 
-def _from_direct(message: Message, target: str) -> Stored:
+def _from_direct(message: Message, target: str) -> StoredResult:
     headers = message.headers
     try:
         subject, seq, time = headers["Nats-Subject"], int(headers["Nats-Sequence"]), headers["Nats-Time-Stamp"]
     except (KeyError, ValueError) as failure:
         raise ProtocolError(f"the answer on {target} does not say which message it is") from failure
     own = Headers([pair for pair in headers.pairs if pair[0] not in _ADDED])
-    return Stored(subject, seq, time, message.body, own)
+    return StoredResult(subject, seq, time, message.body, own)
 
 
-async def _by_api(manager: Manager, stream: str, **which: Any) -> Stored | None:
+async def _by_api(manager: Manager, stream: str, **which: Any) -> StoredResult | None:
     try:
         message = (await manager.message_get(stream, **which)).value.message
     except ApiResponseError as failure:
@@ -102,7 +102,7 @@ async def _by_api(manager: Manager, stream: str, **which: Any) -> Stored | None:
             return None
         raise
     pairs = [(_text(name), _text(value)) for name, value in blocks.parse(message.hdrs or b"")]
-    return Stored(message.subject, message.seq, message.time, message.data or b"", Headers(pairs))
+    return StoredResult(message.subject, message.seq, message.time, message.data or b"", Headers(pairs))
 
 
 def _text(raw: bytes) -> str:

@@ -107,7 +107,7 @@ MAX_OPEN = 10_000
 """Requests that are remembered, answered or not; the oldest is forgotten first."""
 
 
-class OpenRequest(NamedTuple):
+class PendingReply(NamedTuple):
     """A request: its number, its subject and when it came (monotonic ns)."""
 
     number: int
@@ -123,7 +123,7 @@ class RequestLog:
         if given := connection.target.settings.inbox_prefix:
             self._prefix = given.rstrip(".") + "."
         self.subject = f"{self._prefix}>"
-        self._open: OrderedDict[str, OpenRequest] = OrderedDict()
+        self._open: OrderedDict[str, PendingReply] = OrderedDict()
 
     def is_answer(self, message: Message) -> bool:
         """Return whether the message came on an inbox."""
@@ -135,9 +135,9 @@ class RequestLog:
             return
         if len(self._open) >= MAX_OPEN:
             self._open.popitem(last=False)
-        self._open[message.reply] = OpenRequest(number, message.subject, time.monotonic_ns())
+        self._open[message.reply] = PendingReply(number, message.subject, time.monotonic_ns())
 
-    def request_of(self, message: Message) -> OpenRequest | None:
+    def request_of(self, message: Message) -> PendingReply | None:
         """Return the request that a message answers; it stays remembered, since more answers may follow."""
         return self._open.get(message.subject)
 

@@ -51,7 +51,7 @@ MAX_FAULTS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class CopiedContent:
     """Everything that a stream of the origin has: `info` is its information, `expected` the digest of its messages."""
 
     spool: Spool
@@ -121,7 +121,7 @@ class Content:
 
 
 @dataclass(frozen=True, slots=True)
-class Destination:
+class MigrationDestination:
     """The server that streams are moved to; 0 `replicas` are those of the origin, placement is not taken along."""
 
     name: str
@@ -208,7 +208,7 @@ class Destination:
             await self.retrying.patiently(lambda: self.manager.stream_delete(stream))
         await release_name(self.manager, stream)
 
-    async def restore(self, content: Content, config: dict[str, Any], place: Path) -> None:
+    async def restore(self, content: CopiedContent, config: dict[str, Any], place: Path) -> None:
         """Restore a stream; what is written to `place` meanwhile is removed."""
         target = place / "archive"
         await asyncio.to_thread(content.write, target, config)
@@ -217,7 +217,7 @@ class Destination:
         finally:
             shutil.rmtree(target, ignore_errors=True)
 
-    async def compare(self, name: str, content: Content, config: Mapping[str, Any], place: Path) -> None:
+    async def compare(self, name: str, content: CopiedContent, config: Mapping[str, Any], place: Path) -> None:
         """Raise DifferenceError unless the stream here has every message that it should have."""
         target, kept = place / "check", content.kept
         try:
@@ -237,7 +237,7 @@ class Destination:
         if faults:
             raise DifferenceError(f"{name} at {self.name} differs: {'; '.join(faults[:MAX_FAULTS])}")
 
-    async def compare_consumers(self, name: str, content: Content) -> list[str]:
+    async def compare_consumers(self, name: str, content: CopiedContent) -> list[str]:
         """Return differences of consumers; raises DifferenceError where one is missing.
 
         Servers raise an ack floor that lies below the first message.

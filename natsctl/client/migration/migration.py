@@ -32,21 +32,21 @@ from natsctl.api.errors import NatsctlError
 from natsctl.client.backup.account_backup import PARALLEL, ignore_overall, in_order
 from natsctl.client.backup.configuration import without_server_metadata
 from natsctl.client.message import DryRunError, Planned
-from natsctl.client.migration.destination import MAX_FAULTS, Content, Destination, digest_of
+from natsctl.client.migration.destination import MAX_FAULTS, CopiedContent, MigrationDestination, digest_of
 from natsctl.client.migration.migration_state import (
     SUBJECTS,
-    Marker,
     MigrationFolder,
     MigrationHeldError,
+    MigrationMarker,
+    MigrationPhase,
+    MigrationRecord,
     MigrationReport,
-    Phase,
-    Record,
     StreamMoved,
     given_back,
     label_of,
     marker_of,
 )
-from natsctl.client.migration.origin import Origin, continued, continued_in, reached_in
+from natsctl.client.migration.origin import MigrationOrigin, continued, continued_in, reached_in
 from natsctl.client.migration.spool import Kept, Spool, copy_stream, kept_of
 
 CAUGHT_UP: Final = 1_000
@@ -93,7 +93,9 @@ async def _each(names: Iterable[str], work: Callable[[str], Awaitable[T]], paral
 
 
 class Migration:
-    def __init__(self, origin: Origin, destination: Destination, path: Path, options: MigrationOptions) -> None:
+    def __init__(
+        self, origin: MigrationOrigin, destination: MigrationDestination, path: Path, options: MigrationOptions
+    ) -> None:
         self.origin, self.destination, self.options = origin, destination, options
         self.folder = MigrationFolder(path, origin.name, destination.name)
         self.on_progress: Callable[[float, float], None] = ignore_overall
@@ -107,7 +109,7 @@ class Migration:
     def _id(self) -> str:
         return self.folder.state.id
 
-    def _record(self, name: str) -> Record:
+    def _record(self, name: str) -> MigrationRecord:
         return self.folder.record(name)
 
     def _quiet(self, name: str) -> str:
@@ -120,9 +122,9 @@ class Migration:
         infos = await self.origin.streams(self.options.streams)
         for name, info in infos.items():
             record = self._record(name)
-            if record.phase is Phase.DONE and record.created != info.get("created"):  # it was made again
+            if record.phase is MigrationPhase.DONE and record.created != info.get("created"):  # it was made again
                 del self.folder.state.streams[name]
-        infos = {name: info for name, info in infos.items() if self._record(name).phase is not Phase.DONE}
+        infos = {name: info for name, info in infos.items() if self._record(name).phase is not MigrationPhase.DONE}
         await self._check(infos)
         self._total = sum(int((info.get("state") or {}).get("messages") or 0) for info in infos.values())
         return infos
@@ -141,7 +143,7 @@ class Migration:
                 left = " of an earlier migration" if marker_of(there.get("config") or {}) else ""
                 held.append(f"{self.destination.name} has a stream {name}{left}")
             held += await self.destination.overlaps(name, given_back(config).get("subjects") or (), infos)
-        fresh = {name: info for name, info in infos.items() if self._record(name).phase is Phase.COPYING}
+        fresh = {name: info for name, info in infos.items() if self._record(name).phase is MigrationPhase.COPYING}
         held += await self.destination.refusals(fresh, partial=self.options.partial)
         if held:
             more = f"; and {len(held) - MAX_FAULTS} more" if len(held) > MAX_FAULTS else ""
@@ -170,7 +172,7 @@ class Migration:
 
     async def copy(self) -> MigrationReport:
         """Copy the messages of every stream to the folder, while clients go on; nothing else is changed."""
-        if waiting := self.folder.streams_in(Phase.STOPPED, Phase.VERIFIED, Phase.OPENING):
+        if waiting := self.folder.streams_in(MigrationPhase.STOPPED, MigrationPhase.VERIFIED, MigrationPhase.OPENING):
             names = ", ".join(waiting[:MAX_FAULTS])
             raise MigrationHeldError(f"the cutover of {names} was interrupted", hint=_TAKE_BACK_HINT)
         infos = await self._chosen()
@@ -222,7 +224,7 @@ class Migration:
 
     async def take_sample(self) -> MigrationReport:
         """Make the newest messages of every stream, and its consumers, a stream at the destination."""
-        if opening := self.folder.streams_in(Phase.OPENING):
+        if opening := self.folder.streams_in(MigrationPhase.OPENING):
             return await self._sampled(opening)
         infos = await self._chosen()
         self._preview(infos, cutover=False)
@@ -246,9 +248,9 @@ class Migration:
 
     async def cut_over(self) -> MigrationReport:
         """Stop ingest at the origin, copy the rest, verify, and open the destination; or take everything back."""
-        if opening := self.folder.streams_in(Phase.OPENING):
+        if opening := self.folder.streams_in(MigrationPhase.OPENING):
             return await self._open_all(opening, "moved")
-        interrupted = self.folder.streams_in(Phase.STOPPED, Phase.VERIFIED)
+        interrupted = self.folder.streams_in(MigrationPhase.STOPPED, MigrationPhase.VERIFIED)
         infos = await self._chosen()
         if unnamed := [name for name in interrupted if name not in infos]:
             raise MigrationHeldError(
@@ -262,9 +264,9 @@ class Migration:
         try:
             for name in infos:
                 record = self._record(name)
-                record.phase = Phase.STOPPED if record.phase is Phase.COPYING else record.phase
+                record.phase = MigrationPhase.STOPPED if record.phase is MigrationPhase.COPYING else record.phase
             self.folder.save()
-            await _each(self.folder.streams_in(Phase.STOPPED), self._stop, len(infos))
+            await _each(self.folder.streams_in(MigrationPhase.STOPPED), self._stop, len(infos))
             await self._restore_all(infos)
         except BaseException:
             await self._undo(infos)
@@ -286,7 +288,7 @@ class Migration:
     async def _restore_one(self, name: str) -> None:
         """Copy the rest of a stream, restore it at the destination, and compare both."""
         record, side = self._record(name), self.destination
-        if record.phase is Phase.VERIFIED:
+        if record.phase is MigrationPhase.VERIFIED:
             return
         if self.options.partial:
             info = await self.origin.info(name)
@@ -301,11 +303,11 @@ class Migration:
             await side.compare(name, content, record.config, self.folder.place(name))
             moved = content.summary(wanted)
             moved.warnings = warnings + await side.compare_consumers(name, content)
-        record.moved, record.phase = moved, Phase.VERIFIED
+        record.moved, record.phase = moved, MigrationPhase.VERIFIED
         self.folder.save()
         self._at(name, moved.messages, verified=True)
 
-    async def _content(self, name: str, spool: Spool) -> tuple[Content, list[str]]:
+    async def _content(self, name: str, spool: Spool) -> tuple[CopiedContent, list[str]]:
         """Return everything that the stream has, and warnings about what is not taken along."""
         kept, info = await self._rest(name, spool)
         expected = await digest_of(lambda: spool.batches(kept))
@@ -314,7 +316,7 @@ class Migration:
             kept, info = await self._rest(name, spool)
             expected = await digest_of(lambda: spool.batches(kept))
         consumers, warnings = await self.origin.consumers(name, spool, kept)
-        return Content(spool, kept, expected, info, consumers), warnings
+        return CopiedContent(spool, kept, expected, info, consumers), warnings
 
     async def _rest(self, name: str, spool: Spool) -> tuple[Kept, dict[str, Any]]:
         """Copy until nothing is missing, and return the sequences that the stream has and its information."""
@@ -348,20 +350,20 @@ class Migration:
         await self.destination.remove(name, self._id)
         if not self.options.partial:
             await self.origin.release(name, self._id)
-        self._record(name).phase = Phase.COPYING
+        self._record(name).phase = MigrationPhase.COPYING
         self.folder.save()
 
     async def abort(self) -> MigrationReport:
         """Take back a cutover that was interrupted, also that of another folder or machine."""
-        own = self.folder.streams_in(Phase.STOPPED, Phase.VERIFIED)
-        moved = self.folder.streams_in(Phase.OPENING, Phase.DONE)
+        own = self.folder.streams_in(MigrationPhase.STOPPED, MigrationPhase.VERIFIED)
+        moved = self.folder.streams_in(MigrationPhase.OPENING, MigrationPhase.DONE)
         stopped = {name: marker for name, marker in (await self.origin.stopped()).items() if name not in moved}
         if stopped and not own:
             self.folder.state.id = self._stopped_for_here(stopped)
         names = sorted({*own, *(name for name, marker in stopped.items() if marker.id == self._id)})
         found = [(name, await self.destination.find(name)) for name in names]
         opened = [name for name, there in found if there and label_of(there.get("config") or {}) != self._id]
-        if opened := self.folder.streams_in(Phase.OPENING) + opened or (moved if not names else []):
+        if opened := self.folder.streams_in(MigrationPhase.OPENING) + opened or (moved if not names else []):
             names_open = ", ".join(opened[:MAX_FAULTS])
             raise MigrationHeldError(
                 f"{self.destination.name} is open: clients may have published to {names_open} there",
@@ -373,7 +375,7 @@ class Migration:
             await self._take_back(name)
         return self._report("taken back", names)
 
-    def _stopped_for_here(self, stopped: Mapping[str, Marker]) -> str:
+    def _stopped_for_here(self, stopped: Mapping[str, MigrationMarker]) -> str:
         """Return the id of the migration to this destination that has stopped streams; raises MigrationHeldError.
 
         Streams that were stopped for another destination may be open there, and clients publish to them.
@@ -394,13 +396,13 @@ class Migration:
         """Open every stream at the destination, then raise its replicas."""
         chosen, state = sorted(names), self.folder.state
         for name in chosen:
-            self._record(name).phase = Phase.OPENING
+            self._record(name).phase = MigrationPhase.OPENING
         self.folder.save()
         await _each(chosen, self._open, len(chosen))
         pause = time.time_ns() - state.stopped_ns if state.stopped_ns else 0
         await _each(chosen, self._replicate, self.options.parallel)
         for name in chosen:
-            self._record(name).phase = Phase.DONE
+            self._record(name).phase = MigrationPhase.DONE
             shutil.rmtree(self.folder.place(name), ignore_errors=True)
         state.stopped_ns = 0
         self.folder.save()

@@ -33,7 +33,7 @@ _LOCK: Final = "lock"
 _STREAMS: Final = "streams"
 
 
-class Phase(StrEnum):
+class MigrationPhase(StrEnum):
     COPYING = "copying"
     """Nothing is changed on either side."""
     STOPPED = "stopped"
@@ -54,7 +54,7 @@ class StreamMoved(Document):
     """
 
     stream: str
-    phase: str = Phase.COPYING
+    phase: str = MigrationPhase.COPYING
     messages: int = 0
     bytes: int = 0
     behind: int = 0
@@ -82,16 +82,16 @@ class MigrationReport(Document):
     pause: int = 0
 
 
-class Record(Document):
+class MigrationRecord(Document):
     """A stream in the document; `config` is the origin's configuration before it was stopped."""
 
     created: str = ""
-    phase: Phase = Phase.COPYING
+    phase: MigrationPhase = MigrationPhase.COPYING
     config: dict[str, Any] = msgspec.field(default_factory=dict)
     moved: StreamMoved | None = None
 
 
-class State(Document):
+class MigrationState(Document):
     """The document; `stopped_ns` is the time at which ingest was stopped, 0 before."""
 
     format: str
@@ -99,10 +99,10 @@ class State(Document):
     origin: str
     destination: str
     stopped_ns: int = 0
-    streams: dict[str, Record] = msgspec.field(default_factory=dict)
+    streams: dict[str, MigrationRecord] = msgspec.field(default_factory=dict)
 
 
-class Marker(Document):
+class MigrationMarker(Document):
     """The label of a stopped stream: what it had before.
 
     `reached` has the last sequence of each source, `paused` the consumers with their earlier pauses.
@@ -151,13 +151,13 @@ def given(name: str, value: Any) -> dict[str, Any]:
     return {name: value} if value else {}
 
 
-def marker_of(config: Mapping[str, Any]) -> Marker | None:
+def marker_of(config: Mapping[str, Any]) -> MigrationMarker | None:
     """Return the label of a stopped stream, None for others. Raises StorageError for one that is not understood."""
     label = label_of(config)
     if not label.startswith("{"):
         return None
     try:
-        marker = msgspec.json.decode(label, type=Marker)
+        marker = msgspec.json.decode(label, type=MigrationMarker)
     except msgspec.MsgspecError as failure:
         raise StorageError(f"stream {config.get('name')}: {MARKER} in its metadata: {failure}") from failure
     if marker.format != MARKER_FORMAT:
@@ -182,7 +182,7 @@ class MigrationFolder:
 
     def __init__(self, path: Path, origin: str, destination: str) -> None:
         self.path = path
-        self.state = State(format=FORMAT, id=secrets.token_hex(6), origin=origin, destination=destination)
+        self.state = MigrationState(format=FORMAT, id=secrets.token_hex(6), origin=origin, destination=destination)
 
     @contextlib.contextmanager
     def held(self, *, dry_run: bool = False) -> Iterator[None]:
@@ -214,7 +214,7 @@ class MigrationFolder:
     def _load(self) -> None:
         path, own = self.path / _STATE, self.state
         try:
-            state = msgspec.json.decode(path.read_bytes(), type=State)
+            state = msgspec.json.decode(path.read_bytes(), type=MigrationState)
         except FileNotFoundError:
             return
         except (OSError, msgspec.MsgspecError) as failure:
@@ -235,11 +235,11 @@ class MigrationFolder:
         except OSError as failure:
             raise StorageError(f"cannot write to {self.path}: {failure.strerror}") from failure
 
-    def record(self, name: str) -> Record:
+    def record(self, name: str) -> MigrationRecord:
         """Return the record of a stream, a new one for a stream that is not in the state yet."""
-        return self.state.streams.setdefault(name, Record())
+        return self.state.streams.setdefault(name, MigrationRecord())
 
-    def streams_in(self, *phases: Phase) -> list[str]:
+    def streams_in(self, *phases: MigrationPhase) -> list[str]:
         return [name for name, record in self.state.streams.items() if record.phase in phases]
 
     def place(self, name: str) -> Path:

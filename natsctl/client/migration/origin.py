@@ -22,8 +22,8 @@ from natsctl.client.backup.configuration import without_server_metadata
 from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.manager import Manager
 from natsctl.client.migration.migration_state import (
-    Marker,
     MigrationHeldError,
+    MigrationMarker,
     StreamsNotFoundError,
     given,
     given_back,
@@ -47,7 +47,7 @@ MAX_LISTED: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class MigrationOrigin:
     """The server that streams are moved from, under the name that the user gave it."""
 
     name: str
@@ -123,10 +123,10 @@ class Origin:
         await self._settle(stream)
         return continued(before, marker.reached)
 
-    async def _marker(self, stream: str, config: Mapping[str, Any], id: str, destination: str) -> Marker:
+    async def _marker(self, stream: str, config: Mapping[str, Any], id: str, destination: str) -> MigrationMarker:
         level = (await self.manager.account_info()).value.api.level
         infos = [one.raw for one in await self.manager.consumer_list(stream)] if level >= PAUSES_SINCE else []
-        return Marker(
+        return MigrationMarker(
             id=id,
             destination=destination,
             created=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -166,7 +166,7 @@ class Origin:
             await asyncio.gather(*(self._pause(stream, one, until) for one, until in marker.paused.items()))
             await self.manager.stream_update(without_server_metadata(given_back(config)))
 
-    async def stopped(self) -> dict[str, Marker]:
+    async def stopped(self) -> dict[str, MigrationMarker]:
         """Return the streams that are stopped, each with its label."""
         listing = await self.manager.stream_list()
         markers = {str(one.raw["config"]["name"]): marker_of(one.raw["config"]) for one in listing}

@@ -36,8 +36,8 @@ from natsctl.api.archive.s2 import FrameReader, FrameWriter, S2FrameError
 from natsctl.api.errors import ApiResponseError, ErrCode, ProtocolError, StorageError
 from natsctl.client.atomic_file import PRIVATE
 from natsctl.client.backup.manifest import Document
-from natsctl.client.backup.save import IDLE_S, SaveOptions, Snapshot, read_window
-from natsctl.client.backup.transfer import OnProgress, Progress, RetryingManager, ignore_progress
+from natsctl.client.backup.save import IDLE_S, BackupSnapshot, SaveOptions, read_window
+from natsctl.client.backup.transfer import OnProgress, RetryingManager, TransferProgress, ignore_progress
 from natsctl.client.messaging.consumers import OrderedReader
 from natsctl.client.stream_state import is_complete
 
@@ -59,7 +59,7 @@ _COPY_BYTES: Final = 1 << 20
 _ALL: Final = ">"
 
 
-class Segment(Document):
+class SpoolSegment(Document):
     """One line of the index: messages at `at`, and the last sequence that was read, whether or not it is there."""
 
     at: int
@@ -81,7 +81,7 @@ class Spool:
     def __init__(self, folder: Path) -> None:
         """Open or create the spool. Raises StorageError."""
         self.folder = folder
-        self.segments: list[Segment] = []
+        self.segments: list[SpoolSegment] = []
         self.messages = 0
         self._waiting: list[ArchivedMessage] = []
         self._waiting_bytes = 0
@@ -101,7 +101,7 @@ class Spool:
         end = at = 0
         for line in self._index:
             try:
-                segment = msgspec.json.decode(line, type=Segment)
+                segment = msgspec.json.decode(line, type=SpoolSegment)
             except msgspec.MsgspecError:
                 break
             if not line.endswith(b"\n") or segment.at != end or segment.at + segment.bytes > size:
@@ -148,7 +148,7 @@ class Spool:
         content = b"".join(WriterV2().messages(waiting)) if waiting else b""
         frames = FrameWriter()
         packed = frames.write(content) + frames.finish() if content else b""
-        segment = Segment(
+        segment = SpoolSegment(
             at=self._data.tell(),
             bytes=len(packed),
             messages=len(waiting),
@@ -201,7 +201,7 @@ class Spool:
                 frames = FrameWriter()
                 writer.write(frames.write(b"".join(WriterV2().messages(messages))) + frames.finish())
 
-    def _packed(self, segment: Segment) -> bytes:
+    def _packed(self, segment: SpoolSegment) -> bytes:
         with (self.folder / _MESSAGES).open("rb") as file:
             file.seek(segment.at)
             packed = file.read(segment.bytes)
@@ -209,7 +209,7 @@ class Spool:
             raise StorageError(f"{self.folder} is damaged: {_MESSAGES} is too short")
         return packed
 
-    def _read(self, segment: Segment) -> list[ArchivedMessage]:
+    def _read(self, segment: SpoolSegment) -> list[ArchivedMessage]:
         try:
             content = b"".join(FrameReader().read(self._packed(segment)))
             found = read_records(content)
@@ -243,18 +243,18 @@ class Kept:
         """Return those of the sequences that lie in a range."""
         return Kept(max(first_seq, self.first_seq), min(last_seq, self.last_seq), self._removed)
 
-    def some_of(self, segment: Segment) -> bool:
+    def some_of(self, segment: SpoolSegment) -> bool:
         """Return whether messages of the segment may be in the stream."""
         return segment.last_seq >= self.first_seq and segment.first_seq <= self.last_seq
 
-    def all_of(self, segment: Segment) -> bool:
+    def all_of(self, segment: SpoolSegment) -> bool:
         """Return whether every message of the segment is in the stream."""
         if segment.first_seq < self.first_seq or segment.last_seq > self.last_seq:
             return False
         at = bisect_left(self._removed, segment.first_seq)
         return at >= len(self._removed) or self._removed[at] > segment.last_seq
 
-    def of(self, segment: Segment, messages: list[ArchivedMessage]) -> list[ArchivedMessage]:
+    def of(self, segment: SpoolSegment, messages: list[ArchivedMessage]) -> list[ArchivedMessage]:
         if self.all_of(segment):
             return messages
         first, last, removed = self.first_seq, self.last_seq, self._set
@@ -326,7 +326,7 @@ async def copy_stream(
     state = info.get("state") or {}
     first, last = int(state.get("first_seq") or 0), int(state.get("last_seq") or 0)
     behind = min(last - max(spool.reached, first - 1), int(state.get("messages") or 0))
-    progress = Progress(stream, behind)
+    progress = TransferProgress(stream, behind)
     if behind > SNAPSHOT_FROM and (spool.reached < first or not _is_read_in_order(info)):
         try:
             await _by_snapshot(retrying, stream, spool, progress, on_progress)
@@ -347,10 +347,10 @@ def _is_read_in_order(info: dict[str, Any]) -> bool:
 
 
 async def _by_snapshot(
-    retrying: RetryingManager, stream: str, spool: Spool, progress: Progress, on_progress: OnProgress
+    retrying: RetryingManager, stream: str, spool: Spool, progress: TransferProgress, on_progress: OnProgress
 ) -> None:
     sink = _Sink(spool)
-    snapshot = Snapshot(stream, sink, progress, SaveOptions(consumers=False), on_progress)
+    snapshot = BackupSnapshot(stream, sink, progress, SaveOptions(consumers=False), on_progress)
     _, state = await retrying.run(f"the copy of {stream}", snapshot.take)
     try:
         sink.reader.finish()
@@ -359,7 +359,9 @@ async def _by_snapshot(
     spool.commit(int(state.get("last_seq") or 0))
 
 
-def _by_sequence(info: dict[str, Any], spool: Spool, last: int, progress: Progress, on_progress: OnProgress) -> Any:
+def _by_sequence(
+    info: dict[str, Any], spool: Spool, last: int, progress: TransferProgress, on_progress: OnProgress
+) -> Any:
     """Return the work that copies the messages up to `last`, as far as one attempt gets."""
     stream = str((info.get("config") or {}).get("name"))
 
@@ -384,7 +386,7 @@ HEAD_MESSAGES: Final = 128
 
 
 async def _in_order(
-    manager: Manager, stream: str, spool: Spool, last: int, progress: Progress, on_progress: OnProgress
+    manager: Manager, stream: str, spool: Spool, last: int, progress: TransferProgress, on_progress: OnProgress
 ) -> None:
     """Read messages through a consumer, up to `last` or the end."""
     start = spool.reached + 1
@@ -406,7 +408,7 @@ async def consumers_in(retrying: RetryingManager, stream: str) -> list[ArchivedC
     """Return a stream's consumers with their progress, as a snapshot has them, which ends behind them."""
     head = _Head()
     options = SaveOptions(chunk_size=HEAD_BYTES, window_size=HEAD_BYTES, idle_s=IDLE_S)
-    snapshot = Snapshot(stream, head, Progress(stream, 0), options, ignore_progress)
+    snapshot = BackupSnapshot(stream, head, TransferProgress(stream, 0), options, ignore_progress)
     with contextlib.suppress(_HeadReadError):
         await retrying.run(f"reading the consumers of {stream}", snapshot.take)
     return head.consumers

@@ -13,7 +13,7 @@ from natsctl.client.leaders import NotClusteredError, hand_over, peers_of
 from natsctl.client.message import DryRunError, Planned
 from natsctl.client.requests import patiently
 from natsctl.client.system.reports import Row, listed, span_ns
-from natsctl.client.system.system_account import ALL, Scope, ServerAnswer, System, gather
+from natsctl.client.system.system_account import ALL, ServerAnswer, ServerScope, System, gather
 
 if TYPE_CHECKING:
     from natsctl.client.manager import Manager
@@ -94,7 +94,7 @@ class Hosted(msgspec.Struct):
 
 async def hosted(manager: Manager, server: str) -> Hosted:
     """Return the copies on one server; raises UnreachableError if it does not answer."""
-    answers = await System(manager).ask("JSZ", None, Scope(name=server))
+    answers = await System(manager).ask("JSZ", None, ServerScope(name=server))
     data = answers[0].data
     return Hosted(int(data.get("streams") or 0), int(data.get("consumers") or 0))
 
@@ -104,7 +104,7 @@ async def evacuate_server(manager: Manager, server: str) -> dict[str, Any]:
     return await change(manager, EVACUATE, {"peer": server})
 
 
-class Member(msgspec.Struct):
+class ClusterMember(msgspec.Struct):
     """JetStream's cluster as one of its servers sees it: peers, the number of live ones, and the quorum.
 
     `rescue` is true while the quorum is lowered.
@@ -120,7 +120,7 @@ class Member(msgspec.Struct):
     rescue: bool
 
 
-async def members(manager: Manager) -> list[Member]:
+async def members(manager: Manager) -> list[ClusterMember]:
     """Return the cluster as each server sees it that can be rescued, those of the asked JetStream domain.
 
     Raises UsageError where the servers are in other domains, NotClusteredError where none is in a cluster.
@@ -148,10 +148,10 @@ async def members(manager: Manager) -> list[Member]:
     return found
 
 
-def _member(answer: ServerAnswer) -> Member:
+def _member(answer: ServerAnswer) -> ClusterMember:
     meta = answer.data["meta_cluster"]
     replicas, leader = meta.get("replicas") or (), str(meta.get("leader") or "")
-    return Member(
+    return ClusterMember(
         server=answer.name,
         cluster=answer.cluster,
         leader=leader,
@@ -200,7 +200,7 @@ class Excess(NamedTuple):
 
 
 async def plan_moves(
-    manager: Manager, body: Mapping[str, Any], kinds: Iterable[str], idle_ns: int, scope: Scope = ALL
+    manager: Manager, body: Mapping[str, Any], kinds: Iterable[str], idle_ns: int, scope: ServerScope = ALL
 ) -> tuple[list[Row], list[Excess]]:
     """Return how many connections each server has, and which have to go for all to have about as many.
 

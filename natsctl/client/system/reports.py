@@ -10,7 +10,7 @@ from typing import Any
 
 from natsctl.api.units import parse_duration
 from natsctl.client.search import compile_condition
-from natsctl.client.system.system_account import Answers, ServerAnswer
+from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
 Row = dict[str, Any]
 
@@ -100,7 +100,7 @@ def _add(row: Row, answer: ServerAnswer, part: Mapping[str, Any]) -> None:
     row.setdefault("servers", []).append({**part, "server": server_of(answer)})
 
 
-def clusters(servers: Answers) -> list[Row]:
+def clusters(servers: ServerAnswers) -> list[Row]:
     """Return every cluster: its servers, their connections and gateways."""
     found: dict[str, Row] = {}
     for one in servers:
@@ -130,7 +130,7 @@ def details(answers: Iterable[ServerAnswer]) -> Iterable[tuple[ServerAnswer, Row
                 yield one, account, stream
 
 
-def leaders(answers: Answers) -> list[Row]:
+def leaders(answers: ServerAnswers) -> list[Row]:
     """Return the number of streams and consumers that each server leads."""
     found: dict[str, Row] = {
         one.name: {"server": server_of(one), "streams": 0, "consumers": 0} for one in answers if one.data.get("streams")

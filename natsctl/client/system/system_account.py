@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ServerScope:
     """Choice of servers: by name, id or host; by cluster; by tags, all of which they must have.
 
     `expect` is the number of answers, 0 for as many as the servers know of each other.
@@ -52,7 +52,7 @@ class Scope:
         return " ".join(word for word in (*said, f"tagged {', '.join(self.tags)}" if self.tags else "") if word)
 
 
-ALL = Scope()
+ALL = ServerScope()
 
 
 class ServerAnswer:
@@ -99,7 +99,7 @@ class ServerAnswer:
         return ApiResponseError(ApiError(code=code if isinstance(code, int) else 500, description=text))
 
 
-class Answers(list[ServerAnswer]):
+class ServerAnswers(list[ServerAnswer]):
     """Answers of servers, by name; `expected` is how many there should be."""
 
     def __init__(self, answers: Iterable[ServerAnswer], expected: int) -> None:
@@ -147,7 +147,7 @@ class System:
         self.connection: Connection = manager.connection
         self._at_once = asyncio.Semaphore(MAX_SIDE_BY_SIDE)
 
-    async def ping(self, scope: Scope = ALL) -> Answers:
+    async def ping(self, scope: ServerScope = ALL) -> ServerAnswers:
         """Return the statistics of every chosen server.
 
         Raises SystemAccountRequiredError, UnreachableError when none answers.
@@ -164,12 +164,12 @@ class System:
         if not meant:
             raise _no_server(scope, found)
         known = expected(found) if found else 0
-        return Answers(meant, scope.expect or known - (len(found) - len(meant)))
+        return ServerAnswers(meant, scope.expect or known - (len(found) - len(meant)))
 
-    async def ask(self, what: str, body: dict[str, Any] | None = None, scope: Scope = ALL) -> Answers:
+    async def ask(self, what: str, body: dict[str, Any] | None = None, scope: ServerScope = ALL) -> ServerAnswers:
         """Return the answer of each chosen server to `what`, such as `CONNZ`, with all pages."""
         servers = await self.ping(scope)
-        return Answers(await self.ask_each(servers, what, body), servers.expected)
+        return ServerAnswers(await self.ask_each(servers, what, body), servers.expected)
 
     async def ask_each(
         self, servers: Iterable[ServerAnswer], what: str, body: dict[str, Any] | None = None
@@ -224,8 +224,8 @@ class System:
         return named[0]
 
     async def of_accounts(
-        self, what: str, body: dict[str, Any] | None = None, scope: Scope = ALL, account: str = EVERYBODY
-    ) -> Answers:
+        self, what: str, body: dict[str, Any] | None = None, scope: ServerScope = ALL, account: str = EVERYBODY
+    ) -> ServerAnswers:
         """Return the chosen servers' answers on `$SYS.REQ.ACCOUNT.<account>.<what>`, by default of all accounts."""
         servers = await self.ping()
         subject = f"$SYS.REQ.ACCOUNT.{account}.{what}"
@@ -233,9 +233,9 @@ class System:
         meant = [one for one in found if scope.admits(one.server)]
         if not meant:
             raise _no_server(scope, found)
-        return Answers(meant, scope.expect or len(meant))
+        return ServerAnswers(meant, scope.expect or len(meant))
 
-    async def profiles(self, body: dict[str, Any], scope: Scope = ALL) -> Answers:
+    async def profiles(self, body: dict[str, Any], scope: ServerScope = ALL) -> ServerAnswers:
         """Return the profile of each server, which takes the `duration` (ns) in `body`."""
         before_s = self.connection.timeout_s
         self.connection.timeout_s += body.get("duration", 0) / 1e9
@@ -374,5 +374,5 @@ def _subject(server: str, what: str) -> str:
     return f"$SYS.REQ.SERVER.{server}.{what}"
 
 
-def _no_server(scope: Scope, found: list[ServerAnswer]) -> NatsctlError:
+def _no_server(scope: ServerScope, found: list[ServerAnswer]) -> NatsctlError:
     return ServerNotFoundError(scope.shown, sorted(one.name for one in found))

@@ -24,7 +24,7 @@ from natsctl.server.leaf.connection import RemoteConnection, WebSocketRemoteConn
 from natsctl.server.leaf.dialing import dial_text, open_tunnel
 from natsctl.server.options import LeafRemoteOptions
 from natsctl.server.tls.contexts import client_context
-from natsctl.wire.client import NO_CREDENTIALS, Credentials
+from natsctl.wire.client import NO_CREDENTIALS, ClientCredentials
 from natsctl.wire.server_url import ServerUrl
 
 if TYPE_CHECKING:
@@ -43,9 +43,9 @@ def signer_of(remote: LeafRemoteOptions, url: ServerUrl) -> Signer:
         login, fault = NO_CREDENTIALS, ""
         if remote.creds is not None:
             jwt, seed = read_creds(remote.creds)
-            login, fault = Credentials(jwt=jwt, seed=seed), "Credentials file has malformed seed"
+            login, fault = ClientCredentials(jwt=jwt, seed=seed), "Credentials file has malformed seed"
         elif remote.nkey:
-            login, fault = Credentials(seed=remote.nkey), "Remote nkey has malformed seed"
+            login, fault = ClientCredentials(seed=remote.nkey), "Remote nkey has malformed seed"
         try:
             return {**login.fields(nonce.decode()), **_user(remote, url)}
         except ValueError as error:

@@ -109,9 +109,9 @@ def read_part(part: BackupPart, shape: RowShape) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part. Raises BackupError, also for data that its manifest does not fit."""
 
     def batches(backup: OpenBackup) -> Iterator[pa.RecordBatch]:
-        from natsctl.client.backup.archives import Removed, read_messages
+        from natsctl.client.backup.archives import RemovedMessages, read_messages
 
-        removed = Removed(part.backup.first_seq) if part.backup.whole else None
+        removed = RemovedMessages(part.backup.first_seq) if part.backup.whole else None
         for messages in read_messages(backup, removed=removed):
             kept = _kept(messages, part, pattern)
             if kept:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from natsctl.spark.source.errors import OptionError
-from natsctl.wire.client import Credentials
+from natsctl.wire.client import ClientCredentials
 from natsctl.wire.server_url import ServerUrl, ServerUrlError, parse_server_url
 
 
@@ -99,8 +99,8 @@ def server_url(url: str) -> ServerUrl:
         raise OptionError(f"servers: not the URL of a server such as nats://host:4222: {failure}") from None
 
 
-def credentials_at(url: ServerUrl, settings: ServerSettings) -> Credentials:
+def credentials_at(url: ServerUrl, settings: ServerSettings) -> ClientCredentials:
     """Return the login for a server; one in its address comes before the settings."""
     if url.login:
-        return Credentials(**url.login)
-    return Credentials(settings.user, settings.password, settings.token, settings.jwt, settings.seed)
+        return ClientCredentials(**url.login)
+    return ClientCredentials(settings.user, settings.password, settings.token, settings.jwt, settings.seed)

@@ -15,7 +15,7 @@ from natsctl.cli.framework.candidates import candidates
 from natsctl.client.auth.claims import read_any
 from natsctl.client.auth.keys import generate_key
 from natsctl.client.auth.nsc_store import LOCK_NAME, NscStore
-from natsctl.client.auth.operators import User
+from natsctl.client.auth.operators import ManagedUser
 from natsctl.testing.process import ServerProcess
 from tests.cli.auth.conftest import Run
 
@@ -241,7 +241,7 @@ def test_names_of_the_store_are_completed(recorded: NscStore) -> None:
     assert words("auth", "operator", "info", "") == words("auth", "user", "ls", "") == []
 
 
-def _user(store: NscStore, name: str) -> User:
+def _user(store: NscStore, name: str) -> ManagedUser:
     return store.operator("RECORDED").account("ORDERS").user(name)
 
 

@@ -44,9 +44,9 @@ def _models(kind: Any, name: str) -> list[Any]:
 
 
 def _check() -> Any:
-    from natsctl.client.checks import Check
+    from natsctl.client.checks import MonitoringCheck
 
-    check = Check("JetStream", "JetStream")
+    check = MonitoringCheck("JetStream", "JetStream")
     check.critical.append("storage 93% of the limit")
     check.ok.append("memory 1% of the limit")
     check.measure("storage", 1_234_567, "Bytes that files take", "B")
@@ -64,11 +64,11 @@ def _account() -> Any:
 
 def _server(width: int) -> dict[str, Callable[[], Any]]:
     from natsctl.cli.render import server_reports, servers
-    from natsctl.client.system.system_account import Answers, ServerAnswer
+    from natsctl.client.system.system_account import ServerAnswer, ServerAnswers
 
     told = WORLD["system"]
-    census = Answers([ServerAnswer(one, 1_200_000) for one in told["census"]], 1)
-    held = Answers([ServerAnswer(one) for one in told["jetstream"]], 1)
+    census = ServerAnswers([ServerAnswer(one, 1_200_000) for one in told["census"]], 1)
+    held = ServerAnswers([ServerAnswer(one) for one in told["jetstream"]], 1)
     links = told["connections"]
     table = server_reports.CONNECTIONS
     return {
@@ -92,13 +92,13 @@ def _shown(width: int) -> dict[str, Callable[[], Any]]:
     from natsctl.client.buckets import Entry
     from natsctl.client.counters import Counter
     from natsctl.client.latency import Trips
-    from natsctl.client.object_store import Object
+    from natsctl.client.object_store import StoredObject
     from natsctl.client.services import ServiceInfo, ServiceStats
     from natsctl.client.system.top import TopView
 
     subjects = sorted(ANSWERS["subjects"]["state"]["subjects"].items(), key=lambda one: (one[1], one[0]))
     keys = [Entry(*row[:-1], row[-1].encode()) for row in SHOWN["keys"]]
-    objects = [Object(*row) for row in SHOWN["objects"]]
+    objects = [StoredObject(*row) for row in SHOWN["objects"]]
     [outcome], [report], [view] = _models(AccountOutcome, "outcome"), _models(Report, "report"), _models(TopView, "top")
     services, stats = _models(ServiceInfo, "services"), _models(ServiceStats, "service_stats")
     return {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from natsctl.client.system.cluster import Member
+from natsctl.client.system.cluster import ClusterMember
 from tests.cli.conftest import eventually
 from tests.support.servers import Cluster
 
@@ -176,8 +176,8 @@ def test_a_cluster_that_has_lost_its_majority_is_rescued(cluster: Run, monkeypat
     answers: list[dict[str, Any]] = []
     asked: list[tuple[int, int]] = []
 
-    async def members(manager: Any) -> list[Member]:
-        return [Member(f"n{at}", "C", "", 5, 5, 2, 3, rescue=False) for at in (1, 2)]
+    async def members(manager: Any) -> list[ClusterMember]:
+        return [ClusterMember(f"n{at}", "C", "", 5, 5, 2, 3, rescue=False) for at in (1, 2)]
 
     async def rescue(manager: Any, quorum: int, servers: int) -> list[dict[str, Any]]:
         asked.append((quorum, servers))

@@ -426,28 +426,30 @@ def test_passwords_are_hashed_without_a_server(command: Callable[[str], Run], mo
 
 
 def test_thresholds_count_when_they_mean_something() -> None:
-    from natsctl.client.checks import Check, Metric, Status
+    from natsctl.client.checks import CheckMetric, CheckStatus, MonitoringCheck
 
-    def status(value: float, warning: float | None, critical: float | None, low: bool | None = None) -> Status:
-        check = Check("s", "n")
-        check.compare(Metric("m", value, ""), "text", warning, critical, low=low)
+    def status(value: float, warning: float | None, critical: float | None, low: bool | None = None) -> CheckStatus:
+        check = MonitoringCheck("s", "n")
+        check.compare(CheckMetric("m", value, ""), "text", warning, critical, low=low)
         return check.status
 
-    assert status(5, 5, 6) is Status.WARNING
-    assert status(6, 5, 6) is Status.CRITICAL
-    assert status(4, 6, 5) is Status.CRITICAL  # less is worse, as critical is the smaller one
-    assert status(9, 6, 5) is Status.OK
-    assert status(9, 6, 5, low=False) is Status.CRITICAL
-    assert status(0, None, 0) is Status.OK
-    assert status(0, None, 0, low=True) is Status.CRITICAL
-    assert status(9, -1, -1) is Status.OK
+    assert status(5, 5, 6) is CheckStatus.WARNING
+    assert status(6, 5, 6) is CheckStatus.CRITICAL
+    assert status(4, 6, 5) is CheckStatus.CRITICAL  # less is worse, as critical is the smaller one
+    assert status(9, 6, 5) is CheckStatus.OK
+    assert status(9, 6, 5, low=False) is CheckStatus.CRITICAL
+    assert status(0, None, 0) is CheckStatus.OK
+    assert status(0, None, 0, low=True) is CheckStatus.CRITICAL
+    assert status(9, -1, -1) is CheckStatus.OK
 
 
 def test_the_result_of_a_check_can_be_read_back() -> None:
     from natsctl.cli.render.servers import document
-    from natsctl.client.checks import Check, Metric
+    from natsctl.client.checks import CheckMetric, MonitoringCheck
 
-    check = Check("stream", "S", critical=["a"], unknown=["u"], metrics=[Metric("m", 1.5, "help", "s", 1, None)])
+    check = MonitoringCheck(
+        "stream", "S", critical=["a"], unknown=["u"], metrics=[CheckMetric("m", 1.5, "help", "s", 1, None)]
+    )
     assert json.loads(json.dumps(document(check))) == {
         "status": "CRITICAL", "check_suite": "stream", "check_name": "S", "critical": ["a"], "unknown": ["u"],
         "perf_data": [{"name": "m", "value": 1.5, "unit": "s", "warning": 1, "critical": 0}],

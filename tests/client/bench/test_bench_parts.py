@@ -15,7 +15,7 @@ from natsctl.client.bench import workloads
 from natsctl.client.bench.benchmark import decode_line, encode_line
 from natsctl.client.bench.client import ClientProgress, CommandBuilder, Latencies, answer_failure, command
 from natsctl.client.bench.load import KINDS, Load
-from natsctl.client.bench.report import Done, csv_text, report
+from natsctl.client.bench.report import ClientResult, csv_text, report
 from natsctl.client.dial import NotListeningError
 
 times = st.lists(st.integers(0, 10**13), min_size=1, max_size=200)
@@ -132,8 +132,8 @@ def test_what_a_worker_fails_with_is_raised_as_if_it_had_happened_here(failure: 
 
 def test_the_total_runs_from_the_first_begin_to_the_last_end() -> None:
     load = Load(kind="pub", subject="s", clients=2, msgs=30)
-    one = Done(0, 10, 100, 1_000_000_000, 2_000_000_000, gathered([5]))
-    two = Done(1, 20, 200, 1_500_000_000, 4_000_000_000, gathered([7]))
+    one = ClientResult(0, 10, 100, 1_000_000_000, 2_000_000_000, gathered([5]))
+    two = ClientResult(1, 20, 200, 1_500_000_000, 4_000_000_000, gathered([7]))
     made = report(load, [two, one], 2, 0)
     assert (made.total.msgs, made.total.bytes, made.total.duration_ns) == (30, 300, 3_000_000_000)
     assert (made.total.msgs_per_s, made.total.bytes_per_s) == (10, 100)
@@ -143,8 +143,8 @@ def test_the_total_runs_from_the_first_begin_to_the_last_end() -> None:
 
 def test_a_client_that_got_nothing_does_not_stretch_the_total() -> None:
     load = Load(kind="service serve", subject="s", clients=2, msgs=10)
-    busy = Done(0, 10, 100, 5_000_000_000, 6_000_000_000, Latencies())
-    idle = Done(1, 0, 0, 1_000_000_000, 1_000_000_000, Latencies())
+    busy = ClientResult(0, 10, 100, 5_000_000_000, 6_000_000_000, Latencies())
+    idle = ClientResult(1, 0, 0, 1_000_000_000, 1_000_000_000, Latencies())
     assert report(load, [busy, idle], 2, 0).total.duration_ns == 1_000_000_000
 
 

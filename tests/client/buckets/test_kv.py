@@ -11,7 +11,7 @@ from nats.js.errors import KeyNotFoundError as NatsKeyNotFoundError
 
 from natsctl.client.asset_config import new_kv_bucket, set_history
 from natsctl.client.kv import (
-    Bucket,
+    KeyValueBucket,
     compact,
     entries,
     removals,
@@ -21,11 +21,11 @@ from natsctl.client.manager import Manager
 LATER_NS = 2**62
 
 
-async def make(manager: Manager, name: str, history: int = 5) -> Bucket:
+async def make(manager: Manager, name: str, history: int = 5) -> KeyValueBucket:
     config = new_kv_bucket(name)
     set_history(config, history)
     await manager.stream_create(config)
-    return await Bucket.open(manager, name)
+    return await KeyValueBucket.open(manager, name)
 
 
 async def test_nats_py_reads_what_is_written_here(clients: Any) -> None:
@@ -60,7 +60,7 @@ async def test_what_nats_py_writes_is_read_here(clients: Any) -> None:
         await kv.delete("gone")
         await kv.put("purged", b"x")
         await kv.purge("purged")
-        bucket = await Bucket.open(manager, "B")
+        bucket = await KeyValueBucket.open(manager, "B")
         assert (await bucket.get("a")).value == b"two"
         assert (await bucket.get("a", 1)).value == b"one"
         assert [one.key for one in await entries(bucket)] == ["a"]
@@ -107,7 +107,7 @@ async def test_a_key_that_is_written_all_the_time_is_never_absent(clients: Any) 
     async with clients() as (writer, _), clients() as (reader, _):
         bucket = await make(writer, "B", 1)
         await bucket.put("k", b"0")
-        seen = await Bucket.open(reader, "B")
+        seen = await KeyValueBucket.open(reader, "B")
         writing = asyncio.create_task(_write_often(bucket, 200))
         found: list[object] = []
         while not writing.done():
@@ -117,7 +117,7 @@ async def test_a_key_that_is_written_all_the_time_is_never_absent(clients: Any) 
         assert None not in found
 
 
-async def _write_often(bucket: Bucket, times: int) -> None:
+async def _write_often(bucket: KeyValueBucket, times: int) -> None:
     for number in range(times):
         await bucket.put("k", b"%d" % number)
 
@@ -137,5 +137,5 @@ async def test_behind_an_api_prefix_writes_have_it_too(clients: Any) -> None:
     async with clients() as (manager, _):
         info = (await make(manager, "B")).info
         async with clients(jetstream_domain="D") as (elsewhere, _):
-            bucket = Bucket(elsewhere, "B", info)
+            bucket = KeyValueBucket(elsewhere, "B", info)
             assert (bucket.reads, bucket.writes) == ("$KV.B.", "$JS.D.API.$KV.B.")

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from natsctl.api.errors import ApiResponseError
-from natsctl.client.checks import Check, check_stream
+from natsctl.client.checks import MonitoringCheck, check_stream
 from natsctl.client.dial import connect
 from natsctl.client.manager import Manager
 from natsctl.client.servers import resolve
@@ -98,7 +98,7 @@ async def test_what_is_wrong_is_logged_as_the_reference_logs_it(
 async def checked(server: ServerInstance, stream: str) -> list[str]:
     """Return what `server check stream` finds critical."""
     async with await connect(resolve(Settings(url=server.url), {"HOME": "/nowhere"}), name="check") as connection:
-        check = Check("stream", stream)
+        check = MonitoringCheck("stream", stream)
         await check_stream(Manager(connection), check, {}, {})
         return check.critical
 
