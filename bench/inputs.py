@@ -15,6 +15,7 @@ import base64
 import json
 import multiprocessing
 import os
+import random
 import struct
 import tempfile
 import time
@@ -22,11 +23,14 @@ import zlib
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from bench import loop, servers
 from bench.measure import ANSWER_WITHIN_S, verdict
 from natsctl.testing.process import ServerProcess
+from tests.support.callouts import ISSUER, SUBJECT, claims_of
+from tests.support.callouts import Request as CalloutRequest
+from tests.support.operators import Operator, OperatorAccount
 from tests.support.raw_client import Disconnected, RawClient
 
 LONGEST_S: Final = 0.050
@@ -37,7 +41,10 @@ QUIET_S: Final = 0.1
 FLOOR_S: Final = 0.010
 """Times below this are noise: growth is counted from here."""
 
-CONFIG: Final = 'websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true }\n'
+CONFIG: Final = """
+websocket { listen: "127.0.0.1:-1", no_tls: true, compression: true }
+accounts { $SYS { users: [{user: sys, password: sys}] } }
+"""
 
 
 class Waits(NamedTuple):
@@ -51,22 +58,33 @@ class Waits(NamedTuple):
         return f"{self.longest_s * 1000:7.1f} {self.median_s * 1000:6.2f} {self.served_s * 1000:7.0f}"
 
 
+Act = TypeVar("Act", bound=Callable[["Peers", int], Awaitable[object]])
+
+
 class Peers(NamedTuple):
-    """The connections of one run: a client, and the address of the WebSocket listener."""
+    """The connections of one run: a client, and the addresses of the listeners."""
 
     client: RawClient
+    url: str
     websocket: str
 
 
-Input = Callable[[Peers, int], Awaitable[object]]
-INPUTS: dict[str, tuple[Input, tuple[int, ...]]] = {}
+class Input(NamedTuple):
+    """An input with its numbers of items, and the configuration that the server needs."""
+
+    act: Callable[[Peers, int], Awaitable[object]]
+    sizes: tuple[int, ...]
+    config: str
 
 
-def sized(name: str, *sizes: int) -> Callable[[Input], Input]:
-    """Add an input to the table, with its numbers of items."""
+INPUTS: dict[str, Input] = {}
 
-    def add(act: Input) -> Input:
-        INPUTS[name] = act, sizes
+
+def sized(name: str, *sizes: int, config: str = CONFIG) -> Callable[[Act], Act]:
+    """Add an input to the table."""
+
+    def add(act: Act) -> Act:
+        INPUTS[name] = Input(act, sizes, config)
         return act
 
     return add
@@ -76,7 +94,7 @@ async def api(peers: Peers, verb: str, body: object) -> dict[str, Any]:
     """Return the answer to an API request, an error too: what is refused costs as well."""
     text = json.dumps(body, separators=(",", ":")).encode()
     _, answer = await peers.client.request(b"$JS.API." + verb.encode(), text, ANSWER_WITHIN_S)
-    found: dict[str, Any] = json.loads(answer)
+    found: dict[str, Any] = json.loads(answer or b"{}")
     return found
 
 
@@ -489,6 +507,153 @@ async def filters_since(peers: Peers, count: int) -> None:
     await api(peers, "CONSUMER.DELETE.A.C", {})
 
 
+# Accounts, users and the system account
+
+OPERATOR: Final = Operator(random.Random(1))
+EXPORTER: Final = OPERATOR.account("E", exports=[{"name": "all", "subject": ">", "type": "stream"}])
+IMPORTER: Final = OPERATOR.account("I")
+BEARER: Final[dict[str, Any]] = {"bearer_token": True}
+OPERATED: Final = OPERATOR.conf(
+    f"default_sentinel: {OPERATOR.user(OPERATOR.account('ANYBODY'), {}, **BEARER).jwt}\nmax_payload: 2MB\n"
+)
+
+
+async def pushed(peers: Peers, account: OperatorAccount, nats: dict[str, Any]) -> None:
+    """Push claims for an account that has a client."""
+    system = await RawClient.connect(peers.url, jwt=OPERATOR.user(OPERATOR.system, {}, **BEARER).jwt)
+    client = await RawClient.connect(peers.url, jwt=OPERATOR.user(account, {}, **BEARER).jwt)
+    before = dict(account.nats)
+    account.nats.update(nats)
+    token = account.jwt(OPERATOR.signer).encode()
+    account.nats.clear()
+    account.nats.update(before)
+    subject = f"$SYS.REQ.ACCOUNT.{account.public}.CLAIMS.UPDATE".encode()
+    await system.request(subject, token, ANSWER_WITHIN_S)
+    await asyncio.gather(system.close(), client.close())
+
+
+def imported(count: int) -> list[dict[str, Any]]:
+    """Return imports of streams, and of services that the exporter does not have."""
+    common = {"account": EXPORTER.public, "name": "n"}
+    return [
+        {**common, "subject": f"s.{n}", "local_subject": f"l.{n}", "type": "service" if n % 2 else "stream"}
+        for n in range(count)
+    ]
+
+
+@sized("claims: imports", 40, 400, 4_000, config=OPERATED)
+async def claimed_imports(peers: Peers, count: int) -> None:
+    """Push an account with many imports, and without them."""
+    for items in (imported(count), []):
+        await pushed(peers, IMPORTER, {"imports": items})
+
+
+@sized("claims: exports", 80, 800, 8_000, config=OPERATED)
+async def claimed_exports(peers: Peers, count: int) -> None:
+    """Push an account with many exports."""
+    items = [{"name": "n", "subject": f"s.{n}", "type": "service" if n % 2 else "stream"} for n in range(count)]
+    await pushed(peers, IMPORTER, {"exports": items})
+
+
+@sized("claims: mappings", 80, 800, 8_000, config=OPERATED)
+async def claimed_mappings(peers: Peers, count: int) -> None:
+    """Push an account with many mappings."""
+    await pushed(peers, IMPORTER, {"mappings": {f"m.{n}": [{"subject": f"n.{n}"}] for n in range(count)}})
+
+
+@sized("claims: default permissions", 300, 3_000, 30_000, config=OPERATED)
+async def claimed_permissions(peers: Peers, count: int) -> None:
+    """Push an account whose users may publish on many patterns, and log in."""
+    rules = {"pub": {"allow": [f"p.{n}.*" for n in range(count)]}, "sub": {}}
+    await pushed(peers, IMPORTER, {"default_permissions": rules})
+    await pushed(peers, IMPORTER, {})
+
+
+PERMITTED: Final = (300, 3_000, 30_000)
+
+
+def permitted(count: int) -> str:
+    """Return a user with many patterns."""
+    allowed = ", ".join(f'"p.{n}.*"' for n in range(count))
+    return f"{{user: u{count}, password: p, permissions: {{publish: {{allow: [{allowed}]}}}}}}"
+
+
+@sized(
+    "login: patterns", *PERMITTED,
+    config=f"authorization {{ users: [{{user: any, password: any}}, {', '.join(map(permitted, PERMITTED))}] }}\n"
+    "no_auth_user: any\n",
+)  # fmt: skip
+async def permitted_logins(peers: Peers, count: int) -> None:
+    """Log in as a user with many permissions, and publish."""
+    for _ in range(5):
+        client = await RawClient.connect(peers.url, user=f"u{count}", **{"pass": "p"})
+        client.publish(b"p.7.x", b"")
+        await client.flush()
+        await client.close()
+
+
+@sized(
+    "callout: patterns", 300, 3_000, 15_000,
+    config=f"authorization {{ auth_callout {{ issuer: {ISSUER.public}, auth_users: [auth, any], account: AUTH }} }}\n"
+    "accounts { AUTH { users: [{user: auth, password: p}, {user: any, password: p}] }, FOO {} }\n"
+    "no_auth_user: any\n",
+)  # fmt: skip
+async def permitted_callouts(peers: Peers, count: int) -> None:
+    """Answer the request about a client with many permissions."""
+    service = await RawClient.connect(peers.url, user="auth", **{"pass": "p"})
+    rules = {"pub": {"allow": [f"p.{n}.*" for n in range(count)]}}
+
+    def answer(subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
+        request = CalloutRequest(payload.decode(), {}, claims_of(payload), reply.decode())
+        service.publish(reply, request.response(request.user(aud="FOO", nats=rules)))
+
+    service.subscribe(SUBJECT.encode(), answer)
+    await service.flush()
+    for _ in range(3):
+        client = await RawClient.connect(peers.url, user="x")
+        await client.close()
+    await service.close()
+
+
+async def reported(peers: Peers, *requests: tuple[str, dict[str, Any]]) -> None:
+    """Ask for reports, in the system account."""
+    system = await RawClient.connect(peers.url, user="sys", **{"pass": "sys"})
+    for name, options in requests:
+        body = json.dumps(options).encode()
+        await system.request(f"$SYS.REQ.SERVER.PING.{name}".encode(), body, ANSWER_WITHIN_S)
+    await system.close()
+
+
+@sized("system: connections", 10, 100, 1_000, 10_000)
+async def reported_connections(peers: Peers, count: int) -> None:
+    """Ask for the list of many connections."""
+    clients = [await RawClient.connect(peers.url) for _ in range(count)]
+    orders: tuple[dict[str, Any], ...] = (
+        {},
+        {"sort": "subs"},
+        {"auth": True, "subscriptions": True},
+        {"acc": "$G", "filter_subject": "a.>"},
+    )
+    await reported(peers, *(("CONNZ", {"limit": count, **options}) for options in orders), ("ACCSTATZ", {}))
+    await asyncio.gather(*(client.close() for client in clients))
+
+
+@sized("system: subscriptions", 1_000, 10_000, 100_000)
+async def reported_subscriptions(peers: Peers, count: int) -> None:
+    """Ask for the lists of many subscriptions of one connection."""
+    for first in range(0, count, 10_000):
+        numbers = range(first, min(first + 10_000, count))
+        peers.client.send(b"".join(b"SUB s.%d s%d\r\n" % (number, number) for number in numbers))
+        await peers.client.flush()
+    connz: list[dict[str, Any]] = [
+        {"subscriptions": True},
+        {"subscriptions_detail": True},
+        {"acc": "$G", "filter_subject": "x.>"},
+    ]
+    subsz: list[dict[str, Any]] = [{"subscriptions": True, "limit": count}, {"subscriptions": True, "test": "s.7"}]
+    await reported(peers, *(("CONNZ", options) for options in connz), *(("SUBSZ", options) for options in subsz))
+
+
 # WebSocket
 
 
@@ -624,11 +789,11 @@ async def measured(server: ServerProcess, name: str, largest: int) -> dict[int, 
         longest_s, _, median_s = await asyncio.get_running_loop().run_in_executor(None, here.recv)
         return longest_s, median_s
 
-    act, sizes = INPUTS[name]
+    act, sizes, config = INPUTS[name]
     try:
         for size in (size for size in sizes if size <= largest):
             client = await RawClient.connect(server.url)
-            peers = Peers(client, ports["websocket"][0])
+            peers = Peers(client, server.url, ports["websocket"][0] if "websocket" in config else "")
             await asyncio.gather(*(api(peers, f"STREAM.DELETE.{stream}", {}) for stream in ("A", "O")))
             await asyncio.sleep(QUIET_S)
             await since_last()
@@ -683,12 +848,12 @@ def main() -> None:
         for candidate in candidates:
             with (
                 tempfile.TemporaryDirectory(prefix="natsctl-inputs-", ignore_cleanup_errors=True) as folder,
-                candidate._replace(config=CONFIG).serving(Path(folder)) as server,
+                candidate._replace(config=INPUTS[name].config).serving(Path(folder)) as server,
             ):
                 columns.append(asyncio.run(measured(server, name, options.largest)))
                 server.kill()
         before = None
-        for size in INPUTS[name][1]:
+        for size in INPUTS[name].sizes:
             cells = [column.get(size) for column in columns]
             if any(cells):
                 print(line(name, size, cells, before), flush=True)

@@ -40,8 +40,11 @@ class RawClient(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     @classmethod
-    async def connect(cls, url: str) -> RawClient:
-        """Return a client connected to `nats://[token@]host:port`; raises OSError or TimeoutError."""
+    async def connect(cls, url: str, **login: str) -> RawClient:
+        """Return a client connected to `nats://[token@]host:port`; raises OSError or TimeoutError.
+
+        `login` are fields of CONNECT.
+        """
         parts = urlsplit(url)
         async with asyncio.timeout(CONNECT_WITHIN_S):
             loop = asyncio.get_running_loop()
@@ -52,6 +55,7 @@ class RawClient(asyncio.Protocol):
                 "headers": True,
                 "no_responders": True,
                 "protocol": 1,
+                **login,
             }
             if parts.username:
                 options["auth_token"] = parts.username

@@ -18,7 +18,7 @@ from natsctl.api.times import format_time
 from natsctl.api.units import SECOND
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT
 from natsctl.broker.session import Session
-from natsctl.server.monitor.document import go_number, head, present, round_trip, text, uptime, wall_time
+from natsctl.server.monitor.document import Making, go_number, head, present, round_trip, text, uptime, wall_time
 from natsctl.server.monitor.query import NO_SUBJECTS, BadRequestError, EndpointOptions, ListingOptions, Query
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def client(session: Session, show: Show) -> dict[str, Any]:
         account = session.account if session.stop_ns else None
         entry["subscriptions_list_detail"] = (subscription_detail(sub, account) for sub in tuple(subs))
     elif subs and show.subscriptions:
-        entry["subscriptions_list"] = [text(sub.subject) for sub in subs]
+        entry["subscriptions_list"] = (text(sub.subject) for sub in tuple(subs))
     if show.auth:
         entry |= _claims(session)
     return entry | proxy(session)
@@ -257,15 +257,18 @@ class ConnzOptions(ListingOptions, kw_only=True):
         return options
 
 
-def connz(server: ServerInstance, options: ConnzOptions) -> dict[str, Any]:
+def connz(server: ServerInstance, options: ConnzOptions) -> Making[dict[str, Any]]:
     """Return a page of connections, to be made one after the other. Raises BadRequestError."""
     _check(options)
-    broker = server.broker
+    return _connz(server.broker, options)
+
+
+def _connz(broker: Broker, options: ConnzOptions) -> Making[dict[str, Any]]:
     offset = max(options.offset, 0)
     limit = 1 if options.cid > 0 else options.limit if options.limit > 0 else DEFAULT_LIMIT
     unknown = bool(options.acc) and options.acc not in broker.accounts
     key, descending = _ORDERS[options.sort]
-    total, chosen = (0, []) if unknown else _choose(broker, options)
+    total, chosen = (0, []) if unknown else (yield from _choose(broker, options))
     page = sorted(chosen, key=partial(key, broker), reverse=descending)[offset : offset + limit]
     show = Show(options.auth, options.subscriptions, options.subscriptions_detail, broker.clock)
     return {
@@ -290,7 +293,7 @@ def _check(options: ConnzOptions) -> None:
         raise BadRequestError("filter by subject only valid with account filtering")
 
 
-def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | LeafLink]]:
+def _choose(broker: Broker, options: ConnzOptions) -> Making[tuple[int, list[Session | LeafLink]]]:
     """Return how many connections there are of the state and the account, and those that are asked for."""
     opened: list[Session | LeafLink] = []
     ended: list[Session | LeafLink] = []
@@ -305,11 +308,24 @@ def _choose(broker: Broker, options: ConnzOptions) -> tuple[int, list[Session | 
         opened = [one for one in opened if one.cid == options.cid]
         ended = [] if opened else [one for one in ended if one.cid == options.cid]
     if options.filter_subject not in ("", ">"):
-        wanted = options.filter_subject.encode()
-        opened = [one for one in opened if any(overlaps(wanted, subject) for subject in _subjects(one))]
+        opened = yield from _subscribed(opened, options.filter_subject.encode())
     if options.mqtt_client:
         return total, []
     return total, [one for one in chain(opened, ended) if not options.user or one.user == options.user]
+
+
+def _subscribed(peers: Iterable[Session | LeafLink], pattern: bytes) -> Making[list[Session | LeafLink]]:
+    """Return the connections with a subscription that overlaps a pattern."""
+    found: list[Session | LeafLink] = []
+    for peer in peers:
+        for number, subject in enumerate(tuple(_subjects(peer)), 1):
+            if overlaps(pattern, subject):
+                found.append(peer)
+                break
+            if not number % LOOKED_AT:
+                yield
+        yield
+    return found
 
 
 def _subjects(one: Session | LeafLink) -> Iterator[bytes]:
@@ -342,6 +358,8 @@ _ORDERS: Final[dict[str, tuple[_Key, bool]]] = {
 """Sort orders of connections: the key, and whether the largest comes first."""
 
 
+LOOKED_AT: Final = 1024
+"""Subscriptions that are looked at between two stops: less than a millisecond."""
 FANOUT_ROUTES: Final = 4096
 """Cached routes per account that fan-outs are taken from."""
 
@@ -358,11 +376,14 @@ class SubszOptions(EndpointOptions, kw_only=True):
     test: str = ""
 
 
-def subsz(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
+def subsz(server: ServerInstance, options: SubszOptions) -> Making[dict[str, Any]]:
     """Return counters of the subscriptions, and a page of them on request, as an iterator. Raises BadRequestError."""
     if options.test and not (is_valid_subject(options.test) and is_literal(options.test)):
         raise BadRequestError(f"invalid test subject, must be valid publish subject: {options.test}")
-    broker = server.broker
+    return _subsz(server.broker, options)
+
+
+def _subsz(broker: Broker, options: SubszOptions) -> Making[dict[str, Any]]:
     accounts = [one for one in broker.accounts.values() if options.account in ("", one.name)]
     offset, limit = max(options.offset, 0), options.limit if options.limit > 0 else DEFAULT_LIMIT
     answer = {**head(broker), **subscription_stats(accounts), "total": 0, "offset": offset, "limit": limit}
@@ -370,7 +391,10 @@ def subsz(server: ServerInstance, options: SubszOptions) -> dict[str, Any]:
         total, found = _found(accounts, options.test.encode())
         answer["total"] = total
         if offset < total:
-            page = islice(found, offset, offset + limit)
+            for number, _ in enumerate(islice(found, offset), 1):
+                if not number % LOOKED_AT:
+                    yield
+            page = islice(found, limit)
             answer["subscriptions_list"] = (subscription_detail(sub, account) for account, sub in page)
     return answer
 

@@ -7,8 +7,8 @@ answers that are sent at once.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Generator, Iterator
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,6 +19,12 @@ from natsctl.api.units import SECOND, format_duration
 if TYPE_CHECKING:
     from natsctl.api.times import Clock
     from natsctl.broker.broker import Broker
+
+
+T = TypeVar("T")
+
+Making: TypeAlias = Generator[None, None, T]
+"""A value that is made with stops, at which other work can be done."""
 
 
 def pieces(value: Any, margin: bytes = b"\n", step: int = 2) -> Iterator[bytes]:
@@ -46,26 +52,43 @@ def _is_long(value: Any) -> bool:
     return isinstance(value, Iterator) or (isinstance(value, list) and bool(value) and isinstance(value[0], dict))
 
 
-def whole(value: Any) -> Any:
-    making = make(value)
+def pieces_of(making: Making[Any], step: int) -> Iterator[bytes]:
+    """Yield the text of a value that is still to be made."""
     while True:
         try:
             next(making)
         except StopIteration as end:
-            return end.value
+            yield from pieces(end.value, step=step)
+            return
+        yield b""
 
 
-def make(value: Any) -> Generator[None, None, Any]:
-    """Do what `whole` does, with a stop after each element."""
+def whole(value: Any) -> Any:
+    return made(make(made(value) if isinstance(value, Generator) else value))
+
+
+def made(making: Making[T]) -> T:
+    """Make a value without stops."""
+    while True:
+        try:
+            next(making)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+
+
+def make(value: Any, each: Callable[[Any], Any] = lambda item: item) -> Making[Any]:
+    """Do what `whole` does, with a stop after each element, which `each` may replace."""
     found: Any = value
     if isinstance(value, dict):
         found = {}
         for key, item in value.items():
-            found[key] = (yield from make(item)) if _is_long(item) or isinstance(item, dict) else item
+            found[key] = (yield from make(item, each)) if _is_long(item) or isinstance(item, dict) else item
     elif _is_long(value):
         found = []
         for item in value:
-            found.append((yield from make(item)))
+            part = (yield from make(item, each)) if _is_long(item) or isinstance(item, dict) else item
+            found.append(each(part))
             yield
     return found
 

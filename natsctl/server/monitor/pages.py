@@ -15,7 +15,7 @@ import re
 import socket
 import ssl
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from functools import cache, partial
 from html import escape
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from natsctl.api.codec import encode, go_quote
 from natsctl.server.monitor import accountz, cluster, connz, healthz, jsz, problemz, streamz
-from natsctl.server.monitor.document import pieces
+from natsctl.server.monitor.document import pieces, pieces_of
 from natsctl.server.monitor.http import HttpPage, HttpRequest, HttpServer
 from natsctl.server.monitor.metrics import metrics_page
 from natsctl.server.monitor.query import BAD_ESCAPE, BadRequestError, EndpointOptions, Query
@@ -178,7 +178,8 @@ def _elsewhere(place: str, method: str) -> HttpPage:
 
 
 def _json(value: Any, step: int = 2) -> HttpPage:
-    return HttpPage(200, pieces(value, step=step), headers=ANY_ORIGIN)
+    body = pieces_of(value, step) if isinstance(value, Generator) else pieces(value, step=step)
+    return HttpPage(200, body, headers=ANY_ORIGIN)
 
 
 def _endpoint(

@@ -7,7 +7,7 @@ module is imported with the first request.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from enum import IntEnum
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final, get_args, get_origin, get_type_hints
@@ -186,8 +186,8 @@ SERVER_ENDPOINTS: Final[Mapping[str, SystemEndpoint]] = {
 
 
 def _about(
-    answer: Callable[[Any, Any], dict[str, Any]], option: str = "account", **others: Any
-) -> Callable[[ServerInstance, Any, str], dict[str, Any]]:
+    answer: Callable[[Any, Any], object], option: str = "account", **others: Any
+) -> Callable[[ServerInstance, Any, str], object]:
     """Return a responder about an account, which is one of the options of `answer`."""
     return lambda server, options, account: answer(
         server, msgspec.structs.replace(options, **{option: account}, **others)
@@ -306,11 +306,16 @@ class ResponseWriter:
         except BadRequestError as refused:
             self.refuse(request, FAILED, str(refused), {} if nothing else {"data": None})
             return None
-        return self._sending(request, {} if nothing else {"data": data})
+        return self._sending(request, data, nothing)
 
-    def _sending(self, request: SystemRequest, rest: dict[str, Any]) -> Iterator[None]:
-        made = yield from make(rest)
-        self.send(request, self._body(made), request.header)
+    def _sending(self, request: SystemRequest, data: Any, nothing: bool) -> Iterator[None]:
+        if isinstance(data, Generator):
+            data = yield from data
+        # Each element is encoded by itself, because all of them may be megabytes.
+        made = yield from make({} if nothing else {"data": data}, lambda item: msgspec.Raw(encode(item)))
+        payload = encode(self._body(made))
+        yield
+        self._publish(request, payload, request.header)
 
     def send_success(self, request: SystemRequest) -> None:
         self.send(request, self._body({}), request.header)
@@ -323,7 +328,10 @@ class ResponseWriter:
 
     def send(self, request: SystemRequest, body: object, header: bytes = b"") -> None:
         """Publish an answer to the reply subject; `header` is that of the request, which may ask for an encoding."""
-        block, payload = headers.compressed(encode(body), header)
+        self._publish(request, encode(body), header)
+
+    def _publish(self, request: SystemRequest, payload: bytes, header: bytes) -> None:
+        block, payload = headers.compressed(payload, header)
         request.account.publish(request.reply, b"", block, payload)
 
 

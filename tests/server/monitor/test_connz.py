@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,10 +16,11 @@ from natsctl.broker.session import Session
 from natsctl.server.instance import ServerInstance
 from natsctl.server.monitor.accountz import AccstatzOptions, accstatz
 from natsctl.server.monitor.connz import ConnState, ConnzOptions, SubszOptions, connz, payload, presentable, subsz
-from natsctl.server.monitor.document import whole
+from natsctl.server.monitor.document import make, whole
 from natsctl.server.monitor.query import BadRequestError
 from natsctl.server.options import ServerOptions
 from natsctl.testing.process import ServerProcess
+from tests.support.call_counts import CallCounter
 from tests.support.operators import Operator, login
 
 from .test_reference import ask, monitoring_port
@@ -78,7 +80,7 @@ async def test_pages_filters_and_states(server: ServerInstance) -> None:
     assert names(server, acc="$G", filter_subject="s.3") == ["c3"]
     with pytest.raises(BadRequestError, match="filter by subject only valid with account filtering"):
         names(server, filter_subject="s.3")
-    assert connz(server, ConnzOptions(limit=2))["total"] == 4
+    assert whole(connz(server, ConnzOptions(limit=2)))["total"] == 4
 
 
 async def test_a_connection_that_has_ended_keeps_a_bounded_number_of_subscriptions(
@@ -119,6 +121,29 @@ async def test_subscriptions_that_a_subject_reaches(server: ServerInstance) -> N
     assert page["total"] == 2
     with pytest.raises(BadRequestError, match="invalid test subject, must be valid publish subject"):
         subsz(server, SubszOptions(subscriptions=True, test="a.>"))
+
+
+async def test_no_step_of_a_report_about_many_is_long(server: ServerInstance) -> None:
+    counter, many = CallCounter(), 20_000
+    for _ in range(5):
+        client(server, "c", *(f"SUB s.{number} {number}" for number in range(many // 5)))
+    reports: list[Generator[None, None, Any]] = [
+        connz(server, ConnzOptions(acc="$G", filter_subject="x.>")),
+        connz(server, ConnzOptions(subscriptions=True)),
+        connz(server, ConnzOptions(subscriptions_detail=True)),
+        subsz(server, SubszOptions(subscriptions=True, limit=many)),
+        subsz(server, SubszOptions(subscriptions=True, offset=many - 10)),
+    ]
+
+    def making(report: Generator[None, None, Any]) -> Generator[None, None, Any]:
+        yield from make((yield from report))
+
+    with counter:
+        for report in map(making, reports):
+            step = counter.noting(lambda report=report: next(report, report))
+            while step() is not report:
+                pass
+    assert len(counter.turns) > 3 * many and max(counter.turns) <= 10_000
 
 
 def test_jwts_of_accounts_and_users_are_shown_but_none_that_would_let_its_reader_in(tmp_path: Path) -> None:
