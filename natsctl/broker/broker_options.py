@@ -59,7 +59,7 @@ class BrokerOptions(msgspec.Struct, kw_only=True):
     listener_auth: dict[str, Authenticator | None] = msgspec.field(default_factory=dict)
     """Authenticators of connection types (STANDARD, WEBSOCKET, …) that do not use `auth`."""
     trusted_proxies: tuple[str, ...] = ()
-    """Public keys of the proxies whose signatures are accepted."""
+    """Public keys of trusted proxies."""
     auth_timeout_ns: int = 2 * SECOND
     listener_auth_timeout_ns: dict[str, int] = msgspec.field(default_factory=dict)
     """Timeouts of connection types that do not use `auth_timeout_ns`."""

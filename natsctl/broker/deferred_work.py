@@ -6,7 +6,7 @@ out a chunk; after `SLICE_NS` it defers the rest, here, and is in `broker.unfini
 and calls `resume_work` in later turns, one session after another, for as long as a turn may take. Input that arrives
 meanwhile is kept, in order.
 
-Large input comes in pieces (`receive_pieces`), of which none is parsed before the one before it is carried out, and the
+Large input comes in pieces (`receive_pieces`); each is parsed only after the one before it is carried out, and the
 clock is looked at between two of them. A WebSocket connection unpacks its frames while the pieces are taken, so that
 little compressed input that unpacks to very much costs neither time nor memory before its turn.
 
@@ -37,9 +37,9 @@ CROWD_SLICE_NS: Final = 1_000_000
 LOOK_MASK: Final = 7
 """The clock is looked at after every eighth message or subscription."""
 LONG_SUBJECT_BYTES: Final = 128
-"""It is also looked at after each message with a longer subject, which may take long to match."""
+"""It is also checked after each message with a longer subject, which may take long to match."""
 API_SUBJECTS: Final = b"$JS.API."
-"""It is also looked at after each request of JetStream, which may be long work."""
+"""It is also checked after each JetStream request, which may be long work."""
 MANY_RECIPIENTS: Final = 64
 """It is also looked at after each message with more recipients."""
 MANY_LINES: Final = 8192
@@ -74,7 +74,7 @@ def slice_end_ns(session: Session) -> int:
 
 
 def defer(session: Session, rest: Iterator[Op]) -> bool:
-    """Keep the rest of a list of operations for a later turn; return False where there is no rest."""
+    """Keep the rest of a list of operations for a later turn; return False without a rest."""
     if not length_hint(rest):
         return False
     session.deferred = DeferredWork(rest)
@@ -89,7 +89,7 @@ def cut(chunk: bytes) -> Iterator[bytes]:
 
 
 def receive_pieces(session: Session, pieces: Iterator[bytes], size: int) -> None:
-    """Carry out input, `size` bytes of the transport, piece by piece; what is left after a slice waits for its turn."""
+    """Carry out input, `size` bytes of the transport, piece by piece; the rest after a slice waits for its turn."""
     later = session.deferred
     if later is None:
         _receive(session, deque((pieces,)))
@@ -129,7 +129,7 @@ def _receive(session: Session, inputs: deque[Iterator[bytes]]) -> None:
 
 
 def wait_again(session: Session, later: DeferredWork) -> None:
-    """Put input that waited for a login after what has been deferred meanwhile."""
+    """Append input that waited for a login to work deferred meanwhile."""
     again = session.deferred
     if again is not None:
         again.inputs += later.inputs
@@ -141,7 +141,7 @@ def wait_again(session: Session, later: DeferredWork) -> None:
 
 
 def resume_work(session: Session) -> None:
-    """Carry out one slice of deferred work; the rest queues behind the other sessions."""
+    """Carry out one slice of deferred work; the rest queues after the other sessions."""
     later, session.deferred = session.deferred, None
     if later is None or session.close_reason is not None:
         return

@@ -1,4 +1,4 @@
-"""Events of connections, which the system account publishes."""
+"""Events of connections, published by the system account."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class EventListener(Protocol):
     """Listener to the events of connections; it must not close sessions."""
 
     def connected(self, session: Session) -> None:
-        """Handle a client whose CONNECT was accepted."""
+        """Handle a client after its CONNECT was accepted."""
 
     def refused(self, session: Session, refusal: Refusal) -> None:
         """Handle a client that was refused; `disconnected` follows."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 SERVER_PREFIX = 13 << 3
-"""First byte of a server's public nkey, whose text begins with N."""
+"""First byte of a server's public nkey (its text begins with N)."""
 
 
 JETSTREAM_FLAGS = 0b111
@@ -183,6 +183,6 @@ def requester_info(server: str, account: str, origin: Session | None, detailed: 
 
 
 def with_info(header: bytes, info: ClientInfo) -> bytes:
-    """Return a header block with `info` as its `Nats-Request-Info`, in place of any that it had."""
+    """Return a header block with `info` as its `Nats-Request-Info`, replacing any earlier one."""
     block = headers.remove(header, headers.REQUEST_INFO) if header else header
     return b"%bNats-Request-Info: %b\r\n\r\n" % (block[:-2] if block else b"NATS/1.0\r\n", encode(info))

@@ -13,7 +13,7 @@ from typing import Any, Final
 from natsctl.api.subject_index import Steps
 
 AT_ONCE_COST: Final = 512
-"""Cost of a job up to which it is done at once: about two milliseconds."""
+"""Maximum cost of a job to do immediately: about two milliseconds."""
 
 
 class OrderedJobs:
@@ -22,7 +22,7 @@ class OrderedJobs:
     __slots__ = ("_long_work", "_waiting", "wake")
 
     def __init__(self, long_work: deque[Iterator[None]]) -> None:
-        """Continue jobs as part of `long_work`, which is done in its order."""
+        """Continue jobs as part of `long_work`, in its order."""
         self._long_work = long_work
         self._waiting = 0
         self.wake: Callable[[], None] = lambda: None
@@ -31,7 +31,7 @@ class OrderedJobs:
     def run(self, job: Steps[Any]) -> None:
         """Do a job now if it is short and no other waits, else in later turns."""
         if not self._waiting:
-            self._waiting += 1  # what it asks for meanwhile comes after it
+            self._waiting += 1  # jobs that it requests meanwhile come after it
             try:
                 if _is_done_within(job, AT_ONCE_COST):
                     return

@@ -1,17 +1,17 @@
 """Routing table of one account: one cached route per subject, and one per beginning for subjects that are used once.
 
-Theory of operation. `exact` maps a subject to its route and is what the hot path looks into; `find` is the miss. Inbox
+Theory of operation. `exact` maps a subject to its route and serves the hot path; `find` handles misses. Inbox
 replies and ack subjects are new with every message, so a route that the trie decided on leading tokens only
 (api/subject_index.py) is also kept under the subject without its last token (`_INBOX.x.y`) or without its last five
-(`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. Where nothing but `>` is left, the route of every
+(`$JS.ACK.S.C.1.2.3.4.5`), and a hit there leaves `exact` alone. If nothing but `>` is left, the route of every
 longer subject is kept under the stem (`orders.`). A subject that no prefix decides costs the walk through the trie,
 but its route is made once for each set of nodes that is reached.
 
 A change of a literal subscription drops the entries that could cover it; a change of a wildcard drops all. Sizes are
 bounded by the number of recipients kept. Patterns with many tokens, or very many patterns, can make the walk visit a
-node for each of their tokens: where that may be long (`wide`), a session asks `walked` first, which walks in slices.
+node for each of their tokens: if that may be long (`wide`), a session calls `walked` first, which walks in slices.
 While the subscriptions of a connection that has ended are removed slice by
-slice (deferred_work.py), no route is made of those that are still there.
+slice (deferred_work.py), no route includes its remaining ones.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MAX_CACHED_RECIPIENTS: Final = 65536
 MAX_ROUTE_COST: Final = MAX_CACHED_RECIPIENTS // 2
 """Most that one route counts: a longer one stays until that much else is cached, else each message would make it."""
 MAX_CACHED_HEADS: Final = 8
-"""Clients of one route up to which their message heads are kept ready."""
+"""Maximum clients of one route with cached message heads."""
 ACK_TAIL: Final = 5
 """Tokens of an ack subject that differ per delivery."""
 DOT: Final = 46
@@ -45,11 +45,11 @@ DOT: Final = 46
 
 
 WIDE_TOKENS: Final = 16_384
-"""Tokens of patterns from which on a walk may be long: some milliseconds."""
+"""Tokens of patterns from which a walk may be long: some milliseconds."""
 MAX_WALKS: Final = 256
-"""Walks of an account that are not finished; of more the oldest begins anew."""
+"""Maximum unfinished walks of an account; with more, the oldest restarts."""
 MAX_RESTARTS: Final = 3
-"""Times that a walk begins anew because subscriptions have changed; then it is not interrupted."""
+"""Maximum restarts of a walk because of changed subscriptions; then it is not interrupted."""
 
 
 class Walk(NamedTuple):
@@ -82,7 +82,7 @@ class Routes:
         self._walks: dict[bytes, Walk] = {}
         self.wide = False
         self.walks = 0
-        """Subjects whose route was in no cache."""
+        """Number of cache misses."""
 
     @property
     def cached(self) -> int:
@@ -111,7 +111,7 @@ class Routes:
         self.wide = self._wild_tokens > WIDE_TOKENS
 
     def begin_leaving(self) -> None:
-        """Route nothing to the subscriptions of a session that has closed, which are removed later."""
+        """Stop routing to the subscriptions of a closed session; they are removed later."""
         self._leaving += 1
         self._forget(b">")
 
@@ -205,7 +205,7 @@ class Routes:
         return [*handlers, *(recipient[1] for recipient in clients), *(member[1] for member in members)]
 
     def stem(self, subject: bytes) -> bytes:
-        """Return the beginning of `subject` that any tokens may follow on the same route; empty where none is known."""
+        """Return the prefix of `subject` that leads to the same route with any following tokens, or empty."""
         stems = self._by_stem
         end = subject.find(b".") + 1
         while end:
@@ -255,7 +255,7 @@ class Routes:
         return route
 
     def _make(self, nodes: tuple[IndexNode[Subscription], ...], subject: bytes) -> tuple[Route, Route]:
-        """Return the route of one subject to what is at `nodes`, and the one of every subject that reaches them."""
+        """Return the route of one subject to the owners at `nodes`, and the route of all subjects that reach them."""
         subs = [sub for node in nodes for sub in node.owners]
         if self._leaving:
             subs = [sub for sub in subs if not sub.has_left()]
@@ -273,7 +273,7 @@ class Routes:
         return route, _route(clients, queues, handlers, b"") if heads else route
 
     def _pay(self, cost: int) -> None:
-        """Count what is about to be cached, after forgetting all where that would be too much."""
+        """Count a new cache entry, after clearing the cache if it is full."""
         cost = min(cost, MAX_ROUTE_COST)
         if self._cost + cost > MAX_CACHED_RECIPIENTS:
             self._forget(b">")

@@ -32,14 +32,14 @@ class Timers:
         self.pings_out = 0
         """Pings since the client was last heard."""
         self.alarm_ns = NEVER_NS
-        """Time at which the broker is to look at the latest; pings may be a little late."""
+        """Latest time for the broker's next check; pings may be a little late."""
 
     def hold(self) -> None:
         """Suspend all deadlines until `start`."""
         self._next_ns = self.alarm_ns = NEVER_NS
 
     def start(self) -> None:
-        """Count from now on: the client has a time to say who it is, or is pinged soon where it need not."""
+        """Start: the client has limited time to log in, or is pinged soon if no login is required."""
         session = self._session
         options = session.broker.options
         first_ping_ns = min(options.first_ping_ns, options.ping_interval_of(session.connection_type))
@@ -76,7 +76,7 @@ class Timers:
             self._measured = True
 
     def tick(self) -> None:
-        """Do what is due."""
+        """Handle timers."""
         session = self._session
         now = session.broker.clock.monotonic_ns()
         if session.close_reason is not None:
@@ -109,5 +109,5 @@ class Timers:
         self.pings_out += 1
         self._ping_sent_ns = now
         session.write(PING_LINE)
-        due = self._next_ns + interval  # not from now on: what is late once stays so
+        due = self._next_ns + interval  # not from now on, so that delays do not add up
         self._sleep_until(due if due > now else now + interval, late_ns)

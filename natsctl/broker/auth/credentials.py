@@ -55,9 +55,9 @@ _NAMES: Final = frozenset(ConnectOptions.__struct_encode_fields__)
 
 
 def parse_connect(body: bytes, before: ConnectOptions | None = None) -> ConnectOptions | None:
-    """Return the options of a CONNECT body; None where it is not what the protocol asks for.
+    """Return the options of a CONNECT body, or None if it violates the protocol.
 
-    What a body does not say stays as `before` has it, which is what an earlier CONNECT said.
+    Missing fields keep the values of `before`, an earlier CONNECT.
     """
     try:
         given = msgspec.json.decode(body, type=dict[str, object] | None) or {}
@@ -76,11 +76,11 @@ _ESCAPED: Final = rb"\\(?:([0-9A-Fa-f]{2})|(.))"
 RelativeName = tuple[tuple[str, str], ...]
 """The (type, value) pairs of one element, sorted, as their order means nothing; types in capitals."""
 DistinguishedName = tuple[RelativeName, ...]
-"""The elements from the most specific one on, which a certificate has in the opposite order."""
+"""The elements, most specific first; a certificate has the opposite order."""
 
 
 def parse_dn(text: str) -> DistinguishedName | None:
-    """Return the elements of a distinguished name, None where it is none. Source: nats-server, internal/ldap."""
+    """Return the elements of a distinguished name, or None if it is invalid. Source: nats-server, internal/ldap."""
     elements: list[RelativeName] = []
     element: list[tuple[str, str]] = []
     at, parts, escaped = 0, re.compile(_PART, re.DOTALL), re.compile(_ESCAPED, re.DOTALL)
@@ -116,9 +116,9 @@ class Certificate(msgspec.Struct, frozen=True):
     dns_names: tuple[str, ...] = ()
     uris: tuple[str, ...] = ()
     domain_components: str = ""
-    """The subject's text and after it its DC attributes, empty where there are none."""
+    """The subject's text, then its DC attributes, if any."""
     dn: DistinguishedName | None = None
-    """None where an attribute's type has no name."""
+    """None if an attribute's type has no name."""
 
 
 class CertificateChain(msgspec.Struct, frozen=True):
@@ -156,7 +156,7 @@ class Grant(Confidential, frozen=True):
     account: str
     permissions: Permissions | None = None
     expires_ns: int = 0
-    """Time at which the connection is to be closed, wall clock; 0: never."""
+    """Time for closing the connection, wall clock; 0: never."""
     max_subscriptions: int = UNLIMITED
     max_payload: int = UNLIMITED
     nkey: str = ""
@@ -166,7 +166,7 @@ class Grant(Confidential, frozen=True):
     name_tag: str = ""
     tags: tuple[str, ...] = ()
     assigned: UserClaims | None = None
-    """Claims of the JWT by which an authentication callout has let the client in; None where none was made."""
+    """Claims of the JWT from an authentication callout that accepted the client, or None."""
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -176,11 +176,11 @@ class Refusal(msgspec.Struct, frozen=True):
     text: str = "Authorization Violation"
     reason: CloseReason = CloseReason.AUTHENTICATION_VIOLATION
     account: str = ""
-    """Account whose owner gets the event of the refusal; empty: the client's own."""
+    """Account that gets the event of the refusal; empty: the client's own."""
     cause: str | None = None
-    """Reason in that event, where it says more than connz's term."""
+    """Reason in that event, if more specific than connz's term."""
     came: Grant | None = None
-    """Grant of the JWT with which the client came, where a service refused it all the same."""
+    """Grant of the client's own JWT, if a service refused it anyway."""
 
 
 NOT_TRUSTED: Final = Refusal("proxy is not trusted", reason=CloseReason.PROXY_NOT_TRUSTED)
@@ -188,9 +188,9 @@ PROXY_REQUIRED: Final = Refusal("proxy connection required", reason=CloseReason.
 
 
 def proxy_of(options: ConnectOptions, nonce: bytes, trusted: Sequence[str]) -> str | Refusal:
-    """Return the key of the trusted proxy that passes a client on, "" for none; NOT_TRUSTED where none has signed.
+    """Return the key of the client's trusted proxy, "" without proxy; NOT_TRUSTED if no trusted one has signed.
 
-    A proxy signs the nonce of the connection that it passes on, beside what the client shows. Without trusted
+    A proxy signs the nonce of the forwarded connection, in addition to the client's credentials. Without trusted
     proxies a signature means nothing. Source: nats-server, auth.go proxyCheck.
     """
     if not options.proxy_sig or not trusted:
@@ -214,7 +214,7 @@ class Pending(msgspec.Struct, frozen=True):
     then: Callable[[Any], Answer] | None = None
     """Makes the answer of what `work` has fetched, in the thread of the broker; None: that is the answer."""
     decided: DecidedLater | None = None
-    """Brings the answer, which is worked out in the thread of the broker; `work` has it for those who cannot wait."""
+    """Brings an answer computed in the thread of the broker; `work` returns it for callers that cannot wait."""
 
     def answer(self, result: Any) -> Answer:
         """Return the answer for a result of `work`."""
@@ -228,7 +228,7 @@ class Pending(msgspec.Struct, frozen=True):
 
 
 class DecidedLater:
-    """The answer to a login that is worked out in steps."""
+    """The answer to a login that is computed in steps."""
 
     __slots__ = ("answer", "bring")
 
@@ -258,11 +258,11 @@ class Placement(msgspec.Struct, frozen=True):
 
 
 class CalloutTerms(Protocol):
-    """The terms of one authentication callout: where the service is asked, and what it may answer."""
+    """The terms of one authentication callout: the service's account and the allowed answers."""
 
     @property
     def account(self) -> str:
-        """Account in which the service is asked."""
+        """Account of the service."""
 
     @property
     def subject(self) -> str:
@@ -270,35 +270,35 @@ class CalloutTerms(Protocol):
 
     @property
     def xkey(self) -> str:
-        """Public curve key for which requests are sealed; empty: they go in clear."""
+        """Public curve key that requests are sealed for; empty: clear text."""
 
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
-        """Raise CalloutError where a response is not signed by a key of the service."""
+        """Raise CalloutError if a response is not signed by a key of the service."""
 
     def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
         """Return where the user of a response belongs; raises CalloutError."""
 
 
 class Delegation(msgspec.Struct, frozen=True):
-    """An answer that a service gives, which is asked with a message (authentication callout).
+    """An answer from a service that is asked with a message (authentication callout).
 
     A session waits for it as for a `Pending`; nobody else can.
     """
 
     terms: CalloutTerms
     connect: ConnectOptions
-    """Fields of CONNECT as the service sees them, those of a default user included."""
+    """Fields of CONNECT for the service, including a default user's."""
     nonce: bytes = b""
     named: bool = False
     """The client has shown the name or key of a known user, or is the default one."""
     entered: str = ""
     """Account that must have room before anybody is asked; empty: none."""
     user: str = ""
-    """Key of the user with whose JWT the client came; its name and tags follow."""
+    """Key of the user in the client's JWT; its name and tags follow."""
     name_tag: str = ""
     tags: tuple[str, ...] = ()
     came: Grant | None = None
-    """Grant that the JWT alone would give, None where the client brings none."""
+    """Grant of the JWT by itself; None if the client has none."""
 
 
 Answer: TypeAlias = Grant | Refusal | Pending | Delegation
@@ -310,7 +310,7 @@ class Authenticator(Protocol):
 
     @property
     def required(self) -> bool:
-        """False where a client without credentials is let in."""
+        """False if clients without credentials are accepted."""
 
     @property
     def wants_nonce(self) -> bool:

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 NONCE_BITS: Final = 88
 """Random bits of a nonce; nats-server's 11 bytes."""
 MUCH_HELD_BYTES: Final = 64 << 10
-"""Bytes that may arrive while an answer is worked out before the shell stops reading."""
+"""Bytes that may arrive during a pending login before the shell stops reading."""
 MAX_HELD_BYTES: Final = 8 << 20
-"""Most bytes that may arrive: one read of the shell may be unpacked to much more."""
+"""Maximum bytes that may arrive: one read of the shell may be unpacked to much more."""
 ACCOUNT_FULL: Final = "maximum account active connections exceeded"
 """Error for a client that its account has no room for."""
 REDACTED: Final = "[REDACTED]"
@@ -74,11 +74,11 @@ class Login:
         self.options = ConnectOptions()
         """Options that the client has sent so far."""
         self.cookies: dict[str, str] = {}
-        """Fields of CONNECT that a WebSocket request brought along, for those that CONNECT leaves empty."""
+        """Fields from a WebSocket request, used if CONNECT leaves them empty."""
         self.certificate: Certificate | None = None
         """The client's verified certificate; the shell sets it when the handshake is done."""
         self.chain = CertificateChain()
-        """The client's certificates, which the shell keeps where a service may be shown them."""
+        """The client's certificates; the shell keeps them if a service may see them."""
         self.grant = Grant("", GLOBAL_ACCOUNT)
         self.credentials: Credentials | None = None
         self.pending: Pending | Delegation | None = None
@@ -117,7 +117,7 @@ class Login:
 
     @property
     def label(self) -> str:
-        """Client's name in log lines beside its account; empty where it has sent none."""
+        """Client's name in log lines next to its account; empty if not given."""
         options, grant = self.options, self.grant
         if grant.jwt:
             return f"jwt:{grant.user}"
@@ -139,7 +139,7 @@ class Login:
     # --- what arrives meanwhile
 
     def hold(self, chunk: bytes, ops: Iterable[Op] = ()) -> None:
-        """Keep what has arrived until `decide`."""
+        """Keep received data until `decide`."""
         self._held_ops += ops
         before = len(self._held)
         self._held += chunk
@@ -149,7 +149,7 @@ class Login:
             self.refuse(Refusal("too much was sent before the answer to CONNECT"))
 
     def decide(self, answer: Answer) -> None:
-        """Apply the answer, and handle the operations that arrived meanwhile; or wait for what has it."""
+        """Apply the answer, and handle the operations that arrived meanwhile; or wait for a pending answer."""
         session = self._session
         self.pending, answer = None, self._prepared(answer)
         if isinstance(answer, Pending):
@@ -322,7 +322,7 @@ class Login:
         return not session.close_if_full()
 
     def forget_secrets(self) -> None:
-        """Keep of what the client has shown only how it is called: the connection has ended."""
+        """Keep only the client's name after the connection has closed."""
         options = self.options
         token = REDACTED if options.auth_token else ""
         self.options = ConnectOptions(user=options.user, nkey=options.nkey, auth_token=token)

@@ -1,12 +1,12 @@
-"""Permissions of a user, and those of a session with the replies that it may answer.
+"""Permissions of a user, and of a session with the replies that it may answer.
 
-Theory of operation. Deny wins; where there is an allow list, everything else is denied. The index of a user's patterns
-is shared by its sessions; a login waits until that of very many is made (`Permissions.prepare`). What may be published
-is looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than what is
-denied: it is accepted, and each message is checked on delivery. One that is wider than what is allowed is refused, but
-for `>` where `*` is allowed, which nats-server accepts with all that follows: here it gets what `*` does. With a
-response rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long.
-The check on delivery is in broker/subscription.py."""
+Theory of operation. Deny wins; with an allow list, everything else is denied. The index of a user's patterns
+is shared by its sessions; a login waits until a very large index is made (`Permissions.prepare`). Publish permissions
+are looked up in a bounded cache, because clients use few subjects often. A subscription may be wider than a
+deny rule: it is accepted, and each message is checked on delivery. One that is wider than the allow list is refused,
+except `>` if `*` is allowed: nats-server accepts that completely, here it gets the subjects of `*`. With a response
+rule, the reply subjects of delivered messages are noted, and each may be published to so often and so long. The check
+on delivery is in broker/subscription.py."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ RESPONSE_EXPIRES_NS: Final = 120 * 1_000_000_000
 
 
 class SubjectRules(msgspec.Struct, frozen=True):
-    """Patterns for one direction; those of subscriptions may be `subject queue`, both with wildcards.
+    """Patterns for one direction; for subscriptions also `subject queue`, both with wildcards.
 
-    `deny` wins over `allow`; where `allow` is None everything that is not denied is allowed.
+    `deny` wins over `allow`; if `allow` is None everything that is not denied is allowed.
     """
 
     allow: tuple[str, ...] | None = None
@@ -52,7 +52,7 @@ class Permissions(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def index(self) -> PermissionIndex:
-        """The index of the rules, which the sessions of a user share."""
+        """The index of the rules, shared by the sessions of a user."""
         index = PermissionIndex()
         finish(index.fill(self))
         return index
@@ -88,11 +88,11 @@ def _rules_json(rules: SubjectRules) -> dict[str, list[str]]:
 
 
 MAX_CACHED: Final = 512
-"""Subjects whose answer is kept; then all are forgotten. Source: nats-server, maxPermCacheSize is 128."""
+"""Maximum cached answers; then the cache is cleared. Source: nats-server, maxPermCacheSize is 128."""
 MAX_REPLIES: Final = 16384
 """Reply subjects that one session may answer at once; then the oldest are forgotten."""
 PRUNE_EVERY: Final = 4096
-"""Replies noted after which those that are used up or too old are looked for. Source: nats-server, replyPermLimit."""
+"""Recorded replies at which used and old ones are removed. Source: nats-server, replyPermLimit."""
 PRUNE_NS: Final = 1_000_000_000
 """Time after which they are. Source: nats-server, replyPruneTime."""
 
@@ -122,7 +122,7 @@ class Patterns:
         yield from self._queued.fill(self._groups)
 
     def match(self, subject: bytes) -> bool:
-        """Return whether a pattern without a queue group matches `subject`, whose wildcards are plain text."""
+        """Return whether a pattern without a queue group matches `subject`; wildcards in it are plain text."""
         return self._literals.match(subject) or self._wild.match(subject)
 
     def groups(self, subject: bytes) -> list[bytes]:
@@ -136,7 +136,7 @@ class Patterns:
         )
 
     def meet(self, subject: bytes, queued: bool) -> bool:
-        """Return whether some subject matches both `subject` and a pattern; those of groups count where `queued`."""
+        """Return whether some subject matches both `subject` and a pattern; patterns of groups count if `queued`."""
         return self._literals.meet(subject) or self._wild.meet(subject) or (queued and self._queued.meet(subject))
 
 
@@ -246,7 +246,7 @@ class SessionPermissions:
         return not self._deny_publish.match(subject)
 
     def may_subscribe(self, subject: bytes, queue: bytes) -> bool:
-        """Return whether a subscription is let in; one that is wider than what is denied is, and is filtered."""
+        """Return whether a subscription is accepted; one that is wider than a deny rule is accepted and filtered."""
         return self._allowed(subject, queue) and not self._denied(subject, queue)
 
     def _allowed(self, subject: bytes, queue: bytes) -> bool:
@@ -264,7 +264,7 @@ class SessionPermissions:
         return deny.match(subject) or (bool(queue) and _is_one_of(queue, deny.groups(subject)))
 
     def is_wider(self, subject: bytes) -> bool:
-        """Return whether a subscription that was let in may match what is not allowed."""
+        """Return whether an accepted subscription may match subjects that are not allowed."""
         return self._subscribe is not None and has_wildcard(subject) and not self._subscribe.cover(subject)
 
     def must_filter(self, subject: bytes, queue: bytes) -> bool:
@@ -292,5 +292,5 @@ class SessionPermissions:
 
 
 def _is_one_of(queue: bytes, groups: list[bytes]) -> bool:
-    """Return whether a queue group is one of those that a rule names, some with wildcards."""
+    """Return whether a queue group matches a rule's groups, possibly with wildcards."""
     return any(queue == group or (has_wildcard(group) and is_subset(queue, group)) for group in groups)

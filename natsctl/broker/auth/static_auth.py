@@ -3,7 +3,7 @@
 Theory of operation. One authenticator serves one kind of listener: WebSocket clients have their own where their block
 says so. The first that a client shows decides, in nats-server's order: a public nkey, then the names in its certificate
 where they are mapped, then its user name, then the token. A client without credentials becomes `no_auth_user`.
-Secrets that are bcrypt hashes are compared in a thread (`Pending`). Where there is one, every refusal for a name or a
+Secrets that are bcrypt hashes are compared in a thread (`Pending`). If there is one, every refusal for a name or a
 secret takes as long as the most costly hash, whether the name is unknown, its secret plain, or a hash of less cost, so
 that neither the time nor a pause of the loop reveals which users exist.
 

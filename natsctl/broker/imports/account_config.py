@@ -28,7 +28,7 @@ def limit_of(value: int) -> int:
 
 
 class Latency(msgspec.Struct, frozen=True):
-    """Rate at which the latency of an exported service is measured, and the subject of the results.
+    """Sampling rate for the latency of an exported service, and the subject of the results.
 
     `sampling` is a percentage; 0 means requests that carry a tracing header.
     """
@@ -110,7 +110,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 class AccountConfig(msgspec.Struct, frozen=True):
-    """Everything that is said about one account; without `jetstream` it has none."""
+    """The whole configuration of one account; without `jetstream` it has none."""
 
     name: str
     jetstream: AccountLimits | None = None
@@ -121,12 +121,12 @@ class AccountConfig(msgspec.Struct, frozen=True):
     display_name: str = ""
     """Display name where `name` is a key."""
     jetstream_tiers: tuple[tuple[str, AccountLimits], ...] = ()
-    """JetStream limits for each number of replicas, where they differ."""
+    """JetStream limits for each number of replicas, if they differ."""
     trace_dest: str = ""
     """Destination of reports about messages with a sampled `traceparent`; empty: they are not traced."""
     trace_sampling: int = 100
     """Percentage of those messages that are traced."""
 
     def asks_for_trace(self, header: bytes) -> bool:
-        """Return whether a message may have to be traced: a quick look, which `publish_traced` follows up."""
+        """Return whether a message may have to be traced: a quick check before `publish_traced`."""
         return TRACE_DEST_LINE in header or (self.trace_dest != "" and TRACE_PARENT in header.lower())

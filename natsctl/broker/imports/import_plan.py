@@ -1,10 +1,10 @@
 """Plan of the imports of all accounts: those in effect, and the faults of the others.
 
-Theory of operation. A plan is made of all configurations at once, exports first, then imports of streams, then those of
-services, because each import is checked against the exports and against the imports before it. Its findings are values
-that can be compared: the broker applies the difference to the plan before. Accounts that come one by one, as those of
-operators do, are added to the plan where they change nothing for the others. Plans are made in steps, because a JWT may
-hold thousands of imports. Rules and texts are nats-server's (server/accounts.go)."""
+Theory of operation. A plan is made of all configurations at once: exports first, then imports of streams, then imports
+of services, because each import is checked against the exports and against the imports before it. Its findings are
+values that can be compared: the broker applies the difference to the plan before. Accounts that arrive one by one, as
+an operator's do, are added to the plan if they change nothing for the others. Plans are made in steps, because a JWT
+may hold thousands of imports. Rules and texts are nats-server's (server/accounts.go)."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class ServiceLink(msgspec.Struct, frozen=True):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Fault of one export or import of an account, in nats-server's words."""
+    """Fault of one export or import of an account, with nats-server's text."""
 
     account: str
     item: StreamExport | ServiceExport | StreamImport | ServiceImport
@@ -83,11 +83,11 @@ class _Exports:
         self._of_subject.setdefault(export.subject, []).append(export)
 
     def of_subject(self, subject: str) -> list[StreamExport | ServiceExport]:
-        """Return those of this very subject."""
+        """Return the entries of exactly this subject."""
         return self._of_subject.get(subject, [])
 
     def first_covering(self, subject: str) -> StreamExport | ServiceExport | None:
-        """Return the first one whose subject covers this one."""
+        """Return the first entry with a subject that covers this one."""
         place = min(self._index.covering(subject.encode()), default=None)
         return self._exports[place] if place is not None else None
 
@@ -148,7 +148,7 @@ class ImportPlan:
         )
 
     def extend(self, configs: Sequence[AccountConfig]) -> Steps[None]:
-        """Add new accounts, for which `may_extend` holds; the same as a new plan with them last."""
+        """Add new accounts for which `may_extend` holds; equals a new plan with them last."""
         self._configs |= {config.name: config for config in configs}
         for config in configs:
             self._named.update(item.account for item in config.imports)
@@ -223,7 +223,7 @@ class ImportPlan:
             self.problems.append(Problem(config.name, export, text))
 
     def _export(self, account: str, importer: str, item: StreamImport | ServiceImport) -> ServiceExport | bool | None:
-        """Return the export that lets `importer` have what it asks for, False where there is none."""
+        """Return the export that permits `importer`'s import, or False."""
         exports = self._exports[account, StreamExport if isinstance(item, StreamImport) else ServiceExport]
         same = exports.of_subject(item.subject)
         wider = None if same else exports.first_covering(item.subject)
@@ -322,10 +322,10 @@ class ImportPlan:
 def _lets(
     export: StreamExport | ServiceExport, importer: str, item: StreamImport | ServiceImport, tokens: list[str]
 ) -> bool:
-    """Return whether an export is for `importer`; `tokens` are the subject's where it is not the export's own."""
+    """Return whether an export is for `importer`; `tokens` are the subject's if it differs from the export's."""
     position = export.account_token_position
     if position:
         return position <= len(tokens) and tokens[position - 1] == importer
     if export.token_required:
-        return bool(item.token)  # the authenticator lets only imports through whose token is good
+        return bool(item.token)  # the authenticator only passes imports with a valid token
     return export.accounts is None or importer in export.accounts

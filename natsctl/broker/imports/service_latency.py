@@ -37,7 +37,7 @@ def draw_digits(rng: Rng, length: int) -> str:
 
 def hash_digits(name: str, length: int) -> str:
     """Return the beginning of a name's SHA-256, a digit for each byte."""
-    import hashlib  # loads OpenSSL's, which a plain server does without
+    import hashlib  # loads OpenSSL, which a plain server does not need
 
     return "".join(_DIGITS[byte % 62] for byte in hashlib.sha256(name.encode()).digest()[:length])
 
@@ -78,7 +78,7 @@ class Sample(msgspec.Struct, frozen=True):
     """Subject of the metric."""
     requestor: ClientInfo
     start_ns: int
-    """Time at which the request was passed on, wall clock."""
+    """Time of forwarding the request, wall clock."""
     trace: Trace | None
 
 
@@ -122,7 +122,7 @@ def _publish(exporter: Account, sample: Sample, metric: ServiceLatency) -> None:
 
 
 def is_measured(exporter: Account, latency: Latency, header: bytes) -> tuple[bool, Trace | None]:
-    """Return whether a request is measured, and the headers that asked for it where that was the reason."""
+    """Return whether a request is measured, and the headers that requested it, if any."""
     if latency.sampling >= 100:
         return True, None
     if latency.sampling > 0 and int(exporter.broker.rng.random() * 100) <= latency.sampling:

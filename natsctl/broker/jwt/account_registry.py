@@ -1,14 +1,14 @@
-"""Accounts whose JWT is loaded: the JWTs in force, and what follows from them for each other.
+"""Accounts with a loaded JWT: the JWTs in force, and their effects on each other.
 
 Theory of operation. An account is activated when a user of it connects or when an active account imports from it; its
 JWT is requested from the resolver, checked against the trusted operators, and kept. The broker is configured
-(`BrokerAccountSink.configure`) with its claims and those of its imports that the exporters' claims and the activation
-tokens allow, so a change of one account may change the configuration of others: `_apply` looks at those that import
+(`BrokerAccountSink.configure`) with its claims and the imports that the exporters' claims and the activation
+tokens allow, so a change of one account may change the configuration of others: `_apply` checks accounts that import
 from it. Accounts that are activated together are configured together, because imports may go round. Nothing here
 reads a clock: the caller passes the time, and calls `tick` for what expires.
 
 JWTs may be long, so changes are made in steps, by one job after another (`jobs`). Accounts stay as they were until the
-step in which the broker has the new configuration.
+step that gives the broker the new configuration.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ class Resolver(Protocol):
     """A source of account JWTs by the accounts' public keys."""
 
     def fetch(self, account: str) -> str | None:
-        """Return the JWT of an account, None where there is none."""
+        """Return the JWT of an account, or None."""
 
 
 class RemoteResolver(Resolver, Protocol):
-    """A resolver that has to ask elsewhere, which must not be waited for."""
+    """A resolver that has to ask another server; callers must not wait for it."""
 
     def fetch_all(self, account: str, known: Collection[str]) -> Any:
-        """Fetch an account and those that it imports from, but for `known`; in any thread, touching nothing else."""
+        """Fetch an account and the accounts it imports from, except `known`; in any thread, touching nothing else."""
 
     def take(self, fetched: Any) -> None:
         """Offer what `fetch_all` has returned to `fetch`, until the next call; None: nothing."""
 
 
 class AccountStoreError(Exception):
-    """A store could not do what it was asked; the text says why."""
+    """A store failed; the text has the reason."""
 
 
 class Store(Resolver, Protocol):
-    """A resolver that keeps what it is sent."""
+    """A resolver that stores received JWTs."""
 
     @property
     def full(self) -> bool:
-        """True where it keeps every account, False where those that are in use."""
+        """True if it keeps every account, False if only accounts in use."""
 
     @property
     def may_delete(self) -> bool:
@@ -83,7 +83,7 @@ class MemoryResolver:
         self._preload = dict(preload)
 
     def fetch(self, account: str) -> str | None:
-        """Return the JWT of an account, None where there is none."""
+        """Return the JWT of an account, or None."""
         return self._preload.get(account)
 
 
@@ -94,14 +94,14 @@ class Trust(Confidential, frozen=True):
 
     keys: frozenset[str] = frozenset()
     strict_keys: frozenset[str] = frozenset()
-    """Signing keys of operators that want accounts, too, to sign with signing keys alone."""
+    """Signing keys of operators that also require accounts to sign only with signing keys."""
     operator: str = ""
     """The first operator's own key, empty where keys are trusted without an operator."""
     strict: bool = False
     """The first operator does not sign accounts with its own key."""
     system_account: str = ""
     pinned: frozenset[str] | None = None
-    """The only accounts whose users may connect; None: every one."""
+    """The only accounts with users that may connect; None: all."""
     sentinel: str = ""
     """The JWT of clients that bring none; empty: they are refused."""
 
@@ -158,7 +158,7 @@ class ActiveAccount:
         self.expired = 0 < claims.exp <= now_s
         self.config = AccountConfig(claims.sub)
         self.imports_end_s = 0
-        """Time at which the first activation token of an import in effect expires; 0: never."""
+        """Earliest expiry of an activation token of an import in effect; 0: never."""
 
     @property
     def name(self) -> str:
@@ -180,7 +180,7 @@ class AccountRegistry:
         self.resolver = resolver
         self.keeper: BrokerAccountSink | None = None
         self.jobs = OrderedJobs(deque())
-        """Queue of the work on accounts; the broker's, where there is one."""
+        """Queue of the work on accounts; the broker's, if there is one."""
         self._held: dict[str, ActiveAccount] = {}
         self._importers: dict[str, set[str]] = {}
         """Importers of an account, active or not."""
@@ -212,7 +212,7 @@ class AccountRegistry:
         return frozenset(self._held)
 
     def look_up(self, name: str, now_ns: int) -> Steps[ActiveAccount]:
-        """Return an account, alive from now on; one that has expired only where its resolver has a newer JWT.
+        """Return an account, loaded from now on; an expired one only if its resolver has a newer JWT.
 
         Raises JwtError.
         """
@@ -237,7 +237,7 @@ class AccountRegistry:
     def update(self, name: str, token: str, now_ns: int, faultless: AccountClaims | None = None) -> Steps[None]:
         """Apply a newer JWT of an active account; the same one has no effect. Raises JwtError.
 
-        `faultless` are its claims, where they have been read and `account_faults` found nothing.
+        `faultless` are its claims, if they have been read and `account_faults` found nothing.
         """
         before, now_s = self._held.get(name), now_ns // SECOND
         if before is None or before.token == token:
@@ -248,9 +248,9 @@ class AccountRegistry:
             yield from self.keeper.account_changed(held, before)
 
     def replace_resolver(self, resolver: Resolver, now_ns: int) -> Steps[list[str]]:
-        """Ask another resolver for every account that is alive; return those that it does not know or are not good.
+        """Ask another resolver for every loaded account; return accounts that it does not know or that are invalid.
 
-        They are gone, but for the system account, which stays as it is.
+        They are unloaded, except for the system account, which stays unchanged.
         """
         self.resolver = resolver
         gone: list[str] = []
@@ -276,7 +276,7 @@ class AccountRegistry:
             yield from self.keeper.account_gone(held, expired)
 
     def tick(self, now_ns: int) -> None:
-        """Do what is due: accounts and activation tokens that expire."""
+        """Handle timers: accounts and activation tokens that expire."""
         now_s = now_ns // SECOND
         if now_s < self._due_s:
             return
@@ -309,7 +309,7 @@ class AccountRegistry:
     # From text to an account that is alive
 
     def _awaken_exporters(self, accounts: dict[str, ActiveAccount], now_s: int) -> Steps[None]:
-        """Add to some accounts what they import from and is not alive, and what that imports from."""
+        """Add to some accounts the unloaded accounts that they import from, recursively."""
         wanted = [item.account for held in accounts.values() for item in held.claims.nats.imports]
         while wanted:
             name = wanted.pop()
@@ -318,7 +318,7 @@ class AccountRegistry:
             try:
                 held = yield from self._fetched(name, now_s)
             except JwtError:
-                continue  # what is imported from it comes into effect when it is there
+                continue  # imports from it come into effect once it is loaded
             accounts[name] = held
             wanted += [item.account for item in held.claims.nats.imports]
 
@@ -349,9 +349,9 @@ class AccountRegistry:
     def _apply(
         self, coming: Iterable[ActiveAccount], now_s: int, refreshed: Iterable[ActiveAccount] = ()
     ) -> Steps[None]:
-        """Bring accounts to life, new or again, with what they import from; check the imports of `refreshed` again.
+        """Load accounts, new or again, with the accounts they import from; check the imports of `refreshed` again.
 
-        The broker is configured with what is new or has changed.
+        The broker is configured with new and changed accounts.
         """
         accounts = {held.name: held for held in coming}
         yield from self._awaken_exporters(accounts, now_s)

@@ -83,14 +83,14 @@ def account_config(claims: AccountClaims, imports: Sequence[Import]) -> Steps[Ac
 
 
 def _trace(trace: MsgTrace | None) -> dict[str, Any]:
-    """Return what a claim says about traces; a destination that is no subject to publish on means none."""
+    """Return a claim's trace settings; an invalid destination means no traces."""
     if trace is None or not (is_valid_subject(trace.dest) and is_literal(trace.dest)):
         return {}
     return {"trace_dest": trace.dest, "trace_sampling": trace.sampling if 0 < trace.sampling <= 100 else 100}
 
 
 def jetstream_limits(body: AccountBody) -> AccountLimits | None:
-    """Return what an account may use of JetStream on this node, None where nothing."""
+    """Return an account's JetStream limits on this node, or None."""
     limits = body.limits
     if not limits.tiered_limits:
         return _tier(limits) if limits.mem_storage or limits.disk_storage else None
@@ -143,7 +143,7 @@ def _import(item: Import) -> StreamImport | ServiceImport:
 
 
 def _mapping(source: str, destinations: Sequence[WeightedMapping]) -> SubjectMap:
-    """Return a mapping without what is meant for named clusters: one node is in none."""
+    """Return a mapping without destinations for named clusters: one node is in none of them."""
     return SubjectMap(source, tuple(Destination(to.subject, to.weight or 100) for to in destinations if not to.cluster))
 
 

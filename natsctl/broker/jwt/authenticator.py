@@ -1,9 +1,9 @@
 """Authentication by JWTs of an operator, and the broker kept as the accounts' claims say.
 
-Theory of operation. A connection shows the JWT of a user, signed by an account, whose JWT is signed by a trusted
-operator, and signs the nonce with the user's key. The signature of a user's JWT is verified once and its claims kept
-by the text, so that clients that reconnect together cost one verification each, of the nonce. Everything that changes
-with time or with the account's JWT is checked anew each time. Changed claims reach the broker as configuration, and
+Theory of operation. A connection shows the JWT of a user, signed by an account; the account's JWT is signed by a
+trusted operator, and signs the nonce with the user's key. The signature of a user's JWT is verified once and its claims
+kept by the text, so that clients that reconnect together cost one verification each, of the nonce. Everything that
+changes with time or with the account's JWT is checked each time. Changed claims reach the broker as configuration, and
 clients that they no longer admit are closed.
 """
 
@@ -30,11 +30,11 @@ from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
 
 NOT_MAPPED: Final = "Leafnode not mapped to a callout account"
-"""Reason for which nats-server refuses a leaf node whose login failed in an account with a callout."""
+"""nats-server's reason for refusing a leaf node after a failed login in an account with a callout."""
 SESSION_COST: Final = 16
 """Cost of closing a session or of applying an account's new claims to it."""
 MAX_KEPT: Final = 4096
-"""User JWTs whose verified claims are kept; then all are forgotten."""
+"""Maximum user JWTs with cached verified claims; then the cache is cleared."""
 MAX_KEPT_CHARS: Final = 8192
 """Longer JWTs are verified each time."""
 
@@ -43,7 +43,7 @@ class JwtAuthenticator:
     """The authenticator of the users of an operator's accounts."""
 
     def __init__(self, trust: Trust, resolver: Resolver, remote: RemoteResolver | None = None) -> None:
-        """Know the users of the accounts that `resolver` has; `remote` is the same one where it asks elsewhere."""
+        """Authenticate users of the accounts that `resolver` has; `remote` is the same one if it asks elsewhere."""
         self.trust = trust
         self.remote = remote
         self.book = AccountRegistry(trust, resolver)
@@ -65,14 +65,14 @@ class JwtAuthenticator:
         return None
 
     def authenticate(self, credentials: Credentials) -> Answer:
-        """Return what the client is let in as, why not, or what decides: a service, or an account to be fetched."""
+        """Return the client's grant or refusal, or the pending answer of a service or of an account to fetch."""
         remote, account = self.remote, self._to_fetch(credentials)
         if remote is None or not account:
             return self._answer_in_steps(credentials, self._decide(credentials))
         return Pending(partial(remote.fetch_all, account, self.book.names()), partial(self._fetched, credentials))
 
     def _to_fetch(self, credentials: Credentials) -> str:
-        """Return the account of a client that is not alive yet, "" where it is, or where no account would help."""
+        """Return the account of a client if it is not loaded yet, or ""."""
         if self.remote is None:
             return ""
         try:
@@ -84,7 +84,7 @@ class JwtAuthenticator:
         return account if wanted else ""
 
     def _answer_in_steps(self, credentials: Credentials, deciding: Steps[Grant | Refusal | Delegation]) -> Answer:
-        """Return the answer, or what brings it where that takes long or has to wait for changes of accounts."""
+        """Return the answer, or a pending one if that takes long or has to wait for changes of accounts."""
         later = DecidedLater()
 
         def job() -> Steps[None]:
@@ -130,7 +130,7 @@ class JwtAuthenticator:
             return Refusal(str(fault))
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
-        """Return whether the client would be let in as the same user now."""
+        """Return whether the client would be accepted as the same user now."""
         if grant.assigned is not None:
             return self._still_assigned(grant.assigned, credentials.now_ns)
         answer = self._decide_now(credentials)
@@ -151,7 +151,7 @@ class JwtAuthenticator:
         return claims
 
     def _still_assigned(self, user: UserClaims, now_ns: int) -> bool:
-        """Return whether the account of a user that a service has let in would still have it."""
+        """Return whether the account of a user accepted by a service would still accept it."""
         self.book.tick(now_ns)
         held = self.book.get(user.account)
         return held is not None and not held.expired and user.iss in held.signers and not held.claims.revokes(user)
@@ -243,7 +243,7 @@ class BrokerAccountSink:
             try:
                 user = session.login.grant.assigned or self._auth.user_claims(session.login.grant.jwt)
             except JwtError:
-                continue  # let in without a JWT: not one of ours
+                continue  # accepted without a JWT: not one of ours
             _hold_to(session, user, held, before)
             if session.close_reason is None and session in session.account.sessions:
                 # a leaf node has its permissions from the handshake: it reconnects for others
@@ -256,7 +256,7 @@ class BrokerAccountSink:
 
 
 def _hold_to(session: Session, user: UserClaims, held: ActiveAccount, before: ActiveAccount) -> None:
-    """Close a client that would not be let in any more."""
+    """Close a client that would no longer be accepted."""
     bearer = user.nats.bearer_token and session.login.grant.assigned is None  # a service's users bring no JWT
     if bearer and held.claims.nats.limits.disallow_bearer:
         session.close(CloseReason.AUTHENTICATION_VIOLATION, "Authorization Violation")

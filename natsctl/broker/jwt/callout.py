@@ -1,6 +1,6 @@
-"""Authentication callout: the logins that a service decides about, and what its responses may say.
+"""Authentication callout: the logins that a service decides about, and its allowed responses.
 
-Theory of operation. With `auth_callout` in the configuration, a login is worked out as without it; then everyone but
+Theory of operation. With `auth_callout` in the configuration, a login is first checked as without it; then everyone but
 the `auth_users`, who are the service, is delegated to it, whether the login was good or not, except where
 `allowed_accounts` leaves an account out. In operator mode the JWT of an account says the same of its users, and only a
 good login is delegated. The response names the account: in the configuration's mode by the audience of the user's JWT,
@@ -40,10 +40,10 @@ from natsctl.broker.jwt.account_registry import AccountRegistry, ActiveAccount
 from natsctl.broker.jwt.user_grant import fill, is_bare, permissions_of, permissions_under
 
 CALLOUT_SUBJECT: Final = "$SYS.REQ.USER.AUTH"
-"""Subject on which services are asked; those who get in may not ask themselves."""
+"""Request subject of services; clients must not use it themselves."""
 UNKNOWN_SIGNER: Final = "auth callout signing key is unknown"
 ANY_ACCOUNT: Final = "*"
-"""Stands alone in `allowed_accounts` of an account's JWT for every account."""
+"""As the only entry of `allowed_accounts` in an account's JWT it means every account."""
 
 
 class CalloutSettings(msgspec.Struct, frozen=True):
@@ -56,7 +56,7 @@ class CalloutSettings(msgspec.Struct, frozen=True):
     account: str = GLOBAL_ACCOUNT
     xkey: str = ""
     allowed_accounts: tuple[str, ...] = ()
-    """Accounts whose users are delegated; empty: those of every account."""
+    """Accounts with delegated users; empty: all accounts."""
 
 
 def without_callout(grant: Grant) -> Grant:
@@ -83,7 +83,7 @@ class ConfiguredTerms:
 
     @property
     def account(self) -> str:
-        """Account in which the service is asked."""
+        """Account of the service."""
         return self._settings.account
 
     @property
@@ -93,7 +93,7 @@ class ConfiguredTerms:
 
     @property
     def xkey(self) -> str:
-        """Public curve key for which requests are sealed."""
+        """Public curve key that requests are sealed for."""
         return self._settings.xkey
 
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
@@ -126,12 +126,12 @@ class OperatedTerms:
 
     @property
     def _held(self) -> ActiveAccount:
-        """The account as it is now; as it was at the request where it is gone."""
+        """The account as it is now; if it was removed, as at the request."""
         return self._book.get(self._began.name) or self._began
 
     @property
     def account(self) -> str:
-        """Account in which the service is asked."""
+        """Account of the service."""
         return self._began.name
 
     @property
@@ -141,11 +141,11 @@ class OperatedTerms:
 
     @property
     def xkey(self) -> str:
-        """Public curve key for which requests are sealed."""
+        """Public curve key that requests are sealed for."""
         return self._began.claims.nats.authorization.xkey
 
     def check_signer(self, response: AuthorizationResponseClaims) -> None:
-        """Raise CalloutError where a response is not of the account."""
+        """Raise CalloutError if a response is not from the account."""
         account, of = self.account, response.nats.issuer_account
         if of and of != account:
             raise CalloutError(f"auth callout response issuer account {go_quote(of)} is not the callout account")
@@ -153,7 +153,7 @@ class OperatedTerms:
             raise CalloutError(UNKNOWN_SIGNER)
 
     def place(self, user: UserClaims, now_ns: int) -> Steps[Placement]:
-        """Return the account whose key has signed a user's JWT; raises CalloutError."""
+        """Return the account that has signed a user's JWT; raises CalloutError."""
         account = self.account
         if user.account != account and not self._may_assign(user.account):
             raise CalloutError(
@@ -198,7 +198,7 @@ def is_leaf(credentials: Credentials) -> bool:
 
 
 class CalloutAuthenticator:
-    """The authenticator of configured users, for a server whose configuration asks a service about most of them."""
+    """The authenticator of configured users, for a configuration that delegates most logins to a service."""
 
     def __init__(
         self, known: StaticAuthenticator | None, settings: CalloutSettings, exists: Callable[[str], bool]
@@ -210,17 +210,17 @@ class CalloutAuthenticator:
 
     @property
     def required(self) -> bool:
-        """False where a client without credentials is let in, if the service agrees."""
+        """False if clients without credentials are accepted, if the service agrees."""
         return self._known is None or self._known.required
 
     @property
     def wants_nonce(self) -> bool:
-        """True where a user has an nkey."""
+        """True if a user has an nkey."""
         return self._known is not None and self._known.wants_nonce
 
     @property
     def default(self) -> Grant | None:
-        """Grant of a client without credentials, None where the service decides about it."""
+        """Grant of a client without credentials; None if the service decides about it."""
         found = self._known.default if self._known is not None else None
         return found if found is not None and not self._delegates(found.account) else None
 
@@ -248,7 +248,7 @@ class CalloutAuthenticator:
     def _judged(
         self, answer: Grant | Refusal, user: User | None, options: ConnectOptions, credentials: Credentials
     ) -> Grant | Refusal | Delegation:
-        """Return what the answer about a configured user means where a service decides about the others."""
+        """Return the meaning of the answer about a configured user if a service decides about the others."""
         settings = self._settings
         account = answer.account if isinstance(answer, Grant) else GLOBAL_ACCOUNT
         if not is_leaf(credentials) and not self._delegates(account):
@@ -272,7 +272,7 @@ class CalloutAuthenticator:
         return Delegation(self._terms, connect, credentials.nonce, named=named, entered=entered)
 
     def still_holds(self, grant: Grant, credentials: Credentials) -> bool:
-        """Return whether the client would be let in as the same; one that the service has let in would be."""
+        """Return whether the client would be accepted as the same user; always for clients accepted by the service."""
         if grant.assigned is not None:
             return True
         answer = self.authenticate(credentials)

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 XKEY_HEADER: Final = b"NATS/1.0\r\nNats-Server-Xkey: %b\r\n\r\n"
 INBOX: Final = b"$SYS._INBOX."
-"""Beginning of the subjects of responses, which a service needs permission to publish on."""
+"""Prefix of the response subjects; a service needs permission to publish on them."""
 INBOX_BYTES: Final = 16
 """Random bytes of an inbox: whoever may publish below `INBOX` must not guess it."""
 INBOX_HEAD: Final = 8
@@ -72,10 +72,10 @@ class _Question(NamedTuple):
 
 
 class Callouts:
-    """The requests of one broker that are out, and the responses that wait to be judged."""
+    """The outstanding requests of one broker, and responses that wait to be checked."""
 
     def __init__(self, broker: Broker, key: SigningPair, curve: CurvePair) -> None:
-        """Sign as `key`, the server's own, and read what is sealed for `curve`."""
+        """Sign with `key`, the server's own, and open data sealed for `curve`."""
         self._broker = broker
         self._key = key
         self._curve = curve
@@ -87,7 +87,7 @@ class Callouts:
 
     @property
     def xkey(self) -> str:
-        """Public curve key for which services may seal their responses."""
+        """Public curve key that services may seal their responses for."""
         return self._curve.public
 
     @property
@@ -165,7 +165,7 @@ class Callouts:
         return question
 
     def _tick(self) -> None:
-        """Refuse those that have waited for too long."""
+        """Refuse requests that have waited too long."""
         now_ns = self._broker.clock.monotonic_ns()
         for session in [session for session, question in self._asked.items() if question.due_ns <= now_ns]:
             question = self._take(session)
@@ -216,14 +216,14 @@ class Callouts:
             self._refuse(session, question.delegation, str(fault), proxy=True)
         except (CalloutError, JwtError) as fault:
             self._refuse(session, question.delegation, str(fault))
-        except Exception:  # one session's fault ends that one alone
+        except Exception:  # a fault closes only its own session
             session.close(CloseReason.AUTHENTICATION_VIOLATION)
             raise
         finally:
             self._queued_bytes -= len(payload)
 
     def _grant(self, session: Session, question: _Question, payload: bytes) -> Steps[Grant]:
-        """Return what a response lets a client in as; raises CalloutError or JwtError."""
+        """Return the grant of a response; raises CalloutError or JwtError."""
         delegation, now_ns = question.delegation, self._broker.clock.now_ns()
         terms, account = delegation.terms, go_quote(delegation.terms.account)
         user = yield from self._user(question, payload, now_ns)
@@ -259,7 +259,7 @@ class Callouts:
             raise CalloutError("auth callout violation: auth callout response is not for expected user")
         if response.aud != self._broker.server_id:
             raise CalloutError("auth callout violation: auth callout response is not for server")
-        if not sealed:  # what is sealed is the service's: nobody else could have sealed it
+        if not sealed:  # only the service can have sealed it
             terms.check_signer(response)
         if response.nats.error:
             raise CalloutError(f"auth callout service returned an error: {response.nats.error}")

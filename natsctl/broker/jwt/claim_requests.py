@@ -120,7 +120,7 @@ class ClaimRequests:
         return self._push(subject, reply, payload, _account_in(subject))
 
     def _push(self, subject: str, reply: bytes, payload: bytes, wanted: str = "") -> Steps[None]:
-        """Keep a JWT, and put it in force where its account is alive; `wanted` is the account it must be of."""
+        """Store a JWT, and put it in force if its account is loaded; `wanted` is the expected account."""
         store, token = self._store, payload.decode("utf-8", "replace")
         assert store is not None
         what = "jwt update" if store.full else "jwt update cache"
@@ -151,7 +151,7 @@ class ClaimRequests:
         except AccountStoreError as fault:
             self._failed(reply, account, failed, fault)
             return
-        except JwtError as fault:  # kept all the same, like nats-server
+        except JwtError as fault:  # stored anyway, as in nats-server
             self._note(f'DirResolver - Update for account "{account}" resulted in error {fault}')
         self._done(reply, account, "jwt updated" if store.full else "jwt updated cache")
 
@@ -231,7 +231,7 @@ class ClaimRequests:
 
 
 def _account_fault(claims: AccountClaims) -> Steps[str]:
-    """Return what is wrong with an account that is pushed, empty where nothing is; times do not count."""
+    """Return the faults of a pushed account, or ""; times do not count."""
     faults = []
     for fault in account_checks(claims):
         yield CHECKED_AT_ONCE

@@ -38,11 +38,11 @@ from natsctl.broker.imports.account_config import limit_of
 from natsctl.broker.jwt.account_registry import ActiveAccount
 
 DEFAULT_RESPONSES: Final = 1
-"""Replies to one message where a JWT names none. Source: nats-server, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""
+"""Default number of replies to one message. Source: nats-server, DEFAULT_ALLOW_RESPONSE_MAX_MSGS."""
 
 
 def permissions_of(rules: Permissions) -> BrokerPermissions | None:
-    """Return what a JWT's rules mean; None where it has none.
+    """Return the meaning of a JWT's rules, or None without rules.
 
     Permission to respond removes the permission to publish on subjects without a rule. An empty list of allowed
     subjects next to denied ones allows nothing to be published; for subscriptions it is no list. Source:
@@ -74,14 +74,14 @@ MAX_EXPANSIONS: Final = 4096
 _FIELD: Final = re.compile(r"\{{2}([^}]+)\}{2}")
 _TAG: Final = re.compile(r"(account-)?tag\((.*)\)\Z", re.IGNORECASE | re.DOTALL)
 _NOWHERE: Final = " "
-"""Stands for a tag that the user does not have: no subject with it is valid."""
+"""Placeholder for a tag that the user does not have: no subject with it is valid."""
 
 
 def fill(template: Template, user: UserClaims, account: AccountClaims) -> Steps[Template]:
     """Return the rules that a template means for one user, itself if they are the same for all; raises JwtError.
 
-    An allowed subject that becomes invalid is dropped; a denied one makes the user be refused. Where nothing allowed is
-    left of a list that had something, everything is denied.
+    An allowed subject that becomes invalid is dropped; a denied one makes the server refuse the user. If nothing
+    allowed is left of a list that had something, everything is denied.
     """
     lists = (template.pub.allow, template.pub.deny, template.sub.allow, template.sub.deny)
     if not any("{{" in subject for subjects in lists for subject in subjects or ()):
@@ -166,7 +166,7 @@ def rules_of(user: UserClaims, held: ActiveAccount) -> Steps[UserLimits]:
 
 
 def is_bare(user: UserClaims) -> bool:
-    """Return whether a user has no rules of its own, as is asked of those of a scoped signing key."""
+    """Return whether a user has no rules of its own, as required for users of a scoped signing key."""
     body = user.nats
     return body == UserBody(issuer_account=body.issuer_account, tags=body.tags, type=body.type, version=body.version)
 
@@ -174,7 +174,7 @@ def is_bare(user: UserClaims) -> bool:
 def permissions_under(rules: UserLimits, user: UserClaims, held: ActiveAccount) -> BrokerPermissions | None:
     """Return the permissions of a user under some rules, the account's default ones if they have none.
 
-    Users share what is the same for all of them, and with it the index.
+    Users share equal permissions and their index.
     """
     scope = held.signers.get(user.iss)
     own = _shared(user.iss, rules, held) if scope is not None and rules is scope.template else permissions_of(rules)
@@ -188,7 +188,7 @@ def _shared(key: str, rules: Permissions, held: ActiveAccount) -> BrokerPermissi
 
 
 def grant_of(user: UserClaims, held: ActiveAccount, credentials: Credentials, token: str) -> Steps[Grant]:
-    """Return what a connection that shows the JWT `token` is let in as; raises JwtError where it is not."""
+    """Return the grant of a connection with the JWT `token`; raises JwtError if it is refused."""
     rules = yield from rules_of(user, held)
     if held.expired:
         raise JwtError("Account JWT has expired")
