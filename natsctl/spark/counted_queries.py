@@ -1,26 +1,22 @@
-"""Queries whose answer the server knows: numbers of messages, by subject, first and last sequences.
+"""Queries whose answer the server knows: numbers of messages, also by subject, first and last sequences.
 
-Only a small part of SQL is understood, and all of a query or nothing: Spark answers the others. The rows and the names
-of their columns are those that Spark would give. The server is asked in a request or a few.
+They are answered in milliseconds, where Spark takes ten seconds to start. Only the usual forms are understood, and all
+of a query or nothing: Spark answers the others. Rows and names of columns are those that Spark would give.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from natsctl.api.subjects import is_literal
 from natsctl.client.stream_state import next_message
-from natsctl.spark.sql_tables import Catalogue, Token, relations, tokens
+from natsctl.spark.sql_tables import Catalogue, relations, tokens
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamState
     from natsctl.client.manager import Manager
-
-
-What = Literal["subject", "count", "subjects", "first", "last"]
 
 
 class Facts(NamedTuple):
@@ -36,75 +32,40 @@ class Facts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A column of the answer: what it is and its name."""
-
-    what: What
-    title: str
-    alias: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """The column of the answer by which rows are ordered."""
-
-    column: int
-    descending: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class CountedQuery:
-    """A query that needs no message: its stream, and the figures that it asks."""
+    """A query that needs no message: its stream, and its columns, each with what it counts."""
 
     table: str
-    items: tuple[Item, ...]
+    counts: tuple[str, ...]
+    """`subject`, `count(1)`, `count(DISTINCT subject)`, `min(seq)` or `max(seq)`."""
+    columns: list[str]
     grouped: bool = False
-    only: tuple[str, ...] | None = None
-    """The subjects that count; None for all."""
-    order: tuple[Order, ...] = ()
+    order: int | None = None
+    """The column by which rows are ordered."""
+    descending: bool = False
     limit: int | None = None
-
-    @property
-    def columns(self) -> list[str]:
-        """The names of the answer's columns."""
-        return [item.alias or item.title for item in self.items]
 
     @property
     def numbers(self) -> frozenset[str]:
         """The columns that are numbers."""
-        return frozenset(item.alias or item.title for item in self.items if item.what != "subject")
-
-    @property
-    def needs_subjects(self) -> bool:
-        """Return whether messages must be counted by subject."""
-        return self.grouped or self.only is not None or any(item.what == "subjects" for item in self.items)
-
-    @property
-    def needs_ends(self) -> bool:
-        """Return whether the first and the last sequence must be known."""
-        return any(item.what in ("first", "last") for item in self.items)
+        return frozenset(name for name, what in zip(self.columns, self.counts, strict=True) if what != "subject")
 
     def answer(self, facts: Facts) -> list[tuple[Any, ...]]:
         """Return the rows."""
-        if self.only is not None:
-            kept = {subject: facts.subjects[subject] for subject in self.only if subject in facts.subjects}
-            facts = Facts(sum(kept.values()), subjects=kept)
-        rows = self._grouped(facts) if self.grouped else [tuple(_whole(item.what, facts) for item in self.items)]
-        for order in reversed(self.order):
-            rows.sort(key=lambda row: _sortable(row[order.column]), reverse=order.descending)
-        return rows if self.limit is None else rows[: self.limit]
-
-    def _grouped(self, facts: Facts) -> list[tuple[Any, ...]]:
-        return [
-            tuple(subject if item.what == "subject" else number for item in self.items)
-            for subject, number in sorted(facts.subjects.items())
-        ]
-
-
-def _whole(what: What, facts: Facts) -> int | None:
-    if what in ("first", "last"):
-        return facts.first if what == "first" else facts.last
-    return len(facts.subjects) if what == "subjects" else facts.messages
+        groups = sorted(facts.subjects.items()) if self.grouped else [("", facts.messages)]
+        rows = []
+        for subject, messages in groups:
+            values = {
+                "subject": subject,
+                "count(1)": messages,
+                "count(DISTINCT subject)": len(facts.subjects),
+                "min(seq)": facts.first,
+                "max(seq)": facts.last,
+            }
+            rows.append(tuple(values[what] for what in self.counts))
+        if (order := self.order) is not None:
+            rows.sort(key=lambda row: _sortable(row[order]), reverse=self.descending)
+        return rows[: self.limit]
 
 
 def _sortable(value: Any) -> Any:
@@ -112,225 +73,75 @@ def _sortable(value: Any) -> Any:
     return value.encode() if isinstance(value, str) else value
 
 
-NEVER_NULL = ("stream", "seq", "subject", "timestamp", "value")
-"""Columns of which every message has one: counting them counts messages."""
-
-
-class _UnsupportedQueryError(Exception):  # no error: Spark is asked instead
-    pass
+_ITEM: Final = re.compile(
+    r"(?P<what>subject|count \( (?:\*|1|seq|distinct subject) \)|(?:min|max) \( seq \))"
+    r"(?: as (?P<alias>\w+)| (?P<bare>\w+))?",
+    re.IGNORECASE,
+)
+_QUERY: Final = re.compile(
+    r"select (?P<items>.+?) from _table_(?: group by (?P<group>\w+))?"
+    r"(?: order by (?P<order>\w+|count \( \* \))(?: (?:asc|(?P<desc>desc)))?)?(?: limit (?P<limit>\d+))?(?: ;)?",
+    re.IGNORECASE,
+)
 
 
 def counted(query: str) -> CountedQuery | None:
     """Return the figures that a query asks of one stream where the server knows them, else None."""
-    try:
-        return _Reader(query).query()
-    except _UnsupportedQueryError:
+    named = relations(query)
+    if len(named) != 1:
         return None
+    plain = f"{query[: named[0].start]} _table_ {query[named[0].end :]}"
+    match = _QUERY.fullmatch(" ".join(token.text for token in tokens(plain)))
+    if match is None:
+        return None
+    items = [_ITEM.fullmatch(text) for text in match["items"].split(" , ")]
+    found = [item for item in items if item is not None]
+    counts = tuple(_spelled(item["what"]) for item in found)
+    columns = [item["alias"] or item["bare"] or _title(item["what"]) for item in found]
+    order = _order(match["order"], counts, columns)
+    grouped = match["group"] is not None
+    allowed = {"subject", "count(1)"} if grouped else {"count(1)", "count(DISTINCT subject)", "min(seq)", "max(seq)"}
+    if len(found) < len(items) or not {*counts} <= allowed or (order is None and match["order"]):
+        return None
+    if grouped and not _is_subject(match["group"], counts):
+        return None
+    limit = int(match["limit"]) if match["limit"] else None
+    return CountedQuery(named[0].name, counts, columns, grouped, order, match["desc"] is not None, limit)
 
 
-@dataclass(slots=True)
-class _Reader:
-    """A reader of a query, word by word."""
-
-    text: str
-    at: int = 0
-    words: list[Token] = field(default_factory=list)
-
-    def query(self) -> CountedQuery:
-        self.words = tokens(self.text)
-        self._want("SELECT")
-        distinct = self._take("DISTINCT")
-        items = [self._item()]
-        while self._sign(","):
-            items.append(self._item())
-        table = self._table()
-        only = self._where() if self._take("WHERE") else None
-        grouped = self._group(items) if self._take("GROUP") else False
-        order = self._orders(items) if self._take("ORDER") else ()
-        limit = self._number() if self._take("LIMIT") else None
-        self._sign(";")
-        if self.at != len(self.words):
-            raise _UnsupportedQueryError
-        found = CountedQuery(table, tuple(items), grouped or distinct, only, order, limit)
-        _check(found, distinct, grouped)
-        return found
-
-    def _item(self) -> Item:
-        begin = self.at
-        what = self._what()
-        title = _title(self.words[begin : self.at])
-        if self._take("AS"):
-            return Item(what, title, self._alias())
-        following = self._peek()
-        has_alias = following is not None and following.name != "" and not following.is_word("FROM")
-        return Item(what, title, self._alias() if has_alias else "")
-
-    def _what(self) -> What:
-        word = self._next()
-        if word.text == "subject":
-            return "subject"
-        function = word.text.upper() if word.kind == "word" else ""
-        if function not in ("COUNT", "MIN", "MAX") or not self._sign("("):
-            raise _UnsupportedQueryError
-        what = self._counted() if function == "COUNT" else self._end(function)
-        if not self._sign(")"):
-            raise _UnsupportedQueryError
-        return what
-
-    def _counted(self) -> What:
-        if self._take("DISTINCT"):
-            if self._next().text != "subject":
-                raise _UnsupportedQueryError
-            return "subjects"
-        word = self._next()
-        if word.text not in ("*", "1", *NEVER_NULL):
-            raise _UnsupportedQueryError
-        return "count"
-
-    def _end(self, function: str) -> What:
-        if self._next().text != "seq":
-            raise _UnsupportedQueryError
-        return "first" if function == "MIN" else "last"
-
-    def _table(self) -> str:
-        self._want("FROM")
-        named = relations(self.text)
-        if len(named) != 1 or self.at >= len(self.words) or named[0].start != self.words[self.at].start:
-            raise _UnsupportedQueryError
-        while self.at < len(self.words) and self.words[self.at].end <= named[0].end:
-            self.at += 1
-        return named[0].name
-
-    def _where(self) -> tuple[str, ...]:
-        if self._next().text != "subject":
-            raise _UnsupportedQueryError
-        if self._sign("=", "=="):
-            return (self._subject(),)
-        self._want("IN")
-        if not self._sign("("):
-            raise _UnsupportedQueryError
-        found = [self._subject()]
-        while self._sign(","):
-            found.append(self._subject())
-        if not self._sign(")"):
-            raise _UnsupportedQueryError
-        return tuple(dict.fromkeys(found))
-
-    def _subject(self) -> str:
-        subject = self._next().literal
-        if subject is None or not is_literal(subject):
-            raise _UnsupportedQueryError
-        return subject
-
-    def _group(self, items: Sequence[Item]) -> bool:
-        self._want("BY")
-        word = self._next()
-        if word.is_word("ALL"):
-            return any(item.what == "subject" for item in items)
-        if word.text != "subject" and items[self._position(word, items)].what != "subject":
-            raise _UnsupportedQueryError
-        return True
-
-    def _orders(self, items: Sequence[Item]) -> tuple[Order, ...]:
-        self._want("BY")
-        found = [self._order(items)]
-        while self._sign(","):
-            found.append(self._order(items))
-        return tuple(found)
-
-    def _order(self, items: Sequence[Item]) -> Order:
-        begin = self.at
-        word = self._next()
-        aliases = [item.alias.lower() for item in items]
-        if word.kind == "number":
-            column = self._position(word, items)
-        elif word.name and word.name.lower() in aliases:
-            column = aliases.index(word.name.lower())
-        else:
-            self.at = begin
-            column = self._same(self._what(), items)
-        descending = self._take("DESC")
-        if not descending:
-            self._take("ASC")
-        return Order(column, descending)
-
-    def _position(self, word: Token, items: Sequence[Item]) -> int:
-        if word.kind != "number" or not word.text.isdecimal() or not 1 <= int(word.text) <= len(items):
-            raise _UnsupportedQueryError
-        return int(word.text) - 1
-
-    def _number(self) -> int:
-        word = self._next()
-        if word.kind != "number" or not word.text.isdecimal():
-            raise _UnsupportedQueryError
-        return int(word.text)
-
-    def _alias(self) -> str:
-        name = self._next().name
-        if not name:
-            raise _UnsupportedQueryError
-        return name
-
-    def _peek(self) -> Token | None:
-        return self.words[self.at] if self.at < len(self.words) else None
-
-    def _next(self) -> Token:
-        word = self._peek()
-        if word is None:
-            raise _UnsupportedQueryError
-        self.at += 1
-        return word
-
-    def _take(self, keyword: str) -> bool:
-        word = self._peek()
-        if word is None or not word.is_word(keyword):
-            return False
-        self.at += 1
-        return True
-
-    def _want(self, keyword: str) -> None:
-        if not self._take(keyword):
-            raise _UnsupportedQueryError
-
-    def _sign(self, *symbols: str) -> bool:
-        word = self._peek()
-        if word is None or not word.is_symbol(*symbols):
-            return False
-        self.at += 1
-        return True
-
-    @staticmethod
-    def _same(what: What, items: Sequence[Item]) -> int:
-        """Return the equivalent column."""
-        for at, item in enumerate(items):
-            if item.what == what:
-                return at
-        raise _UnsupportedQueryError
+def _spelled(what: str) -> str:
+    """Return what a column counts, as `CountedQuery.counts` has it."""
+    text = what.lower().replace(" ( ", "(").replace(" )", "")
+    if text == "count(distinct subject":
+        return "count(DISTINCT subject)"
+    if text.startswith("count("):
+        return "count(1)"
+    return text if text == "subject" else f"{text})"
 
 
-def _title(words: Sequence[Token]) -> str:
+def _title(what: str) -> str:
     """Return the name that Spark gives to a column without an alias."""
-    texts = [word.text for word in words]
-    if len(texts) == 1:
-        return texts[0]
-    inner = texts[2:-1]
-    counts_rows = inner in (["*"], ["1"])
-    distinct = "DISTINCT " if inner[0].upper() == "DISTINCT" else ""
-    return f"{texts[0].lower()}({'1' if counts_rows else distinct + inner[-1]})"
+    if what.lower() == "subject":
+        return what
+    return f"count({what.split()[2]})" if what.lower() == "count ( seq )" else _spelled(what)
 
 
-def _check(found: CountedQuery, distinct: bool, grouped: bool) -> None:
-    """Raise where the parts do not go together; the query is left to Spark then."""
-    whats = {item.what for item in found.items}
-    if distinct and (grouped or whats != {"subject"}):
-        raise _UnsupportedQueryError
-    if not whats <= ({"subject", "count"} if found.grouped else {"count", "subjects", "first", "last"}):
-        raise _UnsupportedQueryError
-    if found.only is not None and found.needs_ends:
-        raise _UnsupportedQueryError
+def _is_subject(group: str, counts: tuple[str, ...]) -> bool:
+    """Return whether rows are grouped by the subject: by its name or by its column's number."""
+    if group.isdecimal():
+        return 0 < int(group) <= len(counts) and counts[int(group) - 1] == "subject"
+    return group.lower() == "subject"
 
 
-ALL = ">"
+def _order(text: str | None, counts: tuple[str, ...], columns: list[str]) -> int | None:
+    """Return the column by which rows are ordered: given by its number, its name, or as `count(*)`."""
+    if text is None:
+        return None
+    if text.isdecimal():
+        return int(text) - 1 if 0 < int(text) <= len(columns) else None
+    names = [name.lower() for name in columns] if text.isidentifier() else [*counts]
+    wanted = text.lower() if text.isidentifier() else "count(1)"
+    return names.index(wanted) if wanted in names else None
 
 
 def counted_query(query: str, catalogue: Catalogue) -> tuple[CountedQuery, str] | None:
@@ -342,21 +153,13 @@ def counted_query(query: str, catalogue: Catalogue) -> tuple[CountedQuery, str] 
 
 async def facts_for(manager: Manager, stream: str, query: CountedQuery) -> Facts:
     """Return the server's figures of the stream, as far as the query needs them."""
-    if query.only is not None:
-        pages = await asyncio.gather(*(subject_counts(manager, stream, subject) for subject in query.only))
-        found = {subject: number for page in pages for subject, number in page.items()}
-        return Facts(sum(found.values()), subjects=found)
-    answer = await manager.stream_info(stream, subjects_filter=ALL if query.needs_subjects else "")
+    needs_subjects = query.grouped or "count(DISTINCT subject)" in query.counts
+    answer = await manager.stream_info(stream, subjects_filter=">" if needs_subjects else "")
     subjects: Mapping[str, int] = (answer.raw.get("state") or {}).get("subjects") or {}
     state = answer.value.state
-    first, last = await _ends(manager, stream, state) if query.needs_ends else (None, None)
+    needs_ends = not {"min(seq)", "max(seq)"}.isdisjoint(query.counts)
+    first, last = await _ends(manager, stream, state) if needs_ends else (None, None)
     return Facts(state.messages, first, last, subjects)
-
-
-async def subject_counts(manager: Manager, stream: str, pattern: str = ALL) -> dict[str, int]:
-    """Return the number of messages by subject."""
-    answer = await manager.stream_info(stream, subjects_filter=pattern)
-    return dict((answer.raw.get("state") or {}).get("subjects") or {})
 
 
 async def _ends(manager: Manager, stream: str, state: StreamState) -> tuple[int | None, int | None]:

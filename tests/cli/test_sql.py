@@ -31,7 +31,6 @@ def orders(natsctl: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         ("select count(*) n from my-orders", [{"n": 3}]),
         ("select min(seq), max(seq) from MY-ORDERS", [{"min(seq)": 2, "max(seq)": 5}]),
         ("select subject, count(*) n from my-orders group by 1", [{"subject": "o.b", "n": 3}]),
-        ("select count(*) from my-orders where subject in ('o.a', 'o.b')", [{"count(1)": 3}]),
     ],
 )
 def test_counts_are_right_where_messages_are_gone(

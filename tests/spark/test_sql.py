@@ -68,7 +68,7 @@ def test_what_the_server_counts_is_what_spark_counts(queries: Queries) -> None:
     facts = Facts(5, 1, 6, {"my.a": 2, "my.b": 2, "my.é": 1})
     for query in (
         "select count(*), count(1) n, COUNT(seq), min(seq), max(seq), count(distinct subject) from my-stream",
-        "select subject, count(*) from my-stream where subject in ('my.b', 'my.é', 'none') group by 1 order by 1 desc",
+        "select subject, count(*) from my-stream group by 1 order by 1 desc",
     ):
         plan = counted(query)
         assert plan is not None

@@ -241,10 +241,34 @@ def _subjects(report: DeepReport) -> RenderableType:
     return render_table(title, columns, rows, columns[1:4], least=least, more=_MORE)
 
 
+HTML_WIDTH = 120
+
+
+def deep_html(report: DeepReport) -> str:
+    """Return the report as a page of HTML that needs nothing else: the page, the plot and the tables of a terminal."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(record=True, file=io.StringIO(), width=HTML_WIDTH)
+    console.print(Text(deep_page(report).text(HTML_WIDTH, False)))
+    if report.slots:
+        console.print(Text(deep_plot(report, HTML_WIDTH)))
+    for table in deep_tables(report):
+        console.print(table)
+    return console.export_html(inline_styles=True)
+
+
+def slot_text(seconds: float) -> str:
+    """Return the length of a slot: `5 minutes`."""
+    for unit, name in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        if seconds >= unit:
+            return name if seconds == unit else plural(int(seconds // unit), name)
+    return plural(round(seconds * 1000), "millisecond")
+
+
 def deep_plot(report: DeepReport, width: int) -> str:
     """Return messages over time, as a plot of characters `width` columns wide."""
     from natsctl.cli.render.plot import counted, plot_lines
-    from natsctl.spark.report_page import slot_text
 
     # Bars of one width, each as many slots as the room asks for.
     per_bar = max(1, -(-len(report.slots) // max(1, width - 12)))

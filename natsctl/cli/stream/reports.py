@@ -60,7 +60,7 @@ class DeepFlags(NamedTuple):
     deep: Annotated[bool, Option("--deep", help="analyse every message of STREAM, with Spark")] = False
     html: Annotated[
         Path | None,
-        Option("--html", metavar="FILE", help="--deep: write it as an HTML page with plots"),
+        Option("--html", metavar="FILE", help="--deep: write it as an HTML page"),
     ] = None
     payloads: Annotated[bool, Option("--payloads", help="--deep: also find equal payloads")] = False
     backup: FromBackup = None
@@ -105,13 +105,12 @@ def deep_report(session: Session, spark: SparkFlags, stream: str, flags: DeepFla
 
 
 def _write_page(found: DeepReport, path: Path) -> None:
-    from natsctl.cli.render.text import stamp
+    from natsctl.cli.render.spark_reports import deep_html
     from natsctl.client.atomic_file import atomic_write
-    from natsctl.spark.report_page import html_page
 
     try:
         with atomic_write(path) as file:
-            file.write(html_page(found, stamp(time.time_ns())).encode())
+            file.write(deep_html(found).encode())
     except OSError as failure:
         raise StorageError(f"--html {path}: {failure.strerror or failure}") from failure
     output.note(f"Wrote the report to {path}")

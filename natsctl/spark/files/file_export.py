@@ -319,8 +319,6 @@ def _numbers(observed: Mapping[str, Any]) -> dict[str, int]:
 
 CHECKPOINT, NOTE = "checkpoint", "export.json"
 SINK_LOG = "_spark_metadata"
-BATCH_MESSAGES = 1_000_000
-"""Messages of one batch, the most that an interrupted run has to read again."""
 _KEPT_PROGRESS = 100_000
 
 

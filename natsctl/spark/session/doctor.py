@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 from natsctl.api.archive.archive import ArchivedStream
 from natsctl.api.archive.archive_v2 import WriterV2
@@ -33,7 +31,7 @@ from natsctl.spark.session.installation import (
     quick_home,
 )
 from natsctl.spark.session.sessions import own_session
-from natsctl.spark.session.spark_options import SparkOptions, machine_memory_bytes, memory_option
+from natsctl.spark.session.spark_options import SparkOptions
 from natsctl.spark.session.virtual_machine import (
     Launch,
     archive_path,
@@ -79,7 +77,6 @@ def write_backup(folder: Path) -> None:
 
 FIRST_QUERY = "select id % 3 as k, count(*) from range(1000) group by 1"
 """The query that `timed_start` times from nothing to its answer."""
-SAY_EVERY_S = 10.0
 Say = Callable[[str], None]
 
 
@@ -102,13 +99,13 @@ def warm(options: SparkOptions, *, again: bool = False, say: Say = lambda text: 
     archive.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=archive.parent):  # a folder that cannot be written to fails before the work begins
         pass
-    with _Phases(say) as phase, being_made(archive) as building, tempfile.TemporaryFile() as log:
-        phase.begin(f"starting Spark on Java {launch.java.version}")
+    with being_made(archive) as building, tempfile.TemporaryFile() as log:
+        say(f"starting Spark on Java {launch.java.version}")
         make_base(launch.java)
         with own_session(options, recording(launch, building), log) as session:
-            phase.begin("running a query")
+            say("running a query")
             practise(session)
-            phase.begin(f"writing {archive}")
+            say(f"writing {archive}")
         if not building.is_file():
             raise no_archive(log=read_log(log))
     return Warmed(archive, made=True)
@@ -128,40 +125,10 @@ def timed_start(options: SparkOptions, launch: Launch) -> float:
         return time.monotonic() - begin_s
 
 
-class _Phases:
-    """Progress by phases: each is announced, and its time every SAY_EVERY_S."""
-
-    def __init__(self, say: Say) -> None:
-        self._say = say
-        self._text, self._begin_s = "", 0.0
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._go_on, daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-    def begin(self, text: str) -> None:
-        """Begin a phase."""
-        self._text, self._begin_s = text, time.monotonic()
-        self._say(text)
-
-    def _go_on(self) -> None:
-        while not self._over.wait(SAY_EVERY_S):
-            if self._text:
-                self._say(f"{self._text}: {time.monotonic() - self._begin_s:.0f} s")
-
-
 NEEDED = (("pyspark", (4, 2)), ("pyarrow", (18,)))
 """The packages that are needed, and the oldest version of each."""
 FOR_SERVERS = (("pandas", (2, 2)), ("grpcio", ()), ("grpcio-status", ()), ("protobuf", ()), ("zstandard", ()))
 """The packages that --remote, the server in the background and pipelines need beside them."""
-MIN_MEMORY_BYTES = 2 << 30
-MIN_DISK_BYTES = 1 << 30
 
 
 class State(WireEnum):
@@ -197,8 +164,6 @@ def check_up(options: SparkOptions, environment: Mapping[str, str] | None = None
         *(_package(name, least, needed=False) for name, least in FOR_SERVERS),
         *_java(options.java, environment),
         *_spark(options, environment),
-        _memory(options),
-        _disk(environment),
         _server(),
     ]
     ready = all(one.state is not State.WRONG for one in findings)
@@ -283,25 +248,6 @@ def _spark(options: SparkOptions, environment: Mapping[str, str]) -> Iterator[Fi
     else:
         text = f"no archive of classes in {archive.parent}: starts take twice as long"
         yield _finding("cache", text, State.WARNING, "natsctl spark warm")
-
-
-def _memory(options: SparkOptions) -> Finding:
-    whole = machine_memory_bytes()
-    heap = memory_option(options.settings).removeprefix("-Xmx")
-    if 0 < whole < MIN_MEMORY_BYTES:
-        return _finding("memory", f"{format_size(whole)}", State.WARNING, "Spark wants 2 GiB and more")
-    return _finding("memory", f"{format_size(whole) if whole else 'unknown'}, {heap} of it for Spark's Java")
-
-
-def _disk(environment: Mapping[str, str]) -> Finding:
-    folder = Path(environment.get("SPARK_LOCAL_DIRS", "").partition(",")[0] or tempfile.gettempdir())
-    try:
-        free = shutil.disk_usage(folder).free
-    except OSError as failure:
-        return _finding("disk", f"{folder}: {failure.strerror}", State.WARNING, "SPARK_LOCAL_DIRS names another folder")
-    state = State.GOOD if free >= MIN_DISK_BYTES else State.WARNING
-    do = "" if state is State.GOOD else "SPARK_LOCAL_DIRS names another folder"
-    return _finding("disk", f"{format_size(free)} free in {folder}", state, do)
 
 
 def _server() -> Finding:

@@ -1,8 +1,7 @@
 """Reading by direct gets, and message by message from the leader: the ways without a consumer.
 
 Direct gets serve small ranges, and logins that may not create consumers. Each answer has headers behind the message's
-own that describe it; answers are cut into columns by Arrow where all frames are as announced, else frame by frame.
-Where a server takes only one filter, the others are applied here.
+own that describe it. Where a server takes only one filter, the others are applied here.
 
 A follower may answer, and lag behind; so the leader is asked before an early end is believed. A mirror with
 `mirror_direct` may answer as well, and have other messages; it gives its own name, and is not listened to.
@@ -18,126 +17,38 @@ import base64
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from natsctl.spark.source.arrays import RowPicker, int_array, one_row, parsed_ints, split_on, text_array
+from natsctl.spark.source.arrays import int_array
 from natsctl.spark.source.errors import ApiRefusedError, NoResponseError, ServerUnreachableError
 from natsctl.spark.source.fetch_task import ReadInterruptedError, Task
-from natsctl.spark.source.frames import SMALL_BYTES, Contents, Sizes, all_are
 from natsctl.spark.source.jetstream_api import NO_MESSAGE, check_origin, header_of, object_in, refuse, time_ns_of
 from natsctl.spark.source.link import Message, description_of, read_frames, status_of
 from natsctl.spark.source.rows import Rows
 from natsctl.spark.source.source_options import subject_pattern
-from natsctl.wire.server_frames import LINE_END
 
-FIELDS: Final = (b"Nats-Subject", b"Nats-Sequence", b"Nats-Time-Stamp")
-"""The server's headers behind the stream's name, as far as they are looked at."""
-PLACE_LINES: Final = 1 + len(FIELDS) + 4
-"""Header lines of a message: stream, fields, pending messages, sequence before, and the end of the block."""
-NO_HEADERS: Final = b"NATS/1.0"
 PLACE_LINE: Final = b"\r\nNats-Stream: "
 """With which the server's own headers begin."""
 
 
-class DirectWindow(NamedTuple):
-    """Rows, whatever came between them (the end of a batch), and the bytes of a frame that is not whole."""
+def split_answers(data: bytes, sid: bytes, stream: str) -> tuple[list[Message], list[Message | bytes], bytes]:
+    """Return the stored messages in some data, the other frames, and the bytes of a frame that is not whole.
 
-    rows: Rows | None
-    others: list[Message | bytes]
-    rest: bytes
-
-
-class DirectAnswers:
-    """A splitter of the answers to batched direct gets on one inbox."""
-
-    def __init__(self, inbox: bytes, sid: bytes, stream: str) -> None:
-        """`stream` is the one that was asked; both ways raise ApiRefusedError for an answer of a mirror of it."""
-        self._sid = sid
-        self._stream = stream.encode()
-        self._mark = b"HMSG %b %b " % (inbox, sid)
-        self._picker = RowPicker()
-
-    def window(self, data: bytes) -> DirectWindow:
-        """Return the frames of a window, which begins where a frame begins."""
-        if len(data) < SMALL_BYTES:
-            return self.exactly(data)
-        return self.quickly(data) or self.exactly(data)
-
-    def quickly(self, data: bytes) -> DirectWindow | None:
-        """Return the same as `exactly`; None where something stands in the way."""
-        end = data.rfind(self._mark)
-        if end < 0:
-            return None
-        behind, last = next(read_frames(data, end), (end, b""))
-        if _is_message(last, self._sid):
-            end = behind
-        others, rest = _between(data, end)
-        if any(_is_message(each, self._sid) for each in others):
-            return None
-        try:
-            rows = self._cut(memoryview(data)[:end])
-        except pa.ArrowInvalid:  # a number or a time that is none
-            return None
-        return DirectWindow(rows, others, rest) if rows else None
-
-    def _cut(self, data: memoryview) -> Rows | None:
-        """Return the messages of data that ends where a frame ends; None where one is not as its frame announces it."""
-        every = self._picker.every
-        split = split_on(one_row(data), self._mark)
-        count = len(split) - 1
-        halves = split_on(split[1:], LINE_END, most=1)
-        if count < 1 or split[0].as_py() or len(halves) != 2 * count:
-            return None
-        sizes = split_on(every(halves, 2, 0, count), b" ")
-        if len(sizes) != 2 * count:
-            return None
-        heads, totals = (parsed_ints(every(sizes, 2, at, count)).cast(pa.int32()) for at in range(2))
-        found = Contents(self._picker, halves, Sizes(heads, totals))
-        if not found.fit() or not all_are(found.rests, b""):
-            return None
-        return self._placed(found.headers, found.payloads)
-
-    def _placed(self, blocks: pa.BinaryArray, bodies: pa.BinaryArray) -> Rows | None:
-        """Return the rows that header blocks describe; None where one does not."""
-        every, count = self._picker.every, len(bodies)
-        halves = pc.split_pattern(blocks, PLACE_LINE, max_splits=1, reverse=True).values
-        if len(halves) != 2 * count:
-            return None
-        lines = split_on(every(halves, 2, 1, count), LINE_END)
-        if len(lines) != PLACE_LINES * count:
-            return None
-        if not all_are(every(lines, PLACE_LINES, 0, count), self._stream):
-            return None
-        found = [self._field(name, every(lines, PLACE_LINES, at, count)) for at, name in enumerate(FIELDS, 1)]
-        subjects, seqs, stamps = found
-        if subjects is None or seqs is None or stamps is None:
-            return None
-        times = text_array(stamps).cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
-        return Rows(parsed_ints(seqs), times, subjects, _blocks(every(halves, 2, 0, count)), bodies)
-
-    def _field(self, name: bytes, lines: pa.BinaryArray) -> pa.BinaryArray | None:
-        """Return the values of headers; None where one has another name."""
-        halves = split_on(lines, b": ", most=1)
-        if len(halves) != 2 * len(lines) or not all_are(self._picker.every(halves, 2, 0, len(lines)), name):
-            return None
-        return self._picker.every(halves, 2, 1, len(lines))
-
-    def exactly(self, data: bytes) -> DirectWindow:
-        """Return the frames, one by one."""
-        found: list[Message] = []
-        others: list[Message | bytes] = []
-        at = 0
-        for end, frame in read_frames(data):
-            at = end
-            if isinstance(frame, Message) and _is_message(frame, self._sid):
-                check_origin(self._stream, frame.headers)
-                found.append(frame)
-            else:
-                others.append(frame)
-        return DirectWindow(_rows(found) if found else None, others, data[at:])
+    Raises ApiRefusedError for a message of a mirror of the stream.
+    """
+    messages: list[Message] = []
+    others: list[Message | bytes] = []
+    at = 0
+    for end, frame in read_frames(data):
+        at = end
+        if isinstance(frame, Message) and _is_message(frame, sid):
+            check_origin(stream.encode(), frame.headers)
+            messages.append(frame)
+        else:
+            others.append(frame)
+    return messages, others, data[at:]
 
 
 def _is_message(what: Message | bytes, sid: bytes) -> bool:
@@ -145,15 +56,7 @@ def _is_message(what: Message | bytes, sid: bytes) -> bool:
     return isinstance(what, Message) and what.sid == sid and not status_of(what.headers)
 
 
-def _between(data: bytes, at: int) -> tuple[list[Message | bytes], bytes]:
-    others: list[Message | bytes] = []
-    for end, frame in read_frames(data, at):
-        at = end
-        others.append(frame)
-    return others, data[at:]
-
-
-def _rows(messages: list[Message]) -> Rows:
+def direct_rows(messages: list[Message]) -> Rows:
     """Messages as columns; where a header is there twice, the server's own is the last."""
     stamps = [time_ns_of(header_of(each.headers, b"Nats-Time-Stamp").decode()) for each in messages]
     return Rows(
@@ -165,15 +68,6 @@ def _rows(messages: list[Message]) -> Rows:
     )
 
 
-def _blocks(owns: pa.BinaryArray) -> pa.BinaryArray | tuple[()]:
-    """Return the messages' own headers as blocks that end as such; nothing where no message has any."""
-    none = pc.equal(owns, one_row(NO_HEADERS)[0])
-    if pc.all(none).as_py():
-        return ()
-    ended = pc.binary_join_element_wise(owns, one_row(2 * LINE_END)[0], one_row(b"")[0])
-    return pc.if_else(none, one_row(b"")[0], ended)
-
-
 def _own(headers: bytes) -> bytes:
     """Return the message's own headers; empty without any."""
     own = headers[: headers.rindex(PLACE_LINE) + 2]
@@ -183,42 +77,16 @@ def _own(headers: bytes) -> bytes:
 EVERYTHING = ">"
 
 
-class Subjects:
-    """Filters of a read: `pattern` is what a server is asked for, `of` takes what is wanted of that."""
+class ReadSubjects:
+    """Filters of a read; a server is asked for `pattern`, which covers them."""
 
     def __init__(self, filters: Sequence[str]) -> None:
         self.pattern = filters[0] if len(filters) == 1 else EVERYTHING
-        self._several = len(filters) > 1
         self._wanted = subject_pattern(filters or (EVERYTHING,))
 
     def has(self, subject: bytes) -> bool:
         """Return whether a subject fits one of the filters."""
         return self._wanted.fullmatch(subject) is not None
-
-    def of(self, rows: Rows) -> Rows:
-        """Return the rows that are wanted of those that fit `pattern`, perhaps none."""
-        if not self._several:
-            return rows
-        subjects = rows.subjects.to_pylist() if isinstance(rows.subjects, pa.Array) else rows.subjects
-        keep = [at for at, subject in enumerate(subjects) if self.has(subject)]
-        return rows if len(keep) == len(rows.seqs) else _taken(rows, keep)
-
-
-def _taken(rows: Rows, keep: list[int]) -> Rows:
-    """Return some of the rows."""
-    places = int_array(keep)
-    return Rows(
-        rows.seqs.take(places),
-        rows.times_ns.take(places) if rows.times_ns is not None else None,
-        *(_some(column, places, keep) for column in (rows.subjects, rows.headers, rows.values)),
-    )
-
-
-def _some(column: Sequence[bytes] | pa.Array, places: pa.Int64Array, keep: list[int]) -> Sequence[bytes] | pa.Array:
-    """Return some values of a column, which may be empty as a whole."""
-    if isinstance(column, pa.Array):
-        return column.take(places) if len(column) else column
-    return [column[at] for at in keep] if column else ()
 
 
 MAX_BYTES: Final = 4 << 20
@@ -234,7 +102,7 @@ class DirectReader:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._inbox = task.link.new_inbox()
-        self._subjects = Subjects(task.todo.filters)
+        self._subjects = ReadSubjects(task.todo.filters)
         self._rest = b""
         self._open = False
         """Whether the answer to the last request has not ended."""
@@ -256,7 +124,6 @@ class DirectReader:
 
     def _run(self, sid: bytes) -> Iterator[pa.RecordBatch]:
         task = self._task
-        frames = DirectAnswers(self._inbox.encode(), sid, task.stream)
         while task.left:
             if not self._open:
                 if self._exhausted:
@@ -266,15 +133,19 @@ class DirectReader:
                         )
                     return
                 self._ask()
-            window = frames.window(task.gather(self._rest))
-            self._rest = window.rest
-            if window.rows:
-                last = window.rows.seqs[-1].as_py()
-                if len((chosen := self._subjects.of(window.rows)).seqs):
-                    yield from task.handed_out(chosen)
-                task.at = max(task.at, last + 1)
-            for what in window.others:
-                self._heed(what, sid)
+            yield from self._window(task.gather(self._rest), sid)
+
+    def _window(self, data: bytes, sid: bytes) -> Iterator[pa.RecordBatch]:
+        """Yield the wanted rows of some data, which begins where a frame begins, and do what else it says."""
+        task = self._task
+        messages, others, self._rest = split_answers(data, sid, task.stream)
+        if messages:
+            last = int(header_of(messages[-1].headers, b"Nats-Sequence"))
+            if chosen := [each for each in messages if self._subjects.has(header_of(each.headers, b"Nats-Subject"))]:
+                yield from task.handed_out(direct_rows(chosen))
+            task.at = max(task.at, last + 1)
+        for what in others:
+            self._heed(what, sid)
 
     def _ask(self) -> None:
         task = self._task
@@ -316,7 +187,7 @@ class SingleReader:
     def __init__(self, task: Task) -> None:
         self._task = task
         self._inbox = task.link.new_inbox()
-        self._subjects = Subjects(task.todo.filters)
+        self._subjects = ReadSubjects(task.todo.filters)
         self._rest = b""
 
     def batches(self) -> Iterator[pa.RecordBatch]:

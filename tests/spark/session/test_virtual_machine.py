@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import queue
-import re
 import subprocess
 import sys
 import time
@@ -13,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from natsctl.spark.session import doctor
 from natsctl.spark.session.failures import SparkStartError
 from natsctl.spark.session.installation import Java, SparkHome, choose_java
 from natsctl.spark.session.spark_options import MANY_MESSAGES, QUICK, SparkOptions
@@ -189,15 +186,6 @@ def test_an_archive_that_was_not_written_leaves_the_one_before(tmp_path: Path) -
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir() if path.is_file()] == [
         ("classes-a.jsa", b"before")
     ]
-
-
-def test_work_of_minutes_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    said: queue.Queue[str] = queue.Queue()
-    monkeypatch.setattr(doctor, "SAY_EVERY_S", 0.01)
-    with doctor._Phases(said.put) as phase:
-        phase.begin("writing")
-        assert said.get(timeout=60) == "writing"
-        assert re.fullmatch(r"writing: \d+ s", said.get(timeout=60))
 
 
 def test_archives_that_nobody_uses_are_removed(tmp_path: Path) -> None:

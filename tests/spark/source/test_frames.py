@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from natsctl.spark.source.direct_fetch import DirectAnswers, DirectWindow
+from natsctl.spark.source.direct_fetch import direct_rows, split_answers
 from natsctl.spark.source.errors import ApiRefusedError, ServerUnreachableError
 from natsctl.spark.source.frames import Deliveries, Window, place_of
 from natsctl.spark.source.rows import Rows
@@ -49,9 +49,8 @@ def plain(column: Any) -> list[Any]:
     return column.to_pylist() if isinstance(column, pa.Array) else list(column)
 
 
-def told(window: Window | DirectWindow) -> tuple[Any, ...]:
-    places = (window.first, window.last) if isinstance(window, Window) else ()
-    return listed(window.rows), *places, list(window.others), window.rest
+def told(window: Window) -> tuple[Any, ...]:
+    return listed(window.rows), window.first, window.last, list(window.others), window.rest
 
 
 Sent = tuple[bytes, bytes, bytes]
@@ -163,41 +162,37 @@ bodies = st.one_of(
 
 
 @given(st.lists(st.tuples(bodies, owns), max_size=8), st.data())
-def test_direct_answers_at_once_are_those_one_by_one(found: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
+def test_direct_answers_are_cut_anywhere(found: list[tuple[bytes, bytes]], data: st.DataObject) -> None:
     frames = [
         answer(at, *each) + data.draw(st.sampled_from([b"", b"", b"PING\r\n"])) for at, each in enumerate(found, 1)
     ]
     whole = b"".join(frames) + end()
     cut = data.draw(st.integers(0, len(whole)))
-    reader = DirectAnswers(INBOX, b"7", "S")
-    first = reader.quickly(whole[:cut]) or reader.exactly(whole[:cut])
-    second = reader.quickly(first.rest + whole[cut:]) or reader.exactly(first.rest + whole[cut:])
-    exact = reader.exactly(whole)
-    assert listed(first.rows) + listed(second.rows) == listed(exact.rows)
-    assert [*first.others, *second.others] == exact.others
+    messages, others, rest = split_answers(whole[:cut], b"7", "S")
+    more, later, left = split_answers(rest + whole[cut:], b"7", "S")
+    assert ([*messages, *more], [*others, *later], left) == split_answers(whole, b"7", "S")
+    assert [row[::4] for row in listed(direct_rows([*messages, *more]))] == [
+        (at, body) for at, (body, _) in enumerate(found, 1)
+    ]
 
 
-def test_ordinary_direct_answers_are_read_at_once() -> None:
+def test_direct_answers_become_rows() -> None:
     stamps = [b"2026-11-21T03:38:08Z", b"2026-11-21T03:38:08.1Z", b"2026-11-21T03:38:08.123456789Z"]
     precise = b"".join(answer(at, b"x", stamp=stamp) for at, stamp in enumerate(stamps, 9))
     whole = b"".join(answer(at, b"%d" % at, b"A: b\r\n" if at % 2 else b"") for at in range(1, 9)) + precise + end()
-    quick = DirectAnswers(INBOX, b"7", "S").quickly(whole)
-    assert quick is not None
+    messages, others, _ = split_answers(whole, b"7", "S")
+    rows = listed(direct_rows(messages))
     at_ns = 1795232288293843400
-    assert [row[1] - 1795232288 * 10**9 for row in listed(quick.rows)[8:]] == [0, 100_000_000, 123_456_789]
-    assert listed(quick.rows)[:2] == [(1, at_ns, b"a.b", HEADERS, b"1"), (2, at_ns, b"a.b", b"", b"2")]
-    assert len(quick.others) == 1
+    assert [row[1] - 1795232288 * 10**9 for row in rows[8:]] == [0, 100_000_000, 123_456_789]
+    assert rows[:2] == [(1, at_ns, b"a.b", HEADERS, b"1"), (2, at_ns, b"a.b", b"", b"2")]
+    assert len(others) == 1
 
 
 def test_a_message_that_claims_another_place_stays_where_it_is() -> None:
-    window = DirectAnswers(INBOX, b"7", "S").exactly(answer(3, b"x", SPOOF))
-    assert listed(window.rows)[0][0] == 3
-    assert listed(window.rows)[0][2] == b"a.b"
+    messages, _, _ = split_answers(answer(3, b"x", SPOOF), b"7", "S")
+    assert listed(direct_rows(messages))[0][0::2] == (3, b"a.b", b"x")
 
 
 def test_a_mirror_that_answers_in_place_of_its_origin_is_told() -> None:
-    reader = DirectAnswers(INBOX, b"7", "ORIGIN")
-    whole = answer(1, b"x") + answer(2, b"y")
-    assert reader.quickly(whole) is None
     with pytest.raises(ApiRefusedError, match="ORIGIN are answered by S, a mirror"):
-        reader.exactly(whole)
+        split_answers(answer(1, b"x") + answer(2, b"y"), b"7", "ORIGIN")
