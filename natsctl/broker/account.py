@@ -25,9 +25,10 @@ from natsctl.broker.subscription import (
     Answer,
     Delivery,
     DeliveryBatchHandler,
+    Entry,
     Handler,
     PublishBatchHandler,
-    Stored,
+    RunEntry,
     Subscription,
     answer_client,
     header_tail,
@@ -37,7 +38,6 @@ from natsctl.broker.subscription import (
     send_all_to,
     send_run,
 )
-from natsctl.native import lib
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -113,9 +113,7 @@ class Account:
     """One account of the broker."""
 
     __slots__ = (
-        "_bound",
         "_exact",
-        "_mappings",
         "_rng",
         "_watches",
         "broker",
@@ -123,8 +121,8 @@ class Account:
         "gone",
         "imports",
         "listeners",
+        "mappings",
         "name",
-        "publish_from",
         "routes",
         "sessions",
         "slow_consumers",
@@ -145,56 +143,37 @@ class Account:
         self._watches = Watches()
         self.listeners: list[LocalInterest] = []
         self.sources: list[InterestSource] = []
-        self._mappings: Mappings | None = None
+        self.mappings: Mappings | None = None
         self.imports = imports(self)
-        self._bound = (b"", b"")
-        self.publish_from = self.publish
-        """Function for clients' messages: `publish`, after the account's mappings where it has some."""
 
     def map_subject(self, mapping: Mapping) -> None:
         """Send what clients publish on a mapping's source to its destination, unless the configuration maps it."""
-        before, self._mappings = self.mapping_sources(), self._mappings or Mappings()
-        self._mappings.add(mapping)
+        before, self.mappings = self.mapping_sources(), self.mappings or Mappings()
+        self.mappings.add(mapping)
         self._follow_mappings(before)
 
     def prepare_mappings(self, configured: Sequence[SubjectMap]) -> Steps[Mappings]:
         """Return the configuration's mappings before those of `map_subject`, for `use_mappings`."""
-        return (yield from Mappings.compile(configured, self._rng, self._mappings))
+        return (yield from Mappings.compile(configured, self._rng, self.mappings))
 
     def use_mappings(self, mappings: Mappings) -> None:
         """Replace the mappings."""
         before = self.mapping_sources()
-        mappings.keep(self._mappings)
-        self._mappings = mappings if mappings.sources() else None
+        mappings.keep(self.mappings)
+        self.mappings = mappings if mappings.sources() else None
         self._follow_mappings(before)
 
     def _follow_mappings(self, before: list[bytes]) -> None:
-        self.publish_from = self._publish_mapped if self._mappings is not None else self.publish
         for listener in self.listeners:
             listener.reoffered(before, self.mapping_sources())
 
     def mapped(self, subject: bytes) -> bytes:
         """Return where what a client publishes on `subject` goes."""
-        return self._mappings.apply(subject) if self._mappings is not None else subject
-
-    def went_to(self, subject: bytes) -> bytes:
-        """Return where the message went that a client has published last, on this very `subject` object."""
-        return self._mappings.went_to(subject) if self._mappings is not None else subject
+        return self.mappings.apply(subject) if self.mappings is not None else subject
 
     def mapping_sources(self) -> list[bytes]:
         """Return the subjects that are mapped: messages on them have a destination."""
-        return self._mappings.sources() if self._mappings is not None else []
-
-    def publish_checked(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
-    ) -> int:
-        """Deliver a message to the subject that `mapped` returned for its permission check; return the recipients."""
-        return self.publish(self.went_to(subject), reply, header, payload, origin)
-
-    def _publish_mapped(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None = None
-    ) -> int:
-        return self.publish(self.mapped(subject), reply, header, payload, origin)
+        return self.mappings.sources() if self.mappings is not None else []
 
     @property
     def subscriptions(self) -> int:
@@ -269,7 +248,7 @@ class Account:
         """Deliver one message and return the number of recipients."""
         route = self._exact.get(subject) or self.routes.find(subject)
         if route[0] or route[1]:
-            return self._deliver(route, subject, reply, header, payload, origin)
+            return self._deliver(route, subject, subject, reply, header, payload, origin)
         recipients = 0
         for sub in route[2]:
             if sub.handler(subject, reply, header, payload, origin) is not False:
@@ -281,7 +260,7 @@ class Account:
 
         Runs with headers (`headed`) are for handlers alone. Where nobody receives them, it answers that.
         """
-        if self._mappings is not None and self._mappings.moves(subject):
+        if self.mappings is not None and self.mappings.moves(subject):
             return None
         if self.routes.wide and not self.routes.is_known(subject):
             return None
@@ -298,8 +277,7 @@ class Account:
         return partial(send_run, session, sub)
 
     def answer_no_responders(self, session: Session, subject: bytes, reply: bytes) -> None:
-        """Send a 503 to a publisher, on its own reply subscription: its request has no responders."""
-        subject = self.went_to(subject)
+        """Send a 503 to a publisher, on its own reply subscription: its request to `subject` has no responders."""
         clients, _, handlers = self._exact.get(reply) or self.routes.find(reply)
         own = (*(recipient[1] for recipient in clients), *(sub.client for sub in handlers if sub.client is not None))
         for sub in own:
@@ -319,62 +297,31 @@ class Account:
 
         Else it is any one token; 0: the whole subject decides.
         """
-        if self._mappings is not None:
+        if self.mappings is not None:
             return 0, False
         stem = self.routes.stem(subject)
         if stem:
             return len(stem), True
         return self.routes.shared_size(subject, self._exact.get(subject) or self.routes.find(subject)), False
 
-    def send(self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> int:
-        """Deliver one message to the recipients of `to`, who see `subject`; return the number of recipients."""
-        route = self._exact.get(to) or self.routes.find(to)
-        if route[1] or route[2]:
-            return self._deliver_bound(to, route, subject, reply, header, payload, None)
-        return self._deliver(route, subject, reply, header, payload, None, to == subject)
-
-    def relay(
+    def deliver(
         self,
         to: bytes,
         subject: bytes,
         reply: bytes,
         header: bytes,
         payload: bytes,
-        origin: Session | None,
-        queues: Sequence[bytes] | None,
+        origin: Session | None = None,
+        queues: Sequence[bytes] | None = None,
     ) -> int:
-        """Deliver what another server sent to the plain recipients of `to` and to one of each group that it chose.
+        """Deliver one message to the recipients of `to`, which see `subject`; return the number of recipients.
 
-        They see `subject`; `queues` None means every group. Returns the number of recipients.
+        `queues` are the queue groups that another server chose, None for every group.
         """
-        clients, groups, handlers = self._exact.get(to) or self.routes.find(to)
-        if groups and queues is not None:
-            groups = tuple(members for members in groups if members[0][1].queue in queues)
-        return self._deliver_bound(to, (clients, groups, handlers), subject, reply, header, payload, origin)
-
-    def _deliver_bound(
-        self,
-        to: bytes,
-        route: Route,
-        subject: bytes,
-        reply: bytes,
-        header: bytes,
-        payload: bytes,
-        origin: Session | None,
-    ) -> int:
-        """Deliver along the route of `to`, which handlers can ask for with `destination`."""
-        if to == subject:
-            return self._deliver(route, subject, reply, header, payload, origin)
-        before, self._bound = self._bound, (to, subject)
-        try:
-            return self._deliver(route, subject, reply, header, payload, origin, False)
-        finally:
-            self._bound = before
-
-    def destination(self, subject: bytes) -> bytes:
-        """Return where a message goes that a handler is being called with: to `subject`, unless it only shows that."""
-        to, shown = self._bound
-        return to if shown is subject else subject
+        route = self._exact.get(to) or self.routes.find(to)
+        if queues is not None and route[1]:
+            route = (route[0], tuple(members for members in route[1] if members[0][1].queue in queues), route[2])
+        return self._deliver(route, to, subject, reply, header, payload, origin)
 
     def send_all(self, to: bytes, messages: Sequence[Delivery]) -> int:
         """Deliver messages in order to the recipients of `to`, up to the first that has none; return how many had one.
@@ -390,7 +337,7 @@ class Account:
             handlers[0].take_all(messages)
             return len(messages)
         for done, message in enumerate(messages):
-            if not self.send(to, *message):
+            if not self.deliver(to, *message):
                 return done
         return len(messages)
 
@@ -412,30 +359,23 @@ class Account:
             shared = subject[:size]
         self._answer_run(current, answers[start:] if start else answers)
 
-    def acknowledge(self, stored: list[Stored], opening: bytes) -> None:
+    def ack(self, stored: Sequence[Entry | RunEntry], opening: bytes) -> None:
         """Send the ack of each stored message that has a reply, in order: `opening`, the sequence and a brace."""
-        if lib is None:
-            self.answer_all([(reply, b"%b%d}" % (opening, seq)) for seq, _, reply in stored if reply])
-            return
-        start, count = 0, len(stored)
-        while start < count:
-            reply = stored[start][2]
-            if not reply:
-                start += 1
+        single: list[Answer] = []
+        for entry in stored:
+            if isinstance(entry[1], bytes):
+                if entry[2]:
+                    single.append((entry[2], b"%b%d}" % (opening, entry[0])))
                 continue
-            route = self._exact.get(reply) or self.routes.find(reply)
-            size = self.routes.shared_size(reply, route)
-            end = lib.one_inbox(stored, start + 1, reply[:size]) if size else _end_of(stored, start, reply)
-            sub = _only_client(route)
-            if sub is None or sub.session is None:
-                self._answer_run(route, [(to, b"%b%d}" % (opening, seq)) for seq, _, to in stored[start:end] if to])
-            else:
-                queue_answers(sub.session, sub, *lib.ack_frames(stored, opening, sub.sid_field, start, end))
-            start = end
+            if single:
+                self.answer_all(single)
+                single = []
+            if entry[1].has_replies:
+                self._ack_run(entry[1], entry[2], opening)
+        self.answer_all(single)
 
-    def acknowledge_run(self, run: PublishRun, first_seq: int, opening: bytes) -> None:
-        """Send the acks of a run of stored messages, in order."""
-        start, count = 0, len(run) if run.has_replies else 0
+    def _ack_run(self, run: PublishRun, first_seq: int, opening: bytes) -> None:
+        start, count = 0, len(run)
         while start < count:
             reply = run.reply(start)
             if not reply:
@@ -446,20 +386,18 @@ class Account:
             end = run.same_inbox(start + 1, reply[:size]) if size else run.same_reply(start)
             sub = _only_client(route)
             if sub is None or sub.session is None:
-                stored = run.part(start, end).entries(first_seq + start)
-                self._answer_run(route, [(to, b"%b%d}" % (opening, seq)) for seq, _, to in stored if to])
+                entries = run.part(start, end).entries(first_seq + start)
+                self.answer_all([(to, b"%b%d}" % (opening, seq)) for seq, _, to in entries if to])
             else:
                 queue_answers(sub.session, sub, *run.acks(first_seq, opening, sub.sid_field, start, end))
             start = end
 
     def _answer_run(self, route: Route, answers: Sequence[Answer]) -> None:
         """Deliver answers that take the same route."""
-        clients, queues, handlers = route
-        if len(clients) == 1 and not (queues or handlers or clients[0][1].max):
-            session, sub, _ = clients[0]
-            if session is not None and session.close_reason is None and answers:
-                answer_client(session, sub, answers)
-                return
+        sub = _only_client(route)
+        if sub is not None and sub.session is not None:
+            answer_client(sub.session, sub, answers)
+            return
         for subject, payload in answers:
             self.publish(subject, b"", b"", payload)  # the one before may have ended a subscription
 
@@ -471,16 +409,14 @@ class Account:
         sessions = [sub.behind().session for sub in self.routes.subscriptions_of(subject)]
         return max((session.pending_bytes for session in sessions if session is not None), default=0)
 
-    def deliver_to(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
-        """Deliver one message to one client's subscription, if its user's permissions let it through."""
-        if sub.guard is not None:
+    def deliver_to(
+        self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes, *, checked: bool = False
+    ) -> None:
+        """Deliver one message to one client's subscription, if its permissions allow it or are `checked`."""
+        if sub.guard is not None and not checked:
             sub.guard.handler(subject, reply, header, payload, None)
         else:
-            self.hand_over(sub, subject, reply, header, payload)
-
-    def hand_over(self, sub: Subscription, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> None:
-        """Deliver one message to one client's subscription; its permissions have been asked."""
-        self._deliver((((sub.session, sub, b""),), (), ()), subject, reply, header, payload, None)
+            self._deliver((((sub.session, sub, b""),), (), ()), subject, subject, reply, header, payload, None)
 
     def has_interest(self, subject: bytes, queue: bytes | None = None) -> bool:
         """Return whether a message on `subject` has a receiver; with `queue`, whether that group has a member.
@@ -507,21 +443,22 @@ class Account:
     def _deliver(
         self,
         route: Route,
+        to: bytes,
         subject: bytes,
         reply: bytes,
         header: bytes,
         payload: bytes,
         origin: Session | None,
-        heads_fit: bool = True,
     ) -> int:
-        """Deliver along `route`; its cached heads are used where they show the right subject (`heads_fit`)."""
+        """Deliver along the route of `to` to recipients that see `subject`."""
         clients, queues, handlers = route
         recipients = 0
+        heads_fit = to == subject
         if queues:
             if len(queues) == len(queues[0]) == 1 and queues[0][0][0] is not None:
                 clients = clients + queues[0]  # one queue group with one member
             else:
-                chosen, recipients = self._choose(queues, subject, reply, header, payload, origin)
+                chosen, recipients = self._choose(queues, to, subject, reply, header, payload, origin)
                 clients = clients + chosen
         if clients:
             size = len(payload)
@@ -557,13 +494,14 @@ class Account:
                 if session.pending_bytes > session.max_pending:
                     session.cut_slow_consumer()
         for sub in handlers:
-            if sub.handler(subject, reply, header, payload, origin) is not False:
+            if sub.take(to, subject, reply, header, payload, origin) is not False:
                 recipients += 1
         return recipients
 
     def _choose(
         self,
         queues: tuple[tuple[Recipient, ...], ...],
+        to: bytes,
         subject: bytes,
         reply: bytes,
         header: bytes,
@@ -580,7 +518,7 @@ class Account:
                 recipient = members[index % count]
                 session = recipient[0]
                 if session is None:
-                    if recipient[1].handler(subject, reply, header, payload, origin) is False:
+                    if recipient[1].take(to, subject, reply, header, payload, origin) is False:
                         continue
                     served += 1
                 elif session is origin and not session.echo:
@@ -589,11 +527,6 @@ class Account:
                     chosen.append(recipient)
                 break
         return tuple(chosen), served
-
-
-def _end_of(stored: Sequence[Stored], start: int, reply: bytes) -> int:
-    """Return where messages with this very reply end."""
-    return next((at for at in range(start + 1, len(stored)) if stored[at][2] != reply), len(stored))
 
 
 def _only_client(route: Route) -> Subscription | None:

@@ -26,7 +26,6 @@ from natsctl.broker.imports.account_imports import AccountImports, ImportChain, 
 from natsctl.broker.imports.import_plan import ImportPlan, Problem
 from natsctl.broker.imports.mappings import Mappings
 from natsctl.broker.info import info_json, make_server_id, server_info, user_info_json
-from natsctl.broker.message_trace import publish_traced, report_refusal
 from natsctl.broker.ordered_jobs import OrderedJobs
 from natsctl.broker.refusals import CloseReason
 from natsctl.broker.session import Session
@@ -415,18 +414,6 @@ class Broker:
     def server_info(self) -> dict[str, object]:
         """Return the facts about this server in system messages; each call counts one message."""
         return server_info(self)
-
-    def publish_traced(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
-    ) -> int:
-        """Deliver one message of a client, publish its trace, and return the number of receivers."""
-        return publish_traced(subject, reply, header, payload, origin)
-
-    def report_refusal(
-        self, origin: Session, subject: bytes, to: bytes, header: bytes, payload: bytes, text: str
-    ) -> None:
-        """Publish the trace of a message that its publisher was not allowed to send."""
-        report_refusal(origin, subject, to, header, payload, text)
 
     def members(self, account: Account) -> list[Session]:
         """Return the clients of an account and the leaf node connections that serve it, the oldest first."""

@@ -52,16 +52,12 @@ Message: TypeAlias = "tuple[bytes, bytes, bytes, bytes]"
 """Subject, reply, header and payload."""
 
 
-def publish_traced(subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> int:
-    """Deliver one message of a client, publish its trace, and return the number of receivers."""
-    assert origin is not None
-    begun = begin_trace(header, origin)
+def publish_traced(subject: bytes, to: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session) -> int:
+    """Deliver one message of a client, whose subject is mapped to `to`, publish its trace, and count the receivers."""
+    begun, account = begin_trace(header, origin), origin.account
     if not isinstance(begun, MessageTrace):
-        return 1 if begun is None else origin.publisher()(subject, reply, begun, payload, origin)
-    account = origin.account
+        return 1 if begun is None else account.publish(to, reply, begun, payload, origin)
     begun.entered(subject)
-    # Permissions were checked for this destination; weights may choose another one a second time.
-    to = account.mapped(subject) if origin.permit is None else account.went_to(subject)
     if to != subject:
         begun.mapped(to)
     recipients = begun.walk(account, to, (to, reply, header, payload))
@@ -285,7 +281,7 @@ class MessageTrace:
         if self.only:
             return 0
         header = headers.replace(header, DEST, DISABLED)
-        return exporter.relay(subject, subject, reply, header, payload, self.origin, None)
+        return exporter.publish(subject, reply, header, payload, self.origin)
 
     def through_leaf(self, link: Session, traces: bool, header: bytes) -> bytes | None:
         """Return the header with which the message goes on to a leaf node; None where it must not.

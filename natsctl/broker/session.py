@@ -31,6 +31,7 @@ from natsctl.broker.deferred_work import (
     wait_again,
 )
 from natsctl.broker.imports.account_config import GLOBAL_ACCOUNT, UNLIMITED
+from natsctl.broker.message_trace import publish_traced, report_refusal
 from natsctl.broker.publishing import one_by_one, publish_runs
 from natsctl.broker.refusals import (
     FAULT_NOTICES,
@@ -440,7 +441,7 @@ class Session:
     def _carry_out(self, rest: Iterator[Op]) -> None:
         before = self.in_msgs
         parser = self._parser
-        publish = self.publisher()
+        publish, mappings = self.account.publish, self.account.mappings
         careful = self.pedantic or not self.headers or self.permit is not None
         msgs = size = subscribed = 0
         clock, until = self.broker.clock, slice_end_ns(self)
@@ -461,19 +462,20 @@ class Session:
                 if op[0] == CONNECT and self.login.pending is not None:
                     self.login.hold(b"", rest)
                     break
-                publish = self.publisher()
+                publish, mappings = self.account.publish, self.account.mappings
                 careful = self.pedantic or not self.headers or self.permit is not None
                 wide = self.account.routes.wide
                 if clock.monotonic_ns() > until and defer(self, rest):
                     break
                 continue
             _, subject, reply, header, payload = op
-            if wide and not self._is_routed(subject, reply, until):
+            to = subject if mappings is None else mappings.apply(subject)
+            if wide and not self._is_routed(to, reply, until):
                 defer(self, iter([op, *rest]))
                 break
             if (
                 careful or subject[0] in RESERVED_FIRST or (reply and reply[:3] in RESERVED_HEADS)
-            ) and not self._may_publish(subject, reply, header, payload):
+            ) and not self._may_publish(subject, to, reply, header, payload):
                 if self.close_reason is not None or (clock.monotonic_ns() > until and defer(self, rest)):
                     break
                 continue
@@ -481,11 +483,12 @@ class Session:
             size += len(header) + len(payload)
             if self.verbose:
                 self.write(OK_LINE)
-            traced = header and self.account.config.asks_for_trace(header)
-            send = self.broker.publish_traced if traced else publish
-            recipients = send(subject, reply, header, payload, self)
+            if header and self.account.config.asks_for_trace(header):
+                recipients = publish_traced(subject, to, reply, header, payload, self)
+            else:
+                recipients = publish(to, reply, header, payload, self)
             if not recipients and reply and self.no_responders:
-                self.account.answer_no_responders(self, subject, reply)
+                self.account.answer_no_responders(self, to, reply)
             look = not msgs & LOOK_MASK or recipients > MANY_RECIPIENTS or len(subject) > LONG_SUBJECT_BYTES
             if (
                 (look or (subject[0] == DOLLAR and subject.startswith(API_SUBJECTS)))
@@ -500,14 +503,14 @@ class Session:
         if parser.fault is not None and self.deferred is None:
             self._fail(parser.fault)
 
-    def _is_routed(self, subject: bytes, reply: bytes, until_ns: int) -> bool:
+    def _is_routed(self, to: bytes, reply: bytes, until_ns: int) -> bool:
         """Return whether the routes of a message and of its answer are known; look for them while the slice lasts."""
         routes, clock = self.account.routes, self.broker.clock
 
         def go_on() -> bool:
             return clock.monotonic_ns() <= until_ns
 
-        return routes.walked(self.account.mapped(subject), go_on) and (not reply or routes.walked(reply, go_on))
+        return routes.walked(to, go_on) and (not reply or routes.walked(reply, go_on))
 
     def _fail(self, fault: ProtocolViolationError) -> None:
         self.unread += fault.unread
@@ -532,14 +535,14 @@ class Session:
         elif kind == HPUB:
             self._refuse_headers()
 
-    def _may_publish(self, subject: bytes, reply: bytes, header: bytes, payload: bytes) -> bool:
+    def _may_publish(self, subject: bytes, to: bytes, reply: bytes, header: bytes, payload: bytes) -> bool:
         """Return whether a message is accepted; the error for a refused one has been written."""
         if header and not self.headers:
             self._refuse_headers()
             return False
         if self.pedantic and (has_wildcard(subject) or not has_valid_tokens(subject)):
             self.err("Invalid Publish Subject")  # and delivered all the same, like nats-server
-        to = self.account.mapped(subject) if self.permit is not None else subject
+        to = to if self.permit is not None else subject
         if self._is_forbidden(to):
             refusal = refuse_publish(self, to)
         elif reply.startswith(RESERVED_REPLIES):
@@ -547,16 +550,12 @@ class Session:
         else:
             return True
         if header:
-            self.broker.report_refusal(self, subject, to, header, payload, refusal)
+            report_refusal(self, subject, to, header, payload, refusal)
         return False
 
     def _refuse_headers(self) -> None:
         self.notice("message headers not supported")
         self.close(CloseReason.PROTOCOL_VIOLATION)
-
-    def publisher(self) -> Callable[[bytes, bytes, bytes, bytes, Session | None], int]:
-        """Return the account's method to publish with; after a permission check, mappings are not applied again."""
-        return self.account.publish_from if self.permit is None else self.account.publish_checked
 
     def _is_forbidden(self, subject: bytes) -> bool:
         if subject.startswith(RESERVED_SUBJECTS):

@@ -101,6 +101,12 @@ class Subscription:
         self.import_proxies: tuple[ImportProxy, ...] = ()
         """Handlers that take messages for this one in accounts that are imported from; they end with it."""
 
+    def take(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        """Deliver a message to the handler, as that returns; it was sent to `to` and shows `subject`."""
+        return self.handler(subject, reply, header, payload, origin)
+
     def has_left(self) -> bool:
         """Return whether its session has closed or let it go, or its handler has ended: it only waits for removal."""
         sub = self.behind()
@@ -119,6 +125,31 @@ class Subscription:
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Deliver a traced message (subject, reply, header, payload) to the handler; return whether it was taken."""
         return trace.only or self.handler(*message, trace.origin) is not False
+
+
+class RoutedSubscription(Subscription):
+    """Handler that needs to know where a message was sent, in addition to the subject that it shows."""
+
+    __slots__ = ()
+
+    def __init__(self, account: Account, subject: bytes, queue: bytes = b"") -> None:
+        super().__init__(account, subject, queue, handler=self._receive_plain)
+
+    def receive(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        """Handle a message that was sent to `to` and shows `subject`; False means "not mine"."""
+        raise NotImplementedError
+
+    def _receive_plain(
+        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        return self.receive(subject, subject, reply, header, payload, origin)
+
+    def take(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        return False if self.handler is not_mine else self.receive(to, subject, reply, header, payload, origin)
 
 
 class DeliveryFilter(Subscription):
@@ -145,7 +176,7 @@ class DeliveryFilter(Subscription):
             return False
         if self.filters and not self.permit.lets_through(subject, self.queue, self.wider):
             return False
-        client.account.hand_over(client, subject, reply, header, payload)
+        client.account.deliver_to(client, subject, reply, header, payload, checked=True)
         if reply:
             self.permit.note_reply(reply)
         return True
@@ -162,8 +193,10 @@ SIZE_LINES: Final = [b""] * 8192
 """Ends of message heads, by size, that are looked up once they were formatted."""
 Answer: TypeAlias = tuple[bytes, bytes]
 """Subject and payload of a message without reply and headers."""
-Stored: TypeAlias = tuple[int, bytes, bytes]
-"""(sequence, subject or b"", reply) of a message in a stream."""
+Entry: TypeAlias = tuple[int, bytes, bytes]
+"""(sequence, subject or b"" if no consumer takes it, reply) of a stored message."""
+RunEntry: TypeAlias = "tuple[int, PublishRun, int]"
+"""(last sequence, run, first sequence) of messages that were stored together."""
 Delivery: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """(subject, reply, header, payload)"""
 COPY_LIMIT: Final = 4096

@@ -35,71 +35,6 @@ int read_ack(Ack *ack, PyObject *opening, PyObject *sid)
     return 0;
 }
 
-/* The entry at a place of a list, which stays the list's; NULL with an exception. */
-static PyObject *entry_at(PyObject *entries, Py_ssize_t at)
-{
-    PyObject *entry = PyList_GetItem(entries, at);
-    if (entry != NULL && PyTuple_Check(entry) && PyTuple_Size(entry) == 3)
-        return entry;
-    PyErr_SetString(PyExc_TypeError, "an entry is (seq, subject, reply)");
-    return NULL;
-}
-
-PyDoc_STRVAR(acks_doc, "ack_frames(entries, opening, sid_field, start, end) -> (frames, body_bytes, count)\n\n"
-                       "Return as MSG the acks of entries (seq, subject, reply) that have a reply.");
-
-static PyObject *ack_frames(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    Py_ssize_t bodies = 0, sent = 0;
-    Buffer out = {0};
-    Ack ack;
-    (void)module;
-    if (takes("ack_frames", count, 5) < 0 || read_ack(&ack, args[1], args[2]) < 0)
-        return NULL;
-    Py_ssize_t at = PyLong_AsSsize_t(args[3]), end = PyLong_AsSsize_t(args[4]);
-    for (; at < end && !PyErr_Occurred(); at++) {
-        PyObject *entry = entry_at(args[0], at);
-        Py_ssize_t reply_size = 0;
-        const char *reply = entry ? bytes_of(PyTuple_GetItem(entry, 2), &reply_size) : NULL;
-        uint64_t seq = reply == NULL ? 0 : PyLong_AsUnsignedLongLong(PyTuple_GetItem(entry, 0));
-        if (PyErr_Occurred() || !reply_size)
-            continue;
-        bodies += (Py_ssize_t)put_ack(&out, reply, (size_t)reply_size, &ack, seq);
-        sent++;
-    }
-    PyObject *frames = take_buffer(&out);
-    if (PyErr_Occurred())
-        Py_CLEAR(frames);
-    return frames == NULL ? NULL : Py_BuildValue("Nnn", frames, bodies, sent);
-}
-
-PyDoc_STRVAR(inbox_doc, "one_inbox(entries, start, shared) -> int\n\n"
-                        "Return where entries end whose replies are `shared` and one more token, or empty.");
-
-static PyObject *one_inbox(PyObject *module, PyObject *const *args, Py_ssize_t count)
-{
-    Py_ssize_t size;
-    (void)module;
-    if (takes("one_inbox", count, 3) < 0)
-        return NULL;
-    Py_ssize_t at = PyLong_AsSsize_t(args[1]), length = PyList_Size(args[0]);
-    const char *shared = bytes_of(args[2], &size);
-    if (shared == NULL || PyErr_Occurred())
-        return NULL;
-    for (; at < length; at++) {
-        PyObject *entry = entry_at(args[0], at);
-        Py_ssize_t reply_size;
-        const char *reply = entry ? bytes_of(PyTuple_GetItem(entry, 2), &reply_size) : NULL;
-        if (reply == NULL)
-            return NULL;
-        if (!reply_size)
-            continue;
-        if (!is_in_inbox(reply, (size_t)reply_size, shared, (size_t)size))
-            break;
-    }
-    return PyLong_FromSsize_t(at);
-}
-
 /* A message as its client is sent it: MSG, or HMSG where it has a header; returns -1 with MemoryError. */
 int put_message(Buffer *out, const Piece part[4], const char *sid, size_t sid_size)
 {
@@ -249,9 +184,7 @@ static PyObject *first_deliveries(PyObject *module, PyObject *const *args, Py_ss
 }
 
 PyMethodDef protocol_methods[] = {
-    {"ack_frames", (PyCFunction)(void (*)(void))ack_frames, METH_FASTCALL, acks_doc},
     {"message_frames", (PyCFunction)(void (*)(void))message_frames, METH_FASTCALL, messages_doc},
     {"first_deliveries", (PyCFunction)(void (*)(void))first_deliveries, METH_FASTCALL, deliveries_doc},
-    {"one_inbox", (PyCFunction)(void (*)(void))one_inbox, METH_FASTCALL, inbox_doc},
     {NULL, NULL, 0, NULL},
 };

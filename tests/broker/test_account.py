@@ -81,12 +81,12 @@ def test_send_routes_by_one_subject_and_shows_another(harness: Any) -> None:
     client.say(b"SUB inbox.* 1\r\n")
     member.say(b"SUB inbox.x q 2\r\n")
     seen = listen(harness.account, b"inbox.x")
-    recipients = harness.account.send(b"inbox.x", b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")
+    recipients = harness.account.deliver(b"inbox.x", b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")
     tail = b"$JS.ACK.1 12 14\r\nNATS/1.0\r\n\r\nhi\r\n"
     assert recipients == 3
     assert client.heard() == b"HMSG orders.new 1 " + tail and member.heard() == b"HMSG orders.new 2 " + tail
     assert seen == [(b"orders.new", b"$JS.ACK.1", b"NATS/1.0\r\n\r\n", b"hi")]
-    assert harness.account.send(b"nobody", b"orders.new", b"", b"", b"") == 0
+    assert harness.account.deliver(b"nobody", b"orders.new", b"", b"", b"") == 0
 
 
 def test_interest_is_per_queue_where_asked(harness: Any) -> None:

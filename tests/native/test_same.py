@@ -73,9 +73,6 @@ def test_operations_of_a_chunk(text: bytes, cuts: list[int], max_line: int, max_
         ("read_ops", ("PUB", 1, 2, [], True)),
         ("read_ops", (b"PUB a 0\r\n\r\n", 100, 100, (), False)),
         ("read_ops", (b"PUB a 0\r\n\r\n" * 9, 100, 100, (), True)),
-        ("ack_frames", ([(1, b"")], b"", b"", 0, 1)),
-        ("ack_frames", ([(-1, b"", b"r")], b"", b"", 0, 1)),
-        ("ack_frames", ([], b"", b"", 0, 1)),
         ("message_frames", ([(b"a", b"", b"")], 0, b" 7 ", True, 99)),
         ("message_frames", ([(b"a", b"", b"", 7)], 0, b" 7 ", True, 99)),
         ("message_frames", ([7], 0, b" 7 ", True, 99)),
@@ -86,7 +83,6 @@ def test_operations_of_a_chunk(text: bytes, cuts: list[int], max_line: int, max_
         ("first_deliveries", ([(1, 2, b"a", b"")], b"", 0, 0)),
         ("first_deliveries", ([(-1, 2, b"a", b"", b"")], b"", 0, 0)),
         ("first_deliveries", (7, b"", 0, 0)),
-        ("one_inbox", ([(1, b"", "r")], 0, b"a")),
     ],
 )
 def test_wrong_arguments_raise(name: str, words: tuple[Any, ...]) -> None:

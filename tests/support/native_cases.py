@@ -10,7 +10,7 @@ import random
 from array import array
 from collections.abc import Callable, Generator, Sequence
 from functools import lru_cache
-from itertools import accumulate, islice
+from itertools import accumulate
 from types import BuiltinFunctionType
 from typing import Any, Final, NamedTuple
 
@@ -109,39 +109,6 @@ def _check_chunk(end: int, chunk: bytes, max_line: int, max_payload: int, ops: l
     faults = [reader.fault and (reader.fault.kind, reader.fault.unread) for reader in (whole, rest)]
     if expected != found or faults[0] != faults[1] or whole.buffered_bytes != rest.buffered_bytes:
         raise FaultError(f"{ops!r} up to {end}, where the whole is {expected!r}")
-
-
-def _entries(chance: random.Random) -> list[Any]:
-    one = chance.choice
-    return [(one(NUMBERS), one(SUBJECTS), one(REPLIES)) for _ in range(chance.randrange(6))]
-
-
-def _acks(chance: random.Random) -> Words:
-    entries = _entries(chance)
-    start, end = sorted((chance.randrange(len(entries) + 1), chance.randrange(len(entries) + 1)))
-    return entries, chance.choice(BLOBS), b" 7 ", start, end
-
-
-def _ack_frames(entries: list[Any], opening: bytes, sid: bytes, start: int, end: int) -> tuple[bytes, int, int]:
-    bodies = [(reply, b"%b%d}" % (opening, seq)) for seq, _, reply in entries[start:end] if reply]
-    frames = [b"MSG %b%b%d\r\n%b\r\n" % (reply, sid, len(body), body) for reply, body in bodies]
-    return b"".join(frames), sum(len(body) for _, body in bodies), len(bodies)
-
-
-def _inboxes(chance: random.Random) -> Words:
-    entries = _entries(chance)
-    return (
-        entries,
-        chance.randrange(len(entries) + 1),
-        chance.choice((b"_INBOX.a.", b"_INBOX.a.b.", b"_", b"", b"_R_.x")),
-    )
-
-
-def _one_inbox(entries: list[Any], start: int, shared: bytes) -> int:
-    for at, (_, _, reply) in islice(enumerate(entries), start, None):
-        if reply and (not reply.startswith(shared) or reply == shared or b"." in reply[len(shared) :]):
-            return at
-    return len(entries)
 
 
 NAMES: Final = (b"a", b"a.b", b"a.b.c", b"a..b", b".", b"", b"b.", b"a.bb", b"\n.b", b"ORDERS.new", b"ab.b")
@@ -590,9 +557,7 @@ CASES: Final = {
     "read_frames": Case(_stored, _check_stored),
     "first_deliveries": Case(_firsts, same_as(_first_deliveries)),
     "read_ops": Case(_chunk, _check_chunk),
-    "ack_frames": Case(_acks, same_as(_ack_frames)),
     "message_frames": Case(_deliveries, same_as(_joined_frames)),
-    "one_inbox": Case(_inboxes, same_as(_one_inbox)),
     "matching": Case(_names, same_as(_matching)),
     "narrow": Case(_column, same_as(narrow)),
     "split_offsets": Case(lambda chance: (_offsets(chance),), same_as(split_offsets)),

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from natsctl.api.subject_index import Steps, SubjectIndex, finish
 from natsctl.api.subjects import is_literal, matches
 from natsctl.broker.imports.mappings import PatternMapping, carried_back, common
-from natsctl.broker.subscription import Subscription
+from natsctl.broker.subscription import RoutedSubscription, Subscription
 
 if TYPE_CHECKING:
     from natsctl.api.advisories import ClientInfo
@@ -39,13 +39,13 @@ _OWN: Final = (b"$JS.API.", b"$SYS.", b"_R_.")
 """Subjects that the server answers in each account by itself: its handlers there take nothing of another account's."""
 
 
-class ImportProxy(Subscription):
+class ImportProxy(RoutedSubscription):
     """Handler in an exporting account for one subscription of the importing account."""
 
     __slots__ = ("_for", "_line")
 
     def __init__(self, line: StreamLine, subject: bytes, sub: Subscription) -> None:
-        super().__init__(line.exporter, subject, sub.queue, handler=self._take)
+        super().__init__(line.exporter, subject, sub.queue)
         self._line = line
         self._for = sub
 
@@ -66,14 +66,15 @@ class ImportProxy(Subscription):
         local = (line.local(message[0]), *message[1:])
         return trace.through_stream_import(self, sub, line.link.allow_trace, local)
 
-    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
-        sub, exporter = self._for, self._line.exporter
+    def receive(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        sub = self._for
         if not self._line.imports.active:
             return False
-        to = exporter.destination(subject)
         if self._line.hops.of(to) is not None:
             return False  # a request to a service belongs to no stream
-        local = subject if to is not subject else self._line.local(subject)
+        local = subject if to != subject else self._line.local(subject)
         session = sub.session
         if session is None:
             return sub.handler(local, reply, header, payload, origin)

@@ -225,7 +225,7 @@ def _one_mapping(src: str, dest: str, rng: Rng) -> Mapping:
 class Mappings:
     """The mappings of one account."""
 
-    __slots__ = ("_configured", "_index", "_last", "_mappings", "_served")
+    __slots__ = ("_configured", "_index", "_mappings", "_served")
 
     def __init__(self) -> None:
         self._configured: list[Mapping] = []
@@ -233,7 +233,6 @@ class Mappings:
         self._mappings: list[Mapping] = []
         self._index: SubjectIndex[int] | None = None
         """The places of the mappings by their sources, where there are more than a few."""
-        self._last = (b"", b"")
 
     def add(self, mapping: Mapping) -> None:
         """Add a mapping of the server's own, which is tried last, or replace the one with the same source."""
@@ -284,14 +283,8 @@ class Mappings:
         for mapping in self._candidates(subject):
             mapped = mapping.apply(subject)
             if mapped is not None:
-                self._last = (subject, mapped)
                 return mapped
         return subject
-
-    def went_to(self, subject: bytes) -> bytes:
-        """Return where a message went whose subject is this very object and was mapped last, else where it would go."""
-        of, mapped = self._last
-        return mapped if of is subject else self.apply(subject)
 
     def moves(self, subject: bytes) -> bool:
         """Return whether a message on `subject` goes anywhere else, or may."""

@@ -33,10 +33,11 @@ from natsctl.broker.imports.service_latency import (
     publish_success,
 )
 from natsctl.broker.info import requester_info, with_info
-from natsctl.broker.subscription import Subscription
+from natsctl.broker.subscription import RoutedSubscription
 
 if TYPE_CHECKING:
     from natsctl.api.advisories import ClientInfo
+    from natsctl.broker.account import Account
     from natsctl.broker.imports.account_config import ServiceExport
     from natsctl.broker.imports.account_imports import AccountImports
     from natsctl.broker.imports.import_plan import ServiceLink
@@ -50,13 +51,13 @@ FAST_BATCH: Final = b".$FI"
 """Ends of replies that carry meaning of their own: a stream has to see them."""
 
 
-class ServiceProxy(Subscription):
+class ServiceProxy(RoutedSubscription):
     """One import of a service."""
 
     __slots__ = ("_dest", "_exporter", "_importer", "_mapping", "_service", "active", "link")
 
     def __init__(self, importer: AccountImports, link: ServiceLink, exporter: AccountImports) -> None:
-        super().__init__(importer.account, link.local.encode(), handler=self._take)
+        super().__init__(importer.account, link.local.encode())
         self.foreign = True
         self.active = False
         """Whether requests are handled: not before the import is in effect, nor after its end."""
@@ -72,15 +73,18 @@ class ServiceProxy(Subscription):
             return self._mapping.apply(subject) or subject
         return self._dest or subject
 
-    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool:
-        return self.active and self._request(subject, reply, header, payload, origin, None)
+    def receive(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool:
+        return self.active and self._request(to, subject, reply, header, payload, origin, None)
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Pass a traced request on."""
-        return self.active and self._request(*message, trace.origin, trace)
+        return self.active and self._request(message[0], *message, trace.origin, trace)
 
     def _request(
         self,
+        at: bytes,
         subject: bytes,
         reply: bytes,
         header: bytes,
@@ -89,7 +93,6 @@ class ServiceProxy(Subscription):
         trace: MessageTrace | None,
     ) -> bool:
         imports, exporter, hops = self._exporter, self._exporter.account, self._exporter.hops
-        at = self.account.destination(subject)
         before = hops.of(at)
         if before is not None and before.passed(self._service):
             return False
@@ -111,8 +114,8 @@ class ServiceProxy(Subscription):
                 allowed = self.link.export.allow_trace
                 taken = trace.through_service_import(exporter, allowed, at, (to, back, block, payload))
             else:
-                shown = to if at is subject else subject
-                taken = exporter.relay(to, shown, back, block, payload, origin, None)
+                shown = to if at == subject else subject
+                taken = exporter.deliver(to, shown, back, block, payload, origin)
         finally:
             hops.leave()
         if waiting is not None and trace is not None and trace.only:
@@ -176,6 +179,22 @@ class Waiting:
         """Latency sample where it is measured, until it is published."""
 
 
+class ResponseRecipient(RoutedSubscription):
+    """Handler of all responses of the services of one account."""
+
+    __slots__ = ("_responses",)
+
+    def __init__(self, account: Account, subject: bytes, responses: Responses) -> None:
+        super().__init__(account, subject)
+        self.foreign = True
+        self._responses = responses
+
+    def receive(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
+        return self._responses.receive(to, subject, reply, header, payload, origin)
+
+
 class Responses:
     """Pending responses of the services of one account."""
 
@@ -190,9 +209,7 @@ class Responses:
         self._prefix = f"_R_.{draw_digits(broker.secret_rng, _DIGITS)}.".encode()
         self._tail = f".{hash_digits(broker.server_name, 8)}.T".encode()
         self._look_ns = 0
-        recipient = Subscription(account, self._prefix + b">", handler=self._take)
-        recipient.foreign = True
-        account.place(recipient)
+        account.place(ResponseRecipient(account, self._prefix + b">", self))
 
     def __len__(self) -> int:
         return len(self._by_subject)
@@ -225,10 +242,11 @@ class Responses:
         requester.awaited.add(waiting, self)
         return waiting
 
-    def _take(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None) -> bool | None:
+    def receive(
+        self, at: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    ) -> bool | None:
         """Pass a response on; one without a pending request is dropped, unless it is JetStream's."""
         exporter, hops = self._account, self._imports.hops
-        at = exporter.destination(subject)
         waiting = self._by_subject.get(at)
         if waiting is None:
             return None if origin is not None else False
@@ -242,8 +260,8 @@ class Responses:
         hop = ImportHop(before, waiting.service, None, False, before.depth + 1 if before is not None else 1)
         hops.enter(to, hop)
         try:
-            shown = to if at is subject else subject
-            taken = requester.relay(to, shown, back.subject if back else reply, header, payload, origin, None)
+            shown = to if at == subject else subject
+            taken = requester.deliver(to, shown, back.subject if back else reply, header, payload, origin)
         finally:
             hops.leave()
         if not taken and back is not None:

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from natsctl.broker.routes import Routes
-from natsctl.broker.subscription import Subscription
+from natsctl.broker.subscription import RoutedSubscription, Subscription
 from natsctl.wire.leaf import encode_leaf_sub, encode_leaf_unsub
 
 if TYPE_CHECKING:
@@ -34,42 +34,41 @@ MAX_CHOSEN: Final = 1024
 """Maximum number of subjects with chosen queue groups and nothing carried yet; more are leftovers of faults."""
 
 
-class Carrier(Subscription):
+class Carrier(RoutedSubscription):
     """A plain handler for one interest of the other side."""
 
     __slots__ = ("helper", "link")
     leaves = True
 
     def __init__(self, link: LeafLink, subject: bytes, *, helper: bool) -> None:
-        super().__init__(link.account, subject, handler=self._carry)
+        super().__init__(link.account, subject)
         self.link = link
         self.helper = helper
         """Whether it is for a queue group only."""
 
-    def _carry(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    def receive(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        return self.link.remote_interest.carry(self, subject, reply, header, payload, origin)
+        return self.link.remote_interest.carry(self, to, subject, reply, header, payload, origin)
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Forward a traced message: the other side traces it further and does not deliver trace-only messages."""
-        return self.link.remote_interest.carry(self, *message, trace.origin, trace) is not False
+        return self.link.remote_interest.carry(self, message[0], *message, trace.origin, trace) is not False
 
 
-class Member(Subscription):
+class Member(RoutedSubscription):
     """The other side's members of one queue group."""
 
     __slots__ = ("link", "weight")
 
     def __init__(self, link: LeafLink, subject: bytes, queue: bytes, weight: int) -> None:
-        super().__init__(link.account, subject, queue, handler=self._offer)
+        super().__init__(link.account, subject, queue)
         self.link = link
         self.weight = weight
 
-    def _offer(
-        self, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
+    def receive(
+        self, to: bytes, subject: bytes, reply: bytes, header: bytes, payload: bytes, origin: Session | None
     ) -> bool | None:
-        to = self.account.destination(subject)
         members = self._group(to)
         if any(_is_here(session, sub, origin) for session, sub in members):
             return False
@@ -81,7 +80,7 @@ class Member(Subscription):
 
     def take_traced(self, trace: MessageTrace, message: tuple[bytes, bytes, bytes, bytes]) -> bool:
         """Choose the connection that a traced message goes over."""
-        return self._offer(*message, trace.origin) is not False
+        return self.receive(message[0], *message, trace.origin) is not False
 
     def _group(self, to: bytes) -> list[tuple[Session | None, Subscription]]:
         routes = self.account.routes
@@ -179,6 +178,7 @@ class RemoteInterest:
     def carry(
         self,
         carrier: Carrier,
+        to: bytes,
         subject: bytes,
         reply: bytes,
         header: bytes,
@@ -188,7 +188,6 @@ class RemoteInterest:
     ) -> bool | None:
         """Send a message unless another carrier of this connection does, or the other side has no interest."""
         link = self._link
-        to = link.account.destination(subject)
         carriers = (self._routes.exact.get(to) or self._routes.find(to))[2]
         if not carriers or carriers[0] is not carrier:
             return False

@@ -289,7 +289,7 @@ class LeafLink(Session):
         if header and shown is to and account.config.asks_for_trace(header):
             self._relay_traced(subject, (to, reply, header, payload), chosen)
         else:
-            account.relay(to, shown, reply, header, payload, self, chosen)
+            account.deliver(to, shown, reply, header, payload, self, chosen)
 
     def _relay_traced(
         self, subject: bytes, message: tuple[bytes, bytes, bytes, bytes], queues: list[bytes] | None
@@ -298,7 +298,7 @@ class LeafLink(Session):
         to, reply, header, payload = message
         begun = begin_trace(header, self, lambda dest: self.rules.lets_in(dest, spoke=self.is_spoke))
         if isinstance(begun, bytes):
-            self.account.relay(to, to, reply, begun, payload, self, queues)
+            self.account.deliver(to, to, reply, begun, payload, self, queues)
         elif begun is not None:
             begun.entered(subject)
             if to != subject:

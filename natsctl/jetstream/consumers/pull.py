@@ -423,7 +423,7 @@ class PullDelivery:
 
     def _hand_out(self, subject: bytes, reply: bytes, header: bytes, payload: bytes, now_ns: int) -> bool:
         """Send one message to the next request that accepts it; return False if no request is left."""
-        send, waiting, pin = self._consumer.account.send, self.waiting, self.pin
+        send, waiting, pin = self._consumer.account.deliver, self.waiting, self.pin
         vacant = pin is not None and not pin.id
         while waiting:
             request = waiting[0]

@@ -214,7 +214,7 @@ class PushDelivery:
             if wait_ns:
                 self._resume.no_later_than(now_ns + wait_ns)
                 return False
-        if not self._consumer.account.send(self._subject, subject, reply, header, payload):
+        if not self._consumer.account.deliver(self._subject, subject, reply, header, payload):
             self._lost_interest()
             return False
         self.last_ns = now_ns

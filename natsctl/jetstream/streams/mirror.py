@@ -149,7 +149,8 @@ class Mirror(Upstream):
         self._forget_question()
         reply = b"$JSC.R." + nuid(stream.engine.rng, _RANDOM).encode()
         self._question = stream.account.subscribe(reply, self._on_state)
-        stream.account.publish_from(origin.api_subject(self.source, f"STREAM.INFO.{self.source.name}"), reply, b"", b"")
+        subject = origin.api_subject(self.source, f"STREAM.INFO.{self.source.name}")
+        stream.account.publish(stream.account.mapped(subject), reply, b"", b"")
 
     def _forget_question(self) -> None:
         if self._question is not None:

@@ -8,7 +8,7 @@ sends nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final
 
 from natsctl.api.catalogue import ApiError, error
 from natsctl.api.codec import encode
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Entry, RunEntry
     from natsctl.jetstream.streams.stream import Stream
-    from natsctl.wire.publish_run import PublishRun
 
 
 HeaderFields = dict[bytes, bytes]
@@ -89,12 +89,6 @@ def read_headers(block: bytes) -> HeaderFields:
     return fields
 
 
-Entry = tuple[int, bytes, bytes]
-"""(sequence, subject or b"" if no consumer takes it, reply)"""
-RunEntry: TypeAlias = "tuple[int, PublishRun, int]"
-"""(last sequence, run, first sequence) of messages that were stored together."""
-
-
 def expanded(waiting: Sequence[Entry | RunEntry]) -> list[Entry]:
     found: list[Entry] = []
     for entry in waiting:
@@ -159,22 +153,9 @@ class PublishAcks:
                 answers = [(reply, b"%b%d%b}" % (ack, seq, extras.pop(seq, b""))) for seq, _, reply in entries if reply]
                 self._account.answer_all(answers)
             else:
-                self._acknowledge(waiting)
+                self._account.ack(waiting, ack)
         if self._late:
             self._send_late(durable_seq)
-
-    def _acknowledge(self, waiting: list[Entry | RunEntry]) -> None:
-        """Send the acks of entries and runs, in order."""
-        start = 0
-        for at, entry in enumerate(waiting):
-            if isinstance(entry[1], bytes):
-                continue
-            if start < at:
-                self._account.acknowledge(cast("list[Entry]", waiting[start:at]), self.opening)
-            self._account.acknowledge_run(entry[1], entry[2], self.opening)
-            start = at + 1
-        if start < len(waiting):
-            self._account.acknowledge(cast("list[Entry]", waiting[start:] if start else waiting), self.opening)
 
     def _send_late(self, durable_seq: int) -> None:
         late, self._late = self._late, []

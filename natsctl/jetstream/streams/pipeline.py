@@ -32,10 +32,8 @@ from natsctl.jetstream.streams.atomic_batch import AtomicBatches
 from natsctl.jetstream.streams.counters import FreshTotals
 from natsctl.jetstream.streams.fast_batch import FastBatches, control_subject
 from natsctl.jetstream.streams.pending_message import (
-    Entry,
     PendingMessage,
     PublishAcks,
-    RunEntry,
     expanded,
     storage_fault,
 )
@@ -48,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from natsctl.broker.session import Session
+    from natsctl.broker.subscription import Entry, RunEntry
     from natsctl.jetstream.streams.limits import Limits
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import Copy

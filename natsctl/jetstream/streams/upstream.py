@@ -195,7 +195,8 @@ class Upstream:
         """Ask the origin to delete this stream's consumer, without waiting for an answer."""
         if self.source.consumer is None and self.consumer_name:
             verb = f"CONSUMER.DELETE.{self.source.name}.{self.consumer_name}"
-            self._stream.account.publish_from(origin.api_subject(self.source, verb), b"", b"", b"")
+            account = self._stream.account
+            account.publish(account.mapped(origin.api_subject(self.source, verb)), b"", b"", b"")
 
     def _cancel(self) -> None:
         for subscription in (self._answers, self._messages):
@@ -240,7 +241,7 @@ class Upstream:
             self.consumer_name = config.name
             subject, body = create_request(stream, self.source, self.letter, config, self._level)
         header = request_header(self._level, identity)
-        if not stream.account.publish_from(subject, self._awaits, header, body):
+        if not stream.account.publish(stream.account.mapped(subject), self._awaits, header, body):
             self.retry()
             self._absent = stream.account.watch_interest(subject, partial(self._on_interest, subject))
 
