@@ -11,8 +11,9 @@ from natsctl.api.account import AccountInfo, AccountLimits, Tier
 from natsctl.api.errors import ApiResponseError, ErrCode, NatsctlError, UsageError
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Given, Json, flagged, session_of
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Given, Json, flagged
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page, Section
 from natsctl.cli.render.text import count, duration, listed, safe, when, yes
@@ -158,14 +159,14 @@ NOT_ENABLED = (ErrCode.NOT_ENABLED_FOR_ACCOUNT, ErrCode.NOT_ENABLED)
 """Error codes of an account, and of a server, without JetStream; not a failure of a command that shows both."""
 
 
-def info(ctx: Context, json: Json = False) -> None:
+def info(session: Session, json: Json = False) -> None:
     """Show the account's connection, and its use and limits of JetStream.
 
     The output of -j is the server's answer to $JS.API.INFO, with the fields `user` and `server` added.
     """
     from natsctl.client.account import overview
 
-    found, server, user = session_of(ctx).run(overview)
+    found, server, user = session.run(overview)
     failure = found if isinstance(found, NatsctlError) else None
     answer = None if isinstance(found, NatsctlError) else found
     if json:
@@ -181,7 +182,7 @@ def info(ctx: Context, json: Json = False) -> None:
 
 
 def tls(
-    ctx: Context,
+    session: Session,
     expire_warn: Annotated[
         str, Option("--expire-warn", metavar="DURATION", help="warn when less time is left; 0 for never")
     ] = "1w",
@@ -199,7 +200,7 @@ def tls(
         least_ns = parse_duration(expire_warn)
     except ValueError as failure:
         raise UsageError(f"--expire-warn: {failure}") from failure
-    found = session_of(ctx).run(chain)
+    found = session.run(chain)
     if json:
         output.emit_json([msgspec.to_builtins(one if pem else msgspec.structs.replace(one, pem="")) for one in found])
     else:
@@ -218,11 +219,11 @@ def tls(
 
 
 @flagged((*FILTERS, FILTER))
-def connections(ctx: Context, given: Given, view: View, top_rows: Top = 1000) -> None:
+def connections(session: Session, given: Given, view: View, top_rows: Top = 1000) -> None:
     """Show the account's connections, those with most subscriptions first."""
     from natsctl.client.account import own_answers
 
-    session, body = session_of(ctx), request_of(given)
+    body = request_of(given)
 
     show_report(
         session,
@@ -232,13 +233,11 @@ def connections(ctx: Context, given: Given, view: View, top_rows: Top = 1000) ->
     )
 
 
-def statistics(ctx: Context, view: View) -> None:
+def statistics(session: Session, view: View) -> None:
     """Show the statistics of each server for the account."""
     from natsctl.cli.render.server_reports import STATISTICS, render_statistics
     from natsctl.client.account import own_answers
     from natsctl.client.system.reports import listed
-
-    session = session_of(ctx)
 
     def make(answers: ServerAnswers) -> Report:
         versions = {one.id: one.server for one in answers}

@@ -16,8 +16,9 @@ import msgspec
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.units import format_duration, parse_duration, plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Raw, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json, Raw
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe, stamp
 
@@ -99,7 +100,7 @@ class Parts(NamedTuple):
 
 
 def gather(
-    ctx: Context,
+    session: Session,
     parts: Parts,
     target: Annotated[
         Path | None,
@@ -120,7 +121,6 @@ def gather(
     chosen = parts.selection
     path = target or Path(tempfile.gettempdir()) / f"audit-archive-{int(time.time())}.zip"
     _check_target(path, force)
-    session = session_of(ctx)
     if session.dry_run:
         raise DryRunError(effect={"file": str(path)})
     say = _note if progress and not json else _silent
@@ -168,7 +168,7 @@ _COLOURS: Final = {"PASS": "32", "WARN": "33", "FAIL": "31"}
 
 
 def analyze(
-    ctx: Context,
+    session: Session,
     archive: Annotated[Path | None, Argument(metavar="ARCHIVE", help="a bundle that `audit gather` wrote")] = None,
     max_examples: Annotated[
         int, Option("--max-examples", metavar="N", help="faults to show of each check, 0 for all", min=0)
@@ -211,7 +211,7 @@ def analyze(
     else:
         _show(report, source, max_examples)
     if save is not None and load is None:
-        _save(save, report, dry_run=session_of(ctx).dry_run)
+        _save(save, report, dry_run=session.dry_run)
     worst = max((result.outcome for result in report.checks if result.outcome_string != "SKIP"), default=0)
     return NatsctlError.exit_code if fail_on and worst >= ("", "warn", "fail").index(fail_on) else ExitCode.DONE
 

@@ -26,15 +26,14 @@ from natsctl.cli.framework.flags import (
     Progress,
     choice,
     flagged,
-    session_of,
 )
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.client.bench.load import DEFAULT_BUCKET, DEFAULT_CONSUMER, DEFAULT_STREAM, Load
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.live import Tracker
-    from natsctl.cli.framework.session import Session
     from natsctl.client.bench.report import Report
     from natsctl.client.manager import Manager
 
@@ -134,10 +133,11 @@ class Reported(NamedTuple):
     json: Json = False
 
 
-def bench(ctx: Context, kind: str, given: Given, reported: Reported, *, subject: str = "", force: bool = False) -> None:
+def bench(
+    session: Session, kind: str, given: Given, reported: Reported, *, subject: str = "", force: bool = False
+) -> None:
     """Run a benchmark and show its report."""
     load = load_of(kind, given, subject)
-    session = session_of(ctx)
     csv, progress, json = reported
     if csv is not None and not Path(csv).absolute().parent.is_dir():
         raise UsageError(f"--csv: {csv}: there is no such folder")
@@ -223,107 +223,107 @@ def _show(report: Report, json: bool) -> None:
 
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PACED, *STORED, *HISTORY, *PURGE))
-def put(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
+def put(session: Session, given: Given, reported: Reported, force: Force = False) -> None:
     """Put values into a bucket that exists; without --bucket into one that is created, and stays."""
-    bench(ctx, "kv put", given, reported, force=force)
+    bench(session, "kv put", given, reported, force=force)
 
 
 @flagged((*COMMON, *BUCKET, *KEYS, *PAUSE, *PATIENCE))
-def get(ctx: Context, given: Given, reported: Reported) -> None:
+def get(session: Session, given: Given, reported: Reported) -> None:
     """Get values from a bucket."""
-    bench(ctx, "kv get", given, reported)
+    bench(session, "kv get", given, reported)
 
 
 @flagged(PUBLISHING)
-def pub(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+def pub(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
     """Publish messages as quickly as the server reads them.
 
     The clock stops when the server has read the last one. Messages go out in blocks of about 64 KiB, so that one client
     keeps most servers busy; no latency is measured, because no message is answered.
     """
-    bench(ctx, "pub", given, reported, subject=subject)
+    bench(session, "pub", given, reported, subject=subject)
 
 
 @flagged((*COMMON, *MANY_READ, *CORE_PATIENCE))
-def sub(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+def sub(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
     """Receive messages, each client all of them.
 
     The clock runs from the first message to the last. One client takes some hundred thousand messages per second;
     beyond that the client itself is measured, and the server may cut it off as a slow consumer.
     """
-    bench(ctx, "sub", given, reported, subject=subject)
+    bench(session, "sub", given, reported, subject=subject)
 
 
 @flagged((*COMMON, *SENT, *PACED, *PATIENCE))
-def request(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+def request(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
     """Send requests, each when the one before it was answered."""
-    bench(ctx, "service request", given, reported, subject=subject)
+    bench(session, "service request", given, reported, subject=subject)
 
 
 @flagged((*COMMON, *PAUSE, *CORE_PATIENCE))
-def serve(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+def serve(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
     """Answer --msgs requests, which the clients share."""
-    bench(ctx, "service serve", given, reported, subject=subject)
+    bench(session, "service serve", given, reported, subject=subject)
 
 
 @flagged((*READING, *BATCH, *FILTER, *PURGE))
-def ordered(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
+def ordered(session: Session, given: Given, reported: Reported, force: Force = False) -> None:
     """Read a stream, each client all of it through a consumer of its own that needs no acks."""
-    bench(ctx, "js ordered", given, reported, force=force)
+    bench(session, "js ordered", given, reported, force=force)
 
 
 @flagged((*READING, *CONSUMER, *BATCH, *FILTER, *PURGE))
-def consume(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
+def consume(session: Session, given: Given, reported: Reported, force: Force = False) -> None:
     """Read through a durable consumer with continuous pull requests; the clients share the messages.
 
     A consumer that it creates is removed at the end; one that exists is used as it is, and stays.
     """
-    bench(ctx, "js consume", given, reported, force=force)
+    bench(session, "js consume", given, reported, force=force)
 
 
 @flagged((*READING, *CONSUMER, *BATCH, *FILTER, *PURGE))
-def fetch(ctx: Context, given: Given, reported: Reported, force: Force = False) -> None:
+def fetch(session: Session, given: Given, reported: Reported, force: Force = False) -> None:
     """Read through a durable consumer, one batch after the other; the clients share the messages.
 
     A consumer that it creates is removed at the end; one that exists is used as it is, and stays.
     """
-    bench(ctx, "js fetch", given, reported, force=force)
+    bench(session, "js fetch", given, reported, force=force)
 
 
 @flagged(READING)
-def get_sync(ctx: Context, given: Given, reported: Reported) -> None:
+def get_sync(session: Session, given: Given, reported: Reported) -> None:
     """Read messages with direct gets, one after the other."""
-    bench(ctx, "js get sync", given, reported)
+    bench(session, "js get sync", given, reported)
 
 
 @flagged((*READING, *BATCH, *FILTER))
-def get_batch(ctx: Context, given: Given, reported: Reported) -> None:
+def get_batch(session: Session, given: Given, reported: Reported) -> None:
     """Read messages with direct gets in batches."""
-    bench(ctx, "js get batch", given, reported)
+    bench(session, "js get batch", given, reported)
 
 
 @flagged(STORING)
-def sync(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def sync(session: Session, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream, each message when the one before it was acked."""
-    bench(ctx, "js pub sync", given, reported, subject=subject, force=force)
+    bench(session, "js pub sync", given, reported, subject=subject, force=force)
 
 
 @flagged((*STORING, *BATCH))
-def asynchronous(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def asynchronous(session: Session, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream in batches, each after the acks of the one before."""
-    bench(ctx, "js pub async", given, reported, subject=subject, force=force)
+    bench(session, "js pub async", given, reported, subject=subject, force=force)
 
 
 @flagged((*STORING, *BATCH))
-def atomic(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def atomic(session: Session, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream in batches that are stored as a whole or not at all, of up to 1000 messages."""
-    bench(ctx, "js pub atomic", given, reported, subject=subject, force=force)
+    bench(session, "js pub atomic", given, reported, subject=subject, force=force)
 
 
 @flagged((*STORING, *BATCH, *FLOW))
-def fast(ctx: Context, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
+def fast(session: Session, subject: Subject, given: Given, reported: Reported, force: Force = False) -> None:
     """Publish to a stream in one batch for each client, with an ack for every --batch messages."""
-    bench(ctx, "js pub fast", given, reported, subject=subject, force=force)
+    bench(session, "js pub fast", given, reported, subject=subject, force=force)
 
 
 OLD_READING = (*COMMON, *STREAM, *PAUSE, *PATIENCE)
@@ -345,9 +345,9 @@ def _as_today(given: Given, subject: str) -> Given:
 
 
 @flagged((*OLD_READING, *MANY_READ))
-def old_ordered(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+def old_ordered(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
     """Read the messages on SUBJECT as `bench js ordered` does."""
-    bench(ctx, "js ordered", _as_today(given, subject), reported)
+    bench(session, "js ordered", _as_today(given, subject), reported)
 
 
 @flagged(
@@ -358,15 +358,15 @@ def old_ordered(ctx: Context, subject: Subject, given: Given, reported: Reported
         *_OLD_ACKS,
     )
 )
-def old_push(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+def old_push(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
     """Read the messages on SUBJECT as `bench js consume` does."""
-    bench(ctx, "js consume", _as_today(given, subject), reported)
+    bench(session, "js consume", _as_today(given, subject), reported)
 
 
 @flagged((*OLD_READING, *CONSUMER[:1], *BATCH, *_OLD_ACKS))
-def old_pull(ctx: Context, subject: Subject, given: Given, reported: Reported) -> None:
+def old_pull(session: Session, subject: Subject, given: Given, reported: Reported) -> None:
     """Read the messages on SUBJECT as `bench js fetch` does."""
-    bench(ctx, "js fetch", _as_today(given, subject), reported)
+    bench(session, "js fetch", _as_today(given, subject), reported)
 
 
 GET_VERBS = (

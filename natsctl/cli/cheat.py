@@ -12,8 +12,9 @@ from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 
 
 class Line(Model, kw_only=True):
@@ -55,7 +56,7 @@ class UnknownTopicError(NatsctlError):
 
 
 def cheat(
-    ctx: Context,
+    session: Session,
     topic: Annotated[str, Argument(metavar="TOPIC", help="one of the listed topics")] = "",
     everything: Annotated[bool, Option("--all", "-a", help="show every topic")] = False,
     list_only: Annotated[bool, Option("--list", help="list the names of the topics")] = False,
@@ -66,7 +67,7 @@ def cheat(
     known = topics()
     found = [_named(topic, known)] if topic else known
     if save:
-        _save(found, Path(save), dry_run=session_of(ctx).dry_run)
+        _save(found, Path(save), dry_run=session.dry_run)
     if json:
         output.emit_json(msgspec.to_builtins(found))
     elif list_only:

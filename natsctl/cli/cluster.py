@@ -15,15 +15,15 @@ import msgspec
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, install_command
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Force, Json, session_of, wait_seconds
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Force, Json, wait_seconds
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.client.message import DryRunError
 
 if TYPE_CHECKING:
     from natsctl.cli.deployment import Deployment
-    from natsctl.cli.framework.session import Session
     from natsctl.testing.local_cluster import Ended, Layout, LocalCluster
 
 READY_WITHIN_S = 60.0
@@ -76,7 +76,7 @@ ReadyWait = Annotated[str | None, Option("--wait", metavar="DURATION", help="lon
 
 
 def run(
-    ctx: Context,
+    session: Session,
     nodes: Nodes = 3,
     folder: Folder = None,
     name: Name = "local",
@@ -93,7 +93,6 @@ def run(
     from natsctl.testing.local_cluster import Layout, LocalCluster
     from natsctl.testing.process import reference_binary
 
-    session = session_of(ctx)
     _check_name(name)
     where = _cluster_folder(folder, name)
     layout = Layout.load(where)
@@ -260,7 +259,7 @@ Binary = Annotated[str, Option("--binary", metavar="PATH", help="nats-server on 
 
 
 def config(
-    ctx: Context,
+    session: Session,
     nodes: Members = "",
     out: Out = Path("cluster"),
     name: Name = "nats",
@@ -279,7 +278,6 @@ def config(
     """
     from natsctl.cli.deployment import Deployment, parse_members
 
-    session = session_of(ctx)
     _check_name(name)
     file_bytes, memory_bytes = _size(max_file, "--max-file"), _size(max_memory, "--max-memory")
     for flag, path in (("--store-dir", store_dir), ("--binary", binary)):

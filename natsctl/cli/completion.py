@@ -14,8 +14,9 @@ from natsctl.api.errors import UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.candidates import SHELLS
-from natsctl.cli.framework.flags import Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 
@@ -128,7 +129,7 @@ def fish() -> None:
 
 
 def install(
-    ctx: Context,
+    session: Session,
     shell: Annotated[str | None, Argument(metavar="SHELL", help="bash, zsh or fish; yours by default")] = None,
     json: Json = False,
 ) -> None:
@@ -145,7 +146,7 @@ def install(
     if place.startup is not None:
         wanted.append((place.startup, _with_line(_text(place.startup), place.line)))
     changed = [(path, text) for path, text in wanted if _text(path) != text]
-    if session_of(ctx).dry_run:
+    if session.dry_run:
         from natsctl.client.message import DryRunError, Planned
 
         raise DryRunError(*(Planned(str(path), text.encode()) for path, text in changed))

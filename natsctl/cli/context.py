@@ -14,9 +14,9 @@ from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Duration, Model
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
-from natsctl.cli.framework.flags import Force, IfNotExists, Json, MissingOk, session_of
+from natsctl.cli.framework.flags import Force, IfNotExists, Json, MissingOk
 from natsctl.cli.framework.parameters import Argument, ExitError, Option
-from natsctl.cli.framework.parameters import Context as CommandContext
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
@@ -27,7 +27,6 @@ from natsctl.client.servers import DEFAULT_URL, CheckedContext, check
 from natsctl.client.settings import expand_path, overriding
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.change import Change
     from natsctl.cli.render.tables import Table
 
@@ -192,17 +191,17 @@ def picked(session: Session, contexts: Contexts, given: str | None) -> str:
     return prompt_name("Select a Context", names)
 
 
-def select(ctx: CommandContext, name: MaybeName = None, json: Json = False) -> None:
+def select(session: Session, name: MaybeName = None, json: Json = False) -> None:
     """Select the context that commands use by default."""
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     chosen = picked(session, contexts, name)
     carry_out(session, contexts.select(chosen))
     show(contexts, chosen, json=json)
 
 
-def previous(ctx: CommandContext, json: Json = False) -> None:
+def previous(session: Session, json: Json = False) -> None:
     """Go back to the context that was selected before."""
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     before = contexts.previous()
     if not before:
         raise ContextNotFoundError("no context was selected before", contexts.names())
@@ -210,9 +209,9 @@ def previous(ctx: CommandContext, json: Json = False) -> None:
     show(contexts, before, json=json)
 
 
-def unselect(ctx: CommandContext, json: Json = False) -> None:
+def unselect(session: Session, json: Json = False) -> None:
     """Select no context."""
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     before = contexts.selected()
     carry_out(session, contexts.unselect())
     if json:
@@ -221,11 +220,9 @@ def unselect(ctx: CommandContext, json: Json = False) -> None:
         output.note(f"Context {safe(before)} is no longer selected" if before else "No context was selected")
 
 
-def rm(
-    ctx: CommandContext, name: Name, force: Force = False, missing_ok: MissingOk = False, json: Json = False
-) -> None:
+def rm(session: Session, name: Name, force: Force = False, missing_ok: MissingOk = False, json: Json = False) -> None:
     """Remove a context; the selected one stays until it is unselected."""
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     exists = contexts.exists(name) if missing_ok else bool(known(contexts, name))
     if exists:
         removal = contexts.remove(name)
@@ -247,7 +244,7 @@ Embed = Annotated[bool, Option("--embed", help="store the content of --creds, --
 
 
 def add(
-    ctx: CommandContext,
+    session: Session,
     name: Name,
     description: Description = None,
     nsc: Nsc = None,
@@ -262,7 +259,7 @@ def add(
     be on the command line: --password-stdin and --token-stdin read stdin, and values such as env://NAME, file:///path
     or op://vault/item/field are looked up when the context is used.
     """
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     exists = contexts.exists(name)
     if not (exists and if_not_exists):
         before = contexts.document(name) if exists else {}
@@ -271,7 +268,7 @@ def add(
 
 
 def copy(
-    ctx: CommandContext,
+    session: Session,
     source: Annotated[str, Argument(metavar="CONTEXT", help="the context to copy")],
     name: Annotated[str, Argument(metavar="NAME", help="the context to create")],
     description: Description = None,
@@ -282,7 +279,7 @@ def copy(
     json: Json = False,
 ) -> None:
     """Copy a context, adjusted by the flags for server and login."""
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     document = contexts.document(known(contexts, source))
     if contexts.exists(name) and not force:
         raise ContextExistsError(f"context {name} exists already", hint="--force replaces it")
@@ -291,7 +288,7 @@ def copy(
 
 
 def edit(
-    ctx: CommandContext,
+    session: Session,
     name: MaybeName = None,
     description: Description = None,
     nsc: Nsc = None,
@@ -305,7 +302,7 @@ def edit(
     json: Json = False,
 ) -> None:
     """Change a context with the flags for server and login, or in $EDITOR."""
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     chosen = picked(session, contexts, name)
     before = contexts.document(chosen)
     said = {**_said(session, description, nsc, before), **_unset(unset)}
@@ -404,7 +401,7 @@ def _save(session: Session, contexts: Contexts, name: str, document: Document, e
 
 
 def ls(
-    ctx: CommandContext,
+    session: Session,
     names: Annotated[bool, Option("--names", "-n", help="names only, one on a line")] = False,
     completion: Annotated[
         bool, Option("--completion", help="NAME:DESCRIPTION, for scripts that complete them", hidden=True)
@@ -435,7 +432,7 @@ def ls(
         output.emit("No contexts defined")
     for document in documents:
         if fault := document.get("fault"):
-            session_of(ctx).received.leave_out(fault)
+            session.received.leave_out(fault)
 
 
 def _listed(contexts: Contexts, name: str, show_secrets: bool) -> dict[str, Any]:
@@ -447,14 +444,14 @@ def _listed(contexts: Contexts, name: str, show_secrets: bool) -> dict[str, Any]
 
 
 def info(
-    ctx: CommandContext,
+    session: Session,
     name: MaybeName = None,
     connect: Connect = False,
     show_secrets: ShowSecrets = False,
     json: Json = False,
 ) -> None:
     """Show a context [the selected one]."""
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     chosen = name or current(session, contexts)
     if not chosen:
         raise ContextNotFoundError("no context is selected", contexts.names())
@@ -468,12 +465,12 @@ def info(
         raise ExitError(ExitCode.FAILED)
 
 
-def validate(ctx: CommandContext, name: MaybeName = None, connect: Connect = False, json: Json = False) -> None:
+def validate(session: Session, name: MaybeName = None, connect: Connect = False, json: Json = False) -> None:
     """Check one context or all of them: the file, the secrets that it points to and the URLs.
 
     Ends with 1 if one of them cannot be used.
     """
-    session, contexts = session_of(ctx), of_user()
+    contexts = of_user()
     found = _checked(contexts, [known(contexts, name)] if name else contexts.names(), connect, session.options.timeout)
     if json:
         output.emit_json([_document(one) for one in found])

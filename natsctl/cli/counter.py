@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Details, Json, Names, check_details, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Details, Json, Names, check_details
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
@@ -56,20 +57,20 @@ Stream = Annotated[
 ]
 
 
-def get(ctx: Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
+def get(session: Session, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show the value of a counter."""
-    found = _counter(ctx, subject, stream)
+    found = _counter(session, subject, stream)
     if json:
         output.emit_json(msgspec.json.encode(found))
     else:
         output.emit(found.val)
 
 
-def view(ctx: Context, subject: Subject, stream: Stream = "", json: Json = False) -> None:
+def view(session: Session, subject: Subject, stream: Stream = "", json: Json = False) -> None:
     """Show a counter, its last change, and the counts of the streams that it sources."""
     from natsctl.cli.framework.output import show_page
 
-    found = _counter(ctx, subject, stream)
+    found = _counter(session, subject, stream)
     if json:
         output.emit_json(msgspec.json.encode(found))
     else:
@@ -77,7 +78,7 @@ def view(ctx: Context, subject: Subject, stream: Stream = "", json: Json = False
 
 
 def ls(
-    ctx: Context,
+    session: Session,
     subject: Pattern = "",
     stream: Stream = "",
     names: Names = False,
@@ -93,7 +94,6 @@ def ls(
     from natsctl.client.counters import counters
 
     check_details(details, json)
-    session = session_of(ctx)
     with suggesting(session, stream):
         found = session.run(lambda manager: counters(manager, subject, stream))
     subjects = dict.fromkeys(one.subject for one in found)
@@ -107,13 +107,12 @@ def ls(
         output.note("No Counters found")
 
 
-def _counter(ctx: Context, subject: str, stream: str) -> Counter:
+def _counter(session: Session, subject: str, stream: str) -> Counter:
     from natsctl.cli.framework.resolve import suggesting
     from natsctl.cli.messaging.bodies import check_target
     from natsctl.client.counters import counter
 
     check_target(subject)
-    session = session_of(ctx)
     with suggesting(session, stream):
         return session.run(lambda manager: counter(manager, subject, stream))
 
@@ -121,23 +120,23 @@ def _counter(ctx: Context, subject: str, stream: str) -> Counter:
 Number = Annotated[str, Argument(metavar="VALUE", help="a whole number of any size [1]")]
 
 
-def increment(ctx: Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
+def increment(session: Session, subject: Subject, value: Number = "1", json: Json = False) -> None:
     """Add to a counter, and show its new value."""
-    _add(ctx, subject, value, 1, json)
+    _add(session, subject, value, 1, json)
 
 
-def decrement(ctx: Context, subject: Subject, value: Number = "1", json: Json = False) -> None:
+def decrement(session: Session, subject: Subject, value: Number = "1", json: Json = False) -> None:
     """Subtract from a counter, and show its new value."""
-    _add(ctx, subject, value, -1, json)
+    _add(session, subject, value, -1, json)
 
 
-def _add(ctx: Context, subject: str, value: str, sign: int, json: bool) -> None:
+def _add(session: Session, subject: str, value: str, sign: int, json: bool) -> None:
     from natsctl.cli.messaging.bodies import check_target
     from natsctl.client.counters import add, read_number
 
     check_target(subject)
     number = sign * read_number(value)
-    ack = session_of(ctx).run(lambda manager: add(manager, subject, number))
+    ack = session.run(lambda manager: add(manager, subject, number))
     if json:
         output.emit_json(ack.raw)
     else:

@@ -14,14 +14,14 @@ from natsctl.api.catalogue import entries
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError, exit_code_of
 from natsctl.api.model import Model, WireEnum
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.tables import Table
 
 
@@ -282,7 +282,7 @@ def validate(
 
 
 def edit(
-    ctx: Context,
+    session: Session,
     file: Annotated[str, Argument(metavar="FILE", help="the file of definitions")],
     code: Annotated[int | None, Argument(metavar="CODE", help="the error to edit; else a new one is added")] = None,
 ) -> None:
@@ -294,7 +294,6 @@ def edit(
         before = msgspec.structs.asdict(Definition(error_code=code or highest + 1))
     else:
         before = found[at]
-    session = session_of(ctx)
     wanted = _edited_definition(session, before)
     if any(one.get("error_code") == wanted["error_code"] for place, one in enumerate(found) if place != at):
         raise UsageError(f"{file} has an error {wanted['error_code']} already: nothing is changed")

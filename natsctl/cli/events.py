@@ -21,11 +21,11 @@ from natsctl.cli.framework.flags import (
     Json,
     apply,
     flagged,
-    session_of,
     wait_seconds,
 )
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.receive import ListenOptions, follow, listen
 from natsctl.cli.render.event import cloud_event, parse_event, render_event, render_short
 from natsctl.cli.render.text import safe
@@ -96,7 +96,7 @@ FLAGS = (
 
 @flagged(FLAGS)
 def events(
-    ctx: Context,
+    session: Session,
     given: Given,
     count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
     wait: Annotated[str | None, Option("--wait", metavar="DURATION", help="end after this long without any")] = None,
@@ -115,7 +115,7 @@ def events(
     wanted = make_filter(asked.get("pattern", ""), asked.get("types", ()), asked.get("consumer", ""))
     show = EventPrinter(json, cloudevent=asked.get("cloudevent", False), short=asked.get("short", False), wanted=wanted)
     listening = ListenOptions(tuple(asked.get("subjects", ())), "", count, wait_seconds(wait))
-    session, stream = session_of(ctx), asked.get("stream", "")
+    stream = asked.get("stream", "")
     if stream:
         with suggesting(session, stream):
             session.run(lambda manager: _stored(manager, stream, asked.get("since"), listening, show), lasting=True)

@@ -22,9 +22,10 @@ from natsctl.cli.buckets import (
 )
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed
-from natsctl.cli.framework.flags import Force, Json, Raw, session_of, wait_seconds
+from natsctl.cli.framework.flags import Force, Json, Raw, wait_seconds
 from natsctl.cli.framework.globals import Dash
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.messaging.bodies import read_body
 from natsctl.cli.render.text import duration, safe
@@ -32,7 +33,6 @@ from natsctl.client.buckets import KV
 from natsctl.client.buckets import Entry as ReadEntry
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.buckets import WatchOptions
     from natsctl.client.kv import KeyValueBucket as OpenBucket
     from natsctl.client.manager import Manager
@@ -44,22 +44,24 @@ Value = Annotated[str | None, Argument(metavar="VALUE", help="the value; without
 Ttl = Annotated[str | None, Option("--ttl", metavar="DURATION", help="remove the key after this time")]
 
 
-def put(ctx: Context, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
+def put(session: Session, bucket: TheBucket, key: Key, value: Value = None, json: Json = False) -> None:
     """Set a key."""
     body = _body(value)
-    _write(session_of(ctx), bucket, key, json, lambda opened: opened.put(key, body), value)
+    _write(session, bucket, key, json, lambda opened: opened.put(key, body), value)
 
 
-def create(ctx: Context, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False) -> None:
+def create(
+    session: Session, bucket: TheBucket, key: Key, value: Value = None, ttl: Ttl = None, json: Json = False
+) -> None:
     """Set a key that does not exist, or was deleted."""
     body, ttl_ns = _body(value), ttl_of(ttl)
-    opened = _write(session_of(ctx), bucket, key, json, lambda opened: opened.create(key, body, ttl_ns), value)
+    opened = _write(session, bucket, key, json, lambda opened: opened.create(key, body, ttl_ns), value)
     if ttl_ns and not json and opened.shortest_ttl_ns > ttl_ns:
         output.note(f"warning: it lives {duration(opened.shortest_ttl_ns)}, as long as the bucket keeps markers")
 
 
 def update(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     key: Key,
     value: Value = None,
@@ -73,11 +75,11 @@ def update(
     if revision is None:
         raise UsageError("a revision is needed: give REVISION", hint="natsctl kv get -j shows which one the key is at")
     body = _body(value)
-    _write(session_of(ctx), bucket, key, json, lambda opened: opened.update(key, body, revision), value)
+    _write(session, bucket, key, json, lambda opened: opened.update(key, body, revision), value)
 
 
 def revert(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     key: Key,
     revision: Annotated[int, Argument(metavar="REVISION", help="the revision to go back to", min=1)],
@@ -85,7 +87,6 @@ def revert(
     json: Json = False,
 ) -> None:
     """Set a key to its value at an earlier revision, unless it is changed meanwhile."""
-    session = session_of(ctx)
     question = f"revert {bucket} > {key} to revision {revision}"
     check_consent(session, question, force)
 
@@ -165,7 +166,7 @@ AtRevision = Annotated[int | None, Option("--revision", metavar="N", help="the v
 
 
 def get(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     key: Key,
     revision: AtRevision = None,
@@ -173,7 +174,6 @@ def get(
     json: Json = False,
 ) -> None:
     """Show the value of a key; --raw writes the value alone."""
-    session = session_of(ctx)
     with suggesting_in_bucket(session):
         entry = session.ask(lambda manager: _entry(manager, bucket, key, revision or 0))
     if json:
@@ -205,7 +205,7 @@ async def _entry(manager: Manager, bucket: str, key: str, revision: int) -> Read
 
 
 def history(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     key: Annotated[str, Argument(metavar="KEY", help="the key, or a filter such as db.*")],
     json: Json = False,
@@ -213,7 +213,6 @@ def history(
     """Show the history of a key, including deletions."""
     from natsctl.client.kv import KeyNotFoundError, entries
 
-    session = session_of(ctx)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
         found = session.run(lambda _: entries(opened, key, history=True, deletes=True))
@@ -233,7 +232,7 @@ Wait = Annotated[str | None, Option("--wait", metavar="DURATION", help="end afte
 
 
 def watch(
-    ctx: Context,
+    session: Session,
     bucket: BucketName = None,
     keys: Annotated[str, Argument(metavar="FILTER", help="only these keys, such as db.* or db.>")] = ">",
     history: Annotated[bool, Option("--history", help="start with all kept values")] = False,
@@ -253,7 +252,6 @@ def watch(
     from natsctl.client.buckets import WatchOptions
 
     watching = WatchOptions(keys, history, updates, revision, deletes, count, wait_seconds(wait))
-    session = session_of(ctx)
     name = pick_bucket(session, KV, bucket)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, name)

@@ -53,18 +53,17 @@ from natsctl.cli.framework.flags import (
     apply,
     flagged,
     removed,
-    session_of,
     without_defaults,
 )
 from natsctl.cli.framework.live import progress
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.kv import open_bucket, ttl_of
 from natsctl.cli.render.text import safe
 from natsctl.client import asset_config
 from natsctl.client.buckets import KV
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.buckets import Entry
     from natsctl.client.kv import KeyValueBucket
 
@@ -132,14 +131,13 @@ FIELDS = {
 
 @flagged(KV_ADD)
 def add(
-    ctx: Context,
+    session: Session,
     given: Given,
     bucket: TheBucket,
     if_not_exists: IfNotExists = False,
     json: Json = False,
 ) -> None:
     """Create a key-value bucket; succeeds too if it exists with this configuration."""
-    session = session_of(ctx)
     wanted = asset_config.new_kv_bucket(bucket)
     apply(wanted, KV_ADD, given)
     asset_config.settle(wanted)
@@ -149,7 +147,7 @@ def add(
 
 @flagged(KV_EDIT)
 def edit(
-    ctx: Context,
+    session: Session,
     given: Given,
     bucket: BucketName = None,
     unset_fields: Unset = None,
@@ -157,7 +155,6 @@ def edit(
     json: Json = False,
 ) -> None:
     """Change a bucket as the flags say, and nothing else."""
-    session = session_of(ctx)
     live = live_bucket(session, KV, bucket)
     _warn_of_promotion(live.raw["config"], given, json)
 
@@ -174,13 +171,13 @@ def _warn_of_promotion(config: Config, given: Given, json: bool) -> None:
         )
 
 
-def info(ctx: Context, bucket: BucketName = None, json: Json = False) -> None:
+def info(session: Session, bucket: BucketName = None, json: Json = False) -> None:
     """Show a bucket's configuration and state."""
-    show_bucket(KV, live_bucket(session_of(ctx), KV, bucket), json)
+    show_bucket(KV, live_bucket(session, KV, bucket), json)
 
 
 def ls(
-    ctx: Context,
+    session: Session,
     bucket: BucketName = None,
     keys: Annotated[str | None, Argument(metavar="FILTER", help="only these keys, such as db.* or db.>")] = None,
     names: Names = False,
@@ -192,7 +189,6 @@ def ls(
 
     With -j keys are whole entries, whose values are there with --display-value; with -n they are names.
     """
-    session = session_of(ctx)
     with suggesting_in_bucket(session):
         if bucket is None:
             list_buckets(session, KV, names=names, json=json)
@@ -243,7 +239,7 @@ EveryKey = Annotated[bool, Option("--all", help="purge every key of the bucket, 
 
 
 def rm(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     key: Annotated[str | None, Argument(metavar="KEY", help="the key")] = None,
     whole: WholeBucket = False,
@@ -256,7 +252,6 @@ def rm(
     check_key_or_all("KEY", key, whole, "delete the whole bucket")
     if whole and revision is not None:
         raise UsageError("--revision is for a single key")
-    session = session_of(ctx)
     check_consent(session, f"delete {f'key {bucket} > {key}' if key else f'Bucket {bucket}'}", force)
     with suggesting_in_bucket(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, key=key)
@@ -316,7 +311,7 @@ def _show_removed(bucket: KeyValueBucket, key: str, revision: int, done: str, js
 
 
 def purge(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     key: Annotated[
         str | None,
@@ -338,7 +333,6 @@ def purge(
     from natsctl.client.buckets import ALL_KEYS, check_pattern, is_pattern
 
     check_key_or_all("KEY", key, whole, "purge every key of the bucket")
-    session = session_of(ctx)
     ttl_ns = ttl_of(ttl)
     many = key is None or is_pattern(key)
     if many and revision is not None:
@@ -399,7 +393,7 @@ def _purge_many(
 
 
 def compact(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     older_than: Annotated[
         str, Option("--older-than", metavar="DURATION", help="also remove markers of deletions older than this")
@@ -412,7 +406,6 @@ def compact(
     from natsctl.client.kv import removals
 
     age_ns = _age(older_than)
-    session = session_of(ctx)
     check_consent(session, f"purge the deleted keys of Bucket {bucket}", force)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Progress, session_of, wait_seconds
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json, Progress, wait_seconds
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def latency(
-    ctx: Context,
+    session: Session,
     server_b: Annotated[str, Option("--server-b", metavar="URL", help="the server to receive on")],
     size: Annotated[str, Option("--size", metavar="SIZE", help="size of each message [8]")] = "8",
     rate: Annotated[int, Option("--rate", metavar="N", help="messages per second", min=1)] = 1000,
@@ -35,7 +36,7 @@ def latency(
     test.check()
     if histogram is not None and not Path(histogram).absolute().parent.is_dir():
         raise UsageError(f"--histogram: {histogram}: there is no such folder")
-    report = session_of(ctx).run(lambda manager: _measured(manager, server_b, test, quiet=json or not progress))
+    report = session.run(lambda manager: _measured(manager, server_b, test, quiet=json or not progress))
     if histogram is not None:
         _write(histogram, report)
     if json:
@@ -84,14 +85,14 @@ def _write(path: str, report: LatencyReport) -> None:
 
 
 def rtt(
-    ctx: Context,
+    session: Session,
     iterations: Annotated[int, Argument(metavar="ITERATIONS", help="number of round trips [5]", min=1)] = 5,
     json: Json = False,
 ) -> int:
     """Show the mean round trip to every address of this context's servers; exit 5 if none can be reached."""
     from natsctl.client.latency import round_trips
 
-    found = session_of(ctx).run(lambda manager: round_trips(manager.connection.target, iterations))
+    found = session.run(lambda manager: round_trips(manager.connection.target, iterations))
     if json:
         import msgspec
 

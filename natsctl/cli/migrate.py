@@ -11,12 +11,12 @@ from natsctl.api.errors import UsageError
 from natsctl.api.units import plural
 from natsctl.cli.backup.transfer_flags import PARALLEL, RETRIES, Cluster, Parallel, Replicas, Retries, Tags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Progress, read_moment, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json, Progress, read_moment
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, duration, safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.backup.transfer import RetryingManager
     from natsctl.client.migration.migration import Migration, MigrationOptions
     from natsctl.client.migration.migration_state import MigrationReport
@@ -76,7 +76,7 @@ class Placing(NamedTuple):
 
 
 def migrate(
-    ctx: Context,
+    session: Session,
     step: Step,
     placing: Placing,
     streams: Annotated[
@@ -100,7 +100,6 @@ def migrate(
 
     --sample and --since make streams of the newest messages at the destination and leave the origin alone.
     """
-    session = session_of(ctx)
     if (origin == destination) or not origin or not destination:
         raise UsageError("--from and --to name two contexts", hint="natsctl context ls shows them")
     options = step.options(streams, parallel)

@@ -54,12 +54,12 @@ from natsctl.cli.framework.flags import (
     Progress,
     apply,
     flagged,
-    session_of,
     wait_seconds,
     without_defaults,
 )
 from natsctl.cli.framework.live import progress as progressing
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.kv import Count, Wait
 from natsctl.cli.messaging.bodies import STDIN
@@ -68,7 +68,6 @@ from natsctl.client.asset_config import new_object_bucket, set_object_ttl
 from natsctl.client.buckets import OBJECTS
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.buckets import WatchOptions
     from natsctl.client.object_store import Meta, ObjectBucket, StoredObject
     from natsctl.client.requests import Answer
@@ -94,7 +93,7 @@ FIELDS = {"ttl": "max_age", "compress": "compression", "tags": "placement.tags",
 
 @flagged(OBJECT_ADD)
 def add(
-    ctx: Context,
+    session: Session,
     given: Given,
     bucket: TheBucket,
     if_not_exists: IfNotExists = False,
@@ -104,12 +103,12 @@ def add(
     wanted = new_object_bucket(bucket)
     apply(wanted, OBJECT_ADD, given)
 
-    create_bucket(session_of(ctx), OBJECTS, bucket, wanted, if_not_exists=if_not_exists, json=json)
+    create_bucket(session, OBJECTS, bucket, wanted, if_not_exists=if_not_exists, json=json)
 
 
 @flagged(OBJECT_EDIT)
 def edit(
-    ctx: Context,
+    session: Session,
     given: Given,
     bucket: BucketName = None,
     unset_fields: Unset = None,
@@ -117,7 +116,6 @@ def edit(
     json: Json = False,
 ) -> None:
     """Change a bucket as the flags say, and nothing else."""
-    session = session_of(ctx)
     live = live_bucket(session, OBJECTS, bucket)
     edit_bucket(
         session, OBJECTS, live, OBJECT_EDIT, given, unset_fields, FIELDS, lambda config: None, force=force, json=json
@@ -132,7 +130,7 @@ ObjectName = Annotated[str, Argument(metavar="OBJECT", help="the object")]
 
 
 def put(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     file: Annotated[str | None, Argument(metavar="FILE", help="the file; - or none for stdin")] = None,
     name: Annotated[str, Option("--name", metavar="NAME", help="name of the object [the file's name]")] = "",
@@ -157,7 +155,6 @@ def put(
 
     file = STDIN if file is None else file
     meta = _meta(posixpath.normpath(name) if name else _name_of(file), description, header, metadata, chunk_size)
-    session = session_of(ctx)
     with suggesting_in_bucket(session), _source(file) as (source, size):
         opened = open_bucket(session, bucket)
         if not _may_replace(session, opened, meta.name, force, json):
@@ -222,7 +219,7 @@ def _may_replace(session: Session, bucket: ObjectBucket, name: str, force: bool,
 
 
 def get(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     name: ObjectName,
     target: Annotated[
@@ -237,7 +234,6 @@ def get(
 
     It is written under another name and takes its own when size and digest are right. Links are followed.
     """
-    session = session_of(ctx)
     if json and target == STDOUT:
         raise UsageError("--json and --output - exclude each other")
     with suggesting_in_bucket(session):
@@ -326,9 +322,8 @@ def show_object(found: StoredObject) -> None:
 OptionalObject = Annotated[str | None, Argument(metavar="OBJECT", help="the object")]
 
 
-def info(ctx: Context, bucket: BucketName = None, name: OptionalObject = None, json: Json = False) -> None:
+def info(session: Session, bucket: BucketName = None, name: OptionalObject = None, json: Json = False) -> None:
     """Show a bucket's configuration and state, or an object's metadata."""
-    session = session_of(ctx)
     picked = pick_bucket(session, OBJECTS, bucket)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, picked)
@@ -342,9 +337,8 @@ def info(ctx: Context, bucket: BucketName = None, name: OptionalObject = None, j
         show_object(found)
 
 
-def ls(ctx: Context, bucket: BucketName = None, names: Names = False, json: Json = False) -> None:
+def ls(session: Session, bucket: BucketName = None, names: Names = False, json: Json = False) -> None:
     """List the buckets, or the objects of one."""
-    session = session_of(ctx)
     with suggesting_in_bucket(session):
         if bucket is None:
             list_buckets(session, OBJECTS, names=names, json=json)
@@ -371,7 +365,7 @@ def _list_objects(session: Session, bucket: str, *, names: bool, json: bool) -> 
 
 
 def rm(
-    ctx: Context,
+    session: Session,
     bucket: TheBucket,
     name: OptionalObject = None,
     whole: Annotated[bool, Option("--all", help="delete the bucket with every object, in place of OBJECT")] = False,
@@ -381,7 +375,6 @@ def rm(
 ) -> None:
     """Delete an object, or with --all the bucket itself with every object."""
     check_key_or_all("OBJECT", name, whole, "delete the whole bucket")
-    session = session_of(ctx)
     check_consent(session, f"delete {f'object {bucket} > {name}' if name else f'Bucket {bucket}'}", force)
     with suggesting_in_bucket(session):
         opened = open_if_there(session, open_bucket, bucket, missing_ok, json, name=name)
@@ -435,9 +428,8 @@ def _present(session: Session, bucket: ObjectBucket, name: str, missing_ok: bool
         return None
 
 
-def seal(ctx: Context, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
+def seal(session: Session, bucket: TheBucket, force: Force = False, json: Json = False) -> None:
     """Seal a bucket permanently: it can only be read."""
-    session = session_of(ctx)
     check_consent(session, f"seal Bucket {bucket}", force)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, bucket)
@@ -453,7 +445,7 @@ def seal(ctx: Context, bucket: TheBucket, force: Force = False, json: Json = Fal
 
 
 def watch(
-    ctx: Context,
+    session: Session,
     bucket: BucketName = None,
     deletes: Annotated[bool, Option("--deletes/--no-deletes", help="also show deletions")] = True,
     updates: Annotated[bool, Option("--updates", help="only new changes")] = False,
@@ -468,7 +460,6 @@ def watch(
     from natsctl.client.buckets import WatchOptions
 
     watching = WatchOptions(updates=updates, deletes=deletes, limit=count, wait_s=wait_seconds(wait))
-    session = session_of(ctx)
     name = pick_bucket(session, OBJECTS, bucket)
     with suggesting_in_bucket(session):
         opened = open_bucket(session, name)

@@ -22,10 +22,11 @@ from msgspec import field
 from natsctl.api.errors import ExitCode, NatsctlError, UnreachableError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, session_of
+from natsctl.cli.framework.flags import Json
 from natsctl.cli.framework.flags import Names as NamesFlag
 from natsctl.cli.framework.nouns import every_command
-from natsctl.cli.framework.parameters import Argument, Context, ExitError, Option
+from natsctl.cli.framework.parameters import Argument, ExitError, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import body_text, safe
@@ -376,7 +377,7 @@ def validate(
 
 
 def request(
-    ctx: Context,
+    session: Session,
     subject: Annotated[str, Argument(metavar="SUBJECT", help="the subject to ask")],
     body: Annotated[str, Argument(metavar="BODY", help="the body of the request")] = "{}",
     schema: Annotated[str, Option("--schema", metavar="ID", help="schema of the answer [from its type]")] = "",
@@ -384,7 +385,6 @@ def request(
     json: Json = False,
 ) -> None:
     """Send a request and check the answer against the schema of its `type`, or that of --schema."""
-    session = session_of(ctx)
     if session.dry_run:
         from natsctl.client.message import DryRunError, Planned
 

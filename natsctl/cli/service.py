@@ -15,8 +15,9 @@ from natsctl.api.errors import UsageError
 from natsctl.api.times import is_zero
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Header, Json, Names, Raw, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Header, Json, Names, Raw
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.messaging.bodies import Body, ForceStdin, SendOn, Templates, Translate, filled, read_headers
 from natsctl.cli.messaging.publish import BodySource
@@ -105,7 +106,7 @@ def _add_endpoint(section: Section, endpoint: Endpoint, done: EndpointStats | No
 
 
 def serve(
-    ctx: Context,
+    session: Session,
     name: Annotated[str, Argument(metavar="NAME", help="the name of the service")],
     header: Header = None,
     json: Json = False,
@@ -113,7 +114,6 @@ def serve(
     """Run a service that echoes what it is sent on NAME.echo, until Ctrl-C; -H adds headers to its answers."""
     from natsctl.client.services import EchoService
 
-    session = session_of(ctx)
     service = EchoService(name, read_headers(header))
     if session.dry_run:
         from natsctl.client.message import DryRunError
@@ -141,12 +141,12 @@ Service = Annotated[str, Argument(metavar="SERVICE", help="the service")]
 InstanceName = Annotated[str, Argument(metavar="ID", help="only this instance")]
 
 
-def ls(ctx: Context, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
+def ls(session: Session, service: MaybeService = "", names: Names = False, json: Json = False) -> None:
     """List services, or the instances of one."""
     from natsctl.cli.framework.output import show_table
     from natsctl.client.services import infos
 
-    found = session_of(ctx).run(lambda manager: infos(manager.connection, service))
+    found = session.run(lambda manager: infos(manager.connection, service))
     distinct = list(dict.fromkeys(said.value.name for said in found))
     if names and json:
         output.emit_json(distinct)
@@ -159,7 +159,7 @@ def ls(ctx: Context, service: MaybeService = "", names: Names = False, json: Jso
 
 
 def info(
-    ctx: Context,
+    session: Session,
     service: Service,
     instance: InstanceName = "",
     endpoint: Annotated[
@@ -175,7 +175,6 @@ def info(
     from natsctl.client.services import infos, stats
 
     shown = _matcher(endpoint)
-    session = session_of(ctx)
     found = session.run(lambda manager: infos(manager.connection, service, instance))
     done = {said.value.id: said for said in session.run(lambda manager: stats(manager.connection, service, instance))}
     both = [(said, done[said.value.id]) for said in found if said.value.id in done]
@@ -201,26 +200,26 @@ def _matcher(words: str) -> re.Pattern[str]:
         raise UsageError(f"--endpoint: {words!r} is not a regular expression: {failure}") from failure
 
 
-def stats(ctx: Context, service: Service, instance: InstanceName = "", json: Json = False) -> None:
+def stats(session: Session, service: Service, instance: InstanceName = "", json: Json = False) -> None:
     """Show the number of requests to each endpoint of a service, and how long they took."""
     from natsctl.cli.framework.output import show_table
     from natsctl.client import services
 
-    found = session_of(ctx).run(lambda manager: services.stats(manager.connection, service, instance))
+    found = session.run(lambda manager: services.stats(manager.connection, service, instance))
     if json:
         output.emit_json([said.raw for said in found])
     else:
         show_table(render_stats([said.value for said in found], service))
 
 
-def ping(ctx: Context, service: MaybeService = "", json: Json = False) -> None:
+def ping(session: Session, service: MaybeService = "", json: Json = False) -> None:
     """Show which instances answer, the quickest first."""
     from natsctl.cli.framework.output import show_table
     from natsctl.cli.render.measurements import fine
     from natsctl.cli.render.tables import render_table
     from natsctl.client.services import pings
 
-    found = session_of(ctx).run(lambda manager: pings(manager.connection, service))
+    found = session.run(lambda manager: pings(manager.connection, service))
     if json:
         output.emit_json([{**said.raw, "rtt": said.rtt_ns} for said in found])
         return
@@ -229,7 +228,7 @@ def ping(ctx: Context, service: MaybeService = "", json: Json = False) -> None:
 
 
 def request(
-    ctx: Context,
+    session: Session,
     service: Service,
     endpoint: Annotated[str, Argument(metavar="ENDPOINT", help="the name of the endpoint")],
     body: Body = None,
@@ -264,7 +263,7 @@ def request(
                         raise failure
 
     try:
-        session_of(ctx).run(work)
+        session.run(work)
     except EndpointNotFoundError as failure:
         failure.hint = did_you_mean(endpoint, failure.known) or failure.hint
         raise

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model, Size64, Time
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Conf, JavaPath, Json, session_of
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Conf, JavaPath, Json
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.client.message import DryRunError
 
@@ -64,7 +65,7 @@ def doctor(
 
 
 def warm(
-    ctx: Context,
+    session: Session,
     java: JavaPath = "",
     force: Annotated[bool, Option("--force", help="create it again if it exists")] = False,
     json: Json = False,
@@ -81,7 +82,7 @@ def warm(
     from natsctl.spark.session.spark_options import SparkOptions
 
     options = SparkOptions(master="local[*]", java=java)
-    if session_of(ctx).dry_run:
+    if session.dry_run:
         raise DryRunError(effect={"make": str(archive_of(options)), "again": force})
     say = (lambda text: None) if json else (lambda text: output.log(safe(text)))
     done = make(options, again=force, say=say)
@@ -108,7 +109,7 @@ class SparkNotRunningError(NatsctlError):
 
 
 def start(
-    ctx: Context,
+    session: Session,
     master: Annotated[
         str, Option("--master", metavar="URL", help="master URL: local[N], spark://host:7077")
     ] = "local[*]",
@@ -131,7 +132,7 @@ def start(
     options.check()
     idle_stop_s = _seconds(idle_stop)
     server = running_server()
-    if session_of(ctx).dry_run:
+    if session.dry_run:
         raise DryRunError(effect={"start": server is None})
     if server is not None:
         output.note("Spark is already running in the background")
@@ -140,12 +141,12 @@ def start(
     _show(_shape(server or start_server(options, idle_stop_s)), json)
 
 
-def stop(ctx: Context, json: Json = False) -> None:
+def stop(session: Session, json: Json = False) -> None:
     """Stop the Spark in the background, and its queries with it. Ends with 3 if none is running."""
     from natsctl.spark.session.connect import stop_server
 
     server = _running()
-    if session_of(ctx).dry_run:
+    if session.dry_run:
         raise DryRunError(effect={"stop": server.pid})
     stop_server(server)
     _show(_shape(server), json)

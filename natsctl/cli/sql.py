@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, session_of, watch_seconds
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json, Rounds, SparkFlags, Watch, watch_seconds
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.spark.sql_tables import tokens
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.framework.session import Session
     from natsctl.spark.sql_queries import Queries, Result
     from natsctl.spark.sql_tables import Catalogue
 
@@ -299,7 +299,7 @@ class SparkQueries:
 
 
 def sql(
-    ctx: Context,
+    session: Session,
     spark: SparkFlags,
     query: Annotated[
         str | None,
@@ -339,7 +339,6 @@ def sql(
     shown = OutputOptions(json=json, csv=csv, every_s=every_s, rounds=rounds, limit=rows_shown(limit, json or csv))
     if explain and (csv or every_s):
         raise UsageError("--explain excludes --csv and --watch")
-    session = session_of(ctx)
     schemas = value_schemas(value_schema or [])
     if query is None:
         _prompt(session, spark, backup, shown, use_spark, schemas)

@@ -17,20 +17,20 @@ from natsctl.api.errors import UsageError
 from natsctl.api.times import parse_time
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, every_seconds, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json, every_seconds
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import render_table
 from natsctl.cli.render.text import ago, count, safe
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.system.top import Top, TopView
 
 
 def top(
-    ctx: Context,
+    session: Session,
     server: Annotated[str, Argument(metavar="SERVER", help="its name or id [the server of this connection]")] = "",
     conns: Annotated[int, Option("--conns", "-n", metavar="N", help="how many connections", min=1)] = 1024,
     interval: Annotated[str, Option("--interval", "-d", metavar="DURATION", help="time between two views [1s]")] = "1s",
@@ -61,7 +61,6 @@ def top(
         raise UsageError(f"--delimiter: expected one character, not {delimiter!r}")
     if out is not None and not Path(out).absolute().parent.is_dir():
         raise UsageError(f"--output: {out}: there is no such folder")
-    session = session_of(ctx)
     rounds = max_refresh if max_refresh > 0 else 0 if sys.stdout.isatty() and not json else 1
     session.lasting = rounds != 1
     looker = _looker(session, server, conns, sort, subs, lookup)

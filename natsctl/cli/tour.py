@@ -16,9 +16,8 @@ from typing import Annotated, NamedTuple
 
 from natsctl.api.errors import NatsctlError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import session_of
-from natsctl.cli.framework.parameters import Context, Option
-from natsctl.cli.framework.session import server_missing
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session, server_missing
 
 
 class Step(NamedTuple):
@@ -384,7 +383,7 @@ def _server(folder: Path) -> Iterator[str]:
 
 
 def tour(
-    ctx: Context,
+    session: Session,
     keep: Annotated[
         Path | None, Option("--keep", metavar="DIR", help="run in this folder and keep it, including the store")
     ] = None,
@@ -394,7 +393,7 @@ def tour(
     It ends at the first step that fails. It runs on a temporary embedded server, or on the server that -s, NATS_URL or
     --context names; there the streams ORDERS and ARCHIVE must not exist.
     """
-    options = session_of(ctx).options
+    options = session.options
     named = options.server or os.environ.get("NATS_URL")
     began = time.monotonic()
     with _folder(keep) as folder, contextlib.ExitStack() as stack:

@@ -35,9 +35,9 @@ from natsctl.cli.framework.flags import (
     Json,
     choice,
     flagged,
-    session_of,
 )
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.auth import add_account
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.tables import render_table
@@ -47,7 +47,6 @@ from natsctl.client.auth.claims import Document, add_tags, put, read_claims, rem
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
     from natsctl.client.auth.operators import ManagedAccount, Operator
     from natsctl.client.manager import Manager
@@ -180,7 +179,7 @@ def show_account(account: ManagedAccount, json: bool) -> None:
 
 @flagged(SETTINGS)
 def add(
-    ctx: Context,
+    session: Session,
     given: Given,
     account: Annotated[str | None, Argument(metavar="ACCOUNT", help="name of the account")] = None,
     operator: OperatorFlag = None,
@@ -195,7 +194,6 @@ def add(
     Limits that are not given are none, without --jetstream the account has no JetStream, and bearer tokens are not
     allowed. At a terminal the main limits are asked for, unless --defaults is given.
     """
-    session = session_of(ctx)
     _check_jetstream(given, enabled=False)
     place = store()
     owner = picked_operator(session, place, operator)
@@ -266,12 +264,11 @@ def configure(account: ManagedAccount, given: Given) -> None:
 
 @flagged((*SETTINGS, Flag("--no-tags", WORDS, "no_tags", "tags to remove")))
 def edit(
-    ctx: Context, given: Given, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
+    session: Session, given: Given, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
 ) -> None:
     """Change the settings of an account that are given; servers know them once the account is pushed."""
     from natsctl.client.auth.account_claims import has_jetstream
 
-    session = session_of(ctx)
     place, found = chosen_account(session, operator, account)
     _check_jetstream(given, enabled=has_jetstream(found))
     if not given:
@@ -281,14 +278,14 @@ def edit(
     show_account(found, json)
 
 
-def info(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+def info(session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
     """Show an account; with -j the claims of its JWT."""
-    _, found = chosen_account(session_of(ctx), operator, account)
+    _, found = chosen_account(session, operator, account)
     show_account(found, json)
 
 
 def ls(
-    ctx: Context,
+    session: Session,
     operator: MaybeOperator = None,
     names: Annotated[bool, Option("--names", "-n", help="names only, one on a line")] = False,
     json: Json = False,
@@ -296,7 +293,7 @@ def ls(
     """List the accounts of an operator."""
     from natsctl.client.auth.account_claims import has_jetstream
 
-    owner = picked_operator(session_of(ctx), store(), operator)
+    owner = picked_operator(session, store(), operator)
     found = [
         ListedAccount(one.name, one.subject, len(one.users), has_jetstream(one), one.is_system)
         for one in sorted(owner.accounts, key=lambda one: one.name)
@@ -317,10 +314,13 @@ def ls(
 
 
 def rm(
-    ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, force: Force = False, json: Json = False
+    session: Session,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    force: Force = False,
+    json: Json = False,
 ) -> None:
     """Remove an account with its users and keys from the store; servers keep what was pushed."""
-    session = session_of(ctx)
     place, found = chosen_account(session, operator, account)
     found.operator.remove_account(found.subject)
     users = f" with {plural(len(found.users), 'user')}" if found.users else ""
@@ -333,14 +333,13 @@ def rm(
 
 
 def push(
-    ctx: Context,
+    session: Session,
     account: MaybeAccount = None,
     operator: OperatorFlag = None,
     show: Annotated[bool, Option("--show", help="show the account's JWT first")] = False,
     json: Json = False,
 ) -> None:
     """Send an account's JWT to the servers, logged in to the system account."""
-    session = session_of(ctx)
     _, found = chosen_account(session, operator, account)
     if show and not json:
         output.emit(f"Account JWT for {safe(found.name)}\n\n{found.token}\n")
@@ -388,7 +387,7 @@ def refusal(answer: ServerAnswer) -> str:
 
 
 def query(
-    ctx: Context,
+    session: Session,
     account: Annotated[str, Argument(metavar="ACCOUNT", help="the account, by name or public key")],
     file: Annotated[str | None, Argument(metavar="FILE", help="also save the JWT to this file")] = None,
     operator: OperatorFlag = None,
@@ -397,7 +396,6 @@ def query(
     """Get an account's JWT from the servers, logged in to the system account, and show it."""
     from natsctl.client.auth.keys import kind_of
 
-    session = session_of(ctx)
     known = kind_of(account) == "account"
     subject = account if known else chosen_account(session, operator, account)[1].subject
     token = session.run(lambda manager: _looked_up(manager, subject))

@@ -11,8 +11,9 @@ from natsctl.cli.auth.account_settings import Removed, asked, show_list, store_a
 from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_account
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, confirmed_at_terminal
-from natsctl.cli.framework.flags import Force, Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Force, Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe
@@ -22,7 +23,6 @@ from natsctl.client.auth.claims import Document
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.operators import ManagedAccount
 
 
@@ -77,7 +77,7 @@ MaybeSource = Annotated[str | None, Argument(metavar="SOURCE", help="the subject
 
 
 def mapping_add(
-    ctx: Context,
+    session: Session,
     account: MaybeAccount = None,
     source: MaybeSource = None,
     target: Annotated[str | None, Argument(metavar="TARGET", help="the subject that it becomes")] = None,
@@ -94,7 +94,6 @@ def mapping_add(
     """Add a destination to a subject mapping of an account, or replace mappings by those of a file."""
     from natsctl.client.auth.account_claims import add_mapping, read_mappings, set_mapping
 
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     if config is not None:
         from natsctl.cli.documents import parse_document, read_text
@@ -139,9 +138,11 @@ def _picked_mapping(session: Session, account: ManagedAccount, source: str | Non
     return source
 
 
-def mapping_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+def mapping_ls(
+    session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
+) -> None:
     """List the subject mappings of an account."""
-    _, found = chosen_account(session_of(ctx), operator, account)
+    _, found = chosen_account(session, operator, account)
     mappings = mappings_of(found)
     rows = [
         (source, str(one.get("subject", "")), count(one.get("weight") or 100), str(one.get("cluster", "")))
@@ -154,14 +155,13 @@ def mapping_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFla
 
 
 def mapping_info(
-    ctx: Context,
+    session: Session,
     account: MaybeAccount = None,
     source: MaybeSource = None,
     operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
     """Show the mapping of a subject."""
-    session = session_of(ctx)
     _, found = chosen_account(session, operator, account)
     if not mappings_of(found) and source is None:
         output.emit_json({}) if json else output.emit("No mappings defined")
@@ -171,7 +171,7 @@ def mapping_info(
 
 
 def mapping_rm(
-    ctx: Context,
+    session: Session,
     account: MaybeAccount = None,
     source: MaybeSource = None,
     operator: OperatorFlag = None,
@@ -181,7 +181,6 @@ def mapping_rm(
     """Remove the mapping of a subject, with all of its destinations."""
     from natsctl.client.auth.account_claims import remove_mapping
 
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     if not mappings_of(found) and source is None:
         output.emit_json({}) if json else output.emit("No mappings defined")

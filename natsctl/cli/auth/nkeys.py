@@ -6,21 +6,19 @@ import base64
 import binascii
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from natsctl.api.errors import UsageError
 from natsctl.api.jwt_token import Kind
 from natsctl.api.model import Model
 from natsctl.cli.auth.operators import read_file, read_key, write_private
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.client.auth.keys import KEY_BYTES, KINDS, SignatureError, generate_key
 from natsctl.client.auth.operators import EntityExistsError
-
-if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
 
 _KINDS: Final[dict[str, Kind]] = {**{kind: kind for kind in KINDS}, "x25519": "curve"}
 _NUID_LENGTH: Final = 22
@@ -69,7 +67,7 @@ OutputFile = Annotated[Path | None, Option("--output", metavar="FILE", help="wri
 
 
 def generate(
-    ctx: Context,
+    session: Session,
     kind: Annotated[
         str, Argument(metavar="operator|account|user|server|cluster|curve|x25519", help="the kind of the key")
     ],
@@ -89,7 +87,7 @@ def generate(
     key = generate_key(_KINDS[kind.lower()], _entropy(entropy))
     text = f"{key.seed}\n{key.public}\n" if public else f"{key.seed}\n"
     if target is not None:
-        write_private(session_of(ctx), target, text.encode(), "a new seed")
+        write_private(session, target, text.encode(), "a new seed")
     if json:
         place = {"file": str(target)} if target is not None else {"seed": key.seed}
         output.emit_json({"kind": key.kind, "key": key.public, **place})
@@ -141,7 +139,7 @@ def verify(
 
 
 def seal(
-    ctx: Context,
+    session: Session,
     file: DataFile,
     key_file: KeyFile,
     recipient: Annotated[str, Argument(metavar="RECIPIENT", help="the recipient's public curve key")],
@@ -150,11 +148,11 @@ def seal(
 ) -> None:
     """Encrypt a file with a curve key for the holder of another one."""
     sealed = read_key(key_file).seal(read_file(file), recipient)
-    _write(session_of(ctx), base64.b64encode(sealed) if b64 else sealed, target, line=b64)
+    _write(session, base64.b64encode(sealed) if b64 else sealed, target, line=b64)
 
 
 def unseal(
-    ctx: Context,
+    session: Session,
     file: DataFile,
     key_file: KeyFile,
     sender: Annotated[str, Argument(metavar="SENDER", help="the sender's public curve key")],
@@ -168,7 +166,7 @@ def unseal(
             sealed = base64.b64decode(b"".join(sealed.split()), validate=True)
         except binascii.Error:
             raise SignatureError(f"{file}: this is not base 64", hint="--no-b64 reads sealed bytes") from None
-    _write(session_of(ctx), key.open(sealed, sender), target, line=True)
+    _write(session, key.open(sealed, sender), target, line=True)
 
 
 def _write(session: Session, content: bytes, target: Path | None, *, line: bool) -> None:

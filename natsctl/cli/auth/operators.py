@@ -13,15 +13,15 @@ from natsctl.cli.auth.selection import MaybeOperator, picked_operator, save, sto
 from natsctl.cli.context import ShowSecrets
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
-from natsctl.cli.framework.flags import Force, Json, Names, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Force, Json, Names
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.keys import KeyPair, find_key
 from natsctl.client.auth.operators import Entity, EntityExistsError, Operator, new_operator
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
 
 
@@ -140,7 +140,7 @@ def change_tags(entity: Entity, tags: list[str] | None, no_tags: list[str] | Non
 
 
 def add(
-    ctx: Context,
+    session: Session,
     name: Annotated[str | None, Argument(metavar="NAME", help="name of the operator")] = None,
     service: Services = None,
     account_server: AccountServer = None,
@@ -154,7 +154,7 @@ def add(
 
     JWTs and keys are kept in the store that nsc and the nats tool use.
     """
-    session, place = session_of(ctx), store()
+    place = store()
     if name is None:
         if not can_ask(session):
             raise UsageError("NAME is missing")
@@ -186,7 +186,7 @@ def _set(
 
 
 def edit(
-    ctx: Context,
+    session: Session,
     name: MaybeOperator = None,
     account_server: AccountServer = None,
     service: Services = None,
@@ -195,7 +195,7 @@ def edit(
     json: Json = False,
 ) -> None:
     """Change an operator; what no flag names stays."""
-    session, place = session_of(ctx), store()
+    place = store()
     operator = picked_operator(session, place, name)
     if all(one is None for one in (account_server, service, tags, no_tags)):
         raise UsageError("nothing to change: give flags such as --account-server, --service or --tags")
@@ -204,9 +204,9 @@ def edit(
     _show(operator, json)
 
 
-def info(ctx: Context, name: MaybeOperator = None, show_secrets: ShowSecrets = False, json: Json = False) -> None:
+def info(session: Session, name: MaybeOperator = None, show_secrets: ShowSecrets = False, json: Json = False) -> None:
     """Show an operator; --show-secrets adds its private key to -j."""
-    _show(picked_operator(session_of(ctx), store(), name), json, show_secrets)
+    _show(picked_operator(session, store(), name), json, show_secrets)
 
 
 def ls(names: Names = False, json: Json = False) -> None:
@@ -237,9 +237,9 @@ def _listed(operator: Operator, selected: str) -> dict[str, Any]:
     }
 
 
-def select(ctx: Context, name: MaybeOperator = None, json: Json = False) -> None:
+def select(session: Session, name: MaybeOperator = None, json: Json = False) -> None:
     """Select the operator that commands use by default, also those of the nats tool."""
-    session, place = session_of(ctx), store()
+    place = store()
     operator = place.operator(name) if name else _chosen(session, place)
     change = place.selecting(operator.name)
     if session.dry_run:
@@ -266,7 +266,7 @@ def _chosen(session: Session, place: NscStore) -> Operator:
 
 
 def import_jwt(
-    ctx: Context,
+    session: Session,
     token: Annotated[Path, Argument(metavar="JWT_FILE", help="the file with the operator's JWT")],
     keys: Annotated[list[Path] | None, Argument(metavar="KEY_FILE...", help="the files with its seeds")] = None,
     json: Json = False,
@@ -275,7 +275,7 @@ def import_jwt(
     from natsctl.cli.jwt import token_in
     from natsctl.client.auth.operator_files import imported
 
-    session, place = session_of(ctx), store()
+    place = store()
     read_file(token)
     operator = imported(token_in(str(token)), str(token), [read_key(path) for path in keys or ()])
     save(session, place, operator)
@@ -283,7 +283,7 @@ def import_jwt(
 
 
 def backup(
-    ctx: Context,
+    session: Session,
     name: Annotated[str, Argument(metavar="OPERATOR", help="the operator, by name or public key")],
     target: Annotated[Path, Argument(metavar="FILE", help="the file to write")],
     key: SealKey = None,
@@ -296,7 +296,7 @@ def backup(
     """
     from natsctl.client.auth.operator_files import backup_of
 
-    session, place = session_of(ctx), store()
+    place = store()
     operator = place.operator(name)
     seal = read_key(key) if key else None
     content = backup_of(operator, seal)
@@ -326,7 +326,7 @@ def _check_replaceable(path: Path, operator: Operator, key: KeyPair | None) -> N
 
 
 def restore(
-    ctx: Context,
+    session: Session,
     name: Annotated[str, Argument(metavar="NAME", help="name of the operator in the backup")],
     source: Annotated[Path, Argument(metavar="FILE", help="the backup")],
     key: OpenKey = None,
@@ -335,7 +335,7 @@ def restore(
     """Restore an operator, which must not exist, from a backup of natsctl or the nats tool."""
     from natsctl.client.auth.operator_files import restored
 
-    session, place = session_of(ctx), store()
+    place = store()
     if name in place.names():
         raise EntityExistsError(f"operator {name} already exists")
     operator = restored(read_file(source), str(source), read_key(key) if key else None)
@@ -348,15 +348,15 @@ def restore(
 # -- signing keys
 
 
-def keys_ls(ctx: Context, name: MaybeOperator = None, json: Json = False) -> None:
+def keys_ls(session: Session, name: MaybeOperator = None, json: Json = False) -> None:
     """List an operator's public signing keys."""
-    found = picked_operator(session_of(ctx), store(), name).signing_key_names
+    found = picked_operator(session, store(), name).signing_key_names
     output.emit_json(found) if json else output.emit_names(found)
 
 
-def keys_add(ctx: Context, name: MaybeOperator = None, json: Json = False) -> None:
+def keys_add(session: Session, name: MaybeOperator = None, json: Json = False) -> None:
     """Make a signing key for an operator, and show its public key."""
-    session, place = session_of(ctx), store()
+    place = store()
     operator = picked_operator(session, place, name)
     key = operator.add_signing_key()
     save(session, place, operator)
@@ -364,14 +364,14 @@ def keys_add(ctx: Context, name: MaybeOperator = None, json: Json = False) -> No
 
 
 def keys_rm(
-    ctx: Context,
+    session: Session,
     name: Annotated[str, Argument(metavar="OPERATOR", help="the operator, by name or public key")],
     key: Annotated[str, Argument(metavar="SIGNING_KEY", help="the public signing key")],
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Remove a signing key of an operator; servers no longer trust the accounts that it has signed."""
-    session, place = session_of(ctx), store()
+    place = store()
     check_consent(session, f"remove the signing key {key} of operator {name}", force)
     operator = place.operator(name)
     signed = [safe(account.name) for account in operator.remove_signing_key(key)]

@@ -25,9 +25,9 @@ from natsctl.cli.framework.flags import (
     Json,
     Kind,
     flagged,
-    session_of,
 )
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.auth import add_user_limits
 from natsctl.cli.render.page import Page
@@ -35,7 +35,6 @@ from natsctl.cli.render.text import count, safe
 from natsctl.client.auth.account_claims import CONNECTION_TYPES, new_scope
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.claims import Document
     from natsctl.client.auth.operators import ManagedAccount
 
@@ -119,7 +118,7 @@ def _show(key: str, scope: Document | None, json: bool) -> None:
 
 @flagged(SCOPE)
 def add(
-    ctx: Context,
+    session: Session,
     given: Given,
     account: MaybeAccount = None,
     role: Annotated[str | None, Argument(metavar="ROLE", help="the role of users that the key signs")] = None,
@@ -133,7 +132,6 @@ def add(
 
     Users that are signed with a key that has a role have the rules of that role.
     """
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     if role is None and not unscoped:
         role = _asked_role(session)
@@ -177,22 +175,21 @@ def _picked(session: Session, account: ManagedAccount, name: str | None, word: s
 
 
 def info(
-    ctx: Context,
+    session: Session,
     account: MaybeAccount = None,
     key: Annotated[str | None, Argument(metavar="KEY", help="the role or the public key")] = None,
     operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
     """Show a signing key, and the rules of its role."""
-    session = session_of(ctx)
     _, found = chosen_account(session, operator, account)
     public = _picked(session, found, key, "KEY")
     _show(public, found.scopes[public], json)
 
 
-def ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+def ls(session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
     """List the signing keys of an account."""
-    _, found = chosen_account(session_of(ctx), operator, account)
+    _, found = chosen_account(session, operator, account)
     keys = sorted((_shown(*one) for one in found.scopes.items()), key=lambda one: (not one.role, one.role, one.key))
     rows = [(one.key, one.role, one.description, *_counts(one.scope)) for one in keys]
     columns = ("Key", "Role", "Description", "Max Subscriptions", "Pub Perms", "Sub Perms")
@@ -214,7 +211,7 @@ def _counts(scope: Document | None) -> tuple[str, str, str]:
 
 
 def rm(
-    ctx: Context,
+    session: Session,
     account: MaybeAccount = None,
     key: Annotated[str | None, Option("--key", metavar="KEY", help="the role or the public key")] = None,
     operator: OperatorFlag = None,
@@ -222,7 +219,6 @@ def rm(
     json: Json = False,
 ) -> None:
     """Remove a signing key; users that it signed cannot log in once the account is pushed."""
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     public = _picked(session, found, key, "--key")
     role = (found.scopes[public] or {}).get("role")

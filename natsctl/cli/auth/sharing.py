@@ -11,8 +11,9 @@ from natsctl.cli.auth.account_settings import Removed, show_list, store_account
 from natsctl.cli.auth.selection import MaybeAccount, MaybeOperator, OperatorFlag, chosen_account
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, confirmed
-from natsctl.cli.framework.flags import Force, Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Force, Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.page import Page
 from natsctl.cli.render.text import count, safe, stamp
@@ -30,7 +31,6 @@ from natsctl.client.auth.claims import Document, put
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
     from natsctl.client.auth.operators import ManagedAccount, Operator
 
@@ -79,13 +79,12 @@ def _info_of(kind: str, about: str) -> Callable[..., None]:
     """Return the command that shows an export or an import."""
 
     def info(
-        ctx: Context,
+        session: Session,
         subject: MaybeSubject = None,
         account: MaybeAccount = None,
         operator: OperatorFlag = None,
         json: Json = False,
     ) -> None:
-        session = session_of(ctx)
         sharing = Sharing(kind, chosen_account(session, operator, account)[1])
         _show(sharing, _picked(session, sharing, subject), json)
 
@@ -97,14 +96,13 @@ def _rm_of(kind: str, about: str) -> Callable[..., None]:
     """Return the command that removes an export or an import."""
 
     def rm(
-        ctx: Context,
+        session: Session,
         subject: Subject,
         account: MaybeAccount = None,
         operator: OperatorFlag = None,
         force: Force = False,
         json: Json = False,
     ) -> None:
-        session = session_of(ctx)
         store, found = chosen_account(session, operator, account)
         sharing = Sharing(kind, found)
         entry = sharing.find(subject)
@@ -152,7 +150,7 @@ TokenPosition = Annotated[
 
 
 def export_add(
-    ctx: Context,
+    session: Session,
     name: EntryName,
     subject: Subject,
     account: MaybeAccount = None,
@@ -165,7 +163,6 @@ def export_add(
     json: Json = False,
 ) -> None:
     """Export a subject, so that other accounts can import it."""
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     entry = {
         "name": name,
@@ -183,7 +180,7 @@ def export_add(
 
 
 def export_edit(
-    ctx: Context,
+    session: Session,
     subject: Subject,
     account: MaybeAccount = None,
     operator: OperatorFlag = None,
@@ -194,7 +191,6 @@ def export_edit(
     json: Json = False,
 ) -> None:
     """Change what is given of an export."""
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     sharing = Sharing("export", found)
     entry = sharing.find(subject)
@@ -220,9 +216,11 @@ def _change(
     _show(sharing, entry, json)
 
 
-def export_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False) -> None:
+def export_ls(
+    session: Session, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
+) -> None:
     """List the exports of an account."""
-    _, found = chosen_account(session_of(ctx), operator, account)
+    _, found = chosen_account(session, operator, account)
     entries = Sharing("export", found).entries
     rows = [
         (
@@ -237,10 +235,9 @@ def export_ls(ctx: Context, account: MaybeAccount = None, operator: OperatorFlag
 
 
 def export_kv(
-    ctx: Context, bucket: Bucket, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
+    session: Session, bucket: Bucket, account: MaybeAccount = None, operator: OperatorFlag = None, json: Json = False
 ) -> None:
     """Export everything that another account needs to use a key-value bucket."""
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     _add_all(session, store, Sharing("export", found), bucket_exports(_bucket(bucket)), json)
 
@@ -293,7 +290,7 @@ Traceable = Annotated[
 
 
 def import_add(
-    ctx: Context,
+    session: Session,
     name: EntryName,
     subject: Subject,
     account: MaybeAccount = None,
@@ -308,7 +305,6 @@ def import_add(
     json: Json = False,
 ) -> None:
     """Import a subject that another account exports."""
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     entry = {
         "name": name,
@@ -339,7 +335,7 @@ def _source(session: Session, account: ManagedAccount, source: str | None) -> st
 
 
 def import_edit(
-    ctx: Context,
+    session: Session,
     subject: Subject,
     account: MaybeAccount = None,
     local: Local = None,
@@ -349,7 +345,6 @@ def import_edit(
     json: Json = False,
 ) -> None:
     """Change what is given of an import, named by its subject in this account."""
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     sharing = Sharing("import", found)
     entry = sharing.find(subject)
@@ -365,14 +360,14 @@ def import_edit(
 
 
 def import_ls(
-    ctx: Context,
+    session: Session,
     account: MaybeAccount = None,
     operator: MaybeOperator = None,
     flag_operator: OperatorFlag = None,
     json: Json = False,
 ) -> None:
     """List the imports of an account."""
-    _, found = chosen_account(session_of(ctx), operator or flag_operator, account)
+    _, found = chosen_account(session, operator or flag_operator, account)
     entries = Sharing("import", found).entries
     rows = [
         (
@@ -389,7 +384,7 @@ def import_ls(
 
 
 def import_kv(
-    ctx: Context,
+    session: Session,
     bucket: Bucket,
     prefix: Annotated[str, Argument(metavar="PREFIX", help="subject below which the API of the bucket is reached")],
     source: Annotated[str, Argument(metavar="SOURCE", help="the account to import from, by name or public key")],
@@ -398,7 +393,6 @@ def import_kv(
     json: Json = False,
 ) -> None:
     """Import a key-value bucket that another account exports with `exports kv`."""
-    session = session_of(ctx)
     store, found = chosen_account(session, operator, account)
     entries = bucket_imports(_bucket(bucket), prefix, _source(session, found, source))
     _add_all(session, store, Sharing("import", found), entries, json)

@@ -16,15 +16,15 @@ from natsctl.cli.auth.selection import MaybeAccount, OperatorFlag, chosen_accoun
 from natsctl.cli.context import ShowSecrets
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import can_ask, check_consent, confirmed
-from natsctl.cli.framework.flags import Defaults, Force, Json, Names, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Defaults, Force, Json, Names
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.client.auth.claims import put
 from natsctl.client.auth.operators import EntityExistsError, ManagedAccount, ManagedUser
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.auth.nsc_store import NscStore
 
 DEFAULT_PAYLOAD = "1048576"
@@ -173,7 +173,7 @@ def _show(user: ManagedUser, json: bool, show_secrets: bool = False) -> None:
 
 
 def add(
-    ctx: Context,
+    session: Session,
     rules: Rules,
     name: Name,
     account: MaybeAccount = None,
@@ -191,7 +191,6 @@ def add(
 
     A user who is signed with the key of a role has the permissions and limits of that role, and none of its own.
     """
-    session = session_of(ctx)
     _check_free(credential, force)
     place, owner = chosen_account(session, operator, account)
     user = owner.add_user(name, key or "")
@@ -238,7 +237,7 @@ def _asked(text: str, help: str) -> str:
 
 
 def edit(
-    ctx: Context,
+    session: Session,
     rules: Rules,
     name: MaybeUser = None,
     account: MaybeAccount = None,
@@ -253,7 +252,6 @@ def edit(
     Subjects replace those of that flag, and '' alone removes them. Creds files that were written before still hold the
     old JWT, which servers accept: --credential replaces one.
     """
-    session = session_of(ctx)
     if not rules.are_given and all(one is None for one in (tags, no_tags, credential)):
         raise UsageError("nothing to change: give flags such as --pub-allow, --payload or --tags")
     _check_free(credential, True)
@@ -267,7 +265,7 @@ def edit(
 
 
 def info(
-    ctx: Context,
+    session: Session,
     name: MaybeUser = None,
     account: MaybeAccount = None,
     operator: OperatorFlag = None,
@@ -275,16 +273,19 @@ def info(
     json: Json = False,
 ) -> None:
     """Show a user; --show-secrets adds the private key to -j."""
-    session = session_of(ctx)
     _, owner = chosen_account(session, operator, account)
     _show(_picked(session, owner, name), json, show_secrets)
 
 
 def ls(
-    ctx: Context, account: MaybeAccount = None, operator: OperatorFlag = None, names: Names = False, json: Json = False
+    session: Session,
+    account: MaybeAccount = None,
+    operator: OperatorFlag = None,
+    names: Names = False,
+    json: Json = False,
 ) -> None:
     """List the users of an account."""
-    _, owner = chosen_account(session_of(ctx), operator, account)
+    _, owner = chosen_account(session, operator, account)
     if names:
         found = [user.name for user in owner.users]
         output.emit_json(found) if json else output.emit_names(found)
@@ -311,7 +312,7 @@ def _listed(user: ManagedUser) -> dict[str, Any]:
 
 
 def rm(
-    ctx: Context,
+    session: Session,
     name: MaybeUser = None,
     account: MaybeAccount = None,
     operator: OperatorFlag = None,
@@ -323,7 +324,6 @@ def rm(
 
     Servers accept its credentials until they expire, unless --revoke is given and the account is pushed to them.
     """
-    session = session_of(ctx)
     check_consent(session, f"remove user {name or ''}".strip(), force)
     place, owner = chosen_account(session, operator, account)
     user = _picked(session, owner, name)
@@ -342,7 +342,7 @@ def rm(
 
 
 def credential(
-    ctx: Context,
+    session: Session,
     file: Annotated[Path, Argument(metavar="FILE", help="the creds file to write; - is stdout")],
     name: MaybeUser = None,
     account: MaybeAccount = None,
@@ -354,7 +354,6 @@ def credential(
     json: Json = False,
 ) -> None:
     """Write a creds file: the JWT and the private key of a user, with which clients log in."""
-    session = session_of(ctx)
     to_stdout = str(file) == "-"
     if not to_stdout:
         _check_free(file, force)

@@ -29,9 +29,10 @@ from natsctl.cli.backup.transfer_flags import (
 )
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_edit, named
-from natsctl.cli.framework.flags import Force, Json, Progress, session_of
+from natsctl.cli.framework.flags import Force, Json, Progress
 from natsctl.cli.framework.live import progress as shown
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.client.backup.manifest import Document
@@ -39,7 +40,6 @@ from natsctl.client.backup.manifest import Document
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.backup.account_backup import AccountOutcome
     from natsctl.client.backup.transfer import OnProgress, RetryingManager
     from natsctl.client.backup.transfer import TransferProgress as Transferred
@@ -64,7 +64,7 @@ class ConfigurationBackup(Document):
 
 
 def backup_account(
-    ctx: Context,
+    session: Session,
     folder: Annotated[Path, Argument(metavar="FOLDER", help="folder to make")],
     check: Check = False,
     consumers: Consumers = True,
@@ -83,7 +83,6 @@ def backup_account(
     from natsctl.client.backup.account_backup import save_account_data
     from natsctl.client.backup.save import SaveOptions
 
-    session = session_of(ctx)
     options = SaveOptions(consumers=consumers, check=check, idle_s=read_idle(idle_timeout), force=force)
     if not (session.dry_run or json):
         _announce(session, folder)
@@ -101,7 +100,7 @@ def backup_account(
 
 
 def restore_account(
-    ctx: Context,
+    session: Session,
     folder: Annotated[Path, Argument(metavar="FOLDER", help="folder of an account backup")],
     on_existing: OnExisting = "fail",
     cluster: Cluster = "",
@@ -122,7 +121,6 @@ def restore_account(
     from natsctl.client.backup.account_backup import restore_account_data, saved_in
     from natsctl.client.backup.restore import OnExisting, RestoreOptions
 
-    session = session_of(ctx)
     options = RestoreOptions(
         cluster=cluster,
         tags=tuple(tag or ()),
@@ -194,7 +192,7 @@ SAVED = ("stream", "consumer", "account", "kv", "object")
 
 
 def backup(
-    ctx: Context,
+    session: Session,
     folder: Annotated[Path, Argument(metavar="FOLDER", help="folder to make")],
     data: Annotated[bool, Option("--data", help="also save the messages, as stream_<STREAM>.tgz")] = False,
     progress: Progress = True,
@@ -213,9 +211,7 @@ def backup(
     def transfer() -> AbstractContextManager[OnProgress]:
         return shown(_begins, "Received", bar=progress, quiet=json)
 
-    saved = session_of(ctx).run(
-        lambda manager: save_account(manager, folder, data=data, log=output.log, transfer=transfer)
-    )
+    saved = session.run(lambda manager: save_account(manager, folder, data=data, log=output.log, transfer=transfer))
     if json:
         output.emit_json(asdict(saved))
 
@@ -238,7 +234,7 @@ def _begins(done: Transferred) -> str:
 
 
 def restore(
-    ctx: Context,
+    session: Session,
     folder: Annotated[str | None, Argument(metavar="FOLDER", help="folder of natsctl backup")] = None,
     file: Annotated[str | None, Option("--file", metavar="FILE", help="only this file of the backup")] = None,
     update_streams: Annotated[
@@ -253,7 +249,6 @@ def restore(
     from natsctl.client.backup.configuration import restore_account, restore_losses
 
     source, only = Path(folder or file or ""), Path(file) if file else None
-    session = session_of(ctx)
     losses = (
         []
         if force

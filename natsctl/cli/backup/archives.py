@@ -26,9 +26,10 @@ from natsctl.cli.backup.message_filters import (
 )
 from natsctl.cli.backup.transfer_flags import Consumers, ForceReplace, Source, Top
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Names, Progress, Raw, session_of
+from natsctl.cli.framework.flags import Json, Names, Progress, Raw
 from natsctl.cli.framework.live import progress as shown
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.client.backup.discovery import Verdict
 from natsctl.client.backup.manifest import Document
 from natsctl.client.message import DryRunError
@@ -299,7 +300,7 @@ ObfuscationKey = Annotated[
 
 
 def edit(
-    ctx: Context,
+    session: Session,
     path: Source,
     target: Annotated[Path, Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     name: Annotated[str, Option("--name", metavar="STREAM", help="another name")] = "",
@@ -354,7 +355,7 @@ def edit(
     wanted = Edit(
         name, pick, last_per_subject or 0, kv_compact, renumber, archive, consumers, obfuscate, obfuscation_key
     )
-    dry_run = session_of(ctx).dry_run
+    dry_run = session.dry_run
     with shown("Reading", None, bar=progress, quiet=json) as tracker:
         done = edit_backup(path, target, wanted, replace=force, dry_run=dry_run, on_read=tracker.at)
     _show_edit(done, target, dry_run=dry_run, json=json)

@@ -22,13 +22,13 @@ from natsctl.cli.framework.flags import (
     StreamName,
     Watch,
     every_seconds,
-    session_of,
     wait_seconds,
     watch_seconds,
 )
 from natsctl.cli.framework.live import Every, plot_room
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide, selected_columns, sorted_rows
 from natsctl.cli.render.text import safe
 from natsctl.client.leaders import leader_of
@@ -36,7 +36,6 @@ from natsctl.client.leaders import leader_of
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.stream_state import LiveProgress
 
@@ -73,7 +72,7 @@ Leaders = Annotated[bool, Option("--leaders", "-l", help="number of consumers th
 
 
 def report(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     leaders: Leaders = False,
     raw: Figures = False,
@@ -90,7 +89,6 @@ def report(
     from natsctl.cli.render.consumers import report_columns
 
     every_s = watch_seconds(watch, rounds)
-    session = session_of(ctx)
     where = pick_stream(session, stream, all_streams=all_streams)
     table = report_columns(raw)
     shown = selected_columns(table, columns, wide)
@@ -168,7 +166,7 @@ def _led(found: LiveProgress) -> list[tuple[str, str, int]]:
 
 
 def graph(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     every: Every = "1s",
@@ -179,7 +177,6 @@ def graph(
     from natsctl.cli.render.plot import Rate, Series, render_plots
 
     columns, lines = plot_room(rounds)
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     pending, unacked = Series("Unprocessed Messages"), Series("Outstanding Acks")
@@ -201,7 +198,7 @@ def graph(
 
 
 def events(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     count: Annotated[int, Option("--count", metavar="N", help="end after N events", min=0)] = 0,
@@ -216,7 +213,6 @@ def events(
 
     if short and (json or cloudevent):
         raise UsageError("--short is text: it goes with neither --json nor --cloudevent")
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     live_consumer(session, where, name)

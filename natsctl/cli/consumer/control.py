@@ -13,9 +13,10 @@ from natsctl.api.units import plural
 from natsctl.cli.consumer.listing import list_consumers, live_consumer, show_info
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import FORMS, ConsumerName, Force, Json, MissingOk, StreamName, read_moment, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import FORMS, ConsumerName, Force, Json, MissingOk, StreamName, read_moment
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import is_pattern, matching, pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import duration, safe, stamp, when
 from natsctl.cli.stream.remove import NoStreamMatchesError
 from natsctl.client.message import DryRunError, Planned
@@ -23,14 +24,12 @@ from natsctl.client.message import DryRunError, Planned
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from natsctl.cli.framework.session import Session
-
 
 DEFAULT_PAUSE = "1h"
 
 
 def pause(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     until: Annotated[
@@ -44,7 +43,6 @@ def pause(
 
     UNTIL is a time such as 2026-12-24T18:00:00Z, local time such as "2026-12-24 18:00", or a duration such as 1h.
     """
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     if not session.dry_run:
@@ -60,14 +58,13 @@ def pause(
 
 
 def resume(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Resume delivery."""
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     live: dict[str, Any] = live_consumer(session, where, name).raw
@@ -117,7 +114,7 @@ PINNED = "pinned_client"
 
 
 def reset(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     sequence: Annotated[
@@ -128,7 +125,6 @@ def reset(
     json: Json = False,
 ) -> None:
     """Deliver again from a stream sequence, or without --sequence everything after the ack floor."""
-    session = session_of(ctx)
     check_consent(session, f"reset {named('Consumer', [consumer] if consumer else [])}", force)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
@@ -152,7 +148,7 @@ def reset(
 
 
 def unpin(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     group: Annotated[str | None, Argument(metavar="GROUP", help="the priority group")] = None,
@@ -160,7 +156,6 @@ def unpin(
     json: Json = False,
 ) -> None:
     """Release the pinned client of a priority group."""
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     name = pick_consumer(session, where, consumer)
     live = live_consumer(session, where, name).raw
@@ -200,7 +195,7 @@ Info = dict[str, Any]
 
 
 def rm(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumers: Annotated[
         list[str] | None,
@@ -211,7 +206,6 @@ def rm(
     json: Json = False,
 ) -> None:
     """Remove consumers with their progress; messages stay."""
-    session = session_of(ctx)
     check_consent(session, f"delete {named('Consumer', consumers or [])}", force)
     where = pick_stream(session, stream)
     words = consumers or [pick_consumer(session, where, None)]

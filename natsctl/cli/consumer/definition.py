@@ -59,17 +59,16 @@ from natsctl.cli.framework.flags import (
     choice,
     flagged,
     read_moment,
-    session_of,
     without_defaults,
 )
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.prompts import Question, asset_name, prompt, prompt_confirm
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.change import changes
 from natsctl.cli.render.text import is_zero, safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -309,7 +308,7 @@ def linear_backoff(steps: int, shortest_ns: int, longest_ns: int) -> list[int]:
 
 @flagged(CONSUMER_EDIT)
 def edit(
-    ctx: Context,
+    session: Session,
     given: Given,
     edits: Edits,
     stream: StreamName = None,
@@ -322,7 +321,6 @@ def edit(
     A file is merged onto the configuration that the consumer has; with --replace it is the whole of it.
     """
     edits.check()
-    session = session_of(ctx)
     named, patch = _patch(edits.config, stream, consumer)
     stream = pick_stream(session, stream or named)
     live = live_consumer(session, stream, pick_consumer(session, stream, consumer))
@@ -458,7 +456,7 @@ Ephemeral = Annotated[bool, Option("--ephemeral", help="the server removes it wh
 
 @flagged(CONSUMER_ADD)
 def add(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
@@ -474,7 +472,6 @@ def add(
 
     Succeeds if the consumer exists with this configuration; another one is a conflict, and `consumer edit` changes it.
     """
-    session = session_of(ctx)
     written = validate or output_file is not None
     if config:
         named, wanted = from_file(config, stream, consumer, given, ephemeral)
@@ -534,7 +531,7 @@ def _config_from_flags(session: Session, name: str | None, given: Given, ephemer
 
 @flagged(CONSUMER_COPY)
 def copy(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: Annotated[str, Argument(metavar="STREAM", help="the stream of both consumers")],
     source: Annotated[str, Argument(metavar="SOURCE", help="the consumer whose configuration is copied")],
@@ -544,7 +541,6 @@ def copy(
     json: Json = False,
 ) -> None:
     """Create a consumer with the configuration of another, adjusted by flags; its position is not copied."""
-    session = session_of(ctx)
     wanted = dict(live_consumer(session, stream, source).raw["config"])
     if "metadata" in wanted:
         wanted["metadata"] = copied_metadata(wanted["metadata"])

@@ -11,9 +11,9 @@ from natsctl.api.units import plural
 from natsctl.cli import leadership
 from natsctl.cli.consumer.listing import FILTERS, described, list_consumers, show_info
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
-from natsctl.cli.framework.parameters import Context
+from natsctl.cli.framework.flags import ConsumerName, Force, Given, Json, StreamName, flagged, wait_seconds
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import MOVE_WAIT_S, MoveWait, Peer, Preferred, Wait, balance_leaders, hand_over
 from natsctl.cli.render.text import count, safe
@@ -37,7 +37,7 @@ class Balance(Model):
 
 
 def step_down(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     preferred: Preferred = "",
@@ -46,7 +46,6 @@ def step_down(
     json: Json = False,
 ) -> None:
     """Make the leader of a consumer step down, and wait for a new one."""
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     asset = ClusterAsset(where, pick_consumer(session, where, consumer))
     _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
@@ -59,7 +58,7 @@ def step_down(
 
 @flagged(tuple(flag for flag in FILTERS if flag.name != "--api-level"))
 def balance(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: StreamName = None,
     wait: Wait = None,
@@ -67,7 +66,6 @@ def balance(
     json: Json = False,
 ) -> None:
     """Spread the leaders of a stream's consumers evenly over the servers that have copies."""
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     test = described(given).test(time.time_ns())
     found = {ClusterAsset(where, one.raw["name"]): one.raw for one in list_consumers(session, where) if test(one.raw)}
@@ -86,7 +84,7 @@ def balance(
 
 
 def evacuate(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     peer: Peer = None,
@@ -95,7 +93,6 @@ def evacuate(
     json: Json = False,
 ) -> None:
     """Move a consumer away from a server, to another server that has its stream."""
-    session = session_of(ctx)
     where = pick_stream(session, stream)
     asset = ClusterAsset(where, pick_consumer(session, where, consumer))
     leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)

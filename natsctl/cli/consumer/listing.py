@@ -25,18 +25,16 @@ from natsctl.cli.framework.flags import (
     check_details,
     fields_of,
     flagged,
-    session_of,
 )
 from natsctl.cli.framework.output import emit_name_pages
-from natsctl.cli.framework.parameters import Context
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, Listing
     from natsctl.client.search import ConsumerTest, SearchQuery
@@ -87,7 +85,7 @@ def show_info(answer: Answer[Any], json: bool, state_only: bool = False, done: s
 
 
 def info(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     no_select: NoSelect = False,
@@ -95,11 +93,11 @@ def info(
     json: Json = False,
 ) -> None:
     """Show a consumer's configuration and state."""
-    _show(ctx, stream, consumer, no_select, all_streams, json, state_only=False)
+    _show(session, stream, consumer, no_select, all_streams, json, state_only=False)
 
 
 def state(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     consumer: ConsumerName = None,
     no_select: NoSelect = False,
@@ -107,11 +105,11 @@ def state(
     json: Json = False,
 ) -> None:
     """Show a consumer's state."""
-    _show(ctx, stream, consumer, no_select, all_streams, json, state_only=True)
+    _show(session, stream, consumer, no_select, all_streams, json, state_only=True)
 
 
 def _show(
-    ctx: Context,
+    session: Session,
     stream: str | None,
     consumer: str | None,
     no_select: bool,
@@ -120,7 +118,6 @@ def _show(
     *,
     state_only: bool,
 ) -> None:
-    session = session_of(ctx)
     if no_select and not (stream and consumer):
         raise UsageError("a consumer is needed: give STREAM and CONSUMER")
     where = pick_stream(session, stream, all_streams=all_streams)
@@ -131,7 +128,7 @@ def _show(
 
 
 def ls(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     names: Names = False,
     sort: Sort = None,
@@ -149,7 +146,6 @@ def ls(
     With -j the names are one array, and with -j --details whole objects.
     """
     check_details(details, json)
-    session = session_of(ctx)
     if no_select and not stream:
         raise UsageError("a stream is needed: give STREAM")
     stream = pick_stream(session, stream, all_streams=all_streams)
@@ -227,7 +223,7 @@ FILTERS = (
 
 @flagged(FILTERS)
 def find(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: StreamName = None,
     names: Names = False,
@@ -242,7 +238,6 @@ def find(
 
     With -n names are printed page by page as they are found.
     """
-    session = session_of(ctx)
     test = described(given).test(time.time_ns())
     stream = pick_stream(session, stream, all_streams=all_streams)
     if names and not json:

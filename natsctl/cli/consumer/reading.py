@@ -29,18 +29,17 @@ from natsctl.cli.framework.flags import (
     apply,
     fields_of,
     flagged,
-    session_of,
     wait_seconds,
 )
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import pick_consumer, pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.subscribe import STARTS
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Mapping
 
-    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.message import Received
     from natsctl.client.manager import Manager
     from natsctl.client.message import Message
@@ -88,7 +87,7 @@ READING = (
 
 @flagged(READING)
 def next_message(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
@@ -103,7 +102,6 @@ def next_message(
     """
     from natsctl.client.messaging.consumers import MAX_BATCH, PullOptions
 
-    session = session_of(ctx)
     asked = read_flags(session, given)
     wanted = PullOptions(count, batch or MAX_BATCH, **asked.request)
     _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
@@ -111,7 +109,7 @@ def next_message(
 
 @flagged(READING)
 def fetch(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
@@ -122,7 +120,6 @@ def fetch(
     """Take one batch of a pull consumer with a single request, and acknowledge its messages."""
     from natsctl.client.messaging.consumers import PullOptions
 
-    session = session_of(ctx)
     asked = read_flags(session, given)
     wanted = PullOptions(batch, batch, once=True, **asked.request)
     _read(session, stream, consumer, wanted, asked, DeliveryPrinter(raw, json))
@@ -316,7 +313,7 @@ ORDERED = (
 
 @flagged(ORDERED)
 def sub(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: StreamName = None,
     consumer: ConsumerName = None,
@@ -341,7 +338,6 @@ def sub(
     in its queue group if it has one. With --ordered there is no CONSUMER: one is created in memory, without acks,
     and created again after the last message if one is missing, heartbeats fail, or it is reset or removed.
     """
-    session = session_of(ctx)
     idle_s, show = wait_seconds(wait), DeliveryPrinter(raw, json)
     if "--ordered" in given:
         if consumer or deliver_group or group:

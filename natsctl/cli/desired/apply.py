@@ -14,8 +14,9 @@ from natsctl.api.model import Model
 from natsctl.cli.desired.plan import Adopt, AllowReplace, KeepMessages, MaxRemovals, Prune, planned
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Progress, session_of
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Json, Progress
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.desired.apply import CONCURRENCY
 from natsctl.desired.apply.results import Result, Summary
@@ -24,7 +25,6 @@ from natsctl.desired.plan import SavedPlan
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.desired.apply.apply import ApplyOptions
     from natsctl.desired.apply.results import Outcome
@@ -222,7 +222,7 @@ class Applied(Model, kw_only=True, omit_defaults=False):
 
 
 def apply(
-    ctx: Context,
+    session: Session,
     named: DocumentFlags,
     running: ApplyFlags,
     plan_file: Annotated[
@@ -252,7 +252,6 @@ def apply(
     from natsctl.desired.apply.apply import check_allowed
     from natsctl.desired.planner import PlanOptions
 
-    session = session_of(ctx)
     how = running.options(backup_folder, keep_backup)
     saved = _saved_plan([*(named.files or ()), *(named.paths or ())], plan_file)
     wanted = named.load(allow_empty=allow_empty) if saved is None else None
@@ -319,7 +318,7 @@ def check_named(wanted: DocumentSet, names: Sequence[str]) -> None:
 
 
 def destroy(
-    ctx: Context,
+    session: Session,
     named: DocumentFlags,
     running: ApplyFlags,
     prune: DestroyPrune = False,
@@ -338,7 +337,6 @@ def destroy(
     from natsctl.desired.apply.apply import check_allowed
     from natsctl.desired.planner import PlanOptions
 
-    session = session_of(ctx)
     how = running.options()
     wanted = named.load(allow_empty=allow_empty)
     check_named(wanted, removed or ())

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 from natsctl.cli.desired.export import WriteFlags, write
 from natsctl.cli.desired.sources import DocumentFlags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _ANSWER = (
 
 
 def terraform(
-    ctx: Context,
+    session: Session,
     how: WriteFlags,
     paths: Annotated[
         list[str],
@@ -49,11 +50,11 @@ def terraform(
     from natsctl.desired.terraform import read_terraform
 
     wanted = read_terraform(paths, os.environ, variables=variables or (), variable_files=variable_files or ())
-    _write(ctx, wanted, how, json)
+    _write(session, wanted, how, json)
 
 
 def documents(
-    ctx: Context,
+    session: Session,
     named: DocumentFlags,
     how: WriteFlags,
     json: Json = False,
@@ -61,16 +62,16 @@ def documents(
     """Write documents of any form in one form: manifests of the Kubernetes controller, --config files, info -j."""
     from natsctl.desired.differ import as_created
 
-    _write(ctx, as_created(named.load()), how, json, noted=True)
+    _write(session, as_created(named.load()), how, json, noted=True)
 
 
-def _write(ctx: Context, wanted: DocumentSet, how: WriteFlags, json: bool, *, noted: bool = False) -> None:
+def _write(session: Session, wanted: DocumentSet, how: WriteFlags, json: bool, *, noted: bool = False) -> None:
     from natsctl.cli.render.text import safe
     from natsctl.desired.export import Exporter
 
     for text in () if noted else wanted.notes:
         output.note(f"note: {safe(text)}")
-    write(session_of(ctx), Exporter(wanted, how.full), how.to(json))
+    write(session, Exporter(wanted, how.full), how.to(json))
 
 
 VERBS = (

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.desired.assets import DocumentSet
     from natsctl.desired.export import ExportedAsset, Exporter
@@ -163,7 +163,7 @@ MQTT = "$MQTT_"
 
 
 def export(
-    ctx: Context,
+    session: Session,
     how: WriteFlags,
     streams: Annotated[
         list[str] | None,
@@ -181,7 +181,6 @@ def export(
     """
     from natsctl.desired.export import Exporter, wanted_of
 
-    session = session_of(ctx)
     names = streams or []
     live_state = session.run(lambda manager: _read(manager, names))
     wanted = wanted_of(live_state, ephemeral=ephemeral)

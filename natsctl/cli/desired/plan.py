@@ -12,8 +12,9 @@ from natsctl.api.errors import ExitCode, UsageError
 from natsctl.api.model import Model
 from natsctl.cli.desired.sources import AllowEmpty, DocumentFlags
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, session_of
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Json
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.desired.assets import AssetKey
 from natsctl.desired.plan import Action, Change, Difference, Plan
@@ -21,7 +22,6 @@ from natsctl.desired.plan import Action, Change, Difference, Plan
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.desired.assets import DocumentSet
     from natsctl.desired.planner import PlanOptions
@@ -114,7 +114,7 @@ def show_plan(plan: Plan) -> None:
 
 
 def plan(
-    ctx: Context,
+    session: Session,
     named: DocumentFlags,
     prune: Prune = False,
     allow_replace: AllowReplace = False,
@@ -135,7 +135,6 @@ def plan(
     """
     from natsctl.desired.planner import PlanOptions
 
-    session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
     options = PlanOptions(prune, allow_replace, keep_messages, adopt, max_removals=max_removals)
     made = planned(session, wanted, options)
@@ -169,7 +168,7 @@ def _save(made: Plan, path: Path, json: bool) -> None:
 
 
 def diff(
-    ctx: Context,
+    session: Session,
     named: DocumentFlags,
     prune: DiffPrune = False,
     allow_empty: AllowEmpty = False,
@@ -180,7 +179,6 @@ def diff(
     A field reads `max_age: 1d → 1y`: as the server has it, and as the documents want it. Fields that no document
     mentions are not compared.
     """
-    session = session_of(ctx)
     wanted = named.load(allow_empty=allow_empty)
     if prune:
         check_owned(wanted)

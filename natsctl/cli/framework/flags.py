@@ -11,13 +11,12 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 from natsctl.api.errors import UsageError
 from natsctl.api.subjects import subject_fault
 from natsctl.api.units import SECOND, parse_duration, parse_length, parse_size
-from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, Argument, Context, Option, Parameter
-from natsctl.cli.framework.session import Session
+from natsctl.cli.framework.parameters import WHOLE_MAX, WHOLE_MIN, Argument, Option, Parameter
 
 if TYPE_CHECKING:
     from natsctl.spark.session import SparkOptions
@@ -312,11 +311,6 @@ def check_details(details: bool, json: bool) -> None:
         from natsctl.api.errors import UsageError
 
         raise UsageError("--details is for -j")
-
-
-def session_of(context: Context) -> Session:
-    """Return the session of the command line."""
-    return cast(Session, context.obj)
 
 
 def wait_seconds(text: str | None, flag: str = "--wait") -> float | None:

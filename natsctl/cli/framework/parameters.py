@@ -11,19 +11,13 @@ import functools
 import typing
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import UsageError
 
 if TYPE_CHECKING:
     from natsctl.cli.framework.flags import Flag
     from natsctl.cli.framework.globals import Words
-
-
-class Context(NamedTuple):
-    """A parameter of this type receives the session of the command line; see `flags.session_of`."""
-
-    obj: Any
 
 
 class ExitError(Exception):
@@ -189,14 +183,14 @@ def hints_of(source: Any) -> dict[str, Any]:
 
 def _is_bundle(kind: Any) -> bool:
     """Return whether this is a bundle of options: a NamedTuple whose fields are annotated as options."""
-    return kind is not Context and isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+    return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
 class Command:
     """A command that can run: its function, and the parameters of that.
 
-    A parameter whose type is a bundle of options takes all of them; `given` takes the flags of the table that
-    `flags.flagged` named.
+    `session` is the session of the command line, `given` the flags of the table that `flags.flagged` named; a parameter
+    whose type is a bundle of options takes all of them.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -258,8 +252,8 @@ class Command:
         """Return the result of the command's function."""
         keywords: dict[str, Any] = {}
         for name, hint in self._hints.items():
-            if hint is Context:
-                keywords[name] = Context(session)
+            if name == "session":
+                keywords[name] = session
             elif _is_bundle(hint):
                 keywords[name] = hint(**{field: values[field] for field in hint._fields})
             elif name == "given" and self._table:

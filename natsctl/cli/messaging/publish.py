@@ -25,10 +25,10 @@ from natsctl.cli.framework.flags import (
     apply,
     choice,
     flagged,
-    session_of,
     wait_seconds,
 )
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import (
     Body,
     ForceStdin,
@@ -227,7 +227,7 @@ Quiet = Annotated[bool, Option("--quiet", "-q", help="do not report what was pub
 
 @flagged(FLAGS)
 def publish(
-    ctx: Context,
+    session: Session,
     subject: Subject,
     given: Given,
     body: Body = None,
@@ -264,7 +264,6 @@ def publish(
             "atomic batch publishing requires JetStream and several messages",
             hint="give --send-on newline and a line of stdin for each, or --count",
         )
-    session = session_of(ctx)
     if session.dry_run:
         _preview(outgoing, atomic, stored)
     work = _publish_batch if atomic else _publish_stored if stored else _publish_plain

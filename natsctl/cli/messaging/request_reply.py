@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Header, Json, Raw, session_of, wait_seconds
+from natsctl.cli.framework.flags import Header, Json, Raw, wait_seconds
 from natsctl.cli.framework.globals import Dash
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import (
     Body,
     ForceStdin,
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def request(
-    ctx: Context,
+    session: Session,
     subject: Subject,
     body: Body = None,
     header: Header = None,
@@ -74,7 +75,6 @@ def request(
     show = Answers(raw, json, single, translate)
     message = Outgoing(subject, b"", read_headers(header))
     read = BodySource(body, force_stdin, send_on)
-    session = session_of(ctx)
     if session.dry_run:
         _preview(one for part in read.all() for one in filled(message._replace(body=part), count, templates))
 
@@ -140,7 +140,7 @@ QUEUE = "NATS-RPLY-22"
 
 
 def reply(
-    ctx: Context,
+    session: Session,
     subject: Annotated[str, Argument(metavar="SUBJECT", help="the subject to listen on, wildcards allowed")],
     body: Annotated[str | None, Argument(metavar="BODY", help="the answer; without it, an echo")] = None,
     echo: Annotated[bool, Option("--echo", help="answer with the request's body and headers")] = False,
@@ -175,7 +175,6 @@ def reply(
     payload, headers = read_body(body or ""), read_headers(header)
     make = _maker(Outgoing(subject, payload, headers), echo, command, templates)
     sleep_s = wait_seconds(sleep, "--sleep") or 0.0
-    session = session_of(ctx)
     if session.dry_run:
         from natsctl.client.message import DryRunError, Planned
 
@@ -256,7 +255,7 @@ def _show(done: AnswerOutcome, json: bool) -> None:
 
 
 def trace(
-    ctx: Context,
+    session: Session,
     subject: Annotated[str, Argument(metavar="SUBJECT", help="the subject to publish to")],
     payload: Annotated[str | None, Argument(metavar="PAYLOAD", help="the body")] = None,
     deliver: Annotated[bool, Option("--deliver", help="also deliver the message")] = False,
@@ -270,7 +269,6 @@ def trace(
 
     check_target(subject)
     message = Outgoing(subject, read_body(payload or ""), read_headers(header))
-    session = session_of(ctx)
     if session.dry_run:
         from natsctl.client.message import DryRunError, Planned
 

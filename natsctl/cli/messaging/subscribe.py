@@ -27,11 +27,11 @@ from natsctl.cli.framework.flags import (
     Raw,
     apply,
     flagged,
-    session_of,
 )
 from natsctl.cli.framework.live import drawing
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.receive import ListenOptions, follow
 from natsctl.cli.render.plot import Rate, per_second, render_plots, sized
 from natsctl.cli.render.tables import render_table
@@ -171,7 +171,7 @@ class SubscribeFlags:
 
 @flagged(FLAGS)
 def subscribe(
-    ctx: Context,
+    session: Session,
     given: Given,
     subjects: Annotated[list[str] | None, Argument(metavar="SUBJECT...", help="subjects, wildcards allowed")] = None,
     count: Annotated[int, Option("--count", metavar="N", help="end after N messages", min=0)] = 0,
@@ -191,7 +191,6 @@ def subscribe(
     asked, wanted = SubscribeFlags(**values), list(subjects or ())
     asked.check(wanted)
     asked.one_start()
-    session = session_of(ctx)
     listening = ListenOptions((), asked.queue, count, wait_seconds(wait), tuple(asked.ignored))
     with suggesting(session, asked.stream):
         session.run(lambda manager: _run(manager, asked, wanted, listening, raw=raw, json=json), lasting=True)

@@ -9,14 +9,14 @@ from urllib.parse import quote, unquote
 
 from natsctl.api.errors import ExitCode, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, SparkFlags, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Json, SparkFlags
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import did_you_mean
+from natsctl.cli.framework.session import Session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from natsctl.cli.framework.session import Session
     from natsctl.spark.pipeline.project import Project
 
 
@@ -74,7 +74,7 @@ def take_context(session: Session, project: Project) -> None:
 
 
 def init(
-    ctx: Context,
+    session: Session,
     name: Annotated[str, Argument(metavar="NAME", help="folder to create; its last part is the pipeline's name")],
     stream: Annotated[str, Option("--stream", metavar="STREAM", help="the stream that the example reads")] = "ORDERS",
     json: Json = False,
@@ -90,7 +90,7 @@ def init(
 
     if not is_asset_name(stream):
         raise UsageError(f"--stream {stream}: no stream can have that name")
-    folder, dry = Path(name), session_of(ctx).dry_run
+    folder, dry = Path(name), session.dry_run
     try:
         files = write_project(folder, stream, dry=dry)
     except FileExistsError as failure:
@@ -109,7 +109,7 @@ def init(
     output.note(f"      natsctl pipeline run {word} --once")
 
 
-def validate(ctx: Context, spark: SparkFlags, pipeline: Pipeline = "", json: Json = False) -> int:
+def validate(session: Session, spark: SparkFlags, pipeline: Pipeline = "", json: Json = False) -> int:
     """Check a pipeline without running it: its files, the streams they name, and every flow.
 
     Ends with 2 where anything is wrong; each fault is reported with its file and line.
@@ -124,7 +124,7 @@ def validate(ctx: Context, spark: SparkFlags, pipeline: Pipeline = "", json: Jso
     try:
         project = chosen_project(pipeline)
         name, folder = project.name, str(project.folder)
-        _check(session_of(ctx), spark, project)
+        _check(session, spark, project)
     except PipelineError as failure:
         if not json:
             raise

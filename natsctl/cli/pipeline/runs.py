@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Annotated, Final
 from natsctl.api.errors import ExitCode, NatsctlError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed, named
-from natsctl.cli.framework.flags import Force, Json, SparkFlags, every_seconds, session_of
+from natsctl.cli.framework.flags import Force, Json, SparkFlags, every_seconds
 from natsctl.cli.framework.globals import GLOBAL_FLAGS
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, flags_of, note_pipeline, take_context
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.cli.framework.globals import GlobalOptions
-    from natsctl.cli.framework.session import Session
     from natsctl.spark.pipeline.project import Project
     from natsctl.spark.pipeline.run_record import Event
     from natsctl.spark.pipeline.update import RunPlan
 
 
 def run(
-    ctx: Context,
+    session: Session,
     spark: SparkFlags,
     pipeline: Pipeline = "",
     once: Annotated[bool, Option("--once", help="run one update, ignoring the interval of natsctl.yml")] = False,
@@ -71,7 +71,6 @@ def run(
     project = chosen_project(pipeline)
     plan = _run_plan(project, once, interval, full_refresh or [], full_refresh_all)
     note_pipeline(project.name, project.folder)
-    session = session_of(ctx)
     if session.dry_run:
         raise UsageError("pipeline run has no --dry-run", hint="natsctl pipeline validate checks it without running it")
     if (full_refresh or full_refresh_all) and not _may_empty(session, full_refresh or [], force):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from natsctl.api.errors import UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, Names, Rounds, Watch, session_of, watch_seconds
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Json, Names, Rounds, Watch, watch_seconds
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.pipeline.projects import Pipeline, chosen_project, known_pipelines, take_context
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.cli.pipeline.answers import FlowStatus, Status
     from natsctl.spark.pipeline.checkpoints import Progress
     from natsctl.spark.pipeline.project import Project
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def status(
-    ctx: Context,
+    session: Session,
     pipeline: Pipeline = "",
     checkpoint: Annotated[
         str,
@@ -46,7 +46,6 @@ def status(
 
     if checkpoint and pipeline:
         raise UsageError("--checkpoint is a query of its own: leave out the pipeline")
-    session = session_of(ctx)
     every_s = watch_seconds(watch, rounds)
 
     def look() -> Status:

@@ -24,9 +24,9 @@ from natsctl.cli.framework.flags import (
     Kind,
     choice,
     flagged,
-    session_of,
 )
-from natsctl.cli.framework.parameters import Context, ExitError, Option
+from natsctl.cli.framework.parameters import ExitError, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.client.checks import MonitoringCheck
 from natsctl.client.received import UNUSABLE
@@ -209,9 +209,8 @@ class CheckResult(msgspec.Struct):
 Work = Callable[["Manager", "MonitoringCheck", dict[str, Any]], Awaitable[None]]
 
 
-def run_check(ctx: Context, given: Given, json: bool, check: MonitoringCheck, work: Work) -> None:
+def run_check(session: Session, given: Given, json: bool, check: MonitoringCheck, work: Work) -> None:
     """Run the check and exit with its status; a failed request is critical, a bad flag a usage error."""
-    session = session_of(ctx)
     session.waits = False  # a monitoring system wants the state as it is, in time
     limits = limits_of(given, check.suite)
     try:
@@ -301,7 +300,7 @@ Stream = Annotated[str, Option("--stream", metavar="STREAM", help="the stream")]
 
 
 @flagged((*STREAM, *OUT))
-def stream(ctx: Context, given: Given, stream: Stream, json: Json = False) -> None:
+def stream(session: Session, given: Given, stream: Stream, json: Json = False) -> None:
     """Check a stream: messages, subjects, replicas, mirror and sources.
 
     Thresholds may also be set in the stream's metadata, as io.nats.monitor.msgs-warn and so on.
@@ -310,7 +309,7 @@ def stream(ctx: Context, given: Given, stream: Stream, json: Json = False) -> No
 
     read = readers(STREAM)
     run_check(
-        ctx,
+        session,
         given,
         json,
         MonitoringCheck("stream", stream),
@@ -320,7 +319,7 @@ def stream(ctx: Context, given: Given, stream: Stream, json: Json = False) -> No
 
 @flagged((*CONSUMER, *OUT))
 def consumer(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: Stream,
     consumer: Annotated[str, Option("--consumer", metavar="CONSUMER", help="the consumer")],
@@ -335,7 +334,7 @@ def consumer(
     read = readers(CONSUMER)
     check = MonitoringCheck("consumer", f"{stream}_{consumer}")
     run_check(
-        ctx,
+        session,
         given,
         json,
         check,
@@ -344,25 +343,25 @@ def consumer(
 
 
 @flagged((*MESSAGE, *OUT))
-def message(ctx: Context, given: Given, stream: Stream, json: Json = False) -> None:
+def message(session: Session, given: Given, stream: Stream, json: Json = False) -> None:
     """Check the newest message of a stream or of a subject: its age and body."""
     from natsctl.client.checks import check_message
 
     check = MonitoringCheck("message", "Stream Message")
-    run_check(ctx, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
+    run_check(session, given, json, check, lambda manager, check, limits: check_message(manager, check, stream, limits))
 
 
 @flagged((*JETSTREAM, *OUT))
-def jetstream(ctx: Context, given: Given, json: Json = False) -> None:
+def jetstream(session: Session, given: Given, json: Json = False) -> None:
     """Check the account's use of its JetStream limits, and the replicas of its streams."""
     from natsctl.client.checks import check_jetstream
 
-    run_check(ctx, given, json, MonitoringCheck("jetstream", "JetStream"), check_jetstream)
+    run_check(session, given, json, MonitoringCheck("jetstream", "JetStream"), check_jetstream)
 
 
 @flagged((*KV, *OUT))
 def kv(
-    ctx: Context,
+    session: Session,
     given: Given,
     bucket: Annotated[str, Option("--bucket", metavar="BUCKET", help="the bucket")],
     json: Json = False,
@@ -371,18 +370,18 @@ def kv(
     from natsctl.client.checks import check_kv
 
     check = MonitoringCheck("kv", bucket)
-    run_check(ctx, given, json, check, lambda manager, check, limits: check_kv(manager, check, bucket, limits))
+    run_check(session, given, json, check, lambda manager, check, limits: check_kv(manager, check, bucket, limits))
 
 
 @flagged((*CONNECTION, *OUT))
-def connection(ctx: Context, given: Given, json: Json = False) -> None:
+def connection(session: Session, given: Given, json: Json = False) -> None:
     """Check that the server accepts connections, and how quickly it answers."""
     from natsctl.client.checks import check_connection
 
     _import_client()
     begin_s = time.perf_counter()
     run_check(
-        ctx,
+        session,
         given,
         json,
         MonitoringCheck("connections", "Connection"),
@@ -391,16 +390,16 @@ def connection(ctx: Context, given: Given, json: Json = False) -> None:
 
 
 @flagged((*SERVER, *OUT))
-def server(ctx: Context, given: Given, json: Json = False) -> None:
+def server(session: Session, given: Given, json: Json = False) -> None:
     """Check a server: uptime, load, certificates, and what is required of it."""
     from natsctl.client.checks import check_server
 
-    run_check(ctx, given, json, MonitoringCheck("server", given.get("--name", "server")), check_server)
+    run_check(session, given, json, MonitoringCheck("server", given.get("--name", "server")), check_server)
 
 
 @flagged((*META, *OUT))
 def meta(
-    ctx: Context,
+    session: Session,
     given: Given,
     expect: Annotated[int, Option("--expect", metavar="N", help="expected number of servers")],
     json: Json = False,
@@ -410,13 +409,17 @@ def meta(
 
     check = MonitoringCheck("meta", "JetStream Meta Cluster")
     run_check(
-        ctx, given, json, check, lambda manager, check, limits: check_meta(manager, check, {**limits, "expect": expect})
+        session,
+        given,
+        json,
+        check,
+        lambda manager, check, limits: check_meta(manager, check, {**limits, "expect": expect}),
     )
 
 
 @flagged((*REQUEST, *OUT))
 def request(
-    ctx: Context,
+    session: Session,
     given: Given,
     subject: Annotated[str, Option("--subject", metavar="SUBJECT", help="the subject to ask")],
     json: Json = False,
@@ -424,12 +427,12 @@ def request(
     """Check that a service answers a request, how quickly, and with what."""
     from natsctl.client.checks import check_request
 
-    run_check(ctx, given, json, MonitoringCheck("request", subject), check_request)
+    run_check(session, given, json, MonitoringCheck("request", subject), check_request)
 
 
 @flagged((*CREDENTIAL, *OUT))
 def credential(
-    ctx: Context,
+    session: Session,
     given: Given,
     file: Annotated[str, Option("--credential", metavar="FILE", help="the credentials")],
     json: Json = False,

@@ -14,8 +14,9 @@ from natsctl.api.errors import NatsctlError, UsageError
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import confirmed
-from natsctl.cli.framework.flags import Force, Json, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Force, Json
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ _SIGNS = string.ascii_letters + string.digits + "-_%@&^#"
 
 
 def mappings(
-    ctx: Context,
+    session: Session,
     source: Annotated[str, Argument(metavar="SOURCE", help="the subjects that are mapped")],
     destination: Annotated[str, Argument(metavar="DEST", help="the subjects that they become")],
     subjects: Annotated[
@@ -69,7 +70,6 @@ def mappings(
         mapping = SubjectMapping.compile(source, destination)
     except TransformError as failure:
         raise UsageError(f"{'SOURCE' if failure.kind == 'source' else 'DEST'}: {failure}") from failure
-    session = session_of(ctx)
     tried = [(subject, mapping.apply(subject.encode())) for subject in _literal(subjects or ())]
     if json:
         output.emit_json([{"subject": one, "mapped": None if to is None else to.decode()} for one, to in tried])
@@ -107,7 +107,7 @@ def _try_on(mapping: object) -> None:
 
 
 def passwd(
-    ctx: Context,
+    session: Session,
     password: Annotated[
         str | None,
         Option("--pass", "-p", metavar="PASSWORD", help="the password; - for stdin (PASSWORD)"),
@@ -121,7 +121,7 @@ def passwd(
 
     if generate and password is not None:
         raise UsageError("--generate and --pass exclude each other")
-    chosen = "".join(secrets.choice(_SIGNS) for _ in range(GENERATED)) if generate else _password(ctx, password)
+    chosen = "".join(secrets.choice(_SIGNS) for _ in range(GENERATED)) if generate else _password(session, password)
     raw = chosen.encode()
     if len(chosen) < SHORTEST_PASSWORD:
         raise UsageError(f"the password has {len(chosen)} characters, it needs {SHORTEST_PASSWORD}")
@@ -138,7 +138,7 @@ def passwd(
         output.emit(hashed)
 
 
-def _password(ctx: Context, given: str | None) -> str:
+def _password(session: Session, given: str | None) -> str:
     if given == "-":
         import sys
 
@@ -147,7 +147,7 @@ def _password(ctx: Context, given: str | None) -> str:
         given = os.environ.get("PASSWORD")
     if given is not None:
         return given
-    if not session_of(ctx).interactive:
+    if not session.interactive:
         raise UsageError("a password is needed: give --pass, --pass - for stdin, PASSWORD, or --generate")
     from getpass import getpass
 
@@ -171,7 +171,7 @@ class Refused(msgspec.Struct):
 
 
 def repair(
-    ctx: Context,
+    session: Session,
     folder: Annotated[Path, Argument(metavar="STORE_DIR", help="storage folder of the stopped server")],
     streams: Annotated[
         list[str] | None,
@@ -198,7 +198,6 @@ def repair(
     """
     from natsctl.server.storage import refused_streams, repair_streams
 
-    session = session_of(ctx)
     if not streams:
         found = refused_streams(folder, server_config)
     else:

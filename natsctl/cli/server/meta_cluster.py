@@ -23,10 +23,10 @@ from natsctl.cli.framework.flags import (
     Progress,
     fields_of,
     flagged,
-    session_of,
     wait_seconds,
 )
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import announce_leader, announce_step_down
 from natsctl.cli.render.text import safe
@@ -35,7 +35,6 @@ from natsctl.client.system.cluster import ClusterMember
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.system.cluster import Excess, Hosted
 
 
@@ -54,7 +53,7 @@ _KINDS = ("client", "leafnode")
 
 @flagged((*_CONNECTIONS, *_PACE))
 def balance(
-    ctx: Context,
+    session: Session,
     given: Given,
     spread: Annotated[str, Argument(metavar="DURATION", help="spread the moves over this time")] = "0s",
     force: Force = False,
@@ -65,7 +64,6 @@ def balance(
     from natsctl.client.system.cluster import plan_moves
     from natsctl.client.system.system_account import ServerScope
 
-    session = session_of(ctx)
     spread_s, kinds = _seconds(spread), given.get("--kind", ["client"])
     if strange := [kind for kind in kinds if kind.lower() not in _KINDS]:
         raise UsageError(f"--kind: expected {' or '.join(_KINDS)}, not {strange[0]!r}")
@@ -140,11 +138,10 @@ _PLACEMENT = (
 
 
 @flagged(_PLACEMENT)
-def step_down(ctx: Context, given: Given, force: Force = False, json: Json = False) -> None:
+def step_down(session: Session, given: Given, force: Force = False, json: Json = False) -> None:
     """Make the leader of JetStream's cluster step down, and wait for a new one."""
     from natsctl.client.system import cluster as system_cluster
 
-    session = session_of(ctx)
     group = session.run(system_cluster.meta_group)
     if not json:
         announce_step_down(group)
@@ -157,7 +154,7 @@ def step_down(ctx: Context, given: Given, force: Force = False, json: Json = Fal
 
 
 def peer_remove(
-    ctx: Context,
+    session: Session,
     name: Annotated[str, Argument(metavar="SERVER", help="the server, by name or peer id")],
     force: Force = False,
     json: Json = False,
@@ -166,7 +163,6 @@ def peer_remove(
     from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 
-    session = session_of(ctx)
     check_consent(session, f"remove {name} from JetStream's cluster", force)
     try:
         peer = session.run(lambda manager: system_cluster.find_peer(manager, name))
@@ -192,7 +188,7 @@ LOOK_EVERY_S = 1.0
 
 
 def evacuate(
-    ctx: Context,
+    session: Session,
     peer: Annotated[str | None, Argument(metavar="PEER", help="the server to evacuate")] = None,
     wait: EvacuationWait = None,
     force: Force = False,
@@ -205,7 +201,6 @@ def evacuate(
     from natsctl.cli.framework.resolve import did_you_mean
     from natsctl.client.system import cluster as system_cluster
 
-    session = session_of(ctx)
     check_consent(session, f"evacuate {peer or 'a server'}", force)
     if peer is None:
         peer = _picked_server(session)
@@ -276,7 +271,7 @@ class Evacuation(msgspec.Struct):
 
 
 def rescue(
-    ctx: Context,
+    session: Session,
     quorum: Annotated[
         int | None,
         Option("--quorum", metavar="N", help="number of servers that form a quorum", min=1),
@@ -291,7 +286,6 @@ def rescue(
     """
     from natsctl.client.system import cluster as system_cluster
 
-    session = session_of(ctx)
     action = f"lower the quorum of JetStream's cluster to {quorum}"
     if quorum is not None:
         check_consent(session, action, force)

@@ -24,10 +24,10 @@ from natsctl.cli.framework.flags import (
     Rounds,
     every_seconds,
     flagged,
-    session_of,
 )
 from natsctl.cli.framework.live import Every, plot_room
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import Columns, Reverse, Sort, Wide
 from natsctl.cli.render.text import duration, safe
@@ -35,7 +35,6 @@ from natsctl.cli.render.text import duration, safe
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.plot import Series
     from natsctl.client.system.system_account import ServerAnswer as AnswerReceived
     from natsctl.client.system.system_account import ServerAnswers, ServerScope
@@ -81,12 +80,11 @@ def scope_of(given: Given, expect: int = 0) -> ServerScope:
     return ServerScope(given.get("--host", ""), given.get("--cluster", ""), tuple(given.get("--tags", ())), expect)
 
 
-def servers_of(ctx: Context, given: Given, watch: str | None = None) -> Session:
+def servers_of(session: Session, given: Given, watch: str | None = None) -> Session:
     """Return the session whose servers are asked, or whose bundle is read with --archive.
 
     Raises UsageError for --archive beside --watch, as a bundle does not change.
     """
-    session = session_of(ctx)
     session.archive = str(given.get("--archive", ""))
     if session.archive and watch is not None:
         raise UsageError("--watch and --archive exclude each other: a bundle does not change")
@@ -163,7 +161,7 @@ class Success(msgspec.Struct):
 
 @flagged((*SCOPE, ARCHIVE))
 def ls(
-    ctx: Context,
+    session: Session,
     given: Given,
     expect: Expect = 0,
     sort: Sort = None,
@@ -181,7 +179,7 @@ def ls(
     from natsctl.cli.server.report import Report, readable_report
     from natsctl.client.system.system_account import System
 
-    session = servers_of(ctx, given)
+    session = servers_of(session, given)
     census = session.run(lambda manager: System(manager).ping(scope_of(given, expect)))
     for one in census if session.archive else ():
         one.rtt_ns = 0
@@ -205,7 +203,7 @@ def ls(
 
 @flagged(SCOPE)
 def ping(
-    ctx: Context,
+    session: Session,
     given: Given,
     expect: Expect = 0,
     show_id: Annotated[bool, Option("--id", help="also the servers' ids")] = False,
@@ -215,7 +213,7 @@ def ping(
     """Show how quickly each server answers; fail if they are fewer than EXPECT."""
     from natsctl.client.system.system_account import System
 
-    census = session_of(ctx).run(lambda manager: System(manager).ping(scope_of(given, expect)))
+    census = session.run(lambda manager: System(manager).ping(scope_of(given, expect)))
     answers = sorted(census, key=lambda one: one.rtt_ns)
     if json:
         output.emit_json([{"server": one.server, "rtt": one.rtt_ns} for one in answers])
@@ -263,12 +261,12 @@ def suggesting_server() -> Iterator[None]:
 
 
 @flagged((ARCHIVE,))
-def info(ctx: Context, given: Given, server: ServerName = "", json: Json = False) -> None:
+def info(session: Session, given: Given, server: ServerName = "", json: Json = False) -> None:
     """Show a server by name or id, else the one connected to."""
     from natsctl.client.system.system_account import System
 
     with suggesting_server():
-        answer = servers_of(ctx, given).run(lambda manager: System(manager).ask_one(server, "VARZ"))
+        answer = servers_of(session, given).run(lambda manager: System(manager).ask_one(server, "VARZ"))
     if json:
         output.emit_json(answer.raw)
         return
@@ -278,11 +276,10 @@ def info(ctx: Context, given: Given, server: ServerName = "", json: Json = False
     show_page(render_server(answer))
 
 
-def reload(ctx: Context, server: ServerName = "", force: Force = False, json: Json = False) -> None:
+def reload(session: Session, server: ServerName = "", force: Force = False, json: Json = False) -> None:
     """Reload a server's configuration file."""
     from natsctl.client.system.system_account import System
 
-    session = session_of(ctx)
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
         if not (force or confirmed_at_terminal(session, f"reload the configuration of {found.name}")):
@@ -292,7 +289,7 @@ def reload(ctx: Context, server: ServerName = "", force: Force = False, json: Js
 
 
 def graph(
-    ctx: Context,
+    session: Session,
     server: ServerName = "",
     jetstream: Annotated[bool, Option("--jetstream", "-j", help="show JetStream instead")] = False,
     every: Every = "1s",
@@ -304,7 +301,6 @@ def graph(
     from natsctl.client.system.system_account import System
 
     columns, lines = plot_room(rounds)
-    session = session_of(ctx)
     with suggesting_server():
         found = session.run(lambda manager: System(manager).find(server))
     plots = _Plots(jetstream)
@@ -369,7 +365,7 @@ class AccountNotFoundError(NatsctlError):
 
 @flagged((ARCHIVE,))
 def account_info(
-    ctx: Context,
+    session: Session,
     given: Given,
     account: Account,
     host: Annotated[str, Option("--host", metavar="SERVER", help="the server to ask")] = "",
@@ -378,7 +374,7 @@ def account_info(
     """Show an account: limits, imports and exports."""
     from natsctl.client.system.system_account import System
 
-    session = servers_of(ctx, given)
+    session = servers_of(session, given)
     try:
         with suggesting_server():
             answer = session.run(lambda manager: System(manager).ask_one(host, "ACCOUNTZ", {"account": account}))
@@ -406,13 +402,12 @@ def _unknown(session: Session, account: str) -> AccountNotFoundError | None:
     return AccountNotFoundError(f"there is no account {account}", hint=hint)
 
 
-def account_purge(ctx: Context, account: Account, force: Force = False, json: Json = False) -> None:
+def account_purge(session: Session, account: Account, force: Force = False, json: Json = False) -> None:
     """Remove every stream and consumer that JetStream holds for an account."""
     from natsctl.client.system.cluster import purge_account
     from natsctl.client.system.reports import details
     from natsctl.client.system.system_account import System
 
-    session = session_of(ctx)
     check_consent(session, f"remove all Streams of account {account}", force)
     asked = {"account": account, "accounts": True, "streams": True}
     answers = session.run(lambda manager: System(manager).ask("JSZ", asked))

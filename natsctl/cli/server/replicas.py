@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from natsctl.api.errors import UnreachableError, UsageError
 from natsctl.cli.framework import output
 from natsctl.cli.framework.flags import Given, Json, flagged
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.server.overview import ARCHIVE, servers_of
 from natsctl.cli.server.report import readable_answers
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.system.replicas import Replica
     from natsctl.client.system.system_account import ServerAnswer
 
@@ -41,7 +41,7 @@ Csv = Annotated[bool, Option("--csv", help="print comma-separated values")]
 
 @flagged((ARCHIVE,))
 def stream_check(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: Stream = "",
     raft_group: RaftGroup = "",
@@ -57,7 +57,7 @@ def stream_check(
     from natsctl.cli.render.server_reports import STREAM_COLUMNS, stream_row
     from natsctl.client.system.replicas import stream_replicas
 
-    session = servers_of(ctx, given)
+    session = servers_of(session, given)
     _check(health, stdin, bool(session.archive))
     answers = readable_answers(
         session.received,
@@ -81,7 +81,7 @@ def stream_check(
 
 @flagged((ARCHIVE,))
 def consumer_check(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: Stream = "",
     consumer: Consumer = "",
@@ -98,7 +98,7 @@ def consumer_check(
     from natsctl.cli.render.server_reports import CONSUMER_COLUMNS, consumer_row
     from natsctl.client.system.replicas import consumer_replicas
 
-    session = servers_of(ctx, given)
+    session = servers_of(session, given)
     _check(health, stdin, bool(session.archive))
     answers = readable_answers(
         session.received,

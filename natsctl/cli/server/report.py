@@ -27,7 +27,8 @@ from natsctl.cli.framework.flags import (
     flagged,
     watch_seconds,
 )
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import Column, Columns, Reverse, Sort, Wide, sorted_rows
 from natsctl.cli.server.overview import (
@@ -48,7 +49,6 @@ from natsctl.cli.server.overview import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.received import Received
     from natsctl.client.system.reports import Row
     from natsctl.client.system.system_account import ServerAnswer, ServerAnswers, ServerScope
@@ -304,15 +304,15 @@ ACCOUNT = Flag("--account", TEXT, "acc", "only connections of this account")
 
 
 @flagged((ACCOUNT, *FILTERS, FILTER, *SCOPE, ARCHIVE))
-def connections(ctx: Context, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
+def connections(session: Session, given: Given, view: View, expect: Expect = 0, top_rows: Top = 1000) -> None:
     """Show connections, those with most subscriptions first."""
-    _connections(ctx, given, view, expect, top_rows)
+    _connections(session, given, view, expect, top_rows)
 
 
-def _connections(ctx: Context, given: Given, view: View, expect: int, most: int) -> None:
+def _connections(session: Session, given: Given, view: View, expect: int, most: int) -> None:
     from natsctl.client.system.system_account import System
 
-    session = servers_of(ctx, given, view.watch)
+    session = servers_of(session, given, view.watch)
     body, scope = {**request_of(given), **({"subscriptions": True} if view.json else {})}, scope_of(given, expect)
 
     show_report(
@@ -349,7 +349,7 @@ def connection_report(answers: ServerAnswers, given: Given, view: View, most: in
 
 @flagged((*SCOPE, ARCHIVE))
 def accounts(
-    ctx: Context,
+    session: Session,
     given: Given,
     view: View,
     account: Annotated[str, Argument(metavar="ACCOUNT", help="the connections of this account")] = "",
@@ -358,14 +358,14 @@ def accounts(
 ) -> None:
     """Show accounts with their connections and traffic, or the connections of one."""
     if account and not view.json:
-        _connections(ctx, {**given, "--account": account}, view, expect, top_rows)
+        _connections(session, {**given, "--account": account}, view, expect, top_rows)
         return
     from natsctl.cli.render.server_reports import ACCOUNTS
     from natsctl.cli.render.tables import render_sheet
     from natsctl.client.system.reports import accounts as account_rows
     from natsctl.client.system.system_account import System
 
-    session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
+    session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
     body = {"auth": True, "subscriptions": True, **({"acc": account} if account else {})}
 
     def make(answers: ServerAnswers) -> Report:
@@ -390,33 +390,33 @@ _GATEWAYS = (Flag("--filter-name", TEXT, "name", "only gateways to this cluster"
 
 
 @flagged((*_LEAFNODES, *SCOPE, ARCHIVE))
-def leafnodes(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
+def leafnodes(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
     """Show leaf node connections."""
     from natsctl.cli.render.server_reports import LEAFNODES
     from natsctl.client.system.reports import listed
 
     asked = _Asked("LEAFZ", fields_of(_LEAFNODES, given), partial(listed, key="leafs"), scope_of(given, expect))
-    _report_links(servers_of(ctx, given, view.watch), asked, "Leafnode Report", LEAFNODES, view)
+    _report_links(servers_of(session, given, view.watch), asked, "Leafnode Report", LEAFNODES, view)
 
 
 @flagged((*SCOPE, ARCHIVE))
-def routes(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
+def routes(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the routes within clusters."""
     from natsctl.cli.render.server_reports import ROUTES
     from natsctl.client.system.reports import listed
 
     asked = _Asked("ROUTEZ", {}, partial(listed, key="routes"), scope_of(given, expect))
-    _report_links(servers_of(ctx, given, view.watch), asked, "Cluster Report", ROUTES, view)
+    _report_links(servers_of(session, given, view.watch), asked, "Cluster Report", ROUTES, view)
 
 
 @flagged((*_GATEWAYS, *SCOPE, ARCHIVE))
-def gateways(ctx: Context, given: Given, view: View, expect: Expect = 0) -> None:
+def gateways(session: Session, given: Given, view: View, expect: Expect = 0) -> None:
     """Show the gateways between clusters."""
     from natsctl.cli.render.server_reports import GATEWAYS
     from natsctl.client.system.reports import gateways as rows
 
     asked = _Asked("GATEWAYZ", fields_of(_GATEWAYS, given, accounts=True), rows, scope_of(given, expect))
-    _report_links(servers_of(ctx, given, view.watch), asked, "Super Cluster Report", GATEWAYS, view)
+    _report_links(servers_of(session, given, view.watch), asked, "Super Cluster Report", GATEWAYS, view)
 
 
 class _Asked(NamedTuple):
@@ -465,7 +465,7 @@ _JETSTREAM_FLAGS = (Flag("--account", TEXT, "account", "the use of this account"
 
 @flagged((*SCOPE, ARCHIVE))
 def cpu(
-    ctx: Context,
+    session: Session,
     given: Given,
     expect: Expect = 0,
     reverse: Reverse = False,
@@ -474,12 +474,12 @@ def cpu(
     json: Json = False,
 ) -> None:
     """Show the CPU use of servers, highest first."""
-    _use(ctx, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
+    _use(session, "CPU Usage", "cpu", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
 @flagged((*SCOPE, ARCHIVE))
 def mem(
-    ctx: Context,
+    session: Session,
     given: Given,
     expect: Expect = 0,
     reverse: Reverse = False,
@@ -488,14 +488,14 @@ def mem(
     json: Json = False,
 ) -> None:
     """Show the memory use of servers, highest first."""
-    _use(ctx, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
+    _use(session, "Memory Usage", "mem", given, View(reverse=reverse, watch=watch, rounds=rounds, json=json), expect)
 
 
-def _use(ctx: Context, title: str, what: str, given: Given, view: View, expect: int) -> None:
+def _use(session: Session, title: str, what: str, given: Given, view: View, expect: int) -> None:
     from natsctl.cli.render.server_reports import render_use
     from natsctl.client.system.system_account import System
 
-    session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
+    session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
     show = _memory if what == "mem" else lambda value: f"{float(value):.0f}%"
 
     def make(census: ServerAnswers) -> Report:
@@ -514,7 +514,7 @@ def _memory(value: float) -> str:
 
 @flagged((*HEALTH, *SCOPE, ARCHIVE))
 def health(
-    ctx: Context,
+    session: Session,
     given: Given,
     expect: Expect = 0,
     reverse: Reverse = False,
@@ -526,7 +526,7 @@ def health(
     from natsctl.cli.render.server_reports import healthy, render_health
     from natsctl.client.system.system_account import System
 
-    session, scope = servers_of(ctx, given, watch), scope_of(given, expect)
+    session, scope = servers_of(session, given, watch), scope_of(given, expect)
     body = fields_of(HEALTH, given, details=True)
 
     def make(answers: ServerAnswers) -> Report:
@@ -553,7 +553,7 @@ def health(
 
 @flagged((*_JETSTREAM_FLAGS, *SCOPE, ARCHIVE))
 def jetstream(
-    ctx: Context,
+    session: Session,
     given: Given,
     view: View,
     expect: Expect = 0,
@@ -567,7 +567,7 @@ def jetstream(
     from natsctl.client.system.reports import of_account
     from natsctl.client.system.system_account import System
 
-    session, scope = servers_of(ctx, given, view.watch), scope_of(given, expect)
+    session, scope = servers_of(session, given, view.watch), scope_of(given, expect)
     body = fields_of(_JETSTREAM_FLAGS, given)
     if leaders or "--account" in given:
         body.update(accounts=True, streams=True, consumer=True, config=True)
@@ -593,7 +593,7 @@ def jetstream(
 
 @flagged((*SCOPE, ARCHIVE))
 def downgrade(
-    ctx: Context,
+    session: Session,
     given: Given,
     level: Annotated[int, Argument(metavar="LEVEL", help="the JetStream API level to go back to", min=0)],
     every: Annotated[
@@ -609,7 +609,7 @@ def downgrade(
     from natsctl.client.system.system_account import System
 
     body = {"accounts": True, "streams": True, "consumer": True, "config": True}
-    answers = servers_of(ctx, given).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))
+    answers = servers_of(session, given).run(lambda manager: System(manager).ask("JSZ", body, scope_of(given)))
     found = above_level(answers, level, every)
     if json:
         output.emit_json({kind: rows for kind, rows in found.items() if rows})

@@ -25,9 +25,9 @@ from natsctl.cli.framework.flags import (
     choice,
     fields_of,
     flagged,
-    session_of,
 )
-from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.cli.server.overview import (
@@ -130,14 +130,14 @@ def _asking(what: str, help: str) -> Callable[..., None]:
     """Return the command that requests `what` from every server."""
 
     @flagged((*KINDS[what], *SCOPE, ARCHIVE))
-    def ask(ctx: Context, given: Given, expect: Expect = 0, json: Json = False) -> None:
-        _ask(ctx, what, given, expect)
+    def ask(session: Session, given: Given, expect: Expect = 0, json: Json = False) -> None:
+        _ask(session, what, given, expect)
 
     ask.__doc__ = help
     return ask
 
 
-def _ask(ctx: Context, what: str, given: Given, expect: int) -> None:
+def _ask(session: Session, what: str, given: Given, expect: int) -> None:
     """Show what every server answers to `what`, a line each.
 
     Raises UnreachableError, or NatsctlError if one refuses.
@@ -146,7 +146,7 @@ def _ask(ctx: Context, what: str, given: Given, expect: int) -> None:
 
     body = fields_of(KINDS[what], given, **FIXED.get(what, {}))
     scope = scope_of(given, expect)
-    answers = servers_of(ctx, given).run(lambda manager: System(manager).ask(what, body, scope))
+    answers = servers_of(session, given).run(lambda manager: System(manager).ask(what, body, scope))
     for answer in answers:
         if _wanted(answer, given, body):
             output.emit_json_line(answer.raw)
@@ -180,18 +180,18 @@ variables = _asking("VARZ", "Show configuration and statistics of each server.")
 
 @flagged((*KINDS["GATEWAYZ"], *SCOPE, ARCHIVE))
 def gateways(
-    ctx: Context,
+    session: Session,
     given: Given,
     expect: Expect = 0,
     name: Annotated[str, Argument(metavar="NAME", help="as --filter-name")] = "",
     json: Json = False,
 ) -> None:
     """Show the gateways of each server."""
-    _ask(ctx, "GATEWAYZ", {**given, "--filter-name": name} if name else given, expect)
+    _ask(session, "GATEWAYZ", {**given, "--filter-name": name} if name else given, expect)
 
 
 def kick(
-    ctx: Context,
+    session: Session,
     client: Annotated[int, Argument(metavar="CID", help="the connection's number")],
     server: Annotated[str, Argument(metavar="SERVER", help="its server, by name or id")],
     json: Json = False,
@@ -200,9 +200,7 @@ def kick(
     from natsctl.client.system.system_account import System
 
     with suggesting_server():
-        answer = session_of(ctx).run(
-            lambda manager: System(manager).ask_one(server, "KICK", {"cid": client}, changes=True)
-        )
+        answer = session.run(lambda manager: System(manager).ask_one(server, "KICK", {"cid": client}, changes=True))
     output.emit_json(answer.raw) if json else output.emit_json_line(answer.raw)
 
 
@@ -215,7 +213,7 @@ _PROFILE = (
 
 @flagged((*_PROFILE, *SCOPE, ARCHIVE))
 def profile(
-    ctx: Context,
+    session: Session,
     given: Given,
     profile: Annotated[str, Argument(metavar="PROFILE", help=", ".join(PROFILES))],
     folder: Annotated[str, Argument(metavar="DIR", help="folder to write it to")] = ".",
@@ -229,7 +227,7 @@ def profile(
     body = fields_of(_PROFILE, given, name=profile)
     if profile == "cpu":
         body.setdefault("duration", 5_000_000_000)
-    answers = servers_of(ctx, given).run(lambda manager: System(manager).profiles(body, scope_of(given)))
+    answers = servers_of(session, given).run(lambda manager: System(manager).profiles(body, scope_of(given)))
     stamp = time.strftime("%Y%m%d-%H%M%S")
     written: list[dict[str, Any]] = []
     refused: list[str] = []

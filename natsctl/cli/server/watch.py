@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import msgspec
 
 from natsctl.api.errors import UsageError
-from natsctl.cli.framework.flags import Given, Json, Rounds, every_seconds, flagged, session_of, wait_seconds
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Given, Json, Rounds, every_seconds, flagged, wait_seconds
+from natsctl.cli.framework.parameters import Option
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.tables import Column, Reverse, Sort
 from natsctl.cli.server.overview import SCOPE, scope_of
@@ -20,7 +21,6 @@ from natsctl.cli.server.report import readable_answers, top
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.system.reports import Row
     from natsctl.client.system.system_account import ServerAnswers
@@ -70,7 +70,7 @@ def show_rows(
 
 
 def requests(
-    ctx: Context,
+    session: Session,
     looks: Looks,
     account: Annotated[str, Option("--account", metavar="REGEX", help="only accounts that this matches")] = "",
     rate: Annotated[str, Option("--rate", metavar="DURATION", help="time over which rates are taken")] = "1m",
@@ -90,7 +90,6 @@ def requests(
         wanted = re.compile(account)
     except re.error as failure:
         raise UsageError(f"--account: {failure}") from failure
-    session = session_of(ctx)
     session.lasting = True
     counts = ApiCounts(wait_seconds(rate, "--rate") or 60.0, wanted, consumers=record_consumer)
     session.run(counts.listen)
@@ -115,17 +114,17 @@ def _short(name: str) -> str:
 
 
 @flagged(SCOPE)
-def servers(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
+def servers(session: Session, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch servers: connections, load and throughput."""
     from natsctl.cli.render.server_reports import WATCHED_SERVERS
     from natsctl.client.system.top import server_rows
 
-    look = _readable_rows(session_of(ctx), _statistics(given), server_rows, WATCHED_SERVERS)
+    look = _readable_rows(session, _statistics(given), server_rows, WATCHED_SERVERS)
     show_rows("Servers", WATCHED_SERVERS, look, looks, "conns", number)
 
 
 @flagged(SCOPE)
-def jetstream(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
+def jetstream(session: Session, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch JetStream on each server: storage and API requests."""
     from natsctl.cli.render.server_reports import WATCHED_JETSTREAM
     from natsctl.client.system.top import server_rows
@@ -133,7 +132,7 @@ def jetstream(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> N
     def rows_of(answers: ServerAnswers, rates: Rates, at_s: float) -> list[Row]:
         return [row for row in server_rows(answers, rates, at_s) if row.get("jetstream")]
 
-    look = _readable_rows(session_of(ctx), _statistics(given), rows_of, WATCHED_JETSTREAM)
+    look = _readable_rows(session, _statistics(given), rows_of, WATCHED_JETSTREAM)
     show_rows("JetStream", WATCHED_JETSTREAM, look, looks, "ha-assets", number)
 
 
@@ -167,7 +166,7 @@ def _readable_rows(
 
 
 @flagged(SCOPE)
-def accounts(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> None:
+def accounts(session: Session, given: Given, looks: Looks, number: Number = 0) -> None:
     """Watch accounts: connections and throughput."""
     from natsctl.cli.render.server_reports import WATCHED_ACCOUNTS
     from natsctl.client.system.reports import account_totals
@@ -175,7 +174,7 @@ def accounts(ctx: Context, given: Given, looks: Looks, number: Number = 0) -> No
     from natsctl.client.system.top import account_rows
 
     look = _readable_rows(
-        session_of(ctx),
+        session,
         lambda manager: System(manager).of_accounts("STATZ", {}, scope_of(given)),
         lambda answers, rates, at_s: account_rows(account_totals(answers), rates, at_s),
         WATCHED_ACCOUNTS,

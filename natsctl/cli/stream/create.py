@@ -39,16 +39,15 @@ from natsctl.cli.framework.flags import (
     inverted,
     put,
     removed,
-    session_of,
     without_defaults,
 )
-from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.resolve import suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.stream.info import existing, show_info
 from natsctl.client.asset_config import new_stream
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer
 
@@ -291,7 +290,7 @@ MEANINGS: dict[str, str] = {
 
 @flagged(STREAM_ADD)
 def add(
-    ctx: Context,
+    session: Session,
     given: Given,
     stream: StreamName = None,
     config: ConfigFile = None,
@@ -302,7 +301,6 @@ def add(
     json: Json = False,
 ) -> None:
     """Create a stream from flags, a file or answers; flags win over the file."""
-    session = session_of(ctx)
     wanted = (
         _config_from_file(stream, config, given) if config else _config_from_flags(session, stream, given, defaults)
     )
@@ -357,7 +355,7 @@ NOT_COPIED = ("sealed", "template_owner")
 
 @flagged(STREAM_COPY)
 def copy(
-    ctx: Context,
+    session: Session,
     given: Given,
     source: Annotated[str, Argument(metavar="SOURCE", help="the stream whose configuration is copied")],
     destination: Annotated[str, Argument(metavar="DESTINATION", help="the stream to create")],
@@ -365,7 +363,6 @@ def copy(
     json: Json = False,
 ) -> None:
     """Create a stream with the configuration of another, adjusted by flags; messages are not copied."""
-    session = session_of(ctx)
     with suggesting(session, source):
         live = session.run(lambda manager: manager.stream_info(source))
     wanted = {key: value for key, value in live.raw["config"].items() if key not in NOT_COPIED}

@@ -23,9 +23,9 @@ from natsctl.cli.editing import (
 )
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_edit, named
-from natsctl.cli.framework.flags import Config, Force, Given, Json, StreamName, apply, flagged, session_of
-from natsctl.cli.framework.parameters import Context
+from natsctl.cli.framework.flags import Config, Force, Given, Json, StreamName, apply, flagged
 from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.change import Change, changes
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import MEANINGS, STREAM_EDIT, check_config
@@ -33,13 +33,12 @@ from natsctl.cli.stream.info import bucket_named, show_info, warn_of_bucket
 from natsctl.client.asset_config import settled
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
 @flagged(STREAM_EDIT)
 def edit(
-    ctx: Context,
+    session: Session,
     given: Given,
     edits: Edits,
     stream: StreamName = None,
@@ -51,7 +50,6 @@ def edit(
     A file is merged onto the configuration that the stream has; with --replace it is the whole of it.
     """
     edits.check()
-    session = session_of(ctx)
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name))
@@ -113,9 +111,8 @@ def _paths(found: list[Change]) -> list[str]:
     return [one.path for one in found]
 
 
-def seal(ctx: Context, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
+def seal(session: Session, stream: StreamName = None, force: Force = False, json: Json = False) -> None:
     """Seal a stream permanently: nothing can be stored, removed or changed any more."""
-    session = session_of(ctx)
     check_consent(session, f"seal {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
     with suggesting(session, name):

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from natsctl.api.errors import ApiResponseError, ErrCode, UsageError
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, StreamName, session_of
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import Json, StreamName
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -67,14 +67,13 @@ NoSelect = Annotated[bool, Option("--no-select", help="do not ask which one")]
 
 
 def info(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     state_only: StateOnly = False,
     no_select: NoSelect = False,
     json: Json = False,
 ) -> None:
     """Show a stream's configuration and state."""
-    session = session_of(ctx)
     name = _existing(session, stream, no_select)
     with suggesting(session, name):
         answer = session.ask(lambda manager: manager.stream_info(name))
@@ -87,9 +86,9 @@ def info(
     show_page(render_stream_state(answer.value))
 
 
-def state(ctx: Context, stream: StreamName = None, no_select: NoSelect = False, json: Json = False) -> None:
+def state(session: Session, stream: StreamName = None, no_select: NoSelect = False, json: Json = False) -> None:
     """Show a stream's state."""
-    info(ctx, stream, state_only=True, no_select=no_select, json=json)
+    info(session, stream, state_only=True, no_select=no_select, json=json)
 
 
 def _existing(session: Session, stream: str | None, no_select: bool) -> str:

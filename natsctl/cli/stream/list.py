@@ -22,17 +22,16 @@ from natsctl.cli.framework.flags import (
     check_details,
     fields_of,
     flagged,
-    session_of,
 )
 from natsctl.cli.framework.output import emit_name_pages
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import is_internal, is_match
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
     from natsctl.api.stream import StreamInfo
-    from natsctl.cli.framework.session import Session
     from natsctl.client.manager import Manager
     from natsctl.client.requests import Answer, Listing
 
@@ -102,7 +101,7 @@ ReverseOrder = Annotated[bool, Option("--reverse", "-r", "-R", help="reverse the
 
 
 def ls(
-    ctx: Context,
+    session: Session,
     patterns: Patterns = None,
     subject: Subject = "",
     names: Names = False,
@@ -120,7 +119,6 @@ def ls(
     sorted, is shown when all pages are there. With -j the names are one array, and with -j --details whole objects.
     """
     check_details(details, json)
-    session = session_of(ctx)
     if names:
         meant = partial(is_meant, patterns=patterns, all_streams=True)
         _list_names(session, subject, meant, reverse=reverse, json=json)
@@ -181,7 +179,7 @@ FIND: tuple[Flag, ...] = (
 
 @flagged(FIND)
 def find(
-    ctx: Context,
+    session: Session,
     given: Given,
     names: Names = False,
     all_streams: All = False,
@@ -198,12 +196,11 @@ def find(
     unless they are to be sorted.
     """
     if names and not (json or sort or reverse):
-        _find_names(session_of(ctx), given)
+        _find_names(session, given)
         return
     from natsctl.cli.render.streams import LIST, WIDE, render_stream_list, stream_rows
     from natsctl.cli.render.tables import selected_columns, sorted_rows
 
-    session = session_of(ctx)
     picked = selected_columns(LIST, columns or (WIDE if wide else None), False)
     streams, found = find_streams(session, given)
     rows = sorted_rows(stream_rows([one.value for one in found], {}, time.time_ns()), LIST, sort, reverse)

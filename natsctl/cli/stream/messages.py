@@ -15,9 +15,10 @@ from natsctl.api.subjects import subject_fault
 from natsctl.api.units import format_size, plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import Force, Json, MissingOk, Raw, StreamName, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import Force, Json, MissingOk, Raw, StreamName
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.messaging.bodies import Translate, emit_body
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.info import bucket_named, warn_of_bucket
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from natsctl.api.answers import StreamMsgGetAnswer
     from natsctl.api.requests import StoredMsg
     from natsctl.api.stream import StreamState
-    from natsctl.cli.framework.session import Session
     from natsctl.client.stream_state import Purge, PurgeEffect
 
 
@@ -48,7 +48,7 @@ def ask_sequence(session: Session, question: str, default: str = "") -> int:
 
 
 def get(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     seq: Sequence = None,
     last_for: Annotated[
@@ -59,7 +59,6 @@ def get(
     json: Json = False,
 ) -> None:
     """Show one message of a stream."""
-    session = session_of(ctx)
     name = pick_stream(session, stream)
     if seq is None and not last_for:
         seq, last_for = _ask_message(session)
@@ -127,7 +126,7 @@ def _text(raw: bytes) -> str:
 
 
 def view(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     size: Annotated[int, Argument(metavar="[SIZE]", help="messages per page", min=1)] = 10,
     seq: Annotated[int, Option("--id", "--seq", metavar="SEQ", help="start at this sequence", min=1)] = 1,
@@ -143,7 +142,6 @@ def view(
     """
     if since and seq > 1:
         raise UsageError("--id and --since exclude each other")
-    session = session_of(ctx)
     name = pick_stream(session, stream)
     first = _since(session, name, since) if since else seq
     messages = _messages(session, name, first, subject)
@@ -231,7 +229,7 @@ class Purged(Model):
 
 
 def purge(
-    ctx: Context,
+    session: Session,
     streams: StreamNames = None,
     force: Force = False,
     subject: Annotated[str, Option("--subject", metavar="SUBJECT", help="only messages on this subject")] = "",
@@ -248,7 +246,6 @@ def purge(
     before_ns = _moment(older_than)
     if subject and (fault := subject_fault(subject)):
         raise UsageError(f"--subject: {fault}")
-    session = session_of(ctx)
     check_consent(session, f"purge {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams)
     live = {name: _live(session, name) for name in names}
@@ -367,7 +364,7 @@ def _answers(answers: dict[str, Answer[Any]], several: bool) -> Any:
 
 
 def rmm(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     seq: Sequence = None,
     force: Force = False,
@@ -376,7 +373,6 @@ def rmm(
     json: Json = False,
 ) -> None:
     """Remove one message securely."""
-    session = session_of(ctx)
     check_consent(session, f"remove a message from {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
     number = seq if seq is not None else ask_sequence(session, "Message Sequence to remove")

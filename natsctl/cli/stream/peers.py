@@ -12,9 +12,10 @@ from natsctl.api.units import plural
 from natsctl.cli import leadership
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, confirmed_at_terminal, named
-from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, flagged, session_of, wait_seconds
-from natsctl.cli.framework.parameters import Context, Option
+from natsctl.cli.framework.flags import All, Force, Given, Json, StreamName, flagged, wait_seconds
+from natsctl.cli.framework.parameters import Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.leadership import (
     MOVE_WAIT_S,
@@ -41,7 +42,6 @@ from natsctl.client.leaders import (
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamCancelMoveAnswer, StreamRemovePeerAnswer
-    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -61,7 +61,7 @@ class Balance(Model):
 
 
 def step_down(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     preferred: Preferred = "",
     wait: Wait = None,
@@ -69,7 +69,6 @@ def step_down(
     json: Json = False,
 ) -> None:
     """Make the leader of a stream step down, and wait for a new one."""
-    session = session_of(ctx)
     asset = ClusterAsset(pick_stream(session, stream))
     _, after = hand_over(session, asset, preferred, wait_seconds(wait) or WAIT_S, quiet=json)
     if json:
@@ -84,7 +83,7 @@ def step_down(
 
 @flagged(tuple(flag for flag in FIND if flag.name != "--api-level"))
 def balance(
-    ctx: Context,
+    session: Session,
     given: Given,
     all_streams: All = False,
     wait: Wait = None,
@@ -92,7 +91,6 @@ def balance(
     json: Json = False,
 ) -> None:
     """Spread the leaders of streams, those of buckets too, evenly over the servers that have copies of them."""
-    session = session_of(ctx)
     _, found = find_streams(session, given)
     infos = {ClusterAsset(str(one.raw["config"]["name"])): one.raw for one in found}
     done = balance_leaders(session, infos, wait_seconds(wait) or WAIT_S, force=force, json=json)
@@ -113,7 +111,7 @@ class NotMovingError(NatsctlError):
 
 
 def peer_remove(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     peer: Peer = None,
     wait: RemovalWait = None,
@@ -121,7 +119,6 @@ def peer_remove(
     json: Json = False,
 ) -> None:
     """Remove a server from the group of a stream; another one takes its place where the cluster has one."""
-    session = session_of(ctx)
     check_consent(session, f"remove a server from {named('Stream', [stream] if stream else [])}", force)
     name = pick_stream(session, stream)
     with suggesting(session, name):
@@ -149,7 +146,7 @@ def _remove(session: Session, name: str, leaving: str) -> Answer[StreamRemovePee
 
 
 def evacuate(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     peer: Peer = None,
     wait: MoveWait = None,
@@ -157,20 +154,18 @@ def evacuate(
     json: Json = False,
 ) -> None:
     """Move a stream and its consumers away from a server, to another server of the cluster."""
-    session = session_of(ctx)
     asset = ClusterAsset(pick_stream(session, stream))
     leadership.evacuate(session, asset, peer, wait_seconds(wait) or MOVE_WAIT_S, force=force, json=json)
 
 
 def cancel_move(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     wait: CancelWait = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
     """Cancel the move of a stream to other servers, or another change of its copies, and wait until it has settled."""
-    session = session_of(ctx)
     asset = ClusterAsset(pick_stream(session, stream))
     with suggesting(session, asset.stream):
         live = session.run(asset.info)

@@ -9,16 +9,16 @@ from natsctl.api.errors import ApiResponseError, ErrCode, ExitCode, NatsctlError
 from natsctl.api.units import plural
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import Force, Json, MissingOk, session_of
-from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.flags import Force, Json, MissingOk
+from natsctl.cli.framework.parameters import Argument
 from natsctl.cli.framework.resolve import is_internal, is_pattern, matching, pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.info import warn_of_bucket
 from natsctl.client.message import DryRunError, Planned
 
 if TYPE_CHECKING:
     from natsctl.api.answers import StreamInfoAnswer
-    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -60,14 +60,13 @@ def chosen_streams(session: Session, words: Sequence[str] | None, *, missing_ok:
 
 
 def rm(
-    ctx: Context,
+    session: Session,
     streams: StreamNames = None,
     force: Force = False,
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
     """Remove streams with all their messages and consumers."""
-    session = session_of(ctx)
     check_consent(session, f"delete {named('Stream', streams or [])}", force)
     names = chosen_streams(session, streams, missing_ok=missing_ok)
     if not force or session.dry_run:

@@ -24,12 +24,12 @@ from natsctl.cli.framework.flags import (
     StreamName,
     Watch,
     every_seconds,
-    session_of,
     watch_seconds,
 )
 from natsctl.cli.framework.live import Every, plot_room
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.tables import Columns, Reverse, Sort
 from natsctl.cli.render.text import count, safe
 from natsctl.cli.stream.list import Streams, Subject, list_streams, nothing_found, warn_absent
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from natsctl.api.answers import StreamInfoAnswer
-    from natsctl.cli.framework.session import Session
     from natsctl.cli.render.streams import Row
     from natsctl.cli.render.tables import Column
     from natsctl.client.requests import Answer
@@ -197,7 +196,7 @@ InAnyCase = Annotated[bool, Option("--all", "-a", help="all streams, which is th
 
 
 def report(
-    ctx: Context,
+    session: Session,
     by: Order,
     deep: DeepFlags,
     spark: SparkFlags,
@@ -220,7 +219,6 @@ def report(
     duplicates and gaps.
     """
     deep.check(stream, others=bool(subject or cluster or leaders or dot or watch or columns or all_streams))
-    session = session_of(ctx)
     if deep.deep:
         deep_report(session, spark, pick_stream(session, stream), deep, json=json)
         return
@@ -341,7 +339,7 @@ Gaps = list[tuple[int, int]]
 
 
 def gaps(
-    ctx: Context, stream: StreamName = None, force: Force = False, progress: Progress = True, json: Json = False
+    session: Session, stream: StreamName = None, force: Force = False, progress: Progress = True, json: Json = False
 ) -> None:
     """Show the ranges of deleted sequences.
 
@@ -349,7 +347,6 @@ def gaps(
     """
     from natsctl.client.stream_state import is_complete, ranges
 
-    session = session_of(ctx)
     name = pick_stream(session, stream)
     with suggesting(session, name):
         live = session.run(lambda manager: manager.stream_info(name, deleted_details=True))
@@ -385,7 +382,7 @@ def _read_gaps(session: Session, live: Answer[StreamInfoAnswer], *, bar: bool, q
 
 
 def graph(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     every: Every = "1s",
     rounds: Rounds = 0,
@@ -395,7 +392,6 @@ def graph(
     from natsctl.cli.render.plot import Rate, Series, render_plots
 
     columns, lines = plot_room(rounds)
-    session = session_of(ctx)
     name = pick_stream(session, stream)
     session.lasting = True
     messages, stored, removed = Series("Messages"), Rate("Messages Stored"), Rate("Messages Removed")
@@ -421,7 +417,7 @@ SUBJECT_ORDERS = {"name": 0, "subjects": 0, "messages": 1, "count": 1}
 
 
 def subjects(
-    ctx: Context,
+    session: Session,
     stream: StreamName = None,
     filter: Annotated[str, Argument(metavar="[FILTER]", help="subjects of this pattern")] = ">",
     sort: Annotated[str, Option("--sort", metavar="name|messages", help="sort the rows by this column")] = "messages",
@@ -432,7 +428,6 @@ def subjects(
     """Show the subjects of a stream and how many messages each has, fewest first."""
     if sort not in SUBJECT_ORDERS:
         raise UsageError(f"--sort: expected one of {', '.join(SUBJECT_ORDERS)}, not {sort!r}")
-    session = session_of(ctx)
     name = pick_stream(session, stream)
     with suggesting(session, name):
         answer = session.run(lambda manager: manager.stream_info(name, subjects_filter=filter))

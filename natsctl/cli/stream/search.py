@@ -32,9 +32,10 @@ from natsctl.cli.backup.message_filters import (
     read_selection,
 )
 from natsctl.cli.framework import output
-from natsctl.cli.framework.flags import Json, StreamName, session_of
-from natsctl.cli.framework.parameters import Argument, Context, ExitError, Option
+from natsctl.cli.framework.flags import Json, StreamName
+from natsctl.cli.framework.parameters import Argument, ExitError, Option
 from natsctl.cli.framework.resolve import pick_stream, suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import safe
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class SearchFilters(NamedTuple):
 
 
 def search(
-    ctx: Context,
+    session: Session,
     filters: SearchFilters,
     stream: StreamName = None,
     pattern: Annotated[str, Argument(metavar="PATTERN", help="regular expression to find in bodies")] = "",
@@ -167,7 +168,6 @@ def search(
     if total and raw:
         raise UsageError("--total prints a number, --raw bodies")
     test = _condition(expression)
-    session = session_of(ctx)
     name = pick_stream(session, stream)
 
     def show(message: ArchivedMessage) -> None:

@@ -22,17 +22,16 @@ from natsctl.cli.framework.flags import (
     Names,
     apply,
     flagged,
-    session_of,
 )
 from natsctl.cli.framework.output import emit_name_pages
-from natsctl.cli.framework.parameters import Argument, Context
+from natsctl.cli.framework.parameters import Argument
+from natsctl.cli.framework.session import Session
 from natsctl.cli.framework.verbs import Verb
 from natsctl.cli.render.text import safe
 from natsctl.cli.stream.create import STREAM_ADD
 from natsctl.client.asset_config import new_stream
 
 if TYPE_CHECKING:
-    from natsctl.cli.framework.session import Session
     from natsctl.client.requests import Answer
 
 
@@ -49,14 +48,13 @@ TEMPLATE_ADD = (
 
 @flagged(TEMPLATE_ADD)
 def add(
-    ctx: Context,
+    session: Session,
     given: Given,
     template: TemplateName = None,
     if_not_exists: IfNotExists = False,
     json: Json = False,
 ) -> None:
     """Create a template: a stream for each subject, made on its first message."""
-    session = session_of(ctx)
     wanted = _wanted(template, given)
     if if_not_exists and (live := _existing(session, wanted["name"])) is not None:
         _show(live, json, f"Stream Template {wanted['name']} exists already")
@@ -79,9 +77,8 @@ def _wanted(name: str | None, given: Given) -> Config:
     return {"name": name, "config": new_stream({"name": "", **config}), "max_streams": most}
 
 
-def ls(ctx: Context, names: Names = False, json: Json = False) -> None:
+def ls(session: Session, names: Names = False, json: Json = False) -> None:
     """List the templates; -j shows them in full."""
-    session = session_of(ctx)
     with explaining(session, ""):
         if not json:
             if not emit_name_pages(session.ask, lambda manager: manager.template_name_pages()):
@@ -91,21 +88,19 @@ def ls(ctx: Context, names: Names = False, json: Json = False) -> None:
     output.emit_json(found if names else [_info(session, name).raw for name in found])
 
 
-def info(ctx: Context, template: TemplateName = None, json: Json = False) -> None:
+def info(session: Session, template: TemplateName = None, json: Json = False) -> None:
     """Show a template's configuration and the streams it has made."""
-    session = session_of(ctx)
     _show(_info(session, _pick(session, template)), json)
 
 
 def rm(
-    ctx: Context,
+    session: Session,
     template: TemplateName = None,
     force: Force = False,
     missing_ok: MissingOk = False,
     json: Json = False,
 ) -> None:
     """Remove a template and every stream that it made."""
-    session = session_of(ctx)
     check_consent(session, f"delete {named('Stream Template', [template] if template else [])}", force)
     name = _pick(session, template)
     live = _existing(session, name) if missing_ok else _info(session, name)

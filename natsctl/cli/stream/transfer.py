@@ -35,9 +35,10 @@ from natsctl.cli.backup.transfer_flags import (
 )
 from natsctl.cli.framework import output
 from natsctl.cli.framework.consent import check_consent, confirmed, named
-from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags, session_of
-from natsctl.cli.framework.parameters import Argument, Context, Option
+from natsctl.cli.framework.flags import ConfigFile, Force, Json, Progress, SparkFlags
+from natsctl.cli.framework.parameters import Argument, Option
 from natsctl.cli.framework.resolve import suggesting
+from natsctl.cli.framework.session import Session
 from natsctl.cli.render.text import count, duration, safe
 from natsctl.cli.stream.info import show_info
 
@@ -45,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from natsctl.api.stream import StreamConfig
-    from natsctl.cli.framework.session import Session
     from natsctl.cli.spark_work import Measured
     from natsctl.cli.sql import Tables
     from natsctl.client.backup.restore import Restored, RestoreOptions
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 
 def backup(
-    ctx: Context,
+    session: Session,
     stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
     target: Annotated[Path, Argument(metavar="TARGET", help="directory, or a file such as ORDERS.tgz")],
     progress: Progress = True,
@@ -82,7 +82,6 @@ def backup(
     from natsctl.client.backup.save import SaveOptions, save_stream
     from natsctl.client.backup.transfer import RetryingManager
 
-    session = session_of(ctx)
     options = SaveOptions(
         consumers=consumers,
         check=check,
@@ -113,7 +112,7 @@ def backup(
 
 
 def restore(
-    ctx: Context,
+    session: Session,
     words: Annotated[list[str], Argument(metavar="[STREAM] SOURCE", help="a new name for the stream, and the backup")],
     progress: Progress = True,
     config: ConfigFile = None,
@@ -153,7 +152,6 @@ def restore(
         on_existing=read_existing(on_existing),
         idle_s=read_idle(idle_timeout),
     )
-    session = session_of(ctx)
     if not _may_replace(session, Path(source), options, force):
         return
     done = _restored(session, Path(source), options, retries, bar=progress, json=json)
@@ -295,7 +293,7 @@ class ExportForm(NamedTuple):
 
 
 def export(
-    ctx: Context,
+    session: Session,
     spark: SparkFlags,
     part: ExportRange,
     wanted: ExportForm,
@@ -315,7 +313,6 @@ def export(
     where = wanted.target(target)
     if wanted.incremental and (backup or part.end_seq):
         raise UsageError("--incremental excludes --backup and --end-seq")
-    session = session_of(ctx)
     strict = wanted.incremental and not wanted.ignore_loss
     chosen = {**part.options(stream), "failOnDataLoss": "true" if strict else "false"}
     tables = checked_tables(session, stream, backup)
@@ -407,7 +404,7 @@ Writers = Annotated[
 
 
 def load(
-    ctx: Context,
+    session: Session,
     spark: SparkFlags,
     stream: Annotated[str, Argument(metavar="STREAM", help="the stream")],
     source: Annotated[str, Argument(metavar="SOURCE", help="a file or folder, or a URL that Spark knows")],
@@ -433,7 +430,6 @@ def load(
     if ids not in IDS:
         raise UsageError(f"--ids: expected one of {', '.join(IDS)}, not {ids!r}")
     what = file_import.source_of(source, format, subject, as_json=as_json)
-    session = session_of(ctx)
     with suggesting(session, stream):
         before = session.run(lambda manager: manager.stream_info(stream)).value
     _check_open(before.config)
