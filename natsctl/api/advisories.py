@@ -53,7 +53,7 @@ class ClientInfo(Model):
     reply: str = ""
 
 
-class Event(Model):
+class AdvisoryEvent(Model):
     """Common beginning of every advisory."""
 
     SUBJECT: ClassVar[str] = ""
@@ -67,7 +67,7 @@ class Event(Model):
         return self.SUBJECT.format(self)
 
 
-class StreamEvent(Event):
+class StreamEvent(AdvisoryEvent):
     """Common beginning of the advisories about a stream."""
 
     stream: str = field(default_factory=blank)
@@ -79,7 +79,7 @@ class ConsumerEvent(StreamEvent):
     consumer: str = field(default_factory=blank)
 
 
-class ApiAudit(Event, tag_field="type", tag=TYPE_PREFIX + "api_audit"):
+class ApiAudit(AdvisoryEvent, tag_field="type", tag=TYPE_PREFIX + "api_audit"):
     """An API call was handled; request and response are the JSON texts."""
 
     SUBJECT = ADVISORY_PREFIX + ".API"
@@ -91,7 +91,7 @@ class ApiAudit(Event, tag_field="type", tag=TYPE_PREFIX + "api_audit"):
     domain: str = ""
 
 
-class ApiLimitReached(Event, tag_field="type", tag=TYPE_PREFIX + "api_limit_reached"):
+class ApiLimitReached(AdvisoryEvent, tag_field="type", tag=TYPE_PREFIX + "api_limit_reached"):
     """Requests were dropped because too many were waiting."""
 
     SUBJECT = ADVISORY_PREFIX + ".API.LIMIT_REACHED"
@@ -109,7 +109,7 @@ class StreamAction(StreamEvent, tag_field="type", tag=TYPE_PREFIX + "stream_acti
     domain: str = ""
 
 
-class ConsumerAction(ConsumerEvent, tag_field="type", tag=TYPE_PREFIX + "consumer_action"):
+class ConsumerChanged(ConsumerEvent, tag_field="type", tag=TYPE_PREFIX + "consumer_action"):
     """A consumer was created or deleted."""
 
     SUBJECT = ADVISORY_PREFIX + ".CONSUMER.{0.action.verb}.{0.stream}.{0.consumer}"
@@ -156,7 +156,7 @@ class Terminated(ConsumerEvent, tag_field="type", tag=TYPE_PREFIX + "terminated"
     domain: str = ""
 
 
-class GroupPinned(Event, tag_field="type", tag=TYPE_PREFIX + "consumer_group_pinned"):
+class GroupPinned(AdvisoryEvent, tag_field="type", tag=TYPE_PREFIX + "consumer_group_pinned"):
     """A client was pinned in a priority group."""
 
     SUBJECT = ADVISORY_PREFIX + ".CONSUMER.PINNED.{0.stream}.{0.consumer}"
@@ -168,7 +168,7 @@ class GroupPinned(Event, tag_field="type", tag=TYPE_PREFIX + "consumer_group_pin
     pinned_id: str = field(default_factory=blank)
 
 
-class GroupUnpinned(Event, tag_field="type", tag=TYPE_PREFIX + "consumer_group_unpinned"):
+class GroupUnpinned(AdvisoryEvent, tag_field="type", tag=TYPE_PREFIX + "consumer_group_unpinned"):
     """A priority group lost its pinned client; the reason is "admin" or "timeout"."""
 
     SUBJECT = ADVISORY_PREFIX + ".CONSUMER.UNPINNED.{0.stream}.{0.consumer}"
@@ -228,7 +228,7 @@ class BatchAbandonReason(WireEnum):
     UNSUPPORTED = "unsupported"
 
 
-class BatchAbandoned(Event, tag_field="type", tag=TYPE_PREFIX + "stream_batch_abandoned"):
+class BatchAbandoned(AdvisoryEvent, tag_field="type", tag=TYPE_PREFIX + "stream_batch_abandoned"):
     """An atomic batch was thrown away; `batch` is its id."""
 
     SUBJECT = ADVISORY_PREFIX + ".STREAM.BATCH_ABANDONED.{0.stream}"
@@ -239,7 +239,7 @@ class BatchAbandoned(Event, tag_field="type", tag=TYPE_PREFIX + "stream_batch_ab
     reason: BatchAbandonReason = field(default_factory=lambda: BatchAbandonReason.TIMEOUT)
 
 
-class ServerOutOfSpace(Event, tag_field="type", tag=TYPE_PREFIX + "server_out_of_space"):
+class ServerOutOfSpace(AdvisoryEvent, tag_field="type", tag=TYPE_PREFIX + "server_out_of_space"):
     """The server's disk is full; published to the system account."""
 
     SUBJECT = ADVISORY_PREFIX + ".SERVER.OUT_OF_STORAGE"
@@ -262,7 +262,7 @@ class ConsumerAckMetric(ConsumerEvent, tag_field="type", tag=METRIC_TYPE_PREFIX 
 
 
 ConsumerAdvisory = (
-    ConsumerAction | ConsumerPause | MaxDeliver | Nak | Terminated | GroupPinned | GroupUnpinned | ConsumerAckMetric
+    ConsumerChanged | ConsumerPause | MaxDeliver | Nak | Terminated | GroupPinned | GroupUnpinned | ConsumerAckMetric
 )
 Advisory = (
     ConsumerAdvisory

@@ -139,12 +139,12 @@ def read_yaml(text: str, report: Report, expand: Expand | None) -> Iterator[tupl
 
     Raises TextError if the text is not YAML or has too many values; documents that were yielded before are valid.
     """
-    yield from _Reader(report, expand, plain_value).documents(text if expand is None else hidden(text), 1)
+    yield from _EventReader(report, expand, plain_value).documents(text if expand is None else hidden(text), 1)
 
 
 def read_json(text: str, report: Report, expand: Expand | None) -> Iterator[tuple[int, Any]]:
     """Yield each JSON value of a text with its first line. Raises TextError."""
-    reader, line, counted, start = _Reader(report, expand, json.loads), 1, 0, _skip_blanks(text, 0)
+    reader, line, counted, start = _EventReader(report, expand, json.loads), 1, 0, _skip_blanks(text, 0)
     while start < len(text):
         line, counted = line + text.count("\n", counted, start), start
         try:
@@ -238,7 +238,7 @@ def shown(text: str) -> str:
     return _HIDDEN_REFERENCE.sub(lambda found: found[1].translate(_SHOWN), text)
 
 
-class _Reader:
+class _EventReader:
     """Reader that builds values from the parser events of texts; `plain` reads unquoted scalars."""
 
     def __init__(self, report: Report, expand: Expand | None, plain: Callable[[str], Any]) -> None:

@@ -111,7 +111,7 @@ def decode_base64url(text: str) -> bytes:
         raise JwtError(f"illegal base64 data at input byte {len(text)}") from None
 
 
-class _Header(msgspec.Struct):
+class _JwtHeader(msgspec.Struct):
     """The keys of the first part."""
 
     typ: str = ""
@@ -176,7 +176,7 @@ def _signed_claims(token: str, wanted: type[Any]) -> Steps[tuple[dict[str, Any],
     parts = token.split(".")
     if len(parts) != 3:
         raise JwtError("expected 3 chunks")
-    _check_header((yield from _json(parts[0], _Header)))
+    _check_header((yield from _json(parts[0], _JwtHeader)))
     claims = yield from _json(parts[1], wanted)
     version, kind = _version_and_kind(claims)
     signature = decode_base64url(parts[2])

@@ -117,7 +117,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     human: str = ""
     python: Any = None
     item: Shape | None = None
-    fields: dict[str, Field] = {}
+    fields: dict[str, ShapeField] = {}
 
     def elements(self) -> Shape:
         """Return the shape of a container's values."""
@@ -125,7 +125,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
         return self.item
 
 
-class Field(msgspec.Struct, frozen=True):
+class ShapeField(msgspec.Struct, frozen=True):
     """One key of a struct; `embedded` is the name of the Go struct it comes from when that is embedded."""
 
     shape: Shape
@@ -138,7 +138,7 @@ def shape_of(model: type[Model]) -> Shape:
     name = model.__name__
     hints = get_type_hints(model, include_extras=True)
     fields = {
-        key: Field(_shape(hints[attribute]), _embedded_in(model, attribute))
+        key: ShapeField(_shape(hints[attribute]), _embedded_in(model, attribute))
         for attribute, key in zip(model.__struct_fields__, model.__struct_encode_fields__, strict=True)
     }
     return Shape(kind="struct", go=f"server.{_GO_NAMES.get(name, name)}", python=model, fields=fields)

@@ -97,7 +97,7 @@ def _merged(values: list[Any], model: type[Model] | Shape, unknown: bool) -> dic
     result: dict[str, Any] = {}
     shape = model if isinstance(model, Shape) else shape_of(model)
     for value in values:
-        reader = _Reader(unknown)
+        reader = _RequestReader(unknown)
         canonical = reader.value(value, shape, "", ())
         if reader.fault:
             raise DecodeError(reader.fault)
@@ -146,7 +146,7 @@ def _repaired(raw: bytes) -> str:
     )
 
 
-class _Reader:
+class _RequestReader:
     """Reader of one value by its shape. It keeps the first fault; Go continues after most faults."""
 
     __slots__ = ("_unknown", "fault")

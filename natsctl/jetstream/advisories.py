@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.advisories import (
     ActionType,
     ConsumerAckMetric,
-    ConsumerAction,
     ConsumerAdvisory,
+    ConsumerChanged,
     ConsumerPause,
     GroupPinned,
     GroupUnpinned,
@@ -30,7 +30,7 @@ from natsctl.api.units import MINUTE
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
     from natsctl.jetstream.engine import Engine
-    from natsctl.jetstream.engine_options import Rng
+    from natsctl.jetstream.engine_options import EngineRng
 
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -47,7 +47,7 @@ class ConsumerAdvisories:
         self._consumer = consumer
 
     def action(self, action: ActionType) -> None:
-        self._publish(ConsumerAction(action=action))
+        self._publish(ConsumerChanged(action=action))
 
     def paused(self, paused: bool) -> None:
         self._publish(ConsumerPause(paused=paused, pause_until=self._consumer.config.pause_until or ZERO_TIME))
@@ -91,7 +91,7 @@ class ConsumerAdvisories:
             account.publish(subject, b"", b"", body)
 
 
-def nuid(rng: Rng, length: int = _NUID_LENGTH) -> str:
+def nuid(rng: EngineRng, length: int = _NUID_LENGTH) -> str:
     """Return a random name of `length` base62 digits."""
     return "".join(rng.choices(_DIGITS, k=length))
 

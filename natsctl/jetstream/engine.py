@@ -30,10 +30,17 @@ from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.domain import map_domain
 from natsctl.jetstream.endpoints.dispatcher import Dispatcher, RefusedApi, SystemApi
 from natsctl.jetstream.endpoints.templates import FOLDER as TEMPLATES
-from natsctl.jetstream.engine_options import ClockWatch, JetStreamOptions, OpenBatches, RequestFaults, Rng, Runnable
+from natsctl.jetstream.engine_options import (
+    ClockWatch,
+    EngineRng,
+    JetStreamOptions,
+    OpenBatches,
+    RequestFaults,
+    Runnable,
+)
 from natsctl.jetstream.quota import ServerUsage
 from natsctl.jetstream.streams.stream import StreamMeta
-from natsctl.jetstream.timers import Timers
+from natsctl.jetstream.timers import EngineTimers
 from natsctl.store.errors import StoreError
 from natsctl.store.store import Store
 from natsctl.store.stream import StreamStore
@@ -126,7 +133,7 @@ class Engine:
         store: Store,
         broker: Broker,
         clock: Clock,
-        rng: Rng,
+        rng: EngineRng,
         options: JetStreamOptions | None = None,
         notice: Callable[[str], None] = ignore_notice,
     ) -> None:
@@ -139,7 +146,7 @@ class Engine:
         self.clock = clock
         self.rng = rng
         self.options = options or JetStreamOptions()
-        self.timers = Timers()
+        self.timers = EngineTimers()
         self.notice = notice
         self.clock_watch = ClockWatch(clock, notice)
         self.request_faults = RequestFaults(clock, notice)

@@ -109,7 +109,7 @@ class OpenBatches:
         self.staged_bytes = 0
 
 
-class Rng(broker_options.Rng, Protocol):
+class EngineRng(broker_options.Rng, Protocol):
     """The part of random.Random that JetStream draws from."""
 
     def choices(self, population: Sequence[str], *, k: int) -> list[str]:

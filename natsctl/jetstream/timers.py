@@ -23,7 +23,7 @@ class Timer:
 
     __slots__ = ("_timers", "callback", "due_ns")
 
-    def __init__(self, timers: Timers, due_ns: int, callback: Callable[[], None]) -> None:
+    def __init__(self, timers: EngineTimers, due_ns: int, callback: Callable[[], None]) -> None:
         self._timers = timers
         self.due_ns = due_ns
         self.callback: Callable[[], None] | None = callback
@@ -35,7 +35,7 @@ class Timer:
             self._timers.cancelled()
 
 
-class Timers:
+class EngineTimers:
     """Calls in the order of their monotonic times."""
 
     __slots__ = ("_cancelled", "_heap", "_number")
@@ -90,7 +90,7 @@ class Alarm:
 
     __slots__ = ("_armed", "_callback", "_timers", "due_ns")
 
-    def __init__(self, timers: Timers, callback: Callable[[], None]) -> None:
+    def __init__(self, timers: EngineTimers, callback: Callable[[], None]) -> None:
         self._timers = timers
         self._callback = callback
         self._armed: Timer | None = None

@@ -20,7 +20,7 @@ S, C = "ORDERS", "NEW"
             "ADVISORY.STREAM.UPDATED.ORDERS",
         ),
         (
-            adv.ConsumerAction(stream=S, consumer=C, action=adv.ActionType.DELETE),
+            adv.ConsumerChanged(stream=S, consumer=C, action=adv.ActionType.DELETE),
             "advisory.v1.consumer_action",
             "ADVISORY.CONSUMER.DELETED.ORDERS.NEW",
         ),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from natsctl.jetstream.timers import SWEEP_FROM, Timers
+from natsctl.jetstream.timers import SWEEP_FROM, EngineTimers
 from natsctl.testing.jet import Jet
 from natsctl.testing.machine import Machine
 
 
 def test_timers_run_in_order_of_time_then_of_arming() -> None:
-    timers, called = Timers(), list[str]()
+    timers, called = EngineTimers(), list[str]()
     timers.at(20, lambda: called.append("c"))
     timers.at(10, lambda: called.append("a"))
     timers.at(10, lambda: called.append("b"))
@@ -21,7 +21,7 @@ def test_timers_run_in_order_of_time_then_of_arming() -> None:
 
 
 def test_a_cancelled_timer_is_not_called() -> None:
-    timers, called = Timers(), list[str]()
+    timers, called = EngineTimers(), list[str]()
     first = timers.at(10, lambda: called.append("a"))
     second = timers.at(10, lambda: called.append("b"))
     second.cancel()
@@ -34,7 +34,7 @@ def test_a_cancelled_timer_is_not_called() -> None:
 
 
 def test_a_callback_can_cancel_one_that_is_due_as_well() -> None:
-    timers, called = Timers(), list[str]()
+    timers, called = EngineTimers(), list[str]()
     timers.at(10, lambda: other.cancel())
     other = timers.at(10, lambda: called.append("b"))
     timers.run(10)
@@ -43,7 +43,7 @@ def test_a_callback_can_cancel_one_that_is_due_as_well() -> None:
 
 
 def test_a_callback_that_arms_again_does_not_hold_the_loop() -> None:
-    timers, called = Timers(), list[int]()
+    timers, called = EngineTimers(), list[int]()
 
     def again() -> None:
         called.append(1)
@@ -56,7 +56,7 @@ def test_a_callback_that_arms_again_does_not_hold_the_loop() -> None:
 
 
 def test_rearming_does_not_grow_the_heap() -> None:
-    timers = Timers()
+    timers = EngineTimers()
     for number in range(100_000):
         timers.at(number, lambda: None).cancel()
     assert len(timers._heap) <= SWEEP_FROM

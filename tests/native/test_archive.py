@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from natsctl.api.archive import archive_v1, archive_v2, s2
-from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream, ArchiveError, Counted, Feed, Gone
+from natsctl.api.archive.archive import ArchivedMessage, ArchivedStream, ArchiveError, ArchiveFeed, CountedRecords, Gone
 from natsctl.api.archive.highwayhash import HighwayHash64
 from natsctl.api.archive.tar import TarFile
 from natsctl.api.stream import StreamState
@@ -91,7 +91,7 @@ def test_any_body_of_a_frame(body: bytes, plain: bool) -> None:
 
 def read_block(data: bytes) -> list[Any]:
     """Return what is in the bytes of a block."""
-    feed, found = Feed(), list[Any]()
+    feed, found = ArchiveFeed(), list[Any]()
     feed.add(data)
     for item in archive_v1.read_block(TarFile("1.blk", len(data)), feed, archive_v1.hasher_of("S-1")):
         found += [] if item is None else item if isinstance(item, (list, tuple)) else [item]
@@ -175,7 +175,7 @@ def summed(items: Iterable[Any]) -> tuple[Any, ...]:
     """Return what items of messages come to, counted or not, and the sequences that are gone."""
     found, gone = ArchiveSummary(), list[int]()
     for item in items:
-        if isinstance(item, Counted):
+        if isinstance(item, CountedRecords):
             found.add_counted(item)
         elif isinstance(item, Gone):
             gone.append(item.seq)
@@ -197,20 +197,20 @@ def test_messages_of_an_archive_are_counted(chosen: list[Any], erased: bool, fir
     records = archive_v2.WriterV2().begin(ArchivedStream(state=StreamState()), ())[len(archive_v2.MAGIC) :]
     records += b"".join(archive_v2.WriterV2().messages(chosen)) + bytes(5)
 
-    def fed(data: bytes, feed: Feed, items: Iterator[Any]) -> Iterator[Any]:
+    def fed(data: bytes, feed: ArchiveFeed, items: Iterator[Any]) -> Iterator[Any]:
         for at in range(0, len(data), step):
             feed.add(data[at : at + step])
             yield from iter(lambda: next(items, None), None)
 
     def version_1(count_from: int | None) -> list[Any]:
-        feed, file = Feed(), TarFile("1.blk", len(block))
+        feed, file = ArchiveFeed(), TarFile("1.blk", len(block))
         return [*fed(block, feed, archive_v1.read_block(file, feed, archive_v1.hasher_of("S-1"), count_from))]
 
     def version_2(counting: bool) -> list[Any]:
-        feed = Feed()
+        feed = ArchiveFeed()
         return [*fed(records, feed, archive_v2.read_v2(feed, counting))][1:]
 
     whole = summed(version_1(None))
     assert whole == summed(version_1(first_seq)) == without(archive_v1, lambda: summed(version_1(first_seq)))
     assert (whole[0], []) == summed(version_2(True)) == without(archive_v2, lambda: summed(version_2(True)))
-    assert any(isinstance(item, Counted) for item in version_1(0)) or erased or not chosen
+    assert any(isinstance(item, CountedRecords) for item in version_1(0)) or erased or not chosen

@@ -16,7 +16,7 @@ from natsctl.jetstream.consumers.consumer_set import ConsumerSet
 from natsctl.jetstream.streams import counters
 from natsctl.jetstream.streams.dedupe import Dedupe
 from natsctl.jetstream.streams.expiry import DeleteMarkers, Expiry
-from natsctl.jetstream.streams.limits import Limits
+from natsctl.jetstream.streams.limits import ContentLimits
 from natsctl.jetstream.streams.pending_message import PendingMessage
 from natsctl.jetstream.streams.pipeline import PublishPipeline
 from natsctl.jetstream.streams.schedules import Schedules, TimedMessages
@@ -54,7 +54,7 @@ MUTATIONS: Final = Mutations(
     acks_not_journaled=(ConsumerSet, "changed", do_nothing, 2),
     no_delete_markers=(DeleteMarkers, "_leave", lambda self, subject: True, 1),
     ttl_forgotten_at_start=(TimedMessages, "recover", do_nothing),
-    rest_of_a_job_forgotten_at_the_start=(Limits, "recovered", do_nothing, 22),
+    rest_of_a_job_forgotten_at_the_start=(ContentLimits, "recovered", do_nothing, 22),
     source_positions_forgotten=(SourceSet, "_read_headers", do_nothing, 11),
     blocks_hold_removed_messages=(file_log, "live_span", lambda segment, start, stop, most: range(start, stop)[:most]),
     ids_read_from_removed_messages_not_written_down=(Dedupe, "_keep_gone", do_nothing, 48),
@@ -132,28 +132,28 @@ def age_counted_in_other_units() -> Patch:
 
 @MUTATIONS.planted(1)
 def one_message_too_many_dropped() -> Patch:
-    trim = Limits._trim_subject
+    trim = ContentLimits._trim_subject
 
-    def eager(self: Limits, subject: bytes, most: int = 0) -> int:
+    def eager(self: ContentLimits, subject: bytes, most: int = 0) -> int:
         dropped = trim(self, subject, most)
         store, limit = self._stream.store, self._stream.config.max_msgs_per_subject
         if 1 < limit == store.count_of(subject):
             self._stream.remove(store.first_seq_of(subject))
         return dropped
 
-    return mock.patch.object(Limits, "_trim_subject", eager)
+    return mock.patch.object(ContentLimits, "_trim_subject", eager)
 
 
 @MUTATIONS.planted(29)
 def job_ends_after_a_slice() -> Patch:
-    enforcing = Limits.enforcing
+    enforcing = ContentLimits.enforcing
 
-    def first_slice(self: Limits) -> Steps[None]:
+    def first_slice(self: ContentLimits) -> Steps[None]:
         for cost in enforcing(self):
             yield cost
             return
 
-    return mock.patch.object(Limits, "enforcing", first_slice)
+    return mock.patch.object(ContentLimits, "enforcing", first_slice)
 
 
 @MUTATIONS.planted(4)

@@ -69,7 +69,7 @@ class ArchivedStream(msgspec.Struct, frozen=True):
     state: StreamState | None = None
 
 
-class Counted(NamedTuple):
+class CountedRecords(NamedTuple):
     """Messages that follow each other, counted; times in ns."""
 
     messages: int
@@ -85,11 +85,11 @@ class Counted(NamedTuple):
     """Messages of each subject."""
 
 
-def counted(messages: Sequence[MessageFields]) -> Counted:
+def counted(messages: Sequence[MessageFields]) -> CountedRecords:
     """Return the counts of at least one message."""
     _, _, subjects, headers, payloads = zip(*messages, strict=True)
     payload_bytes = sum(map(len, payloads))
-    return Counted(
+    return CountedRecords(
         len(messages),
         payload_bytes,
         payload_bytes + sum(map(len, subjects)) + sum(map(len, headers)),
@@ -107,7 +107,7 @@ class Gone(msgspec.Struct, frozen=True):
     ts_ns: int = 0
 
 
-Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | Counted | Sequence[ArchivedMessage]"
+Item: TypeAlias = "ArchivedStream | ArchivedConsumer | Gone | CountedRecords | Sequence[ArchivedMessage]"
 """Items that readers yield; consecutive messages are batched, or only counted if the caller allows it."""
 PAUSE: Final[Item] = ()
 """No messages: the work is not finished, and other tasks may run first."""
@@ -129,7 +129,7 @@ class ArchiveWriter(Protocol):
         """Yield the bytes after the messages; `last_seq` is the stream's last, whether or not it is there."""
 
 
-class Feed:
+class ArchiveFeed:
     """Bytes that arrived and were not read yet."""
 
     __slots__ = ("_pieces", "_size")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from natsctl.api.archive.archive import PAUSE, ArchiveError, Feed, Item
+from natsctl.api.archive.archive import PAUSE, ArchiveError, ArchiveFeed, Item
 from natsctl.api.archive.archive_v1 import read_v1
 from natsctl.api.archive.archive_v2 import MAGIC, read_v2
 from natsctl.api.archive.s2 import FrameReader, S2FrameError
@@ -18,7 +18,7 @@ class ArchiveReader:
         """Read every message, or count those from a sequence on where the native module can and none was removed."""
         self._count_from = count_from
         self._frames = FrameReader()
-        self._feed = Feed()
+        self._feed = ArchiveFeed()
         self._items = self._read_items()
         self._complete = False
         self._fill_bytes = 0

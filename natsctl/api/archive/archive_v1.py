@@ -26,8 +26,8 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
-    Counted,
-    Feed,
+    ArchiveFeed,
+    CountedRecords,
     Gone,
     Item,
     MessageFields,
@@ -150,7 +150,7 @@ _Checked = tuple[list[ArchivedMessage | Gone], int, int]
 
 
 def read_block(
-    file: TarFile, feed: Feed, hasher: HighwayHash64, count_from: int | None = None
+    file: TarFile, feed: ArchiveFeed, hasher: HighwayHash64, count_from: int | None = None
 ) -> Generator[Item | None, None, int | None]:
     """Yield the records of one file in batches, None when bytes are missing. Raises ArchiveError.
 
@@ -172,7 +172,7 @@ def read_block(
         if counts is not None:
             found, end, record = counts
             if found[0]:
-                yield Counted(*found)
+                yield CountedRecords(*found)
             file.skip(feed, end)
             continue
         size = min(file.left, max(wanted, record))
@@ -355,9 +355,9 @@ class WriterV1:
         yield from self._paused(f"{folder}o.dat", consumer_file.writing(consumer.progress))
 
 
-def read_v1(feed: Feed, count_from: int | None = None) -> Iterator[Item | None]:
+def read_v1(feed: ArchiveFeed, count_from: int | None = None) -> Iterator[Item | None]:
     """Yield the items of a tar, None when bytes are missing; `read_block` has the rest. Raises ArchiveError."""
-    reader = _Reader(count_from)
+    reader = _BlockReader(count_from)
     for number, file in enumerate(read_tar(feed), 1):
         if file is None:
             yield None
@@ -372,7 +372,7 @@ _PAUSE_FILES: Final = 32
 """Files after which there is a pause: they may be small or of no use, and very many."""
 
 
-class _Reader:
+class _BlockReader:
     """Data of an archive that must be kept until the rest arrives."""
 
     def __init__(self, count_from: int | None) -> None:
@@ -382,7 +382,7 @@ class _Reader:
         self._checked = b""
         self._consumer: _ConsumerMeta | None = None
 
-    def items(self, file: TarFile, feed: Feed) -> Iterator[Item | None]:
+    def items(self, file: TarFile, feed: ArchiveFeed) -> Iterator[Item | None]:
         name = file.name.removeprefix("./")
         if name.startswith("msgs/") and name.endswith(".blk"):
             if self._config is None:

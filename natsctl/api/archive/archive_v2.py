@@ -20,8 +20,8 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
-    Counted,
-    Feed,
+    ArchiveFeed,
+    CountedRecords,
     Item,
     MessageFields,
     Progress,
@@ -169,7 +169,7 @@ def _state_of(progress: Progress, pending: msgspec.Raw | None) -> _State:
     )
 
 
-def read_v2(feed: Feed, counting: bool = False) -> Iterator[Item | None]:
+def read_v2(feed: ArchiveFeed, counting: bool = False) -> Iterator[Item | None]:
     """Yield the items of an archive after its magic, None if more bytes are needed. Raises ArchiveError.
 
     With `counting`, messages are counted by the native module.
@@ -183,7 +183,7 @@ def read_v2(feed: Feed, counting: bool = False) -> Iterator[Item | None]:
             found, end, wanted, last = counts
             feed.skip(end)
             if found[0]:
-                yield Counted(*found)
+                yield CountedRecords(*found)
             continue
         data = feed.peek(min(len(feed), max(_READ_BYTES, wanted)))
         assert data is not None

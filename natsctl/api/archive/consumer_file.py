@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator, Sequence
 from itertools import islice
 from typing import Final
 
-from natsctl.api.archive.archive import ArchiveError, Feed, Progress, unzigzag, uvarint, zigzag
+from natsctl.api.archive.archive import ArchiveError, ArchiveFeed, Progress, unzigzag, uvarint, zigzag
 from natsctl.api.units import SECOND
 
 _MAGIC: Final = 22
@@ -66,7 +66,7 @@ def read(body: bytes) -> Progress:
     """Return the progress a file holds. Raises ArchiveError."""
     if len(body) < 2 or body[0] != _MAGIC or body[1] != _VERSION:
         raise ArchiveError("a consumer's state is of no known version")
-    feed = Feed()
+    feed = ArchiveFeed()
     feed.add(body[2:])
 
     def number() -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from tarfile import BLOCKSIZE, PAX_FORMAT, RECORDSIZE, REGTYPE, TarError, TarInfo
 from typing import Final
 
-from natsctl.api.archive.archive import ArchiveError, Feed
+from natsctl.api.archive.archive import ArchiveError, ArchiveFeed
 
 _ZERO_BLOCK: Final = bytes(BLOCKSIZE)
 _PAX_TYPES: Final = (b"x", b"g")
@@ -51,7 +51,7 @@ class TarFile:
         self.size = size
         self.left = size
 
-    def take(self, feed: Feed, size: int) -> bytes | None:
+    def take(self, feed: ArchiveFeed, size: int) -> bytes | None:
         """Return the next `size` bytes of the file, None until they are there. Raises ArchiveError past its end."""
         if size > self.left:
             raise ArchiveError(f"{self.name} ends too early")
@@ -60,17 +60,17 @@ class TarFile:
             self.left -= size
         return data
 
-    def peek(self, feed: Feed, size: int) -> bytes | None:
+    def peek(self, feed: ArchiveFeed, size: int) -> bytes | None:
         """Return the next `size` bytes of the file without consuming them, or None until they have arrived."""
         return feed.peek(size)
 
-    def skip(self, feed: Feed, size: int) -> None:
+    def skip(self, feed: ArchiveFeed, size: int) -> None:
         """Pass over bytes that were peeked at."""
         feed.skip(size)
         self.left -= size
 
 
-def read_tar(feed: Feed) -> Iterator[TarFile | None]:
+def read_tar(feed: ArchiveFeed) -> Iterator[TarFile | None]:
     """Yield each file of a tar, None if more bytes are needed; content that the caller does not read is skipped."""
     pax: dict[str, str] = {}
     while True:

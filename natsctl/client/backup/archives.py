@@ -33,7 +33,7 @@ from natsctl.api.archive.archive import (
     ArchivedStream,
     ArchiveError,
     ArchiveWriter,
-    Counted,
+    CountedRecords,
     Gone,
     Item,
     counted,
@@ -202,7 +202,7 @@ def read_messages(
     """
     removed = removed or removed_in(backup)
     for item in read_items(backup, on_read):
-        if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone | Counted):
+        if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone | CountedRecords):
             yield removed.kept(item)
 
 
@@ -230,7 +230,7 @@ class ArchiveSummary:
         if messages:
             self.add_counted(counted(messages))
 
-    def add_counted(self, found: Counted) -> None:
+    def add_counted(self, found: CountedRecords) -> None:
         """Add the counts of messages that follow those before."""
         if not self.messages:
             self.first_seq, self.first_ts_ns = found.first_seq, found.first_ts_ns
@@ -285,7 +285,7 @@ def _read(backup: OpenBackup, removed: RemovedMessages, on_read: OnRead) -> tupl
             late = late or (counted and item.seq not in removed.seqs)
             removed.seqs.add(item.seq)
             summary.reached(item.seq, item.ts_ns)
-        elif isinstance(item, Counted):
+        elif isinstance(item, CountedRecords):
             summary.add_counted(item)
         else:
             summary.add(removed.kept(item))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, Counted, Gone
+from natsctl.api.archive.archive import ArchivedConsumer, ArchivedMessage, ArchivedStream, CountedRecords, Gone
 from natsctl.api.errors import UsageError
 from natsctl.client.asset_config import LABELS
 from natsctl.client.backup.archives import read_items
@@ -143,7 +143,7 @@ def _stored_bucket(backup: OpenBackup, kind: BucketKind) -> str | None:
 
 def _first_subject(backup: OpenBackup) -> bytes | None:
     for item in read_items(backup):
-        if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone | Counted) and item:
+        if not isinstance(item, ArchivedStream | ArchivedConsumer | Gone | CountedRecords) and item:
             return item[0].subject
     return None
 

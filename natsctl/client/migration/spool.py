@@ -26,7 +26,7 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
-    Counted,
+    CountedRecords,
     Gone,
     Item,
 )
@@ -277,7 +277,7 @@ class _Sink:
         for item in _items(self.reader, chunk):
             if isinstance(item, Gone):
                 self._spool.remove(item.seq)
-            elif not isinstance(item, ArchivedStream | ArchivedConsumer | Counted):
+            elif not isinstance(item, ArchivedStream | ArchivedConsumer | CountedRecords):
                 self._spool.add(list(item))
 
 

@@ -1,9 +1,9 @@
 """The holding stream of a replacement: state and data of a stream that is removed and created again with its messages.
 
 `natsctl-replaced-STREAM` is created before anything is changed. Its metadata describes the replacement and its progress
-(`Marker`), its messages are the pieces of a backup of the stream. Every client with access to the account can finish an
-interrupted replacement with it (recovery.py); while the process of the replacement runs, it answers on the inbox in the
-marker.
+(`HoldingMarker`), its messages are the pieces of a backup of the stream. Every client with access to the account can
+finish an interrupted replacement with it (recovery.py); while the process of the replacement runs, it answers on the
+inbox in the marker.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _NO_ROOM: Final = frozenset(
 """Errors of an account or a server without room in the requested kind of storage."""
 
 
-class Phase(StrEnum):
+class HoldingPhase(StrEnum):
     """The progress of a replacement."""
 
     SAVING = "saving"
@@ -77,11 +77,11 @@ class Phase(StrEnum):
     """The stream is restored and whole; only its subjects are still missing."""
 
 
-class Marker(Model, kw_only=True, omit_defaults=False):
+class HoldingMarker(Model, kw_only=True, omit_defaults=False):
     """A replacement in progress; its process answers on `alive`."""
 
     format: str = FORMAT
-    phase: Phase = Phase.SAVING
+    phase: HoldingPhase = HoldingPhase.SAVING
     created: str
     token: str
     stream: str
@@ -125,7 +125,7 @@ def is_being_replaced(config: Mapping[str, Any]) -> bool:
 class Holding:
     """One holding stream; `marker` is the content of its metadata."""
 
-    def __init__(self, retrying: RetryingManager, marker: Marker) -> None:
+    def __init__(self, retrying: RetryingManager, marker: HoldingMarker) -> None:
         self._retrying, self.marker = retrying, marker
         self.name = holding_name(marker.stream)
 
@@ -168,7 +168,7 @@ class Holding:
                 raise
             await self._manager.stream_create(self._config("file" if own == "memory" else "memory"))
 
-    async def mark(self, phase: Phase) -> None:
+    async def mark(self, phase: HoldingPhase) -> None:
         """Record the progress of the replacement on the server."""
         self.marker.phase = phase
         live = (await self._manager.stream_info(self.name)).raw.get("config") or {}
@@ -195,7 +195,7 @@ class Holding:
             await _end(under_way)
         self.marker.pieces, self.marker.sha256 = count, digest.hexdigest()
         self.marker.state = {name: int(state.get(name) or 0) for name in ("messages", "first_seq", "last_seq")}
-        await self.mark(Phase.SAVED)
+        await self.mark(HoldingPhase.SAVED)
 
     async def read(self, copy: Path) -> None:
         """Write the stored backup to a file. Raises StorageError if it differs from what was stored."""
@@ -249,10 +249,10 @@ async def found_in(retrying: RetryingManager) -> list[Holding]:
     return found
 
 
-def _decoded(name: str, text: str) -> Marker:
+def _decoded(name: str, text: str) -> HoldingMarker:
     hint = "use the version of natsctl that made it"
     try:
-        marker = msgspec.json.decode(text, type=Marker)
+        marker = msgspec.json.decode(text, type=HoldingMarker)
     except msgspec.MsgspecError as failure:
         raise StorageError(f"stream {name}: {failure}", hint=hint) from failure
     if marker.format != FORMAT:
@@ -293,7 +293,7 @@ async def _answer(connection: Connection, subscription: Subscription) -> None:
             await connection.publish(message.reply, b"+OK")
 
 
-async def is_at_work(retrying: RetryingManager, marker: Marker) -> bool:
+async def is_at_work(retrying: RetryingManager, marker: HoldingMarker) -> bool:
     """Return whether the process that started a replacement still runs.
 
     A server may pass a request to a connection that has just ended, so one request without an answer proves nothing.
@@ -314,7 +314,7 @@ async def is_at_work(retrying: RetryingManager, marker: Marker) -> bool:
     return True
 
 
-def _age_s(marker: Marker) -> float:
+def _age_s(marker: HoldingMarker) -> float:
     try:
         return (datetime.now(UTC) - datetime.fromisoformat(marker.created)).total_seconds()
     except ValueError:

@@ -34,7 +34,7 @@ from natsctl.client.backup.save import IDLE_S
 from natsctl.client.backup.transfer import RetryingManager, ignore_progress
 from natsctl.client.requests import Answer
 from natsctl.desired.apply.changes import PlanConflictError
-from natsctl.desired.apply.holding_stream import MARKER, Holding, Marker, Phase, found_in, is_at_work
+from natsctl.desired.apply.holding_stream import MARKER, Holding, HoldingMarker, HoldingPhase, found_in, is_at_work
 
 WANTED: Final = "wanted"
 BEFORE: Final = "before"
@@ -113,9 +113,9 @@ async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Pa
     """
     marker = holding.marker
     there = await info_of(retrying, marker.stream)
-    if marker.phase is not Phase.SAVING:
+    if marker.phase is not HoldingPhase.SAVING:
         how = restored_as(marker, there)
-        if how and marker.phase is Phase.SAVED and await _lacking_in_the_end(retrying, marker, there or {}, how):
+        if how and marker.phase is HoldingPhase.SAVED and await _lacking_in_the_end(retrying, marker, there or {}, how):
             await retrying.manager.stream_delete(marker.stream)
             there = None
         elif how:
@@ -129,17 +129,17 @@ async def finish(retrying: RetryingManager, holding: Holding, aim: str, copy: Pa
                     raise
                 done = await _put_in_place(retrying, holding, BEFORE, copy)
                 return done._replace(refused=failure)
-        elif marker.phase is Phase.SAVED and there is not None and not _is_untouched(marker, there):
+        elif marker.phase is HoldingPhase.SAVED and there is not None and not _is_untouched(marker, there):
             raise NameTakenError(
                 f"another stream {marker.stream} was made while {marker.stream} was replaced",
                 hint=f"{marker.state.get('messages', 0):,} messages are in stream {holding.name}: remove "
                 f"{marker.stream} and apply again to have them back, or remove {holding.name} to give them up",
             )
-        if there is None and marker.phase is Phase.SAVED:
+        if there is None and marker.phase is HoldingPhase.SAVED:
             return await _put_in_place(retrying, holding, aim, copy)
     await give_subjects_back(retrying, marker, there)
     await holding.remove()
-    return RecoveryResult(WANTED if marker.phase is Phase.DONE else BEFORE, there or {})
+    return RecoveryResult(WANTED if marker.phase is HoldingPhase.DONE else BEFORE, there or {})
 
 
 async def _put_in_place(retrying: RetryingManager, holding: Holding, aim: str, copy: Path | None) -> RecoveryResult:
@@ -172,7 +172,7 @@ async def _restored_and_released(retrying: RetryingManager, holding: Holding, ho
     return await _released(retrying, holding, how)
 
 
-async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: Path) -> None:
+async def _restored(retrying: RetryingManager, marker: HoldingMarker, how: str, copy: Path) -> None:
     """Restore the stream, not yet with its subjects, and compare it with the saved state.
 
     It has one replica at first: otherwise an empty replica might become leader, and the stream lose its messages.
@@ -202,7 +202,7 @@ async def _restored(retrying: RetryingManager, marker: Marker, how: str, copy: P
 
 
 async def _lacking_in_the_end(
-    retrying: RetryingManager, marker: Marker, there: Mapping[str, Any], how: str
+    retrying: RetryingManager, marker: HoldingMarker, there: Mapping[str, Any], how: str
 ) -> list[str]:
     """Return the missing parts of a restored stream; on a cluster its consumers appear a moment later."""
     until_s = time.monotonic() + (CONSUMERS_WITHIN_S if retrying.manager.connection.info.get("cluster") else 0)
@@ -214,7 +214,7 @@ async def _lacking_in_the_end(
     return missing
 
 
-async def _clear(retrying: RetryingManager, marker: Marker) -> None:
+async def _clear(retrying: RetryingManager, marker: HoldingMarker) -> None:
     """Remove the rest of a failed restore: nats-server may leave an empty stream."""
     if restored_as(marker, await info_of(retrying, marker.stream)):
         await retrying.manager.stream_delete(marker.stream)
@@ -230,16 +230,16 @@ async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Re
     warnings: list[str] = []
     most = int(config.get("num_replicas") or 1)
     try:
-        if marker.phase is not Phase.DONE:
+        if marker.phase is not HoldingPhase.DONE:
             if most > 1:
                 await retrying.manager.stream_update({**quiet_config(marker, config, how), "num_replicas": most})
                 if not await _is_copied(retrying, config):
                     raise ReplicationError(f"the replicas of {marker.stream} do not get its messages")
-            await holding.mark(Phase.DONE)
+            await holding.mark(HoldingPhase.DONE)
         await retrying.manager.stream_update(config)
     except ApiResponseError:
         if how == WANTED:  # the restored stream goes; no client has reached it
-            await holding.mark(Phase.SAVED)
+            await holding.mark(HoldingPhase.SAVED)
             await retrying.manager.stream_delete(marker.stream)
         raise
     if most > 1 and not await _give_replicas(retrying, marker, most):
@@ -249,7 +249,7 @@ async def _released(retrying: RetryingManager, holding: Holding, how: str) -> Re
     return RecoveryResult(how, info, tuple(warnings))
 
 
-async def _give_replicas(retrying: RetryingManager, marker: Marker, most: int) -> bool:
+async def _give_replicas(retrying: RetryingManager, marker: HoldingMarker, most: int) -> bool:
     """Set the replicas that consumers had of their own again; return whether that succeeded."""
     until_s = time.monotonic() + CONSUMERS_WITHIN_S
     while time.monotonic() < until_s:
@@ -283,21 +283,21 @@ async def _is_copied(retrying: RetryingManager, config: Mapping[str, Any]) -> bo
     return current > most // 2
 
 
-def quiet_config(marker: Marker, config: Mapping[str, Any], how: str) -> dict[str, Any]:
+def quiet_config(marker: HoldingMarker, config: Mapping[str, Any], how: str) -> dict[str, Any]:
     """Return a configuration under which no client reaches the stream, with a label for its purpose."""
     label = {**(config.get("metadata") or {}), MARKER: f"{marker.token}:{how}"}
     subjects = {} if config.get("mirror") else {"subjects": [marker.quiet]}
     return {**config, **subjects, "metadata": label, "num_replicas": 1, "sealed": False}
 
 
-def restored_as(marker: Marker, there: Mapping[str, Any] | None) -> str:
+def restored_as(marker: HoldingMarker, there: Mapping[str, Any] | None) -> str:
     """Return the configuration under which an unreleased stream was restored, "" for others."""
     label = str((((there or {}).get("config") or {}).get("metadata") or {}).get(MARKER) or "")
     token, _, how = label.partition(":")
     return how if token == marker.token and how in (WANTED, BEFORE) else ""
 
 
-def _is_untouched(marker: Marker, there: Mapping[str, Any]) -> bool:
+def _is_untouched(marker: HoldingMarker, there: Mapping[str, Any]) -> bool:
     """Return whether a stream is still the one to replace: it has everything that was saved of it."""
     if ((there.get("config") or {}).get("subjects") or [""])[0] == marker.quiet:
         return True
@@ -305,13 +305,13 @@ def _is_untouched(marker: Marker, there: Mapping[str, Any]) -> bool:
     return all(int(state.get(name) or 0) >= marker.state[name] for name in ("messages", "last_seq"))
 
 
-async def give_subjects_back(retrying: RetryingManager, marker: Marker, there: Mapping[str, Any] | None) -> None:
+async def give_subjects_back(retrying: RetryingManager, marker: HoldingMarker, there: Mapping[str, Any] | None) -> None:
     """Give a stream that was not removed its own subjects again."""
     if ((there or {}).get("config", {}).get("subjects") or [""])[0] == marker.quiet:
         await retrying.manager.stream_update(marker.before)
 
 
-def lacking(marker: Marker, there: Mapping[str, Any], how: str, now: Mapping[str, int]) -> list[str]:
+def lacking(marker: HoldingMarker, there: Mapping[str, Any], how: str, now: Mapping[str, int]) -> list[str]:
     """Return the parts of the saved stream that a restored one lacks, apart from intended removals."""
     said, found = marker.state, there.get("state") or {}
     has = {name: int(found.get(name) or 0) for name in ("messages", "first_seq", "last_seq")}
@@ -330,14 +330,14 @@ def lacking(marker: Marker, there: Mapping[str, Any], how: str, now: Mapping[str
     ]
 
 
-def _is_explained(marker: Marker, how: str, has: Mapping[str, int]) -> bool:
+def _is_explained(marker: HoldingMarker, how: str, has: Mapping[str, int]) -> bool:
     """Return whether messages are missing by age, the oldest first, or by limits that the plan has lowered."""
     before, config = normalised(marker.before), normalised(getattr(marker, how))
     stream_fields = any(before.get(name) != config.get(name) for name in _LIMITS)
     return stream_fields or (any(config.get(name) for name in _AGES) and has["first_seq"] > marker.state["first_seq"])
 
 
-async def floors(retrying: RetryingManager, marker: Marker) -> dict[str, int]:
+async def floors(retrying: RetryingManager, marker: HoldingMarker) -> dict[str, int]:
     """Return the durable consumers of the stream, each with its ack floor as a stream sequence."""
     return floors_of(await consumers_of(retrying, marker.stream))
 

@@ -25,7 +25,7 @@ from natsctl.client.backup.transfer import RetryingManager
 from natsctl.client.message import DryRunError, Planned
 from natsctl.desired.apply.changes import PLAN_AGAIN, PlanConflictError, merged_config
 from natsctl.desired.apply.execution import Done
-from natsctl.desired.apply.holding_stream import SUBJECTS, Heartbeat, Holding, Marker, holding_name
+from natsctl.desired.apply.holding_stream import SUBJECTS, Heartbeat, Holding, HoldingMarker, holding_name
 from natsctl.desired.apply.recovery import BEFORE, COPY, WANTED, RecoveryResult, consumers_of, finish, floors, floors_of
 from natsctl.desired.assets import without_server_made
 from natsctl.desired.plan import Change
@@ -70,9 +70,9 @@ class Replacement:
                 raise done.refused
             return self._ended(marker, done, copy)
 
-    async def _marker(self, change: Change, live: dict[str, Any]) -> Marker:
+    async def _marker(self, change: Change, live: dict[str, Any]) -> HoldingMarker:
         before = without_server_made(live.get("config") or {})
-        marker = Marker(
+        marker = HoldingMarker(
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             token=secrets.token_hex(8),
             stream=change.stream,
@@ -105,7 +105,7 @@ class Replacement:
         await holding.fill(copy, state)
         await self._check_untouched(marker)
 
-    async def _check_untouched(self, marker: Marker) -> None:
+    async def _check_untouched(self, marker: HoldingMarker) -> None:
         """Raise PlanConflictError if another client let the stream take messages that the backup does not have."""
         info = (await self._retrying.manager.stream_info(marker.stream)).raw
         fed = marker.before.get("sources") or marker.before.get("mirror")  # their messages come again
@@ -123,7 +123,7 @@ class Replacement:
         except NatsctlError as failure:
             self._retrying.say(f"stream {holding.name} stays, the next apply begins with it: {failure.text}")
 
-    def _ended(self, marker: Marker, done: RecoveryResult, copy: Path) -> Done:
+    def _ended(self, marker: HoldingMarker, done: RecoveryResult, copy: Path) -> Done:
         state = done.info.get("state") or {}
         detail = f"kept {plural(int(state.get('messages') or 0), 'message')}"
         if self._keep_backup:

@@ -41,7 +41,7 @@ _FOR_GOOD: Final = frozenset(("allow_msg_ttl",))
 """Fields that a server does not switch off again: null has no effect on them."""
 
 
-class Described(NamedTuple):
+class DescribedAsset(NamedTuple):
     """A configuration as written in a document; the other members are as in `DesiredAsset`."""
 
     config: dict[str, Any]
@@ -63,11 +63,11 @@ def _null_keys(value: Mapping[str, Any]) -> set[str]:
     return {f"metadata.{key}" for key in below if below[key] is None} if isinstance(below, Mapping) else set()
 
 
-def described_bucket(kind: Kind, config: dict[str, Any], words: Mapping[str, Any]) -> Described:
+def described_bucket(kind: Kind, config: dict[str, Any], words: Mapping[str, Any]) -> DescribedAsset:
     """Return the stream of a bucket with the fields that the document mentions, those at null included."""
     fields = {field for word in words for field in _FIELDS_OF.get(word, ())}
     nulls = fields - config.keys() - _FOR_GOOD | _null_keys(words)
-    return Described(config, frozenset(nulls), frozenset(config.keys() - fields - _MAKES[kind]))
+    return DescribedAsset(config, frozenset(nulls), frozenset(config.keys() - fields - _MAKES[kind]))
 
 
 def ignored_fields(key: AssetKey, kind: Kind, node: DocumentNode, found: Collector) -> frozenset[str]:
@@ -200,7 +200,7 @@ def read_stream(node: DocumentNode, kind: Kind, found: Collector) -> None:
     if not name:
         _unnamed(node, "a stream needs a name", found)
         return
-    keep(AssetKey(name), kind, Described(config, nulls_of(where, StreamConfig)), node, where, found, good)
+    keep(AssetKey(name), kind, DescribedAsset(config, nulls_of(where, StreamConfig)), node, where, found, good)
     for item in items(node.at("consumers"), "name", found):
         read_consumer(item, Kind.CONSUMER, found, name)
 
@@ -242,13 +242,13 @@ def read_consumer(node: DocumentNode, kind: Kind, found: Collector, stream: str 
     if not config.get(ACKS) and not where.value.get(ACKS):
         config[ACKS] = default_acks(config) if plain and not said else "none"
         at_creation, nulls = frozenset((ACKS,)) - nulls, nulls - {ACKS}
-    keep(AssetKey(stream, name), kind, Described(config, nulls, at_creation), node, where, found, good)
+    keep(AssetKey(stream, name), kind, DescribedAsset(config, nulls, at_creation), node, where, found, good)
 
 
 def keep(
     key: AssetKey,
     kind: Kind,
-    said: Described,
+    said: DescribedAsset,
     node: DocumentNode,
     where: DocumentNode,
     found: Collector,

@@ -19,16 +19,16 @@ from natsctl.desired.documents.asset_documents import (
 from natsctl.desired.documents.collector import Collector
 
 
-class Field(NamedTuple):
+class SpecField(NamedTuple):
     """The target of a field: a key, or one below another; `below` are the fields of an object, or of each of a list."""
 
     to: tuple[str, ...]
-    below: dict[str, Field] | None = None
+    below: dict[str, SpecField] | None = None
 
 
-def _plain(**names: str) -> dict[str, Field]:
+def _plain(**names: str) -> dict[str, SpecField]:
     """Return fields that keep their value, by their names in a configuration."""
-    return {name: Field((to,)) for name, to in names.items()}
+    return {name: SpecField((to,)) for name, to in names.items()}
 
 
 _TRANSFORM: Final = _plain(source="src", dest="dest")
@@ -36,15 +36,15 @@ _PLACEMENT: Final = _plain(cluster="cluster", tags="tags")
 _REPUBLISH: Final = _plain(source="src", destination="dest", headersOnly="headers_only")
 _ORIGIN: Final = {
     **_plain(name="name", optStartSeq="opt_start_seq", optStartTime="opt_start_time", filterSubject="filter_subject"),
-    "externalApiPrefix": Field(("external", "api")),
-    "externalDeliverPrefix": Field(("external", "deliver")),
-    "subjectTransforms": Field(("subject_transforms",), _TRANSFORM),
+    "externalApiPrefix": SpecField(("external", "api")),
+    "externalDeliverPrefix": SpecField(("external", "deliver")),
+    "subjectTransforms": SpecField(("subject_transforms",), _TRANSFORM),
 }
 _ORIGINS: Final = {
-    "placement": Field(("placement",), _PLACEMENT),
-    "republish": Field(("republish",), _REPUBLISH),
-    "mirror": Field(("mirror",), _ORIGIN),
-    "sources": Field(("sources",), _ORIGIN),
+    "placement": SpecField(("placement",), _PLACEMENT),
+    "republish": SpecField(("republish",), _REPUBLISH),
+    "mirror": SpecField(("mirror",), _ORIGIN),
+    "sources": SpecField(("sources",), _ORIGIN),
 }
 
 STREAM: Final = {
@@ -82,8 +82,8 @@ STREAM: Final = {
         metadata="metadata",
     ),
     **_ORIGINS,
-    "subjectTransform": Field(("subject_transform",), _TRANSFORM),
-    "consumerLimits": Field(
+    "subjectTransform": SpecField(("subject_transform",), _TRANSFORM),
+    "consumerLimits": SpecField(
         ("consumer_limits",), _plain(inactiveThreshold="inactive_threshold", maxAckPending="max_ack_pending")
     ),
 }
@@ -151,7 +151,7 @@ DELIVER_POLICIES: Final = {
 
 
 GROUP: Final = "jetstream.nats.io/"
-KINDS: Final[dict[str, tuple[Kind, Read, dict[str, Field]]]] = {
+KINDS: Final[dict[str, tuple[Kind, Read, dict[str, SpecField]]]] = {
     "Stream": (Kind.STREAM, read_stream, STREAM),
     "Consumer": (Kind.CONSUMER, read_consumer, CONSUMER),
     "KeyValue": (Kind.KEY_VALUE, read_bucket, KEY_VALUE),
@@ -224,7 +224,7 @@ def _resource(node: DocumentNode, kind: str, found: Collector) -> None:
     reader(spec.holding(made), asset, found)
 
 
-def _made(node: DocumentNode, fields: dict[str, Field], found: Collector) -> LocatedDict:
+def _made(node: DocumentNode, fields: dict[str, SpecField], found: Collector) -> LocatedDict:
     """Return the object in the fields of a configuration, each key with its line and its original name."""
     made = LocatedDict(node.value.line)
     for key, value in node.value.items():
@@ -247,7 +247,7 @@ def _is_absent(value: Any) -> bool:
     return value is None or (not value and not isinstance(value, bool | LocatedDict | LocatedList))
 
 
-def _value(node: DocumentNode, field: Field, found: Collector) -> Any:
+def _value(node: DocumentNode, field: SpecField, found: Collector) -> Any:
     value = node.value
     if field.to == ("deliver_policy",) and isinstance(value, str):
         return DELIVER_POLICIES.get(value, value)

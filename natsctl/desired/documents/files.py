@@ -250,7 +250,7 @@ _MISREAD: Final = re.compile(
 """Unquoted texts that some reader takes for a number, a time, a truth value or null."""
 
 
-class Format(StrEnum):
+class DocumentFormat(StrEnum):
     """The format of written documents."""
 
     YAML = "yaml"

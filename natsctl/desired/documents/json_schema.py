@@ -19,7 +19,7 @@ from natsctl.desired.documents.controller import (
     LIFE,
     PASSED_OVER,
     REQUIRED,
-    Field,
+    SpecField,
 )
 from natsctl.desired.documents.loader import COLLECTIONS, CONSUMER_ONLY, KEY_VALUE_ONLY, NAMES, SETTINGS
 
@@ -336,7 +336,7 @@ def manifest_definitions() -> dict[str, Schema]:
     return found
 
 
-def _properties(fields: dict[str, Field], shape: Shape, model: type[Model] | None) -> dict[str, Schema]:
+def _properties(fields: dict[str, SpecField], shape: Shape, model: type[Model] | None) -> dict[str, Schema]:
     texts = TEXTS.get(model.__name__, {}) if model is not None else {}
     return {
         name: described(_field(field, shape), texts.get(field.to[0]) or DOCUMENT_KEYS.get(field.to[0], ""))
@@ -344,7 +344,7 @@ def _properties(fields: dict[str, Field], shape: Shape, model: type[Model] | Non
     }
 
 
-def _field(field: Field, shape: Shape) -> Schema:
+def _field(field: SpecField, shape: Shape) -> Schema:
     """Return the schema of a field, by its target in a configuration; empty texts and zeros count as absent."""
     if field.to == ("stream",):
         return {"type": "string", "minLength": 1}

@@ -12,10 +12,10 @@ from natsctl.api.errors import UsageError
 from natsctl.api.locations import Location
 from natsctl.desired.assets import Fault
 from natsctl.desired.terraform.expressions import (
+    AttributeSource,
     Evaluator,
     ExpressionError,
     Loop,
-    Named,
     number_of,
     said,
     text_value,
@@ -202,7 +202,7 @@ class Module:
             return False
 
 
-class _Words(Named):
+class _Words(AttributeSource):
     """`var`, `local`, or the resources of a type."""
 
     def __init__(self, module: Module, kind: str) -> None:
@@ -213,7 +213,7 @@ class _Words(Named):
         return self._module.worked_out(self._kind, name)
 
 
-class _Resource(Named):
+class _Resource(AttributeSource):
     """One resource, with the attributes that the files give or imply."""
 
     def __init__(self, module: Module, block: Block, evaluator: Evaluator) -> None:

@@ -24,14 +24,14 @@ class ExpressionError(Exception):
 
 
 @runtime_checkable
-class Named(Protocol):
+class AttributeSource(Protocol):
     """A value with attributes evaluated on demand: `var`, `local`, a resource."""
 
     def attribute(self, name: str) -> Any:
         """Return one of them. Raises ExpressionError."""
 
 
-class Loop(Named):
+class Loop(AttributeSource):
     """`each`, `count` and the iterators of dynamic blocks, by name."""
 
     def __init__(self, word: str, values: Mapping[str, Any]) -> None:
@@ -104,7 +104,7 @@ def said(value: Any) -> str:
         return "a map"
     if isinstance(value, list):
         return "a list"
-    if isinstance(value, Named):
+    if isinstance(value, AttributeSource):
         return "a whole resource"
     return repr(value) if isinstance(value, str) else text_value(value)
 
@@ -486,7 +486,7 @@ def _many(value: Any) -> list[Any]:
 
 
 def _look(value: Any, key: Any) -> Any:
-    if isinstance(value, Named):
+    if isinstance(value, AttributeSource):
         return value.attribute(text_value(key))
     if isinstance(value, list):
         index = number_of(key)

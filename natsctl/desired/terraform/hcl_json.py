@@ -41,14 +41,14 @@ def parse_json(file: str, text: bytes, schemas: Mapping[str, Schema]) -> tuple[B
         return whole, [Fault(Location(file, fault.line), fault.reason)]
     if len(documents) != 1 or not isinstance(documents[0], LocatedDict):
         return whole, [Fault(Location(file, 1), "expected one object, a Terraform configuration")]
-    reader = _Reader(file, schemas, faults)
+    reader = _JsonBlockReader(file, schemas, faults)
     for kind, value in documents[0].items():
         if kind != _COMMENT:
             whole.blocks.extend(reader.blocks(kind, (), value, documents[0].lines[kind], _LABELS.get(kind, 0)))
     return whole, faults
 
 
-class _Reader:
+class _JsonBlockReader:
     def __init__(self, file: str, schemas: Mapping[str, Schema], faults: list[Fault]) -> None:
         self._file, self._schemas, self._faults = file, schemas, faults
 

@@ -99,7 +99,7 @@ def _finding_first_since(store: StreamStore, filters: Filters, ts_ns: int) -> St
     return nearest if start < nearest < last else start
 
 
-class Scope(NamedTuple):
+class PurgeScope(NamedTuple):
     """The effect of a purge on one consumer."""
 
     first_seq: int
@@ -143,16 +143,16 @@ def after_purge(consumer: Consumer, purged: Filters | None) -> Steps[None]:
             consumer.log.placed(position, floor_cseq, floor_sseq)
 
 
-def scope_of(consumer: Consumer, purged: Filters | None) -> Scope | None:
+def scope_of(consumer: Consumer, purged: Filters | None) -> PurgeScope | None:
     """Return the effect of a purge on a consumer, None when it keeps its position."""
     store, stream_first = consumer.stream.store, consumer.stream.store.first_seq
     if purged is None or purged.everything:
-        return Scope(stream_first, False)
+        return PurgeScope(stream_first, False)
     own, subject = filters_of(consumer.config), purged.subjects[0].decode("utf-8", "replace")
     if any(is_subset(each, subject) for each in own):
         if not all(is_subset(each, subject) for each in own):
-            return Scope(stream_first, True)
-        return Scope(store.first_match(purged, stream_first) or store.last_seq + 1, False)
+            return PurgeScope(stream_first, True)
+        return PurgeScope(store.first_match(purged, stream_first) or store.last_seq + 1, False)
     if not own or any(is_subset(subject, each) for each in own):
-        return Scope(stream_first, True)
+        return PurgeScope(stream_first, True)
     return None

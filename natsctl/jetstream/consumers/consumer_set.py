@@ -29,10 +29,10 @@ from natsctl.api.consumer import AckPolicy, ConsumerConfig
 from natsctl.jetstream.advisories import nuid
 from natsctl.jetstream.consumers.consumer import Consumer
 from natsctl.jetstream.consumers.consumer_state import (
+    ConsumerRecord,
     ConsumerState,
     Created,
     Deleted,
-    Record,
     Updated,
     apply_ops,
     decode_record,
@@ -255,14 +255,14 @@ class ConsumerSet:
         if not self._rewriting and self._stream.store.journal_bytes > bound:
             self.rewrite()
 
-    def _append(self, record: Record) -> None:
+    def _append(self, record: ConsumerRecord) -> None:
         self._stream.store.append_record(record.kind, record.body)
 
     def _journaled(self, config: ConsumerConfig) -> bool:
         return self._stream.store.storage == "file" and not config.mem_storage and not config.direct
 
 
-def _created(consumer: Consumer) -> Record:
+def _created(consumer: Consumer) -> ConsumerRecord:
     body = Created(
         consumer.number, consumer.name, consumer.created_ns, encode(consumer.config), consumer.state.encode()
     )

@@ -292,16 +292,16 @@ class Changed(msgspec.Struct, array_like=True):
     ops: list[list[Any]]
 
 
-class Record(NamedTuple):
+class ConsumerRecord(NamedTuple):
     """A journal record in the store's form."""
 
     kind: int
     body: bytes
 
 
-def encode_record(value: Created | Updated | Deleted | Changed) -> Record:
+def encode_record(value: Created | Updated | Deleted | Changed) -> ConsumerRecord:
     kinds: dict[type, int] = {Created: CREATED, Updated: UPDATED, Deleted: DELETED, Changed: CHANGED}
-    return Record(kinds[type(value)], _encode(value))
+    return ConsumerRecord(kinds[type(value)], _encode(value))
 
 
 def decode_record(kind: int, body: bytes) -> Created | Updated | Deleted | Changed:
@@ -381,7 +381,7 @@ class ChangeLog:
         self.ops = []
         self.acked = []
 
-    def take(self, number: int, now_ns: int) -> Record | None:
+    def take(self, number: int, now_ns: int) -> ConsumerRecord | None:
         """Return one record of all changes, or None, and clear them."""
         if self.acked:
             self.settled(now_ns)
@@ -389,7 +389,7 @@ class ChangeLog:
         if not ops:
             return None
         self.ops = []
-        return Record(CHANGED, _encode((number, ops)))
+        return ConsumerRecord(CHANGED, _encode((number, ops)))
 
 
 def apply_ops(state: ConsumerState, ops: Iterable[list[Any]]) -> None:

@@ -112,7 +112,7 @@ class RateLimit:
         return int((bits - self._tokens) * SECOND / self._bits_per_s) + 1
 
 
-class Replay:
+class ReplayPace:
     """The original rhythm, up to the last message that was stored when it began."""
 
     __slots__ = ("_last_sent_ns", "_last_ts_ns", "_until_seq")
@@ -170,9 +170,9 @@ class DeliveryBudget:
         self._consumer = consumer
         self._fit = FIRST_READ
         self._pace = Alarm(consumer.engine.timers, consumer.schedule)
-        self._replay: Replay | None = None
+        self._replay: ReplayPace | None = None
         if consumer.config.replay_policy is ReplayPolicy.ORIGINAL:
-            self._replay = Replay(consumer.stream.store.last_seq)
+            self._replay = ReplayPace(consumer.stream.store.last_seq)
 
     def stop(self) -> None:
         self._pace.cancel()

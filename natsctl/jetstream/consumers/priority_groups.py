@@ -26,7 +26,7 @@ from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
     from natsctl.jetstream.consumers.consumer import Consumer
-    from natsctl.jetstream.consumers.pull import OpenRequest
+    from natsctl.jetstream.consumers.pull import WaitingPull
 
 
 MISMATCH: Final = b"NATS/1.0 423 Nats-Pin-Id mismatch\r\n\r\n"
@@ -45,7 +45,7 @@ class Pin:
         self.id = ""
         self.since_ns = 0
 
-    def assign(self, request: OpenRequest) -> None:
+    def assign(self, request: WaitingPull) -> None:
         """Pin the sender of a request; a request that names no group is served without a pin."""
         if not request.group:
             return
@@ -83,7 +83,7 @@ class Pin:
 _GROUP_NAME: Final = re.compile("[a-zA-Z0-9/_=-]{1,16}")
 
 
-class Verdict(Enum):
+class PullVerdict(Enum):
     """The decision about the request at the head of the queue."""
 
     SERVE = auto()
@@ -105,7 +105,7 @@ class Priority:
         if self.pin is not None:
             self.pin.release()
 
-    def decide(self, request: OpenRequest, vacant: bool, available: int, unacked: int) -> Verdict:
+    def decide(self, request: WaitingPull, vacant: bool, available: int, unacked: int) -> PullVerdict:
         """Decide on a request; `vacant`: no client was pinned when the search for a recipient began.
 
         `available` and `unacked` are what min_pending and min_ack_pending are compared with.
@@ -114,20 +114,20 @@ class Priority:
             return self._decide_by_pin(self.pin, request, vacant)
         if self.policy is PriorityPolicy.OVERFLOW and (request.min_pending > 0 or request.min_ack_pending > 0):
             full = 0 < request.min_pending <= available or 0 < request.min_ack_pending <= unacked
-            return Verdict.SERVE if full else Verdict.PASS
-        return Verdict.SERVE
+            return PullVerdict.SERVE if full else PullVerdict.PASS
+        return PullVerdict.SERVE
 
-    def _decide_by_pin(self, pin: Pin, request: OpenRequest, vacant: bool) -> Verdict:
+    def _decide_by_pin(self, pin: Pin, request: WaitingPull, vacant: bool) -> PullVerdict:
         if vacant:
             if request.pin_id:
-                return Verdict.WRONG_PIN
+                return PullVerdict.WRONG_PIN
             pin.assign(request)
-            return Verdict.SERVE
+            return PullVerdict.SERVE
         if not pin.id or request.pin_id == pin.id:
-            return Verdict.SERVE
-        return Verdict.WRONG_PIN if request.pin_id else Verdict.PASS
+            return PullVerdict.SERVE
+        return PullVerdict.WRONG_PIN if request.pin_id else PullVerdict.PASS
 
-    def enqueue(self, waiting: list[OpenRequest], request: OpenRequest) -> None:
+    def enqueue(self, waiting: list[WaitingPull], request: WaitingPull) -> None:
         """Queue a request after all others, or after the others of its priority."""
         if self.policy is PriorityPolicy.PRIORITIZED:
             for place, other in enumerate(waiting):

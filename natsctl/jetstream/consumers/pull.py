@@ -25,7 +25,7 @@ from natsctl.api.requests import PullRequest
 from natsctl.api.strict import DecodeError, read_strict
 from natsctl.api.units import format_duration
 from natsctl.jetstream.api_level import is_refused
-from natsctl.jetstream.consumers.priority_groups import MISMATCH, WRONG_PIN, Pin, Priority, Verdict, priority_of
+from natsctl.jetstream.consumers.priority_groups import MISMATCH, WRONG_PIN, Pin, Priority, PullVerdict, priority_of
 from natsctl.jetstream.timers import Alarm
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class PullRequestError(Exception):
         self.block = block
 
 
-class OpenRequest:
+class WaitingPull:
     """One open pull request; times are monotonic ns, 0 = none."""
 
     __slots__ = (
@@ -188,7 +188,7 @@ class PullDelivery:
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
         self._alarm = Alarm(consumer.engine.timers, self._look)
-        self.waiting: list[OpenRequest] = []
+        self.waiting: list[WaitingPull] = []
         self.wanted = 0
         self.priority: Priority | None = priority_of(consumer)
         self._available = self._unacked = 0
@@ -287,7 +287,7 @@ class PullDelivery:
                 self._status(reply, MAX_WAITING)
             return
         store = consumer.stream.store
-        request = OpenRequest(reply, asked, consumer.engine.clock.monotonic_ns(), formal, store.last_seq)
+        request = WaitingPull(reply, asked, consumer.engine.clock.monotonic_ns(), formal, store.last_seq)
         self.idle_since_ns = request.last_ns
         if asked.expires < 0:
             self._status(reply, request.ended(b"408 Request Timeout"))
@@ -370,7 +370,7 @@ class PullDelivery:
             for request in [r for r in self.waiting if self._ends_without_messages(r)]:
                 self._end(request, NO_MESSAGES)
 
-    def _ends_without_messages(self, request: OpenRequest) -> bool:
+    def _ends_without_messages(self, request: WaitingPull) -> bool:
         """Return whether a lack of messages ends a request: all messages received before it can be read."""
         store = self._consumer.stream.store
         return request.ends_without_messages() and (request.seen_seq <= store.durable_seq or not store.unsettled)
@@ -408,7 +408,7 @@ class PullDelivery:
             consumer.record_deliveries([message[0] for message in messages[:done]])
         return done
 
-    def _hand_all(self, request: OpenRequest, deliveries: list[Delivery]) -> int:
+    def _hand_all(self, request: WaitingPull, deliveries: list[Delivery]) -> int:
         """Send to the only open request, which wants at least as many, and return the number of sent messages."""
         done = self._consumer.account.send_all(request.reply, deliveries)
         request.left -= done
@@ -438,7 +438,7 @@ class PullDelivery:
             self._close(request)
         return False
 
-    def _request_for(self, size: int, vacant: bool, now_ns: int) -> OpenRequest | None:
+    def _request_for(self, size: int, vacant: bool, now_ns: int) -> WaitingPull | None:
         """Move the request for the next message to the head and return it; requests that cannot take it end."""
         waiting, priority, passed = self.waiting, self.priority, 0
         while waiting:
@@ -448,10 +448,10 @@ class PullDelivery:
                 continue
             if priority is not None:
                 verdict = priority.decide(request, vacant, self._available, self._unacked)
-                if verdict is Verdict.WRONG_PIN:
+                if verdict is PullVerdict.WRONG_PIN:
                     self._end(request, request.ended(WRONG_PIN))
                     continue
-                if verdict is Verdict.PASS:
+                if verdict is PullVerdict.PASS:
                     waiting.append(waiting.pop(0))
                     passed += 1
                     if passed >= len(waiting):
@@ -464,7 +464,7 @@ class PullDelivery:
             return request
         return None
 
-    def _fits(self, request: OpenRequest, size: int) -> bool:
+    def _fits(self, request: WaitingPull, size: int) -> bool:
         """Deduct `size` from the max_bytes of a request; a request without room for it ends."""
         if size > request.bytes_left:
             self._end(request, request.ended(b"409 Message Size Exceeds MaxBytes"))
@@ -475,7 +475,7 @@ class PullDelivery:
             request.left, request.debt = 1, 0
         return True
 
-    def _took(self, request: OpenRequest, now_ns: int) -> None:
+    def _took(self, request: WaitingPull, now_ns: int) -> None:
         """Count the message that the head of the queue got."""
         request.left -= 1
         request.delivered += 1
@@ -493,12 +493,12 @@ class PullDelivery:
 
     # Ends
 
-    def _close(self, request: OpenRequest) -> None:
+    def _close(self, request: WaitingPull) -> None:
         """Remove a request from the queue without a status."""
         self.waiting.remove(request)
         self.wanted -= request.left
 
-    def _end(self, request: OpenRequest, status: bytes) -> None:
+    def _end(self, request: WaitingPull, status: bytes) -> None:
         """Remove a request from the queue and send the reason."""
         self._close(request)
         self.idle_since_ns = self._consumer.engine.clock.monotonic_ns()

@@ -36,7 +36,7 @@ from natsctl.jetstream.endpoints.requests import (
     ApiRequest,
     EndpointFunction,
     Outcome,
-    Pending,
+    PendingAnswer,
     Uncounted,
     audit,
     is_absent,
@@ -225,7 +225,7 @@ class SystemApi:
         request.answer_when_all_durable(leaving, AccountPurgeAnswer(initiated=True))
 
     def _complete(self, request: ApiRequest, outcome: Outcome) -> None:
-        assert not isinstance(outcome, Uncounted | Pending | Generator)
+        assert not isinstance(outcome, Uncounted | PendingAnswer | Generator)
         if isinstance(outcome, ApiError):
             body = encode(as_error(AccountPurgeAnswer, outcome, _PURGE.error_body))
         else:
@@ -352,7 +352,7 @@ class Dispatcher:
         if isinstance(outcome, Generator):
             self._work(request, outcome)
             return
-        if isinstance(outcome, Pending):
+        if isinstance(outcome, PendingAnswer):
             return
         endpoint = request.endpoint
         refusal = outcome.error if isinstance(outcome, Uncounted) else outcome

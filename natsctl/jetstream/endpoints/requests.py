@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Model)
 
 
-class Pending:
+class PendingAnswer:
     """The result of an endpoint that answers later, or never."""
 
 
-PENDING: Final = Pending()
+PENDING: Final = PendingAnswer()
 
 
 class Uncounted:
@@ -53,7 +53,7 @@ class Uncounted:
         self.error = error
 
 
-Outcome: TypeAlias = "Model | ApiError | Uncounted | Pending | Steps[Outcome]"
+Outcome: TypeAlias = "Model | ApiError | Uncounted | PendingAnswer | Steps[Outcome]"
 """Steps come from an endpoint with possibly long work (`jetstream.work`)."""
 EndpointFunction: TypeAlias = "Callable[[JetStreamAccount, ApiRequest], Outcome]"
 Completion: TypeAlias = "Callable[[ApiRequest, Outcome], None]"
@@ -105,7 +105,7 @@ class ApiRequest:
         answer: Model,
         failed: Callable[[], None] | None = None,
         done: Callable[[], None] | None = None,
-    ) -> Pending:
+    ) -> PendingAnswer:
         """Call `done` and send `answer` once everything but messages that `store` has buffered is durable.
 
         Else call `failed` and answer the error.
@@ -124,7 +124,7 @@ class ApiRequest:
         store.on_durable(RecordsCallback(settled))
         return PENDING
 
-    def answer_when_all_durable(self, settling: Sequence[DurableChange], answer: Model) -> Pending:
+    def answer_when_all_durable(self, settling: Sequence[DurableChange], answer: Model) -> PendingAnswer:
         """Send `answer` once all of them have settled, else the error of the first that could not."""
         if not settling:
             self.answer(answer)

@@ -27,7 +27,7 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
-    Counted,
+    CountedRecords,
     Gone,
     Item,
 )
@@ -112,7 +112,7 @@ class Staging:
             self._consumer(item)
         elif isinstance(item, ArchivedStream):
             self._stream(item)
-        elif item and not isinstance(item, Counted):
+        elif item and not isinstance(item, CountedRecords):
             self._messages(item)
 
     def _check_kept(self) -> None:

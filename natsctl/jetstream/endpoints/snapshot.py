@@ -115,7 +115,7 @@ def snapshot(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def _begin(stream: Stream, request: ApiRequest, wanted: StreamSnapshotRequest) -> StreamSnapshotAnswer | ApiError:
     state = stream.state()
-    Snapshot(stream, wanted, request).start()
+    SnapshotTransfer(stream, wanted, request).start()
     return StreamSnapshotAnswer(config=stream.config, state=state)
 
 
@@ -123,7 +123,7 @@ def _clamped(value: int, default: int, limits: tuple[int, int]) -> int:
     return min(max(value, limits[0]), limits[1]) if value > 0 else default
 
 
-class Snapshot:
+class SnapshotTransfer:
     def __init__(self, stream: Stream, wanted: StreamSnapshotRequest, request: ApiRequest) -> None:
         """Record the contents of the archive; nothing is sent before `start` and a turn of the engine."""
         engine = stream.engine

@@ -74,7 +74,7 @@ MAX_TEMPLATES: Final = 1000
 _decode: Final = msgspec.json.Decoder(StreamTemplateConfig).decode
 
 
-class Template:
+class StreamTemplate:
     __slots__ = ("_js", "_reported", "_subscriptions", "config", "store")
 
     def __init__(self, js: JetStreamAccount, config: StreamTemplateConfig, store: StreamStore) -> None:
@@ -156,7 +156,7 @@ class Templates:
 
     def __init__(self, js: JetStreamAccount) -> None:
         self._js = js
-        self._templates: dict[str, Template] = {}
+        self._templates: dict[str, StreamTemplate] = {}
         self.made: dict[str, dict[str, None]] = {}
         """Names of owned streams by owner, in order of their making."""
 
@@ -164,7 +164,7 @@ class Templates:
         """Return every name, sorted."""
         return sorted(self._templates)
 
-    def get(self, name: str) -> Template | None:
+    def get(self, name: str) -> StreamTemplate | None:
         return self._templates.get(name)
 
     def stream_created(self, config: StreamConfig) -> None:
@@ -195,17 +195,17 @@ class Templates:
             return _refused(f'template with name "{config.name}" already exists')
         return _refused("too many templates") if len(self._templates) >= MAX_TEMPLATES else None
 
-    def create(self, config: StreamTemplateConfig) -> Template:
+    def create(self, config: StreamTemplateConfig) -> StreamTemplate:
         """Make a checked template; it is durable when its store's first commit ends. Raises StoreError."""
         key = f"{self._js.name}/{FOLDER}/{config.name}"
         store = self._js.engine.store.create(key, encode(config))
-        template = self._templates[config.name] = Template(self._js, config, store)
+        template = self._templates[config.name] = StreamTemplate(self._js, config, store)
         return template
 
     def adopt(self, store: StreamStore) -> None:
         """Start a template that the store recovered. Raises msgspec.MsgspecError."""
         config = _decode(store.meta)
-        self._templates[config.name] = Template(self._js, config, store)
+        self._templates[config.name] = StreamTemplate(self._js, config, store)
 
     def stop(self) -> None:
         """Unsubscribe every template and forget it; its stored configuration stays."""
@@ -213,7 +213,7 @@ class Templates:
             template.stop()
         self._templates = {}
 
-    def forget(self, template: Template) -> None:
+    def forget(self, template: StreamTemplate) -> None:
         """Undo a creation that could not be made durable."""
         template.stop()
         self._templates.pop(template.config.name, None)
@@ -223,7 +223,7 @@ class Templates:
     def remove_by_name(self, name: str) -> list[DurableChange]:
         return self.remove(self._templates[name])
 
-    def remove(self, template: Template) -> list[DurableChange]:
+    def remove(self, template: StreamTemplate) -> list[DurableChange]:
         """Delete a template after its streams; `on_durable` of the returned objects calls back for each."""
         template.stop()
         leaving = [self._js.remove_and_advise(name) for name in template.streams()]

@@ -192,7 +192,7 @@ END: Final = b"eob"
 """The commit of a message that is not part of the batch."""
 
 
-class Batch:
+class AtomicBatch:
     __slots__ = ("bytes", "due_ns", "messages")
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class AtomicBatches:
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
-        self._open: dict[bytes, Batch] = {}
+        self._open: dict[bytes, AtomicBatch] = {}
         self._alarm = Alarm(stream.engine.timers, self._look)
         self._bytes = 0
         self._total = stream.engine.open_batches
@@ -258,7 +258,7 @@ class AtomicBatches:
                 )
             if len(self._open) >= limits.atomic_of_stream or self._total.atomic >= limits.atomic_of_server:
                 return error(ErrCode.ATOMIC_PUBLISH_TOO_MANY_INFLIGHT)
-            batch = Batch()
+            batch = AtomicBatch()
             self._total.atomic += 1
         self._open[batch_id] = batch
         if commit not in (None, b"1", END):
@@ -289,7 +289,7 @@ class AtomicBatches:
         self._stream.pipeline.acks.answer(message.reply, b"")
         return None
 
-    def _stage(self, batch: Batch, message: PendingMessage) -> bool:
+    def _stage(self, batch: AtomicBatch, message: PendingMessage) -> bool:
         """Keep a message until its batch commits; False when there is no memory for it."""
         size = len(message.subject) + len(message.header) + len(message.payload) + MESSAGE_COST
         total, limits = self._total, self._total.limits
@@ -303,7 +303,7 @@ class AtomicBatches:
         total.staged_bytes += size
         return True
 
-    def _store(self, batch_id: bytes, batch: Batch, last: PendingMessage, ends: bool) -> ApiError | None:
+    def _store(self, batch_id: bytes, batch: AtomicBatch, last: PendingMessage, ends: bool) -> ApiError | None:
         """Check all messages and store them, or return the reason against it."""
         stream, ahead = self._stream, Ahead()
         for message in batch.messages:

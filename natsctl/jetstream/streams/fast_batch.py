@@ -110,7 +110,7 @@ class Stored(NamedTuple):
 
     seq: int
     """Sequence of the last one."""
-    batch: Batch
+    batch: FastBatch
     first: int
     """Place of the first one."""
     last: int
@@ -120,7 +120,7 @@ class Stored(NamedTuple):
     """The common start of their reply subjects, if there are several."""
 
 
-class Batch:
+class FastBatch:
     __slots__ = (
         "acked", "batch_id", "commit_reply", "commits", "due_ns", "every", "gap_ok", "last", "max_every", "open",
         "pending", "persisted", "stream_seq",
@@ -156,7 +156,7 @@ class FastBatches:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
         self._account = stream.account
-        self._open: dict[bytes, Batch] = {}
+        self._open: dict[bytes, FastBatch] = {}
         self._alarm = Alarm(stream.engine.timers, self._close_silent)
         self._now_ns = stream.engine.clock.monotonic_ns
         self._plain = False
@@ -210,18 +210,18 @@ class FastBatches:
             return error(ErrCode.BATCH_PUBLISH_INVALID_PATTERN)
         return error(ErrCode.BATCH_PUBLISH_INVALID_BATCH_ID) if len(control.batch_id) > MAX_ID_BYTES else None
 
-    def _begin(self, control: Control) -> Batch | ApiError:
+    def _begin(self, control: Control) -> FastBatch | ApiError:
         if control.seq != 1 or control.op == PING:
             return error(ErrCode.BATCH_PUBLISH_UNKNOWN_BATCH_ID)
         limits = self._total.limits
         if len(self._open) >= limits.fast_of_stream or self._total.fast >= limits.fast_of_server:
             return error(ErrCode.BATCH_PUBLISH_TOO_MANY_INFLIGHT)
-        batch = self._open[control.batch_id] = Batch(control)
+        batch = self._open[control.batch_id] = FastBatch(control)
         self._total.fast += 1
         batch.every = min(MAX_FLOW, control.flow) if len(self._open) == 1 else 1
         return batch
 
-    def _refuse_level(self, batch: Batch, message: PendingMessage) -> ApiError | None:
+    def _refuse_level(self, batch: FastBatch, message: PendingMessage) -> ApiError | None:
         level = message.fields.get(headers.REQUIRED_API_LEVEL)
         if level is None:
             return None
@@ -231,7 +231,7 @@ class FastBatches:
         message.header = headers.remove(message.header, headers.REQUIRED_API_LEVEL)
         return None
 
-    def _take(self, batch: Batch, control: Control, message: PendingMessage) -> None:
+    def _take(self, batch: FastBatch, control: Control, message: PendingMessage) -> None:
         reply = message.reply
         self._touch(batch)
         if control.op == PING:
@@ -260,7 +260,7 @@ class FastBatches:
         else:
             self._store(batch, control, message)
 
-    def _store(self, batch: Batch, control: Control, message: PendingMessage) -> None:
+    def _store(self, batch: FastBatch, control: Control, message: PendingMessage) -> None:
         """Store a checked message; an error at this point is answered as for any other message."""
         reply, message.reply, message.extra = message.reply, b"", b""
         pipeline = self._stream.pipeline
@@ -290,7 +290,7 @@ class FastBatches:
                 at += 1
             self._append(batch, subject, run.part(start, at), place, head)
 
-    def _append(self, batch: Batch, subject: bytes, run: PublishRun, last: int, head: bytes) -> None:
+    def _append(self, batch: FastBatch, subject: bytes, run: PublishRun, last: int, head: bytes) -> None:
         """Store messages that continue a batch up to place `last`; their reply subjects begin with `head`."""
         reply = run.reply(len(run) - 1)
         seq = self._stream.pipeline.store_run(subject, run, acked=False)
@@ -302,7 +302,7 @@ class FastBatches:
         self.waiting.append(Stored(seq, batch, last - len(run) + 1, last, reply, head))
         self._touch(batch)
 
-    def _over_gap(self, batch: Batch, control: Control, reply: bytes) -> bool:
+    def _over_gap(self, batch: FastBatch, control: Control, reply: bytes) -> bool:
         """Report a gap, and return whether the batch continues after it."""
         self._publish(reply, BatchFlowGap(last_seq=batch.last, seq=control.seq))
         if batch.gap_ok and control.seq > batch.last:
@@ -312,7 +312,7 @@ class FastBatches:
         self._commit(batch, reply)
         return False
 
-    def _ping(self, batch: Batch, control: Control, reply: bytes) -> None:
+    def _ping(self, batch: FastBatch, control: Control, reply: bytes) -> None:
         """Report the progress of the batch again."""
         if control.seq > batch.last:
             self._publish(reply, BatchFlowGap(last_seq=batch.last + 1, seq=control.seq + 1))
@@ -325,7 +325,7 @@ class FastBatches:
                 return
         self._send_flow(batch, reply)
 
-    def _refused(self, batch: Batch, control: Control, reply: bytes, outcome: Outcome) -> None:
+    def _refused(self, batch: FastBatch, control: Control, reply: bytes, outcome: Outcome) -> None:
         """Report a refused message or a duplicate; the last message ends the batch, as does a refusal without gaps."""
         known = 0 if isinstance(outcome, ApiError) else outcome
         if known:
@@ -383,11 +383,11 @@ class FastBatches:
                 self._close(stored.batch)
                 self._stream.pipeline.acks.refuse(stored.reply, storage_fault(fault))
 
-    def _catch_up(self, batch: Batch) -> None:
+    def _catch_up(self, batch: FastBatch) -> None:
         if not batch.pending:
             batch.persisted = batch.last
 
-    def _commit(self, batch: Batch, reply: bytes) -> bool:
+    def _commit(self, batch: FastBatch, reply: bytes) -> bool:
         """End a batch now, or once everything of it is durable; return whether it has ended."""
         batch.commits, batch.commit_reply = True, reply
         if batch.last != batch.persisted:
@@ -395,13 +395,13 @@ class FastBatches:
         self._finish(batch)
         return True
 
-    def _finish(self, batch: Batch) -> None:
+    def _finish(self, batch: FastBatch) -> None:
         self._close(batch)
         extra = batch_of_ack(batch.batch_id, batch.last)
         ack = b"%b%d%b}" % (self._stream.pipeline.acks.opening, batch.stream_seq, extra)
         self._account.publish(batch.commit_reply, b"", b"", ack)
 
-    def _flow(self, batch: Batch, reply: bytes) -> bool:
+    def _flow(self, batch: FastBatch, reply: bytes) -> bool:
         """Send a flow ack if due, and return whether it was."""
         steps = (batch.persisted - batch.acked) // batch.every
         if steps < 1:
@@ -415,7 +415,7 @@ class FastBatches:
         self._send_flow(batch, reply)
         return True
 
-    def _send_flow(self, batch: Batch, reply: bytes) -> None:
+    def _send_flow(self, batch: FastBatch, reply: bytes) -> None:
         self._publish(reply, BatchFlowAck(seq=batch.acked, msgs=batch.every))
 
     def _publish(self, reply: bytes, body: BatchFlowAck | BatchFlowGap | BatchFlowErr | PubAck) -> None:
@@ -423,14 +423,14 @@ class FastBatches:
 
     # Life
 
-    def _touch(self, batch: Batch) -> None:
+    def _touch(self, batch: FastBatch) -> None:
         if not batch.commits:
             del self._open[batch.batch_id]
             self._open[batch.batch_id] = batch
             batch.due_ns = self._now_ns() + self._total.limits.timeout_ns
             self._alarm.no_later_than(batch.due_ns)
 
-    def _close(self, batch: Batch) -> None:
+    def _close(self, batch: FastBatch) -> None:
         if batch.open:
             batch.open = False
             del self._open[batch.batch_id]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from natsctl.jetstream.streams.stream import Stream
 
 
-class Limits:
+class ContentLimits:
     """The limits of one stream's contents."""
 
     __slots__ = ("_size", "_stream", "any")

@@ -44,7 +44,7 @@ MAX_NS: Final = (1 << 63) - 1
 """Latest time that is kept, ns since the epoch."""
 
 
-class Bucket:
+class DeadlineBucket:
     """Entries that are due in the same stretch of time."""
 
     __slots__ = ("dues", "in_order", "lowest", "seqs")
@@ -92,13 +92,13 @@ class Deadlines:
     __slots__ = ("_count", "_era", "_eras", "_far", "_near", "_sweep", "_sweep_at", "_ticks")
 
     def __init__(self) -> None:
-        self._near: dict[int, Bucket] = {}
-        self._far: dict[int, Bucket] = {}
+        self._near: dict[int, DeadlineBucket] = {}
+        self._far: dict[int, DeadlineBucket] = {}
         self._ticks: list[int] = []
         self._eras: list[int] = []
         self._era = -1
         self._count = 0
-        self._sweep: list[Bucket] = []
+        self._sweep: list[DeadlineBucket] = []
         self._sweep_at = 0
 
     def __len__(self) -> int:
@@ -116,10 +116,10 @@ class Deadlines:
             self._place(self._far, self._eras, era, due_ns, seq)
 
     @staticmethod
-    def _place(rim: dict[int, Bucket], order: list[int], key: int, due_ns: int, seq: int) -> None:
+    def _place(rim: dict[int, DeadlineBucket], order: list[int], key: int, due_ns: int, seq: int) -> None:
         bucket = rim.get(key)
         if bucket is None:
-            bucket = rim[key] = Bucket()
+            bucket = rim[key] = DeadlineBucket()
             heappush(order, key)
         bucket.add(due_ns, seq)
 
@@ -139,7 +139,7 @@ class Deadlines:
         due.sort()
         return due
 
-    def _first(self) -> Bucket | None:
+    def _first(self) -> DeadlineBucket | None:
         """Return the bucket with the earliest deadline; if no near bucket is left, distribute the next era first."""
         while True:
             while self._ticks:

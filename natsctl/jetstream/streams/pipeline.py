@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Entry, RunEntry
-    from natsctl.jetstream.streams.limits import Limits
+    from natsctl.jetstream.streams.limits import ContentLimits
     from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.message import Copy
     from natsctl.wire.ops import Op
@@ -149,7 +149,7 @@ class PublishPipeline:
         "acks", "atomic", "fast", "republish", "totals",
     )  # fmt: skip
 
-    def __init__(self, stream: Stream, limits: Limits) -> None:
+    def __init__(self, stream: Stream, limits: ContentLimits) -> None:
         self._stream = stream
         self._append = stream.store.append
         self._now_ns = stream.engine.clock.now_ns

@@ -57,7 +57,7 @@ class CronError(ValueError):
     """The pattern is invalid, or names no moment."""
 
 
-class Field(NamedTuple):
+class CronField(NamedTuple):
     """The values that one field of a pattern allows."""
 
     values: frozenset[int]
@@ -66,12 +66,12 @@ class Field(NamedTuple):
 
 
 class Cron(NamedTuple):
-    second: Field
-    minute: Field
-    hour: Field
-    day: Field
-    month: Field
-    weekday: Field
+    second: CronField
+    minute: CronField
+    hour: CronField
+    day: CronField
+    month: CronField
+    weekday: CronField
 
     def next_after(self, ts_ns: int, zone: tzinfo = UTC) -> datetime:
         """Return the first whole second after `ts_ns` that the pattern names in `zone`. Raises CronError."""
@@ -119,7 +119,7 @@ def parse_cron(pattern: str) -> Cron:
     return Cron(*(_field(word, bounds) for word, bounds in zip(words, _FIELDS, strict=True)))
 
 
-def _field(word: str, bounds: _Bounds) -> Field:
+def _field(word: str, bounds: _Bounds) -> CronField:
     """Return the values of a list of ranges."""
     values: set[int] = set()
     star = False
@@ -128,10 +128,10 @@ def _field(word: str, bounds: _Bounds) -> Field:
             found = _range(part, bounds)
             values |= found.values
             star |= found.star
-    return Field(frozenset(values), star)
+    return CronField(frozenset(values), star)
 
 
-def _range(part: str, bounds: _Bounds) -> Field:
+def _range(part: str, bounds: _Bounds) -> CronField:
     """Return the values of `*`, `n` or `n-m`, each with or without `/step`; `n/step` reaches to the end."""
     span, *steps = part.split("/")
     ends = span.split("-")
@@ -151,7 +151,7 @@ def _range(part: str, bounds: _Bounds) -> Field:
         star = star and step <= 1
     if not bounds.least <= start <= end <= bounds.most or not step:
         raise CronError(f"{part!r} is not a range of {bounds.least} to {bounds.most}")
-    return Field(frozenset(range(start, end + 1, step)), star)
+    return CronField(frozenset(range(start, end + 1, step)), star)
 
 
 def _number(text: str, bounds: _Bounds) -> int:

@@ -42,25 +42,25 @@ if TYPE_CHECKING:
 ACK_PREFIX: Final = b"$JS.ACK."
 
 
-class Position(NamedTuple):
+class OriginPosition(NamedTuple):
     """The newest stored message of an origin, and the origin's identity at that time."""
 
     seq: int
     identity: str
 
 
-NOWHERE: Final = Position(0, "")
+NOWHERE: Final = OriginPosition(0, "")
 
 
-class Origin(NamedTuple):
+class SourceHeader(NamedTuple):
     """The fields of a source header; `place`, the index of the source, is empty in headers of servers before 2.10."""
 
     stream: str
     place: str
-    position: Position
+    position: OriginPosition
 
 
-def read_origin(header: bytes) -> Origin | None:
+def read_origin(header: bytes) -> SourceHeader | None:
     """Return the fields of a stored message's source header, None without a valid one."""
     value = headers.get(header, headers.STREAM_SOURCE)
     if value is None:
@@ -70,12 +70,12 @@ def read_origin(header: bytes) -> Origin | None:
         at = 2 if len(tokens) == 9 else 4
         if len(tokens) not in (9, 11, 12) or not tokens[at + 3].isdigit():
             return None
-        return Origin(tokens[at].decode("utf-8", "replace"), "", Position(int(tokens[at + 3]), ""))
+        return SourceHeader(tokens[at].decode("utf-8", "replace"), "", OriginPosition(int(tokens[at + 3]), ""))
     fields = value.decode("utf-8", "replace").split(" ")
     if len(fields) < 2 or len(fields) == 3 or not fields[1].isdigit():
         return None
     index = " ".join((fields[0], fields[2], fields[3])) if len(fields) > 3 else ""
-    return Origin(fields[0], index, Position(int(fields[1]), fields[5] if len(fields) > 5 else ""))
+    return SourceHeader(fields[0], index, OriginPosition(int(fields[1]), fields[5] if len(fields) > 5 else ""))
 
 
 class Source(Upstream):
@@ -140,7 +140,7 @@ class Source(Upstream):
         self.recreated = False
         if self.fresh:
             self.fresh = False
-            self.position, self._skipped = Position(delivered_seq, identity), delivered_seq
+            self.position, self._skipped = OriginPosition(delivered_seq, identity), delivered_seq
             self._sources.moved(self)
         self._identity = identity
         self._end = b" %b\r\n\r\n" % identity.encode() if identity else b"\r\n\r\n"
@@ -167,7 +167,7 @@ class Source(Upstream):
                 done = seq
         finally:
             if done:
-                self.position = Position(done, self._identity)
+                self.position = OriginPosition(done, self._identity)
                 self._sources.moved(self)
 
 
@@ -205,7 +205,7 @@ class SourceSet:
         self.sources: dict[str, Source] = {}
         self.times: Counter[str] = Counter()
         """Sources of each origin."""
-        self._known: dict[str, Position] = {}
+        self._known: dict[str, OriginPosition] = {}
         self._searching: dict[str, Source] = {}
         self._search_seq = self._search_end = 0
         self._ready = False
@@ -347,16 +347,18 @@ class SourceSet:
         if fault is None:
             finish(self.starting())
 
-    def _read_journal(self, journal: Iterable[tuple[int, bytes]], last_seq: int) -> tuple[dict[str, Position], int]:
+    def _read_journal(
+        self, journal: Iterable[tuple[int, bytes]], last_seq: int
+    ) -> tuple[dict[str, OriginPosition], int]:
         """Return positions and the last stream sequence that they cover."""
-        known: dict[str, Position] = {}
+        known: dict[str, OriginPosition] = {}
         through = 0
         for kind, body in journal:
             if kind == SOURCED:
                 at_seq, positions = _decoder.decode(body)
                 if at_seq <= last_seq:
                     through = at_seq
-                    known.update((index, Position(seq, identity)) for index, seq, identity in positions)
+                    known.update((index, OriginPosition(seq, identity)) for index, seq, identity in positions)
         return known, through
 
     def _read_headers(self, through: int) -> None:
@@ -395,7 +397,7 @@ class SourceSet:
                 self._settle(source, NOWHERE)
         return len(messages)
 
-    def _found(self, stream: str, index: str, position: Position) -> None:
+    def _found(self, stream: str, index: str, position: OriginPosition) -> None:
         """Apply a header to its source; one without an index applies to every source of that stream."""
         if index:
             matching = [source for source in (self._searching.get(index),) if source is not None]
@@ -404,7 +406,7 @@ class SourceSet:
         for source in matching:
             self._settle(source, position)
 
-    def _settle(self, source: Source, position: Position) -> None:
+    def _settle(self, source: Source, position: OriginPosition) -> None:
         del self._searching[source.index]
         source.position = position
         source.fresh = position is NOWHERE

@@ -37,7 +37,7 @@ from natsctl.jetstream.consumers.retention import Retention
 from natsctl.jetstream.endpoints.direct_get import DirectGet
 from natsctl.jetstream.streams.dedupe import ONE_COMMIT, Dedupe
 from natsctl.jetstream.streams.expiry import DeleteMarkers, Expiry
-from natsctl.jetstream.streams.limits import Limits
+from natsctl.jetstream.streams.limits import ContentLimits
 from natsctl.jetstream.streams.mirror import Mirror
 from natsctl.jetstream.streams.pipeline import PublishPipeline
 from natsctl.jetstream.streams.schedules import TimedMessages
@@ -206,7 +206,7 @@ class Stream:
         self._counted_bytes = 0
         self._purged = False
         """True once everything was purged: a stream that was never written then reports its first sequence."""
-        self.limits: Limits = Limits(self)
+        self.limits: ContentLimits = ContentLimits(self)
         self.pipeline = PublishPipeline(self, self.limits)
         self.upstreams = Upstreams(self)
         self.direct_get = DirectGet(self)
@@ -267,7 +267,7 @@ class Stream:
 
         Both are durable when the commit ends that follows its end. Returns why the configuration could not be kept,
         if that is known already; then it was reverted. A crash meanwhile leaves the old one or the new one, and
-        the rest is then done at the start (`Limits.recovered`).
+        the rest is then done at the start (`ContentLimits.recovered`).
         """
         self.work.shut()
         try:

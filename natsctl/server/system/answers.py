@@ -16,7 +16,7 @@ import msgspec
 
 from natsctl.api import headers
 from natsctl.api.codec import encode
-from natsctl.api.model import Duration, Field, Model, Shape, Uint64
+from natsctl.api.model import Duration, Model, Shape, ShapeField, Uint64
 from natsctl.api.strict import DecodeError, read_plain
 from natsctl.api.subjects import is_literal, is_subset
 from natsctl.api.times import format_time
@@ -117,11 +117,11 @@ def _filled(model: type[msgspec.Struct], given: dict[str, Any]) -> Any:
 
 @cache
 def _shape(form: RequestFormat) -> Shape:
-    fields: dict[str, Field] = {}
+    fields: dict[str, ShapeField] = {}
     for model, part in ((form.options, form.part), (ServerFilter, _FILTER)):
         hints = get_type_hints(model, include_extras=True)
         for key, attribute in zip(model.__struct_encode_fields__, model.__struct_fields__, strict=True):
-            fields[key] = Field(_value_shape(hints[attribute]), part)
+            fields[key] = ShapeField(_value_shape(hints[attribute]), part)
     return Shape(kind="struct", go=f"server.{form.name}", fields=fields)
 
 

@@ -15,8 +15,8 @@ from natsctl.api.archive.archive import (
     ArchivedMessage,
     ArchivedStream,
     ArchiveError,
+    ArchiveFeed,
     ArchiveWriter,
-    Feed,
     Gone,
     Item,
     Progress,
@@ -164,7 +164,7 @@ def test_any_consumer_file_is_read_or_refused(body: bytes) -> None:
 
 @given(st.integers(0, 2**64 - 1))
 def test_varints_read_back(value: int) -> None:
-    feed = Feed()
+    feed = ArchiveFeed()
     feed.add(uvarint(value))
     assert feed.uvarint() == value
     signed = value - 2**63

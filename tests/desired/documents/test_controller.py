@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.desired.assets import AssetKey
 from natsctl.desired.documents import load_documents
-from natsctl.desired.documents.controller import CONNECTION, KINDS, LIFE, Field
+from natsctl.desired.documents.controller import CONNECTION, KINDS, LIFE, SpecField
 
 HERE = Path(__file__).parent / "controller"
 EXAMPLES: dict[str, dict[str, Any]] = json.loads((HERE / "expected.json").read_text())
@@ -37,7 +37,7 @@ def test_connections_are_passed_over_with_a_note() -> None:
     ]
 
 
-def names(fields: dict[str, Field], above: str = "") -> set[str]:
+def names(fields: dict[str, SpecField], above: str = "") -> set[str]:
     found = {above + name for name in fields}
     for name, field in fields.items():
         found |= names(field.below or {}, f"{above}{name}.")

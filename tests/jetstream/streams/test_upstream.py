@@ -8,7 +8,7 @@ import pytest
 
 from natsctl.api.stream import ExternalStream, StreamConsumerSource, StreamSource, SubjectTransform
 from natsctl.jetstream.streams.origin import short_hash, source_index
-from natsctl.jetstream.streams.source import Position, read_origin
+from natsctl.jetstream.streams.source import OriginPosition, read_origin
 from natsctl.jetstream.streams.upstream import RETRY_MAX_NS, Upstream, ack_numbers
 from natsctl.testing.jet import SECOND, Jet, ok
 
@@ -113,11 +113,11 @@ def test_ack_subjects_of_both_forms_are_read(reply: bytes, expected: list[bytes]
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        (b"S 7 > > s.a", ("S", "S > >", Position(7, ""))),
-        (b"S 7 > > s.a ident123", ("S", "S > >", Position(7, "ident123"))),
-        (b"S:hash 7 a\fb c\fd s.a", ("S:hash", "S:hash a\fb c\fd", Position(7, ""))),
-        (b"S 7", ("S", "", Position(7, ""))),
-        (b"$JS.ACK.S.C.1.7.3.4.5", ("S", "", Position(7, ""))),
+        (b"S 7 > > s.a", ("S", "S > >", OriginPosition(7, ""))),
+        (b"S 7 > > s.a ident123", ("S", "S > >", OriginPosition(7, "ident123"))),
+        (b"S:hash 7 a\fb c\fd s.a", ("S:hash", "S:hash a\fb c\fd", OriginPosition(7, ""))),
+        (b"S 7", ("S", "", OriginPosition(7, ""))),
+        (b"$JS.ACK.S.C.1.7.3.4.5", ("S", "", OriginPosition(7, ""))),
         (b"S 7 x", None),
         (b"S seven > >", None),
         (b"$JS.ACK.S.C", None),
