@@ -206,7 +206,7 @@ async def test_a_stream_that_somebody_makes_before_a_restore_is_begun_again_is_t
         raise TransferInterruptedError("broken off")
 
     _first(monkeypatch, broken)
-    with pytest.raises(StreamExistsError, match="was made while it was restored"):
+    with pytest.raises(StreamExistsError, match="was created during its restore"):
         await restore_stream(RetryingManager(manager), tmp_path / "b")
     assert (await manager.stream_info("S")).value.config.subjects == ["theirs"]
 

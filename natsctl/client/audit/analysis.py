@@ -1,6 +1,6 @@
-"""Checks of a bundle: what a check is, how all of them are run, and the report of their outcomes.
+"""Checks of a bundle: their definition, the run of all checks, and the report of their outcomes.
 
-Codes, outcomes, thresholds and the JSON form of a report are those of `nats audit analyze`, whose reports can be read
+Codes, outcomes, thresholds and the JSON form of a report are as in `nats audit analyze`; its reports can be read
 here and the other way round. Source: jsm.go, audit/analysis.go and audit/checks.go.
 """
 
@@ -66,7 +66,7 @@ class Threshold(msgspec.Struct, kw_only=True):
 
 
 class AuditCheck(msgspec.Struct):
-    """Description of a check, without what it does."""
+    """Description of a check, without its function."""
 
     code: str
     suite: str
@@ -143,7 +143,7 @@ class AuditInspection:
     def data(self, kind: str, *, required: bool = False) -> Iterator[tuple[str, str, dict[str, Any]]]:
         """Yield cluster, server and data of every document of a type, server after server.
 
-        A server without one is logged; where it is `required`, CheckSkippedError is raised.
+        A server without one is logged; if it is `required`, CheckSkippedError is raised.
         """
         for cluster, server in self.servers():
             pages = list(self.bundle.documents(artifact_type=kind, cluster=cluster, server=server))
@@ -193,7 +193,7 @@ def thresholds_of(checks: Sequence[Registered]) -> dict[str, Threshold]:
 
 
 def with_thresholds(checks: Sequence[Registered], given: Mapping[str, str]) -> list[Registered]:
-    """Return the checks with the given thresholds, which are named `CODE.KEY`. Raises UsageError."""
+    """Return the checks with the given thresholds, named `CODE.KEY`. Raises UsageError."""
     known = thresholds_of(checks)
     values: dict[tuple[str, str], float] = {}
     for name, text in given.items():
@@ -218,7 +218,7 @@ def with_thresholds(checks: Sequence[Registered], given: Mapping[str, str]) -> l
 def analyze(
     bundle: Bundle, checks: Sequence[Registered], *, skip: Sequence[str] = (), limit: int = 0, log: Log
 ) -> Analysis:
-    """Return the report of all checks but those whose codes are in `skip`; `limit` faults of each, 0 for all."""
+    """Return the report of all checks except the codes in `skip`; `limit` faults of each, 0 for all."""
     skipped = {code.upper() for code in skip}
     results = []
     for one in checks:
@@ -240,7 +240,7 @@ def analyze(
 
 
 def load_analysis(path: Path) -> Analysis:
-    """Return a saved report. Raises UsageError for a file that is none."""
+    """Return a saved report. Raises UsageError for another file."""
     try:
         content = path.read_bytes()
     except OSError as failure:
@@ -255,7 +255,7 @@ def load_analysis(path: Path) -> Analysis:
 
 
 def markdown(report: Analysis, limit: int = 0) -> str:
-    """Return a report as Markdown, with `limit` faults of each check, 0 for all that it has."""
+    """Return a report as Markdown, with `limit` faults of each check, 0 for all."""
     origin = report.metadata
     lines = [
         f"# NATS Audit Report produced {_moment(report.time)}",
@@ -294,7 +294,7 @@ def _cell(text: str) -> str:
 
 
 def _moment(text: str) -> str:
-    """Return a time of a report as people write it, or as it is where that cannot be read."""
+    """Return a time of a report in readable form, or unchanged if it is invalid."""
     from natsctl.api.times import parse_time
 
     try:

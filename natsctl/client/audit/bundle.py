@@ -54,7 +54,7 @@ PROFILE_TYPE: Final = "profile"
 METADATA: Final = "audit_gather_metadata"
 LOG: Final = "audit_gather_log"
 NO_CLUSTER: Final = "unclustered"
-"""Cluster of a server that has none, in tags and paths."""
+"""Cluster of a server without one, in tags and paths."""
 MAX_ARTIFACT_BYTES: Final = 1 << 30
 """Size of a document above which a bundle is refused."""
 
@@ -95,7 +95,7 @@ class Bundle:
     """An open bundle; `warnings` are faults that leave it readable."""
 
     def __init__(self, path: Path) -> None:
-        """Open a bundle. Raises UsageError for a file that is none."""
+        """Open a bundle. Raises UsageError for another file."""
         self.path = path
         try:
             self._zip = zipfile.ZipFile(path)
@@ -140,7 +140,7 @@ class Bundle:
             raise UsageError(f"{self.path}: {name}: {failure}") from failure
 
     def find(self, **tags: str) -> list[Artifact]:
-        """Return the artifacts that have all those tags, by path; an empty value of a tag stands for any."""
+        """Return the artifacts that have all those tags, by path; an empty value of a tag matches any."""
         sets = [self._index.get((label, value), set()) for label, value in tags.items() if value]
         return [self.artifacts[at] for at in sorted(set.intersection(*sets))] if sets else list(self.artifacts)
 
@@ -172,7 +172,7 @@ class Bundle:
 
     @property
     def metadata(self) -> Metadata:
-        """Return the origin of the bundle; empty fields where it has none."""
+        """Return the origin of the bundle; unknown fields are empty."""
         for _, document in self.documents(special=METADATA):
             known = {name: str(document[name]) for name in Metadata.__struct_fields__ if document.get(name)}
             return Metadata(**known)
@@ -183,7 +183,7 @@ class Bundle:
 
 
 def _answer(artifact: Artifact, document: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer with the description of its server, made of its data and its tags where it has none."""
+    """Return an answer with the description of its server, made from its data and its tags if it is missing."""
     if "server" in document or artifact.tags.get("artifact_type") not in _ANSWERS:
         return document
     cluster = "" if artifact.cluster == NO_CLUSTER else artifact.cluster
@@ -248,7 +248,7 @@ class BundleWriter:
 
 @contextmanager
 def write_bundle(path: str | Path, moment: datetime | None = None) -> Iterator[BundleWriter]:
-    """Yield the writer of a bundle, which appears at the path when complete and which its owner alone may read.
+    """Yield the writer of a bundle; it appears at the path when complete, readable only by its owner.
 
     Raises UsageError.
     """
@@ -280,6 +280,6 @@ def path_of(tags: Tags) -> str:
 
 
 def _safe(value: str) -> str:
-    """Return a value as one part of a path: separators are escaped, as is a name of dots alone."""
+    """Return a value as one part of a path: separators are escaped, as is a name of only dots."""
     shown = value.replace("%", "%25").replace("/", "%2F").replace("\\", "%5C").replace("\0", "%00")
     return shown if value.strip(".") else quote(value or "_", safe="").replace(".", "%2E")

@@ -1,8 +1,8 @@
-"""Gathering of an audit's bundle: what every server says of itself, its accounts and their streams.
+"""Gathering of an audit's bundle: every server's reports about itself, its accounts and their streams.
 
-Servers are asked side by side, one after the other endpoint of each; a server or account that refuses leaves a line in
+Servers are asked concurrently, their endpoints in order; a server or account that refuses leaves a line in
 the log of the bundle, and a gap in it. Servers that join meanwhile are left out, so that the bundle is of one set of
-servers. Endpoints, options and tags are those of `nats audit gather` (jsm.go, audit/gather).
+servers. Endpoints, options and tags are as in `nats audit gather` (jsm.go, audit/gather).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Selection:
 
 @dataclass(slots=True)
 class Gathered:
-    """Numbers of what a bundle has, and the faults that left gaps in it."""
+    """Numbers of a bundle's contents, and the faults that left gaps in it."""
 
     servers: int = 0
     accounts: int = 0
@@ -86,7 +86,7 @@ class Gathered:
 async def gather_bundle(
     manager: Manager, path: Path, selection: Selection, version: str, say: Callable[[str], None]
 ) -> Gathered:
-    """Write the bundle of all servers to a path and return what it has; `say` gets every line of its log."""
+    """Write the bundle of all servers to a path and return its numbers; `say` gets every line of its log."""
     moment = datetime.now(UTC)
     with write_bundle(path, moment) as writer:
         work = _Gathering(manager, writer, selection, say)
@@ -210,7 +210,7 @@ class _Gathering:
         return list(kept.values())
 
     async def _ask(self, server: ServerAnswer, what: str, body: dict[str, Any] | None) -> ServerAnswer | None:
-        """Return a server's answer, None where it has none; that is noted."""
+        """Return a server's answer, or None (recorded as a fault)."""
         try:
             answer = await exchange(self._connection, f"$SYS.REQ.SERVER.{server.id}.{what}", body)
         except NatsctlError as failure:

@@ -2,7 +2,7 @@
 
 `RecordedConnection` takes the place of a connection, so that `--archive` needs nothing of the commands that ask
 servers: the same requests get the documents that were gathered. Fields of a request that narrow an answer are applied
-here; those that ask for more than was gathered change nothing, and those that a document cannot show are refused.
+here; options that ask for more than was gathered change nothing, and options that a document cannot show are refused.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class NotRecordedError(UnreachableError):
 
 
 class NothingRecordedError(NatsctlError):
-    """The bundle has nothing of what was requested, of no server."""
+    """The bundle has no data for the request from any server."""
 
     exit_code = ExitCode.NOT_FOUND
 
@@ -58,7 +58,7 @@ class _Server(NamedTuple):
 
 
 class RecordedAnswers:
-    """Answers to one broadcast, in place of a subscription."""
+    """Answers to one broadcast, instead of a subscription."""
 
     def __init__(self) -> None:
         self.watched = ""
@@ -141,7 +141,7 @@ class RecordedConnection:
     def documents(self, server: _Server, kind: str, **tags: str) -> list[Document]:
         """Return the documents of a type that a server sent, page after page.
 
-        Raises NothingRecordedError where no server has one.
+        Raises NothingRecordedError if no server has one.
         """
         found = [
             document
@@ -165,7 +165,7 @@ class RecordedConnection:
     def account_id(self, name: str) -> str:
         """Return the id of an account with that id or name.
 
-        Raises NothingRecordedError for one of which there is nothing in the bundle.
+        Raises NothingRecordedError for a server without data in the bundle.
         """
         known = self.bundle.values("account") or [
             str(one) for document in self._every("ACCOUNTZ") for one in _data(document).get("accounts") or ()
@@ -310,7 +310,7 @@ _ORDERS: Final[Mapping[str, tuple[str, bool]]] = {
 
 
 def _connz(connection: RecordedConnection, server: _Server, body: Document) -> Document | None:
-    """Return the connections: those of the accounts, which name their account, and what the server's own list adds."""
+    """Return the connections of the accounts, which name their account, and further ones of the server's own list."""
     _refuse("connections", body, "state")
     if account := body.get("acc"):
         connection.account_id(str(account))
@@ -346,7 +346,7 @@ def _ordered(value: Any) -> tuple[float, str]:
 
 
 def _is_wanted(one: Entry, body: Document) -> bool:
-    """Return whether a connection has what the request demands."""
+    """Return whether a connection matches the request."""
     for field, keys in (("acc", ("account", "name_tag")), ("user", ("authorized_user",)), ("cid", ("cid",))):
         if body.get(field) and body[field] not in [one.get(key) for key in keys]:
             return False

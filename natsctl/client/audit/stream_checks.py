@@ -1,6 +1,6 @@
 """Checks of streams and consumers, as every server of a bundle has them.
 
-The limits in the metadata of streams and consumers (`io.nats.monitor.*`) are judged as `natsctl server check` judges
+The limits in the metadata of streams and consumers (`io.nats.monitor.*`) are checked as `natsctl server check` checks
 them, at the time of the bundle.
 """
 
@@ -23,7 +23,7 @@ def _percent(key: str, description: str, default: float) -> Threshold:
 
 
 def _streams(inspection: AuditInspection) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """Yield account, stream, server and document of every replica, those of a stream one after another."""
+    """Yield account, stream, server and document of every replica, grouped by stream."""
     found = [
         (artifact.tags.get("account", ""), artifact.tags.get("stream", ""), artifact.server, artifact)
         for artifact in inspection.bundle.find(artifact_type=STREAM_TYPE)
@@ -41,7 +41,7 @@ def _number(part: Document, section: str, key: str) -> int:
     "jetstream",
     "Stream Lagging Replicas",
     "All replicas of a stream are keeping up",
-    _percent("last_seq", "How far a replica may be behind the highest known last sequence", 10),
+    _percent("last_seq", "Maximum lag of a replica in percent of the highest known last sequence", 10),
 )
 def lagging_replicas(inspection: AuditInspection) -> CheckOutcome:
     """Compare the last sequence of every replica with the highest one of its stream."""
@@ -129,7 +129,7 @@ CONSUMER_READERS: Final[Readers] = {
 def _limits(inspection: AuditInspection, asset: Document, readers: Readers, what: str) -> dict[str, Any] | None:
     """Return the limits in the metadata of a stream or consumer.
 
-    None where monitoring is not enabled there, or a limit cannot be read, which is reported.
+    None if monitoring is not enabled there, or if a limit is invalid (that is reported).
     """
     metadata = (asset.get("config") or {}).get("metadata") or {}
     try:
@@ -148,7 +148,7 @@ def _limits(inspection: AuditInspection, asset: Document, readers: Readers, what
     "Stream health using the 'nats server check stream' metadata",
 )
 def monitored_streams(inspection: AuditInspection) -> CheckOutcome:
-    """Judge every stream by the limits in its metadata."""
+    """Check every stream against the limits in its metadata."""
     critical = False
     for account, stream, server, document in _streams(inspection):
         if not _leads(document, server):
@@ -169,7 +169,7 @@ def monitored_streams(inspection: AuditInspection) -> CheckOutcome:
     "Consumer health using the 'nats server check consumer' metadata",
 )
 def monitored_consumers(inspection: AuditInspection) -> CheckOutcome:
-    """Judge every consumer by the limits in its metadata."""
+    """Check every consumer against the limits in its metadata."""
     critical = False
     try:
         now_ns = parse_time(inspection.bundle.metadata.capture_timestamp)

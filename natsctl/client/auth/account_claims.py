@@ -1,6 +1,6 @@
 """Parts of an account's claims: limits, JetStream, exports, imports, subject mappings, scopes of signing keys.
 
-Every function changes `account.nats` and signs nothing: call `account.sign()`, which checks the whole.
+Every function changes `account.nats` without signing: call `account.sign()`, which checks the whole.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JETSTREAM: Final = (
 )  # fmt: skip
 """Keys of limits about JetStream."""
 DEFAULT_STORAGE_BYTES: Final = 1 << 30
-"""Storage of an account with JetStream where nothing else is said."""
+"""Default storage of an account with JetStream."""
 STREAM: Final = "stream"
 SERVICE: Final = "service"
 
@@ -47,7 +47,7 @@ def enable_jetstream(account: ManagedAccount, wanted: Mapping[str, int | bool]) 
     limits = limits_of(account)
     if limits.get("tiered_limits"):
         raise UsageError(
-            f"account {account.name} has limits by tier, which flat ones would contradict",
+            f"account {account.name} has limits by tier: flat limits would contradict them",
             hint="--no-jetstream removes all of its limits",
         )
     if not has_jetstream(account):
@@ -77,7 +77,7 @@ class Sharing(NamedTuple):
 
     @property
     def entries(self) -> list[Document]:
-        """The entries as they stand in the claims, by subject."""
+        """The entries as in the claims, by subject."""
         return sorted(self.account.nats.get(f"{self.kind}s") or [], key=lambda one: str(one.get("subject", "")))
 
     def subject_of(self, entry: Document) -> str:
@@ -145,7 +145,7 @@ def bucket_exports(bucket: str) -> list[Document]:
 
 
 def bucket_imports(bucket: str, prefix: str, source: str) -> list[Document]:
-    """Return the imports of a bucket of the account `source`, whose API is reached below `prefix`."""
+    """Return the imports of a bucket of the account `source`; its API is reached below `prefix`."""
     found = []
     for one in bucket_exports(bucket):
         subject = str(one["subject"])
@@ -228,7 +228,7 @@ CONNECTION_TYPES: Final = {
 
 
 def new_scope(role: str, description: str, template: Document, rules: Mapping[str, Iterable[str]]) -> Document:
-    """Return a scope without limits but those of `template`; `rules` are subjects by `pub-allow` and its like.
+    """Return a scope without limits except `template`'s; `rules` are subjects by `pub-allow` etc.
 
     Raises UsageError for rules that nats-server would refuse.
     """

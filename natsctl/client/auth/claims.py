@@ -1,4 +1,4 @@
-"""Claims of JWTs as documents that can be changed: made anew, signed, read, and checked.
+"""Claims of JWTs as editable documents: created, signed, read, and checked.
 
 A document is the whole JSON object of a JWT, keys that natsctl does not know included. `typed` shows one as a value of
 `natsctl.api.jwt_claims`. A key that is missing is zero or empty; `put` leaves such keys out, as other tools do.
@@ -67,7 +67,7 @@ def put(place: Document, key: str, value: Any) -> None:
 
 
 def add_tags(claims: Document, tags: Iterable[str]) -> None:
-    """Add tags, which are kept in lower case and once."""
+    """Add tags: in lower case, without duplicates."""
     body = claims["nats"]
     held = list(body.get("tags") or [])
     held += [tag for tag in dict.fromkeys(map(_tag, tags)) if tag not in held]
@@ -75,7 +75,7 @@ def add_tags(claims: Document, tags: Iterable[str]) -> None:
 
 
 def remove_tags(claims: Document, tags: Iterable[str]) -> None:
-    """Remove tags; those that are not there are passed over."""
+    """Remove tags; missing ones are skipped."""
     gone = set(map(_tag, tags))
     put(claims["nats"], "tags", [tag for tag in claims["nats"].get("tags") or [] if tag not in gone])
 
@@ -132,7 +132,7 @@ def typed(claims: Document, wanted: type[AnyClaims]) -> AnyClaims:
 
 
 def faults(claims: Document) -> list[str]:
-    """Return what is wrong with claims, times aside, in the words of nats-server."""
+    """Return the faults of claims, except times, with nats-server's texts."""
     match claims["nats"].get("type"):
         case "operator":
             return list(operator_faults(typed(claims, OperatorClaims)))

@@ -29,7 +29,7 @@ class SignatureError(NatsctlError):
 
 
 class KeyPair:
-    """An nkey: public, and private where its seed is known."""
+    """An nkey: public, and private if its seed is known."""
 
     def __init__(self, kind: Kind, public: str, secret: bytes | None = None) -> None:
         self.kind = kind
@@ -78,7 +78,7 @@ class KeyPair:
         return SEAL_VERSION + nonce + box.encrypt(data, nonce).ciphertext
 
     def open(self, sealed: bytes, sender: str) -> bytes:
-        """Return what the holder of the curve key `sender` sealed for this one; raises SignatureError, UsageError."""
+        """Open data that the owner of the curve key `sender` sealed for this one; raises SignatureError, UsageError."""
         from nacl.exceptions import CryptoError
         from nacl.public import Box, PrivateKey, PublicKey
 
@@ -112,7 +112,7 @@ def generate_key(kind: Kind, entropy: bytes = b"") -> KeyPair:
 def parse_key(text: str, origin: str = "", *kinds: Kind) -> KeyPair:
     """Return the key of a seed or of a public key; raises UsageError, also for a kind that is not wanted.
 
-    The error names `origin`, never the text, which may be a mistyped seed.
+    The error names `origin`, never the text: it may be a mistyped seed.
     """
     place = f"{origin}: " if origin else ""
     text = text.strip()
@@ -138,12 +138,12 @@ def find_key(text: str, origin: str, *kinds: Kind) -> KeyPair:
 
 
 def is_seed(text: str) -> bool:
-    """Return whether a text is a seed, which no error may repeat."""
+    """Return whether a text is a seed; no error may repeat it."""
     return _of_seed(text) is not None
 
 
 def kind_of(public: str) -> Kind | None:
-    """Return the kind of a public key, None where it is none."""
+    """Return the kind of a public key, or None."""
     raw = raw_key(public)
     return None if raw is None else _KIND_OF.get(raw[0])
 
@@ -172,7 +172,7 @@ def _of_secret(kind: Kind, secret: bytes) -> KeyPair:
 def _public_curve(text: str) -> bytes:
     raw = raw_key(text.strip())
     if raw is None or raw[0] != PREFIXES["curve"]:
-        raise UsageError("expected the other side's public curve key, which begins with X")
+        raise UsageError("expected the other side's public curve key (it begins with X)")
     return raw[1:]
 
 

@@ -1,7 +1,7 @@
 """Users of nsc's store by URL: `nsc://OPERATOR/ACCOUNT/USER`, with the credentials and the servers to use them with.
 
 Operator, account and user are given by name, in any case, or by public key; `?store=FOLDER&keystore=FOLDER` say where
-the store is, else nsc's own configuration does. The creds file that nsc keeps of a user is read where there is one;
+the store is, else nsc's own configuration does. A user's creds file from nsc is read if it exists;
 for other users it is made of the JWT and the seed in the store. Source: nats-io/nsc, cmd/generateprofile.go.
 """
 
@@ -49,7 +49,7 @@ def profile_of(url: str, environment: Mapping[str, str]) -> NscProfile:
 
 
 def _name_in(names: Sequence[str], name: str) -> str:
-    """Return the name that is the same in another case, else `name`, which may be a public key."""
+    """Return the name that is equal except for case, else `name`, which may be a public key."""
     return next((one for one in names if one.lower() == name.lower()), name)
 
 

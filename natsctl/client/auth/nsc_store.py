@@ -7,8 +7,8 @@
     keys/keys/KIND/XX/PUBLIC.nk                                     a seed; XX are the key's second and third letters
     keys/creds/OPERATOR/ACCOUNT/USER.creds                          made by nsc only, kept up to date here
 
-Folders have mode 0700 and files 0600. A save writes keys first, then JWTs from the operator down, then removes what is
-to go: after a crash no JWT lacks its key. Saves of several natsctls come one after the other (`.natsctl.lock` beside
+Folders have mode 0700 and files 0600. A save writes keys first, then JWTs from the operator down, then removes files
+no longer needed: after a crash no JWT lacks its key. Concurrent saves wait for each other (`.natsctl.lock` next to
 the folder of the stores), and a JWT that another command has changed since it was read is not overwritten.
 Source: nats-io/nsc, cmd/store/store.go and keys.go.
 """
@@ -40,7 +40,7 @@ from natsctl.client.auth.operators import (
 LOCK_NAME: Final = ".natsctl.lock"
 LOCKED_WITHIN_S: Final = 10.0
 LOOK_EVERY_S: Final = 0.02
-"""Longest wait for the lock, and the pause between looks."""
+"""Maximum wait for the lock, and the pause between attempts."""
 _INFO_FILE: Final = ".nsc"
 _ACCOUNTS: Final = "accounts"
 _USERS: Final = "users"
@@ -57,7 +57,7 @@ class StoreChangedError(NatsctlError):
 
 
 class StoreChange(NamedTuple):
-    """A file or folder of the store that is written, or removed where there is no text."""
+    """A file or folder of the store to write, or to remove without a text."""
 
     path: Path
     text: str | None
@@ -93,14 +93,14 @@ class NscStore:
         return [self.operator(name) for name in self.names()]
 
     def account_names(self, operator: str) -> list[str]:
-        """Return the names of an operator's accounts, of which no JWT is read; none where it does not exist."""
+        """Return the names of an operator's accounts without reading JWTs; none if it does not exist."""
         if operator not in self.names():
             return []
         found = _folders(self.stores / operator / _ACCOUNTS)
         return [path.name for path in found if (path / f"{path.name}.jwt").is_file()]
 
     def user_names(self, operator: str, account: str) -> list[str]:
-        """Return the names of an account's users, of whom no JWT is read; none where it does not exist."""
+        """Return the names of an account's users without reading JWTs; none if it does not exist."""
         if account not in self.account_names(operator):
             return []
         return [path.stem for path in _files(self.stores / operator / _ACCOUNTS / account / _USERS)]
@@ -147,7 +147,7 @@ class NscStore:
         return operator
 
     def _stem(self, folder: Path, name: str) -> str:
-        """Return the name that the store's own file gives the operator, which names the file of its JWT."""
+        """Return the operator's name in the store's own file; it names the file of its JWT."""
         try:
             info = json.loads((folder / _INFO_FILE).read_text(encoding="utf-8"))
             stem = info.get("name") or name
@@ -190,7 +190,7 @@ class NscStore:
             raise StorageError(f"{path}: {getattr(failure, 'strerror', '') or failure}") from failure
         found = parse_key(text, str(path))
         if found.public != public:
-            raise StorageError(f"{path}: the seed is that of another key")
+            raise StorageError(f"{path}: the seed belongs to another key")
         return found
 
     # -- places
@@ -216,7 +216,7 @@ class NscStore:
     # -- writing
 
     def changes(self, operator: Operator) -> list[StoreChange]:
-        """Return what a save would write and remove, in its order; raises EntityExistsError, StoreChangedError."""
+        """Return the changes of a save, in order; raises EntityExistsError, StoreChangedError."""
         found = [StoreChange(self.key_path(key.public), key.seed) for key in operator.added_keys if self._is_new(key)]
         if found and not (self.keys / ".gitignore").exists():
             found.insert(0, StoreChange(self.keys / ".gitignore", _GITIGNORE))
@@ -264,7 +264,7 @@ class NscStore:
                 yield StoreChange(self.key_path(public), None)
 
     def save(self, operator: Operator) -> list[StoreChange]:
-        """Write what has changed and return it; raises EntityExistsError, StoreChangedError, StorageError."""
+        """Write the changes and return them; raises EntityExistsError, StoreChangedError, StorageError."""
         with self._locked():
             done = self.changes(operator)
             for change in done:
@@ -281,7 +281,7 @@ class NscStore:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold the lock of the store, which other natsctls wait for; none where its folder is not the user's.
+        """Hold the lock of the store so that other natsctls wait; no lock if its folder is not the user's.
 
         Raises StorageError.
         """

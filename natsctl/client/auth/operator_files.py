@@ -1,6 +1,6 @@
 """Operators as files: backups in the form of `nats auth operator backup`, and the import of a JWT with its seeds.
 
-A backup has the JWT and, where it is known, the seed of the operator and of each of its accounts, users and signing
+A backup has the JWT and, if known, the seed of the operator and of each of its accounts, users and signing
 keys. With a curve key it is sealed for the holder of that key, as base 64. Source: jwt-auth-builder.go, types.go.
 """
 
@@ -22,7 +22,7 @@ from natsctl.client.auth.operators import Entity, ManagedAccount, ManagedUser, O
 
 
 def backup_of(operator: Operator, key: KeyPair | None = None) -> bytes:
-    """Return the backup of an operator, sealed where there is a curve key."""
+    """Return the backup of an operator, sealed if there is a curve key."""
     accounts = [
         {**_saved(account, account.signing_keys), "users": [_saved(user) for user in account.users]}
         for account in operator.accounts
@@ -44,7 +44,7 @@ def _seed(key: KeyPair) -> Document:
 
 
 def restored(content: bytes, origin: str, key: KeyPair | None = None) -> Operator:
-    """Return the operator of a backup, which `key` has sealed if there is one, with everything in it to be saved.
+    """Return the operator of a backup (sealed for `key`, if given), with everything in it to be saved.
 
     Raises UsageError that names `origin`, InvalidJwtError and SignatureError.
     """
@@ -111,7 +111,7 @@ def _key(document: Any, place: str, public: Any) -> KeyPair:
     if not seed:
         return bare
     found = parse_key(str(seed), place)
-    return found if found.public == bare.public else _fail(f"{place}: the seed is not that of {bare.public}")
+    return found if found.public == bare.public else _fail(f"{place}: the seed does not belong to {bare.public}")
 
 
 def _keys(operator: Operator, document: Document, place: str) -> list[KeyPair]:
@@ -129,7 +129,7 @@ def _fail(text: str) -> NoReturn:
 
 
 def imported(token: str, origin: str, keys: Iterable[KeyPair]) -> Operator:
-    """Return the operator of a JWT with its keys, all of which are needed; raises UsageError, InvalidJwtError."""
+    """Return the operator of a JWT with all its keys; raises UsageError, InvalidJwtError."""
     claims = read_claims(token, "operator", origin)
     name = claims.get("name")
     check_name("operator", name if isinstance(name, str) else "")

@@ -1,7 +1,7 @@
 """Operators, their accounts and users in memory: made, changed, signed.
 
 Nothing is written: `natsctl.client.auth.nsc_store` loads an operator, and saves it as a whole. Change the claims of an
-entity (`claims`, or the part `nats` of them), then call its `sign`, which checks them and issues the JWT anew.
+entity (`claims`, or the part `nats` of them), then call its `sign`, which checks them and reissues the JWT.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Operator(Entity):
     def __init__(self, name: str, key: KeyPair, claims: Document, token: str = "") -> None:
         super().__init__(name, key, claims, token)
         self.signing_keys: list[KeyPair] = []
-        """Signing keys whose seeds are known."""
+        """Signing keys with known seeds."""
         self.accounts: list[ManagedAccount] = []
         self.removed_accounts: list[ManagedAccount] = []
         self.added_keys: list[KeyPair] = []
@@ -106,7 +106,7 @@ class Operator(Entity):
 
     @property
     def system_account(self) -> ManagedAccount | None:
-        """The system account, None where there is none or where it is not in the store."""
+        """The system account, or None if it is missing or not in the store."""
         return next((one for one in self.accounts if one.subject == self.nats.get("system_account")), None)
 
     def account(self, name: str) -> ManagedAccount:
@@ -165,19 +165,19 @@ class Operator(Entity):
         self.sign()
 
     def sign(self) -> None:
-        """Check the claims and issue the JWT anew; raises UsageError."""
+        """Check the claims and reissue the JWT; raises UsageError."""
         self._sign(self.key)
 
     def new_key(self, kind: Kind) -> KeyPair:
-        """Return a new key, which is saved with the operator."""
+        """Return a new key; it is saved with the operator."""
         key = generate_key(kind)
         self.added_keys.append(key)
         return key
 
     def issuing_key(self, issuer: str) -> KeyPair:
-        """Return the key that signs an account whose issuer was `issuer`, another one where that cannot sign any more.
+        """Return the key to sign an account issued by `issuer`, another one if that cannot sign any more.
 
-        Raises UsageError where no key can.
+        Raises UsageError if no key can.
         """
         strict = bool(self.nats.get("strict_signing_key_usage"))
         trusted = [key for key in self.signing_keys if key.public in self.signing_key_names]
@@ -199,7 +199,7 @@ class ManagedAccount(Entity):
         super().__init__(name, key, claims, token)
         self.operator = operator
         self.signing_keys: list[KeyPair] = []
-        """Signing keys whose seeds are known."""
+        """Signing keys with known seeds."""
         self.users: list[ManagedUser] = []
         self.removed_users: list[ManagedUser] = []
 
@@ -213,7 +213,7 @@ class ManagedAccount(Entity):
 
     @property
     def scopes(self) -> dict[str, Document | None]:
-        """The public signing keys with the scope of those that have one, as it stands in the claims."""
+        """The public signing keys, each with its scope from the claims or None."""
         found: dict[str, Document | None] = {}
         for one in self.nats.get("signing_keys") or []:
             found[one if isinstance(one, str) else one.get("key", "")] = None if isinstance(one, str) else one
@@ -231,7 +231,7 @@ class ManagedAccount(Entity):
         raise EntityNotFoundError("user", name, [one.name for one in self.users], f"account {self.name}")
 
     def signing_key(self, name: str) -> str:
-        """Return the public signing key of that name or, where one key has it, that role.
+        """Return the public signing key of that name or, if exactly one key has it, that role.
 
         Raises EntityNotFoundError, and UsageError for a role of several keys.
         """
@@ -304,11 +304,11 @@ class ManagedAccount(Entity):
         self.sign()
 
     def sign(self) -> None:
-        """Check the claims and issue the JWT anew, by the same key where the operator still trusts it."""
+        """Check the claims and reissue the JWT, by the same key if the operator still trusts it."""
         self._sign(self.operator.issuing_key(self.issuer))
 
     def issuing_key(self, issuer: str) -> KeyPair:
-        """Return the key of the account of that name; raises UsageError where its seed is not known."""
+        """Return the key of the account of that name; raises UsageError if its seed is not known."""
         for key in (self.key, *self.signing_keys):
             if key.public == issuer and key.is_private:
                 return key
@@ -328,7 +328,7 @@ class ManagedUser(Entity):
 
     @property
     def scope(self) -> Document | None:
-        """The scope of the signing key that issued the user, whose rules are the user's; None without one."""
+        """The scope of the signing key that issued the user, with the user's rules; None without one."""
         return self.account.scopes.get(self.issuer)
 
     @property
@@ -338,7 +338,7 @@ class ManagedUser(Entity):
         return self.typed.nats if signer is None else signer.template
 
     def sign(self) -> None:
-        """Check the claims and issue the JWT anew with the same key of the account; raises UsageError."""
+        """Check the claims and reissue the JWT with the same key of the account; raises UsageError."""
         jwt.put(self.nats, "issuer_account", "" if self.issuer == self.account.subject else self.account.subject)
         self._sign(self.account.issuing_key(self.issuer))
 
@@ -388,7 +388,7 @@ def check_name(kind: str, name: str) -> None:
 
 
 MAX_NAME_BYTES: Final = 200
-"""Longest name of an operator, account or user: with `.jwt` it is the name of a file."""
+"""Maximum length of the name of an operator, account or user: with `.jwt` it is a file name."""
 
 
 def names_of(entities: list[Any]) -> list[str]:

@@ -71,7 +71,7 @@ class StreamOutcome(Document):
 
 
 class AccountOutcome(Document):
-    """Outcome of an account's streams; `elapsed` in ns, `warnings` are those that concern no single stream."""
+    """Outcome of an account's streams; `elapsed` in ns, `warnings` do not concern a single stream."""
 
     folder: str
     streams: list[StreamOutcome] = msgspec.field(default_factory=list)
@@ -137,7 +137,7 @@ async def side_by_side(
             except NatsctlError as failure:
                 return failed(name, failure.text + (f" ({failure.hint})" if failure.hint else ""))
             except UNUSABLE as failure:
-                return failed(name, f"what the server sent is not understood: {failure!r}")
+                return failed(name, f"the server's answer is not understood: {failure!r}")
             finally:
                 overall.finished(name)
 
@@ -203,7 +203,7 @@ _REPLAYED = "read message by message, as this server makes no snapshots of strea
 
 
 def _check_folder(folder: Path, replace: bool) -> None:
-    """Raise UsageError where no backup may be written."""
+    """Raise UsageError if no backup may be written."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -224,7 +224,7 @@ def _part_of(folder: Path) -> Path:
 
 
 def saved_in(folder: Path) -> dict[str, Path]:
-    """Return the stream backups of an account backup, by stream. Raises UsageError where there is none."""
+    """Return the stream backups of an account backup, by stream. Raises UsageError if it has none."""
     found: dict[str, Path] = {}
     if folder.is_dir():
         for entry in sorted(folder.iterdir()):
@@ -258,7 +258,7 @@ async def restore_account_data(
     parallel: int = PARALLEL,
     on_change: Callable[[float, float], None] = ignore_overall,
 ) -> AccountOutcome:
-    """Restore every stream of an account backup, those that others copy first.
+    """Restore every stream of an account backup, copied streams before their copies.
 
     Raises StreamExistsError before anything is changed where streams exist and none may be skipped or replaced.
     """
@@ -269,7 +269,7 @@ async def restore_account_data(
     for name, path in paths.items():
         if path.is_dir() and path.name != name and is_valid_name(path.name):
             _check_folder_name(name, path)
-            outcome.warnings.append(f"{path} has stream {name}, which is restored under its own name")
+            outcome.warnings.append(f"{path} has stream {name}: it is restored under its own name")
     configs, totals = _configs_and_sizes(paths)
     await _check_existing(retrying, paths, options)
     groups, circle = in_order(configs)

@@ -60,7 +60,7 @@ _MAGIC = b"NATSARC1"
 _HEAD_BYTES = 4096
 _CHECK_BYTES = 4
 _IN_MEMORY_BYTES, _IN_FILE_BYTES, _HEADER_LENGTH_BYTES = 16, 30, 4
-"""Bytes that a message takes beside its own, and of those with headers the length of these. Source: memstore.go's
+"""Overhead of a message in bytes, and the length field of headers. Source: memstore.go's
 memStoreMsgSizeRaw and filestore.go's fileStoreMsgSizeRaw."""
 _COMPRESSED_FRAME, _PLAIN_FRAME = 0x00, 0x01
 _OTHER_FRAMES = (0xFF, 0xFE, 0x99)
@@ -97,7 +97,7 @@ class FormatFinder:
 
 
 def _beginning(head: bytes) -> bytes:
-    """Return the first decoded bytes of frames of S2 or Snappy, as far as they stand there plainly.
+    """Return the first decoded bytes of frames of S2 or Snappy that are stored as literals.
 
     Raises StorageError.
     """
@@ -140,7 +140,7 @@ def version_of(backup: OpenBackup) -> int:
 
 
 def read_items(backup: OpenBackup, on_read: OnRead = ignore_read, count_from: int | None = None) -> Iterator[Item]:
-    """Yield everything in the archive in its order, up to its end mark. Raises StorageError where it is damaged.
+    """Yield everything in the archive in its order, up to its end mark. Raises StorageError if it is damaged.
 
     With `count_from`, most messages come as counts (see ArchiveReader).
     """
@@ -160,7 +160,7 @@ def read_items(backup: OpenBackup, on_read: OnRead = ignore_read, count_from: in
 
 
 def check_whole(backup: OpenBackup, on_read: OnRead = ignore_read) -> None:
-    """Raise StorageError where data is damaged: by the manifest's checksum, without one by reading what is inside."""
+    """Raise StorageError if data is damaged: checked by the manifest's checksum, without one by reading the content."""
     if backup.manifest is None:
         summarise(backup, on_read)
         return
@@ -186,7 +186,7 @@ class RemovedMessages:
 
 
 def removed_in(backup: OpenBackup) -> RemovedMessages:
-    """Return the removals found by one reading of a version 1 archive; version 2 has none."""
+    """Return the removals in a version 1 archive, found by reading it; version 2 has none."""
     if version_of(backup) == 2:
         return RemovedMessages()
     gone = {item.seq for item in read_items(backup) if isinstance(item, Gone)}
@@ -196,9 +196,9 @@ def removed_in(backup: OpenBackup) -> RemovedMessages:
 def read_messages(
     backup: OpenBackup, on_read: OnRead = ignore_read, removed: RemovedMessages | None = None
 ) -> Iterator[Sequence[ArchivedMessage]]:
-    """Yield the stream's messages in order, those that lie together in one list. Raises StorageError.
+    """Yield the stream's messages in order, in lists of neighbours. Raises StorageError.
 
-    `removed` is what an earlier reading has found; without it version 1 is read once more.
+    `removed` is the result of an earlier reading; without it version 1 is read once more.
     """
     removed = removed or removed_in(backup)
     for item in read_items(backup, on_read):
@@ -208,7 +208,7 @@ def read_messages(
 
 @dataclass(slots=True)
 class ArchiveSummary:
-    """Result of one reading of an archive; times in ns, 0 where there is no message."""
+    """Result of one reading of an archive; times in ns, 0 without messages."""
 
     version: int = 0
     messages: int = 0
@@ -251,7 +251,7 @@ class ArchiveSummary:
         return self.record_bytes + _IN_FILE_BYTES * self.messages + _HEADER_LENGTH_BYTES * self.with_header
 
     def reached(self, seq: int, ts_ns: int) -> None:
-        """Record that the stream reached that sequence, whose message was removed."""
+        """Record that the stream reached that sequence of a removed message."""
         if seq > self.last_seq:
             self.last_seq, self.last_ts_ns = seq, ts_ns
 
@@ -269,7 +269,7 @@ def summarise(backup: OpenBackup, on_read: OnRead = ignore_read) -> ArchiveSumma
 
 
 def _read(backup: OpenBackup, removed: RemovedMessages, on_read: OnRead) -> tuple[ArchiveSummary, bool]:
-    """Return the summary of one reading, which adds to `removed`, and whether a removal came after its message."""
+    """Return the summary of one reading (it adds to `removed`), and whether a removal came after its message."""
     summary, late = ArchiveSummary(version_of(backup), removed=removed), False
     bytes(
         _KEPT_BYTES
@@ -293,7 +293,7 @@ def _read(backup: OpenBackup, removed: RemovedMessages, on_read: OnRead) -> tupl
 
 
 def state_of(backup: OpenBackup) -> dict[str, Any]:
-    """Return the state computed from the messages, for an archive that has none of its own."""
+    """Return the state computed from the messages, for an archive without one."""
     found = summarise(backup)
     first_seq = found.first_seq if found.messages else found.last_seq + 1
     return {
@@ -315,7 +315,7 @@ class ReadCancelledError(Exception):
 
 
 async def run_in_thread(work: Callable[[OnRead], T], on_read: OnRead) -> T:
-    """Return the result of `work`, which reports its progress to its argument.
+    """Return the result of `work`; it reports its progress to its argument.
 
     `on_read` is called with it in this thread.
 
@@ -337,7 +337,7 @@ async def run_in_thread(work: Callable[[OnRead], T], on_read: OnRead) -> T:
 
 
 V2_SINCE = (2, 15)
-"""The server version from which on version 2 is read."""
+"""First server version that reads version 2."""
 
 Keep = Callable[[ArchivedMessage], bool]
 
@@ -346,7 +346,7 @@ class Alteration(Protocol):
     """Changes of the messages and consumers of an archive."""
 
     def begin(self) -> None:
-        """Begin the reading whose messages are written; one before may have measured them."""
+        """Begin the reading that is written; an earlier one may have measured it."""
 
     def messages(self, messages: Sequence[ArchivedMessage]) -> list[ArchivedMessage]:
         """Return the messages as they are written, under the same sequences."""
@@ -362,7 +362,7 @@ def is_since(server_version: str, since: tuple[int, int]) -> bool:
 
 
 def version_for(backup: OpenBackup, config: dict[str, Any], server_version: str) -> int:
-    """Return the format in which that server restores the stream. Raises UsageError where there is none."""
+    """Return the format for that server to restore the stream. Raises UsageError if there is none."""
     new_server = is_since(server_version, V2_SINCE)
     if config.get("storage") == "memory":
         if not new_server:
@@ -386,7 +386,7 @@ async def fitted(
 ) -> AsyncIterator[str]:
     """Yield the backup with data in that format that may be restored as `config`.
 
-    The returned text describes the changes, without those that `alter` makes.
+    The returned text describes the changes, except changes by `alter`.
     """
     had = version_of(backup)
     renamed = config["name"] != backup.stream
@@ -419,7 +419,7 @@ def _replicas(config: dict[str, Any]) -> int:
 
 
 def _fewer(config: dict[str, Any], backup: OpenBackup) -> bool:
-    """Return whether the stream gets fewer replicas than it had, which its consumers may not exceed."""
+    """Return whether the stream gets fewer replicas than it had; consumers may not have more than their stream."""
     return _replicas(config) < _replicas(backup.config)
 
 
@@ -464,7 +464,7 @@ def rewrite(
 
     With `keep` only those messages, under the sequences that they had; the stream's last sequence stays. With
     `renumber` their sequences begin at 1, and no consumer may be kept. `more` are consumers that the archive lacks, or
-    that stand in for those of the same name. `alter` changes messages and consumers that are written.
+    that replace consumers of the same name. `alter` changes written messages and consumers.
     """
     found = summarise(backup, on_read)
     known = StreamState() if not backup.state else _typed_state(backup)

@@ -146,10 +146,10 @@ def without_server_metadata(config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _write(folder: Path, stem: str, kind: str, configuration: dict[str, Any]) -> str:
-    """Write one file of a backup and return its name: `STEM.json`, or `STEM~2.json` and so on where that is taken.
+    """Write one file of a backup and return its name: `STEM.json`, or `STEM~2.json` and so on if that exists.
 
     Consumer C of stream S and the stream S_consumer_C have one name, and so have S and s on some file systems. Each
-    file says what it configures, so that a restore does not depend on names.
+    file has the kind of its configuration, so that a restore does not depend on names.
     """
     content = json.dumps(configuration, indent=2, ensure_ascii=False).encode()
     document = {
@@ -180,7 +180,7 @@ class SavedConfiguration:
 def read_saved(path: Path) -> SavedConfiguration:
     """Return the configuration in one file of a backup.
 
-    Raises UsageError when it is none, StorageError when its checksum is wrong.
+    Raises UsageError if it is not a backup, StorageError if its checksum is wrong.
     """
     try:
         document = json.loads(small_file(path))

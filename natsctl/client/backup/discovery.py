@@ -33,7 +33,7 @@ MAX_DEPTH = 8
 class Found(Document):
     """One backup: `form` is "directory", "file", "server files" or "configuration" (a JSON file of 2020).
 
-    `archive` is the format of its data, 0 where it has none. `error` says why it cannot be read.
+    `archive` is the format of its data, 0 without data. `error` is the reason why it is unreadable.
     """
 
     path: str
@@ -52,7 +52,7 @@ class Found(Document):
 def find_backups(top: Path, *, read: bool = False) -> list[Found]:
     """Return the backups at or below that path, in the order of the paths; with `read` damaged data is an error too.
 
-    Raises UsageError where there is no such path.
+    Raises UsageError if there is no such path.
     """
     if not top.exists():
         raise UsageError(f"{top} does not exist")
@@ -84,7 +84,7 @@ def _is_file_of_one(name: str) -> bool:
 
 
 def describe(path: Path, *, read: bool = False) -> Found:
-    """Return the description of that backup, with the error where it cannot be read."""
+    """Return the description of that backup, with the error if it is unreadable."""
     try:
         if path.is_file() and path.suffix == ".json":
             return _configuration(path)
@@ -139,7 +139,7 @@ class SubjectCount(Document):
 class Inspection(Document):
     """Contents of a backup; `subjects` has the fullest first, `other_messages` counts those on no subject of the list.
 
-    `payload_bytes` are the bodies alone, `size` the archive as it is stored.
+    `payload_bytes` counts only bodies, `size` the stored archive.
     """
 
     path: str
@@ -167,7 +167,7 @@ class EditBlock(Model):
 
 
 class CaptureBlock(Model):
-    """The part of backup.json about the subscription whose messages a backup holds."""
+    """The part of backup.json about the subscription that a backup was made from."""
 
     subjects: list[str] = msgspec.field(default_factory=new_list)
     stream: str = ""
@@ -177,9 +177,9 @@ class CaptureBlock(Model):
 
 
 class BackupInfo(Model):
-    """A backup as `nats backup info` describes it; `declared` is the state that stands in the archive itself.
+    """A backup as described by `nats backup info`; `declared` is the state in the archive itself.
 
-    `bytes` is what the messages take in the stream's storage; `subjects` is there where it was asked for.
+    `bytes` is the size of the messages in the stream's storage; `subjects` is present if requested.
     """
 
     config: dict[str, Any]
@@ -308,13 +308,13 @@ def verify(path: Path, on_read: OnRead = ignore_read) -> Verdict:
 
 
 def _sums_of(path: Path) -> list[FileSum]:
-    """Return size and checksum of the files of a backup, which is opened once more."""
+    """Return size and checksum of the files of a backup; this opens it once more."""
     with open_backup(path, judged=False) as backup:
         return backup.sums()
 
 
 def _summary_of(backup: OpenBackup, on_read: OnRead) -> ArchiveSummary | NatsctlError:
-    """Return the summary of the archive, or the reason that there is none."""
+    """Return the summary of the archive, or the reason why it is missing."""
     try:
         return summarise(backup, on_read)
     except NatsctlError as failure:
@@ -353,7 +353,7 @@ def _check_archive(backup: OpenBackup, verdict: Verdict, found: ArchiveSummary |
 
 
 def _check_counts(backup: OpenBackup, found: ArchiveSummary, verdict: Verdict) -> None:
-    """Compare the archive's contents with those that `backup.json` lists."""
+    """Compare the archive's contents with `backup.json`."""
     state = backup.state
     said, first, last = (int(state.get(key) or 0) for key in ("messages", "first_seq", "last_seq"))
     findings = [] if found.messages == said else [f"{found.messages:,} messages, the state says {said:,}"]

@@ -1,7 +1,7 @@
 """Files of a stream backup: their names, the checks of names and paths, and the manifest.
 
-`manifest.json` has the contents of a backup, when and by what it was made, and the checksum of each of its files. It
-stands beside the two files that the `nats` tool knows, which ignores it. A backup of that tool has none.
+`manifest.json` has the contents of a backup, its time and program, and the checksum of each of its files. It
+is next to the two files of the `nats` tool, which ignores it. A backup of that tool has no manifest.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 META_NAME = "backup.json"
 DATA_NAME = "stream.tar.s2"
 NEWER_DATA_NAME = "stream.arc.s2"
-"""The name that the `nats` tool gives the data of servers from 2.15 on, which is of version 2; both names are read."""
+"""The `nats` tool's name for data of servers from 2.15 on (version 2); both names are read."""
 MANIFEST_NAME = "manifest.json"
 NAMES = frozenset({META_NAME, DATA_NAME, NEWER_DATA_NAME, MANIFEST_NAME})
 FILE_ENDINGS = (".tgz", ".tar.gz", ".tar", ".tar.s2")
@@ -53,12 +53,12 @@ def checked_name(noun: str, name: str) -> str:
 
 
 def data_name_of(version: int) -> str:
-    """Return the name of a file with data of that version, 0 where it is not known."""
+    """Return the name of a file with data of that version, or 0 if unknown."""
     return NEWER_DATA_NAME if version == 2 else DATA_NAME
 
 
 def data_name(names: Container[str]) -> str:
-    """Return which of a backup's files has the data, "" where none has; raises StorageError where two may."""
+    """Return the file of a backup with the data, or ""; raises StorageError if two may have it."""
     found = [name for name in (DATA_NAME, NEWER_DATA_NAME) if name in names]
     if len(found) > 1:
         raise StorageError(f"the backup holds both {DATA_NAME} and {NEWER_DATA_NAME}")
@@ -66,11 +66,11 @@ def data_name(names: Container[str]) -> str:
 
 
 _READ = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NONBLOCK", "O_CLOEXEC", "O_BINARY"))
-"""Flags of a file that is opened to be read: a pipe does not wait for its writer, where there are such pipes."""
+"""Flags for opening a file to read: a named pipe does not wait for its writer."""
 
 
 def plain_file(path: Path) -> IO[bytes]:
-    """Open a file of unknown origin; raises StorageError for a pipe or a device, which have no end."""
+    """Open a file of unknown origin; raises StorageError for a pipe or a device, because they have no end."""
     file = os.fdopen(os.open(path, _READ), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
@@ -93,7 +93,7 @@ class Document(Model, omit_defaults=False):
 
 FORMAT = "natsctl.stream-backup/2"
 _UNSUMMED_FORMAT = "natsctl.stream-backup/1"
-"""The format before, which has no checksum of the manifest itself."""
+"""The previous format, without a checksum of the manifest itself."""
 _PIECE_BYTES = 1 << 20
 
 
@@ -150,7 +150,7 @@ def _text(manifest: Manifest) -> bytes:
 
 
 def decode_manifest(text: bytes, path: Path) -> Manifest:
-    """Return the manifest in a file. Raises StorageError when it is none, or of a later format."""
+    """Return the manifest in a file. Raises StorageError if it is invalid or of a later format."""
     try:
         manifest = msgspec.json.decode(text, type=Manifest)
     except (msgspec.MsgspecError, RecursionError) as failure:
@@ -188,7 +188,7 @@ def faults(manifest: Manifest, found: Iterable[FileSum]) -> list[str]:
 
 
 def mismatch(wanted: FileSum, found: FileSum) -> str:
-    """Return the difference of a file from its entry in the manifest, "" where there is none."""
+    """Return the difference of a file from its entry in the manifest, or ""."""
     if found.bytes != wanted.bytes:
         return f"{wanted.name} has {found.bytes:,} bytes, the manifest says {wanted.bytes:,}"
     if found.sha256 != wanted.sha256:

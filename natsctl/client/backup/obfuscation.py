@@ -1,4 +1,4 @@
-"""Obfuscation of a backup for others to read: keyed hashes in place of names, zeros in place of bodies.
+"""Obfuscation of a backup for others to read: keyed hashes instead of names, zeros instead of bodies.
 
 The hash of a token is HMAC-SHA-256 under a secret of 32 random bytes, in base32-hex of lower case, as long as the
 token and at least 16 characters: equal tokens stay equal, in subjects, filters and names alike. The key file beside
@@ -39,7 +39,7 @@ _PAIRS: Final = tuple(first + second for first in _DIGITS for second in _DIGITS)
 """Two digits of base32-hex for each number of ten bits; a table is several times as quick as `base64`."""
 _new: Final = tuple.__new__
 _BUCKETS: Final = ("KV_", "OBJ_")
-"""Prefixes of the streams of buckets, which stay."""
+"""Prefixes of bucket streams; they are kept."""
 _ROOTS: Final = ("*", ">", "$KV", "$O")
 """Tokens of subjects that stay."""
 _DROPPED: Final = ("description", "metadata", "placement")
@@ -50,7 +50,7 @@ _PLAIN_HEADERS: Final = frozenset(
         "nats-incr",
     }
 )  # fmt: skip
-"""Headers that the server acts on, whose values stay."""
+"""Headers that the server interprets; their values are kept."""
 _SUBJECT_HEADERS: Final = frozenset(
     {
         "nats-expected-last-subject-sequence-subject",
@@ -70,7 +70,7 @@ class Obfuscated(Document):
 
 
 def key_file_of(target: Path) -> Path:
-    """Return the path of the key file of a backup, beside it."""
+    """Return the path of the key file next to a backup."""
     return target.parent / f"{target.name}{KEY_SUFFIX}"
 
 
@@ -89,14 +89,14 @@ def check_key_file(target: Path, given: Path | None) -> bool:
 
 
 class Obfuscator:
-    """Hashes of tokens under one secret, and what was hashed; `tokens` has the token of each hash."""
+    """Hashes of tokens under one secret; `tokens` has the token of each hash."""
 
     def __init__(self, key_file: Path | None = None) -> None:
-        """Begin with a new secret, or with that of a key file. Raises UsageError."""
+        """Begin with a new secret, or with a key file's. Raises UsageError."""
         self.tokens: dict[str, str] = {}
         self.bodies = 0
         self.keeps_bodies = False
-        """True for a stream of counters, whose bodies are the totals that it needs."""
+        """True for a stream of counters: it needs the totals in its bodies."""
         self._hashes: dict[str, str] = {}
         self._subjects: dict[bytes, bytes] = {}
         self._secret = secrets.token_bytes(SECRET_BYTES)
@@ -152,7 +152,7 @@ class Obfuscator:
         return hashed
 
     def subject(self, subject: str, *, destination: bool = False) -> str:
-        """Return a subject whose tokens are hashed; in a destination the functions of a mapping stay."""
+        """Return a subject with hashed tokens; in a destination the functions of a mapping are kept."""
         if not subject:
             return ""
         return ".".join(
@@ -262,7 +262,7 @@ class Obfuscator:
         return text.encode("utf-8", "surrogateescape")
 
     def options(self, options: list[str]) -> list[str]:
-        """Return the options of an edit, which name subjects and values too, without those."""
+        """Return the options of an edit without subjects and values."""
         said = []
         for option in options:
             name, equals, value = option.partition("=")
@@ -287,7 +287,7 @@ class Obfuscator:
     # -- the key file
 
     def reveal(self, value: str) -> str:
-        """Return what a value stood for: a subject token by token; tokens that are not known stay."""
+        """Return the original value, a subject token by token; unknown tokens are kept."""
         return ".".join(self._revealed(token) for token in value.split("."))
 
     def _revealed(self, token: str) -> str:

@@ -47,7 +47,7 @@ FAULTS: Final = (tarfile.TarError, zlib.error, EOFError, OSError)
 _BLOCK_BYTES: Final = tarfile.BLOCKSIZE
 _END_BYTES: Final = 2 * tarfile.BLOCKSIZE
 _SIZE_BYTES: Final = 4
-"""The last bytes of a gzip file, which hold the size of its content."""
+"""The last bytes of a gzip file: the size of its content."""
 
 
 @contextlib.contextmanager
@@ -62,7 +62,7 @@ def reading(path: Path) -> Iterator[None]:
 class BackupData:
     """A readable stream over `raw`, always read from its start.
 
-    At its end it is compared with `expected`, where that is known, and `at_end` looks at the rest of the file.
+    At its end it is compared with `expected`, if known, and `at_end` checks the rest of the file.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class BackupData:
         self._digest, self._size = hashlib.sha256(), 0
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes, none at the end. Raises StorageError, at the end also for what the whole shows."""
+        """Return the next bytes, none at the end. Raises StorageError, at the end also for faults of the whole."""
         with reading(self._path):
             piece = self._raw.read(size)
             if self._expected is not None:
@@ -102,9 +102,9 @@ class BackupData:
 
 
 def check_tar_end(path: Path, tar: tarfile.TarFile, *, zipped: bool, exact: bool) -> None:
-    """Raise StorageError where a tar file has more than its members, its end mark and the zeros that fill it up.
+    """Raise StorageError if a tar file has more than its members, its end mark and the padding.
 
-    With `exact` the zeros are held to what tarfile and Go's tar write: nothing, or up to a record of 20 blocks.
+    With `exact` the padding must be as in tarfile and Go's tar: nothing, or up to a record of 20 blocks.
     """
     members = tar.getmembers()
     file = tar.fileobj
@@ -129,7 +129,7 @@ def check_tar_end(path: Path, tar: tarfile.TarFile, *, zipped: bool, exact: bool
 
 
 def _check_gzip_end(path: Path, size: int) -> None:
-    """Raise StorageError where zeros or another member follow the compressed content, which gzip passes over."""
+    """Raise StorageError if zeros or another member, skipped by gzip, follow the compressed content."""
     with path.open("rb") as raw:
         raw.seek(-_SIZE_BYTES, io.SEEK_END)
         if int.from_bytes(raw.read(), "little") != size & 0xFFFFFFFF:
@@ -137,7 +137,7 @@ def _check_gzip_end(path: Path, size: int) -> None:
 
 
 _MAX_EXTENDED_BYTES = 1 << 20
-"""Most bytes of the names and attributes before a member of a tar file."""
+"""Maximum bytes of names and attributes before a member of a tar file."""
 _EXTENDED_TYPES = (
     tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK,
 )  # fmt: skip
@@ -173,7 +173,7 @@ class OpenBackup:
         return str(self.config.get("name", ""))
 
     def block(self, name: str) -> dict[str, Any]:
-        """Return the members of backup.json other than config and state, {} where there are none."""
+        """Return the members of backup.json other than config and state, or {}."""
         found = json.loads(self.meta).get(name) if self.meta else None
         return found if isinstance(found, dict) else {}
 
@@ -187,8 +187,8 @@ class OpenBackup:
 def open_backup(path: Path, *, judged: bool = True) -> Iterator[OpenBackup]:
     """Open the backup at that path.
 
-    Raises UsageError for another kind of file, with a hint where it is known; StorageError when it is damaged.
-    With `judged` its files are compared with the manifest: backup.json now, the data when it is read to its end.
+    Raises UsageError for another kind of file, with a hint if known; StorageError if it is damaged.
+    With `judged` its files are compared with the manifest: backup.json now, the data at its end.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -248,7 +248,7 @@ class _Header(tarfile.TarInfo):
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         """Return a header; raises tarfile.ReadError."""
         header = super().frombuf(buf, encoding, errors)
-        if buf[154:156] != b"\0 ":  # behind the digits of the checksum, and not covered by it
+        if buf[154:156] != b"\0 ":  # after the digits of the checksum, and not covered by it
             raise tarfile.ReadError("a tar header is damaged")
         if header.size > _MAX_EXTENDED_BYTES and header.type in _EXTENDED_TYPES:
             raise tarfile.ReadError("a tar header is too long")

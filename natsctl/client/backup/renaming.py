@@ -45,7 +45,7 @@ class BucketRenaming:
         return f"subjects {self._before}> rewritten as {self._after}>"
 
     def begin(self) -> None:
-        """Begin the reading whose messages are written."""
+        """Begin the reading that is written."""
 
     def messages(self, messages: Sequence[ArchivedMessage]) -> list[ArchivedMessage]:
         """Return the messages under the subjects of the new bucket; other subjects stay."""
@@ -97,7 +97,7 @@ class BucketRenaming:
         return wanted
 
     def _source(self, source: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a source whose messages are stored in the new bucket."""
+        """Return a source with messages as stored in the new bucket."""
         mappings = source.get("subject_transforms") or ()
         changed = [{**mapping, "dest": self._subject(mapping.get("dest"))} for mapping in mappings]
         return {**source, **({"subject_transforms": changed} if changed else {})}
@@ -109,7 +109,7 @@ class BucketRenaming:
 
 
 def renaming_of(backup: OpenBackup, config: Mapping[str, Any]) -> BucketRenaming | None:
-    """Return the renaming by which a backup becomes the bucket that `config` names; None if there is nothing to change.
+    """Return the renaming that makes a backup the bucket of `config`, or None if nothing has to change.
 
     Raises UsageError if the backup is not of such a bucket, StorageError.
     """
@@ -129,7 +129,7 @@ def renaming_of(backup: OpenBackup, config: Mapping[str, Any]) -> BucketRenaming
 
 
 def _stored_bucket(backup: OpenBackup, kind: BucketKind) -> str | None:
-    """Return the bucket of the messages in a backup, None if they are not those of a bucket of this kind."""
+    """Return the bucket of the messages in a backup, or None if it is not a bucket of this kind."""
     named = kind.bucket_of(backup.stream) if kind.is_mine(backup.stream) else None
     if named is not None and backup.config.get("sources"):
         return named  # the first message may be of another bucket

@@ -1,7 +1,7 @@
-"""Restore of a stream: from any backup, under any name, with nothing left behind by a failure.
+"""Restore of a stream: from any backup, under any name; a failure leaves nothing.
 
 Each piece of the data is sent as a request, several before they are answered, and an empty one ends the transfer; its
-answer is that of a stream creation. JetStream cannot rename streams: one that is to be replaced is saved, once the
+answer is that of a stream creation. JetStream cannot rename streams: a stream to be replaced is saved, once the
 backup has been read to its end, then removed, and put back if the restore fails. Between its removal and the end of the
 restore there is no stream of that name. Source: docs/compatibility.md#snapshots-and-restores.
 """
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 _LIMITS = ("max_age", "max_msgs", "max_bytes", "max_msgs_per_subject", "max_consumers")
-"""Limits (above 0) because of which a restored stream may have less than its backup."""
+"""Limits (above 0) that may reduce a restored stream compared with its backup."""
 
 
 class IncompleteRestoreError(NatsctlError):
@@ -98,11 +98,11 @@ WINDOW = 8
 """Pieces that are sent before the first of them is answered."""
 ABANDON_WAIT_S = 10.0
 END_WAIT_S = 3600.0
-"""Longest time for a server to make the stream after the last piece, as in the `nats` tool."""
+"""Maximum time for a server to create the stream after the last piece, as in the `nats` tool."""
 
 
 class RestoreTransfer:
-    """Transfer of a backup's data to a server, which may be repeated."""
+    """Repeatable transfer of a backup's data to a server."""
 
     def __init__(self, backup: OpenBackup, config: dict[str, Any], idle_s: float, on_progress: OnProgress) -> None:
         self.backup = backup
@@ -210,7 +210,7 @@ class RestoreTransfer:
 NAME_HELD_S = 1.0
 """Pause before another attempt with a name that is refused although no stream has it."""
 HELD_WITHIN_S = 45.0
-"""Longest time for which a cluster reserves the name of a restore whose server has died."""
+"""Maximum time that a cluster reserves the name of a restore after its server died."""
 MAX_SUBJECTS_ASKED = 64
 """Subjects that are checked for an overlap before a restore; the server itself checks all of them."""
 
@@ -305,7 +305,7 @@ async def restore_stream(
         if there is not None and options.on_existing is OnExisting.FAIL:
             raise StreamExistsError(
                 f"stream {name} exists",
-                hint="give another name, --on-existing skip to leave it alone, or --on-existing replace",
+                hint="give another name, --on-existing skip to keep it, or --on-existing replace",
             )
         if there is not None and options.on_existing is OnExisting.SKIP:
             return Restored(name, "skipped", there, TransferProgress(name, 0))
@@ -344,7 +344,7 @@ def _for_bucket(
 
 
 async def replaced_by(manager: Manager, source: Path, options: RestoreOptions) -> Answer[Any] | None:
-    """Return the stream that a restore would replace, None where there is none or it is not to be replaced."""
+    """Return the stream that a restore would replace, or None."""
     if options.on_existing is not OnExisting.REPLACE:
         return None
     with open_backup(source) as backup:
@@ -439,7 +439,7 @@ async def _restore(retrying: RetryingManager, name: str, sending: RestoreTransfe
 
 
 async def is_held(manager: Manager, name: str) -> bool:
-    """Return whether a cluster reserves the name of a missing stream: for a restore, which may be interrupted."""
+    """Return whether a cluster reserves the name of a missing stream for a possibly interrupted restore."""
     listed = name in await manager.stream_names() if manager.connection.info.get("cluster") else False
     return listed and await manager.find_stream(name) is None
 
@@ -464,7 +464,7 @@ async def _left(manager: Manager, sending: RestoreTransfer) -> Answer[Any] | Non
         return there
     if not sending.left_part and not _is_remnant(there):
         raise StreamExistsError(
-            f"stream {name} was made while it was restored", hint="check who created it; it was left alone"
+            f"stream {name} was created during its restore", hint="check who created it; it was not changed"
         )
     await manager.stream_delete(name)
     sending.left_part = False
@@ -513,7 +513,7 @@ async def restore_over(
 ) -> Answer[Any]:
     """Remove the stream and restore it; returns the server's answer.
 
-    After a failure the stream is put back from `copy`, a whole backup of it. Raises StreamLostError where that fails
+    After a failure the stream is restored from `copy`, a whole backup of it. Raises StreamLostError if that fails
     too.
     """
     name = sending.progress.stream
@@ -541,7 +541,7 @@ async def _put_back(retrying: RetryingManager, name: str, copy: Path, idle_s: fl
 
 @contextlib.contextmanager
 def _safety_folder(source: Path) -> Iterator[Path]:
-    """Yield a temporary folder for the copy of a replaced stream: beside the backup, else where the system has them."""
+    """Yield a temporary folder for the copy of a replaced stream: next to the backup, else the system's default."""
     try:
         folder = tempfile.mkdtemp(prefix=".natsctl-replaced-", dir=source.absolute().parent)
     except OSError:

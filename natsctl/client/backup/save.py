@@ -1,15 +1,15 @@
 """A stream's snapshot over the wire, into a backup.
 
-It comes as messages on an inbox, each acknowledged by an empty message to its reply subject, which is the server's
+It comes as messages on an inbox, each acknowledged by an empty message to its reply subject: the server's
 flow control; an empty message ends it, with a status header that says whether it is complete. No server resumes a
 snapshot, so an interrupted transfer starts again. Source: docs/compatibility.md#snapshots-and-restores.
 
-A stream of which the server makes no snapshot is read message by message and written as a version 2 archive. Only the
-consumers are read where a snapshot lacks some of them.
+A stream without a snapshot from the server is read message by message and written as a version 2 archive. Only the
+consumers are read if a snapshot lacks some of them.
 
 Sequences, times, headers and bodies are kept to the byte, as STREAM.MSG.GET gives them. Sequences are asked for in
-windows, so that many answers are under way; where a whole window is empty the next message is looked for instead. The
-state stands first in an archive, so the messages wait in a file of their own, whose frames follow those of the state.
+windows, so that many answers are in flight; if a whole window is empty the next message is requested instead. The
+state comes first in an archive, so the messages wait in a separate file; its frames follow the state's.
 
 A client cannot see which delivered messages of a consumer are not acknowledged: each consumer resumes
 behind its ack floor, so that such messages are delivered again rather than lost.
@@ -66,7 +66,7 @@ _WHOLE = (0, 204)
 class SaveOptions:
     """Options of saving a stream; sizes of 0 leave it to the server, `replay` reads the messages one by one instead.
 
-    `config` is the configuration that the backup gets where that is not the stream's own.
+    `config` is the configuration of the backup if it differs from the stream's own.
     """
 
     consumers: bool = True
@@ -313,7 +313,7 @@ _ALL: Final = ">"
 
 
 async def listed_consumers(manager: Manager, stream: str) -> list[ArchivedConsumer]:
-    """Return a stream's consumers as their leaders describe them, each behind its ack floor."""
+    """Return a stream's consumers as described by their leaders, each reset to its ack floor."""
     found = []
     for answer in await manager.consumer_list(stream):
         info = answer.value
@@ -359,7 +359,7 @@ class ArchiveReplay:
         return config, msgspec.to_builtins(state)
 
     async def _spool(self, manager: Manager, said: StreamState, spool: IO[bytes]) -> StreamState:
-        """Write the messages up to the last one at the start, compressed; return the state of those that were found."""
+        """Write the messages up to the last one at the start, compressed; return the state of the existing ones."""
         frames, writer = FrameWriter(), WriterV2()
         state = StreamState(
             first_seq=said.last_seq + 1, last_seq=said.last_seq, first_ts=said.first_ts, last_ts=said.last_ts
@@ -407,7 +407,7 @@ async def read_window(manager: Manager, stream: str, first: int, last: int) -> t
 
 
 async def _message(manager: Manager, stream: str, *, seq: int, next_by_subj: str = "") -> ArchivedMessage | None:
-    """Return one message, None where there is none."""
+    """Return one message, or None."""
     try:
         raw = (await manager.message_get(stream, seq=seq, next_by_subj=next_by_subj)).raw["message"]
     except ApiResponseError as failure:
@@ -426,8 +426,8 @@ async def with_all_consumers(
 ) -> dict[str, Any]:
     """Complete the consumers of a cluster's snapshot from their leaders, and return the matching state.
 
-    Before 2.15 the stream's leader saves the consumers that it has a copy of, as far as that copy has come, and counts
-    no others. A leader reports its ack floor; messages behind that which are acknowledged too are
+    Before 2.15 the stream's leader saves its copies of consumers in their present state, and counts
+    no others. A leader reports its ack floor; acknowledged messages after that are
     delivered again.
     """
     listed = [one for one in await listed_consumers(retrying.manager, stream) if one.config.durable_name]
@@ -463,14 +463,14 @@ async def with_all_consumers(
 
 
 def _lags(saved: ArchivedConsumer, led: ArchivedConsumer) -> bool:
-    """Return whether a copy of a consumer is behind its leader."""
+    """Return whether a copy of a consumer lags its leader."""
     if saved.config.ack_policy == "none":
         return saved.progress.delivered_sseq < led.progress.delivered_sseq
     return saved.progress.floor_sseq < led.progress.floor_sseq
 
 
 def _raised(saved: ArchivedConsumer, led: ArchivedConsumer) -> ArchivedConsumer:
-    """Return a copy of a consumer as far as its leader: nothing up to the leader's ack floor is pending."""
+    """Return a copy of a consumer advanced to its leader: nothing up to the leader's ack floor is pending."""
     old, new = saved.progress, led.progress
     progress = Reached(
         max(old.delivered_cseq, new.delivered_cseq),
@@ -484,7 +484,7 @@ def _raised(saved: ArchivedConsumer, led: ArchivedConsumer) -> ArchivedConsumer:
 
 
 def _within(consumer: ArchivedConsumer, last_seq: int) -> ArchivedConsumer:
-    """Return a consumer that has not gone beyond the messages that were saved before it was asked about."""
+    """Return a consumer limited to the messages saved before its state was requested."""
     reached = consumer.progress
     bounded = replace(
         reached,

@@ -36,11 +36,11 @@ from natsctl.client.backup.writer import BackupWriter, check_free
 
 _REMOVALS = (b"DEL", b"PURGE")
 _MARKERS = (b"MaxAge", b"Purge", b"Remove")
-"""Values of `KV-Operation` and of `Nats-Marker-Reason` that say a key is gone."""
+"""Values of `KV-Operation` and of `Nats-Marker-Reason` for a removed key."""
 
 
 class MessageFilter(StrEnum):
-    """Filters of single messages, in the order in which they are tried."""
+    """Filters of single messages, in order."""
 
     SEQUENCE = "sequence"
     TIME = "time"
@@ -72,7 +72,7 @@ class MessageSelection:
         return self.rejected_by(message) is None
 
     def rejected_by(self, message: ArchivedMessage) -> MessageFilter | None:
-        """Return the first filter that the message does not pass, None where it passes all."""
+        """Return the first filter that the message does not pass, or None."""
         if message.seq < self.first_seq or (self.last_seq and message.seq > self.last_seq):
             return MessageFilter.SEQUENCE
         if message.ts_ns < self.since_ns or (self.until_ns and message.ts_ns > self.until_ns):
@@ -156,7 +156,7 @@ class Picked(Document):
 
 @dataclass(slots=True)
 class Choice:
-    """Messages of one backup that are kept, found by reading it; `seqs` is None where the pick alone decides."""
+    """Messages of one backup to keep, found by reading it; `seqs` is None if only the pick decides."""
 
     pick: MessageSelection
     report: Picked = field(default_factory=Picked)
@@ -169,7 +169,7 @@ class Choice:
 
 
 class _Entry(NamedTuple):
-    """A message that passed the filters, and whether it says that its key is gone."""
+    """A message that passed the filters, and whether it removes its key."""
 
     seq: int
     ts_ns: int
@@ -186,7 +186,7 @@ def choose(
 ) -> Choice:
     """Return the choice of what passes `pick`, and of that the newest of each subject where either is asked for.
 
-    `kv_compact` keeps the newest of each key and drops keys that are removed; what is kept from before `since_ns` is
+    `kv_compact` keeps the newest of each key and drops removed keys; messages kept from before `since_ns` are
     counted. Raises StorageError; UsageError where compaction is asked for and the stream is no bucket.
     """
     if kv_compact:
@@ -245,7 +245,7 @@ def _check_bucket(backup: OpenBackup) -> None:
 
 
 def _is_tombstone(header: bytes) -> bool:
-    """Return whether a message says that its key is gone."""
+    """Return whether a message removes its key."""
     if not header:
         return False
     operation = headers.get(header, headers.KV_OPERATION)
@@ -258,7 +258,7 @@ _COPY_BYTES = 1 << 20
 
 
 class EditedBackup(SavedStream):
-    """A backup made of another one, with the numbers of what was read and kept.
+    """A backup made from another one, with the numbers of read and kept messages.
 
     `warnings` say which limits of the stream remove messages at the restore; `obfuscation` is there where names were
     replaced.
@@ -306,7 +306,7 @@ def edit_backup(
     dry_run: bool = False,
     on_read: OnRead = ignore_read,
 ) -> EditedBackup:
-    """Write the picked messages to a new backup, whose configuration is that of the other, and return what it holds.
+    """Write the picked messages to a new backup with the same configuration, and return its numbers.
 
     Raises UsageError, StorageError; nothing is left then. In a dry run nothing is written.
     """
@@ -375,7 +375,7 @@ def _config(backup: OpenBackup, edit: Edit, hidden: Obfuscator | None) -> dict[s
 
 
 def _check(edit: Edit, config: dict[str, Any]) -> None:
-    """Raise UsageError where no such backup can be made."""
+    """Raise UsageError if no such backup can be made."""
     if not is_valid_name(config["name"]):
         raise UsageError(f"{config['name']!r} is not a valid stream name")
     if edit.version == 1 and config.get("storage") == "memory":

@@ -58,7 +58,7 @@ FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 8.0
 """Pauses between attempts: the first, doubled each time up to the longest."""
 PATIENCE_S = 60.0
-"""Longest time for a cluster to elect leaders after one of its servers has died."""
+"""Maximum time for a cluster to elect leaders after a server has died."""
 UNAVAILABLE = frozenset((ErrCode.CLUSTER_NOT_AVAIL, ErrCode.CLUSTER_NOT_LEADER, ErrCode.STREAM_OFFLINE))
 """Errors while a cluster has no leader: JetStream unavailable, no leader of a stream, stream offline."""
 PAUSE_S = 0.5
@@ -68,7 +68,7 @@ PAUSE_S = 0.5
 def may_come_back(failure: NatsctlError, manager: Manager) -> bool:
     """Return whether the request may succeed on another server, or after an election.
 
-    False if one server alone was named: its loss is reported.
+    False if only one server was named: its loss is reported.
     """
     if len(manager.connection.target.urls) < 2:
         return False
@@ -86,7 +86,7 @@ class TransferTimeoutError(UnreachableError):
 
 
 class RetryingManager:
-    """A manager whose connection is opened again after it was lost; concurrent transfers share it."""
+    """A manager that reopens a lost connection; concurrent transfers share it."""
 
     def __init__(self, manager: Manager, *, retries: int = RETRIES, say: Say = mute) -> None:
         self.manager = manager

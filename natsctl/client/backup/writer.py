@@ -6,7 +6,7 @@ checksums. A directory is laid out as the `nats` tool does, so either tool resto
 that ends in .tgz, .tar.gz, .tar or .tar.s2, or that is a file already, gets the same members in one tar file, gzipped
 for .tgz and .tar.gz.
 
-The temporary name is beside the final one: all is synced there and then renamed, so that a failure leaves nothing, and
+The temporary name is next to the final one: all is synced there and then renamed, so that a failure leaves nothing, and
 an older backup of that name stays.
 
 A capture writes the messages of a subscription as a stream backup while they arrive. Messages of a stream keep their
@@ -73,7 +73,7 @@ class BackupWriter:
     """Write the data, then `finish` with the content of `backup.json`; `discard` in every case."""
 
     def __init__(self, target: Path, *, replace: bool = False) -> None:
-        """Create the temporary folder beside the target; raises UsageError where nothing can or may be written."""
+        """Create the temporary folder next to the target; raises UsageError if nothing can or may be written."""
         self.target = target
         try:
             self._single = is_single_file(target)
@@ -154,7 +154,7 @@ class BackupWriter:
 
 
 def check_free(target: Path, single: bool, replace: bool) -> None:
-    """Raise UsageError where a backup would replace something: a backup unless `replace`, anything else always."""
+    """Raise UsageError if a backup would replace something: a backup unless `replace`, anything else always."""
     if target.is_dir():
         if single:
             raise UsageError(f"{target} is a directory", hint="name a file, or a path that does not end in .tgz")
@@ -192,7 +192,7 @@ def _tar_writer(file: IO[bytes], zipped: bool) -> tarfile.TarFile:
 
 
 def _owner_only(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    member.mtime = int(member.mtime)  # a fraction would need a header of its own, which no checksum covers
+    member.mtime = int(member.mtime)  # a fraction would need an extra header without a checksum
     member.mode, member.uid, member.gid, member.uname, member.gname = 0o600, 0, 0, "", ""
     return member
 
@@ -246,7 +246,7 @@ class Captured(Document):
 def captured_config(target: Path, subjects: Sequence[str]) -> dict[str, Any]:
     """Return the configuration of a stream for messages as they are published, named after the target.
 
-    Raises UsageError where no stream can have that name.
+    Raises UsageError if no stream can have that name.
     """
     name = target.name.partition(".")[0] if is_single_file(target) else target.name
     if not is_valid_name(name):
@@ -268,7 +268,7 @@ def stored_record(message: Message) -> ArchivedMessage:
         return _record(message, place.ts_ns, place.stream_seq)
     pairs, added = list(getattr(message.headers, "pairs", ())), {}
     for name in _DIRECT:
-        # A stored header may have the same name: what the server adds stands behind it.
+        # A stored header may have the same name: the server's header comes after it.
         at = next((at for at in reversed(range(len(pairs))) if pairs[at][0] == name), None)
         if at is not None:
             added[name] = pairs.pop(at)[1]
@@ -297,7 +297,7 @@ def _record(message: Message, ts_ns: int, seq: int) -> ArchivedMessage:
 
 
 class Capture:
-    """Write messages with `add`, then `finish`, or `discard` where nothing is to stay."""
+    """Write messages with `add`, then `finish`, or `discard` to keep nothing."""
 
     def __init__(self, target: Path, config: dict[str, Any], subjects: Sequence[str], *, stored: bool) -> None:
         """Check the target and open the file for records; raises UsageError.

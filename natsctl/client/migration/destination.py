@@ -1,4 +1,4 @@
-"""The server that streams are moved to: what it refuses, the restore of closed streams, and their opening."""
+"""The server that streams are moved to: its refusals, the restore of closed streams, and their opening."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ class MigrationDestination:
         return bool(self.manager.connection.info.get("cluster"))
 
     async def find(self, stream: str) -> dict[str, Any] | None:
-        """Return the information of a stream, None where it does not exist."""
+        """Return the information about a stream, or None if it does not exist."""
         found = await self.retrying.patiently(lambda: self.manager.find_stream(stream))
         return None if found is None else found.raw
 
@@ -154,13 +154,13 @@ class MigrationDestination:
     # -- checks
 
     async def overlaps(self, name: str, subjects: Sequence[str], moved: Iterable[str]) -> list[str]:
-        """Return the streams here, other than those that are `moved`, on a subject of a stream."""
+        """Return the streams here, except `moved` ones, on a subject of a stream."""
         listings = await asyncio.gather(*(self.manager.stream_names(subject=subject) for subject in subjects))
         others = {other for names in listings for other in names} - {name, *moved}
         return [f"{self.name} has stream {other} on a subject of {name}" for other in sorted(others)]
 
     async def refusals(self, infos: Mapping[str, Mapping[str, Any]], *, partial: bool) -> list[str]:
-        """Return the reasons for which the account cannot take streams; of `partial` ones the size is not known."""
+        """Return the reasons why the account cannot accept streams; `partial` ones have an unknown size."""
         account = (await self.manager.account_info()).raw
         level = int((account.get("api") or {}).get("level") or 0)
         size = {"file": 0, "memory": 0}
@@ -197,7 +197,7 @@ class MigrationDestination:
         return closed if closed.get("mirror") else {**closed, "subjects": [quiet]}
 
     async def remove(self, stream: str, id: str) -> None:
-        """Remove the closed stream of this migration, and what a cluster reserves for an unfinished restore.
+        """Remove the closed stream of this migration, and a cluster's reservation for an unfinished restore.
 
         Raises MigrationHeldError for another stream of that name.
         """
@@ -209,7 +209,7 @@ class MigrationDestination:
         await release_name(self.manager, stream)
 
     async def restore(self, content: CopiedContent, config: dict[str, Any], place: Path) -> None:
-        """Restore a stream; what is written to `place` meanwhile is removed."""
+        """Restore a stream; temporary files in `place` are removed."""
         target = place / "archive"
         await asyncio.to_thread(content.write, target, config)
         try:
@@ -238,7 +238,7 @@ class MigrationDestination:
             raise DifferenceError(f"{name} at {self.name} differs: {'; '.join(faults[:MAX_FAULTS])}")
 
     async def compare_consumers(self, name: str, content: CopiedContent) -> list[str]:
-        """Return differences of consumers; raises DifferenceError where one is missing.
+        """Return differences of consumers; raises DifferenceError if one is missing.
 
         Servers raise an ack floor that lies below the first message.
         """
@@ -315,10 +315,10 @@ async def digest_of(batches: Callable[[], Iterable[list[ArchivedMessage]]]) -> D
 def differences(
     wanted: Iterable[Sequence[ArchivedMessage]], found: Iterable[Sequence[ArchivedMessage]], config: Mapping[str, Any]
 ) -> list[str]:
-    """Return the differences of messages, the first few in words.
+    """Return the differences of messages, the first few in detail.
 
-    What a stream does by itself meanwhile is none: it removes expired messages and marks that, sends what is scheduled
-    and replaces messages by it, and copies what comes to the origin of a mirror.
+    Changes by the stream itself do not count: it removes expired messages and marks that, sends scheduled messages
+    and replaces messages by them, and copies new messages of a mirror's origin.
     """
     there = (message for batch in found for message in batch)
     faults: list[str] = []

@@ -14,7 +14,7 @@ stream goes through the phases of `migration_state.Phase`:
   then on the cutover only goes forward, as clients may have published to the first of them.
 * `done`: the stream has its subjects, sources and replicas at the destination. The origin stays stopped.
 
-A process that is killed leaves one of these phases, from which the next one continues.
+A killed process leaves one of these phases; the next one continues there.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from natsctl.client.migration.origin import MigrationOrigin, continued, continue
 from natsctl.client.migration.spool import Kept, Spool, copy_stream, kept_of
 
 CAUGHT_UP: Final = 1_000
-"""Messages of a pass with which a copy is near enough to the end, and the most passes that try to get there."""
+"""Maximum messages of a pass for the copy to be near enough to the end, and the maximum passes to get there."""
 PASSES: Final = 10
 _TAKE_BACK_HINT: Final = "--cutover finishes it, --abort takes it back"
 
@@ -118,7 +118,7 @@ class Migration:
     # -- checks
 
     async def _chosen(self) -> dict[str, dict[str, Any]]:
-        """Return the streams to move with their information, as far as they are not moved. Raises as `_check`."""
+        """Return the streams still to move with their information. Raises as `_check`."""
         infos = await self.origin.streams(self.options.streams)
         for name, info in infos.items():
             record = self._record(name)
@@ -206,7 +206,7 @@ class Migration:
             self.folder.save()
 
     async def _pass(self, name: str, spool: Spool) -> dict[str, Any]:
-        """Copy a stream up to its present end; a stream that was made anew is copied from its beginning."""
+        """Copy a stream up to its present end; a recreated stream is copied from its beginning."""
         record = self._record(name)
         created = str((await self.origin.info(name)).get("created") or "")
         if record.created != created:
@@ -279,7 +279,7 @@ class Migration:
         self.folder.save()
 
     async def _restore_all(self, infos: Mapping[str, Mapping[str, Any]]) -> None:
-        """Restore and verify every stream, those that others copy first."""
+        """Restore and verify every stream, copied streams before their copies."""
         self._done, self._verifies = {}, not self.options.partial
         groups, circle = in_order({name: info.get("config") or {} for name, info in infos.items()})
         for group in [*groups, circle]:
@@ -308,7 +308,7 @@ class Migration:
         self._at(name, moved.messages, verified=True)
 
     async def _content(self, name: str, spool: Spool) -> tuple[CopiedContent, list[str]]:
-        """Return everything that the stream has, and warnings about what is not taken along."""
+        """Return the contents of the stream, and warnings about parts that are not moved."""
         kept, info = await self._rest(name, spool)
         expected = await digest_of(lambda: spool.batches(kept))
         if not self.options.partial and expected.messages != int((info.get("state") or {}).get("messages") or 0):
@@ -354,7 +354,7 @@ class Migration:
         self.folder.save()
 
     async def abort(self) -> MigrationReport:
-        """Take back a cutover that was interrupted, also that of another folder or machine."""
+        """Revert an interrupted cutover, also one from another folder or machine."""
         own = self.folder.streams_in(MigrationPhase.STOPPED, MigrationPhase.VERIFIED)
         moved = self.folder.streams_in(MigrationPhase.OPENING, MigrationPhase.DONE)
         stopped = {name: marker for name, marker in (await self.origin.stopped()).items() if name not in moved}

@@ -1,7 +1,7 @@
 """State of a migration: its document in a folder, the labels of streams that are being moved, and its report.
 
-The document says how far each stream is, beside the copied messages, as it is of no use without these. The metadata of
-the streams says what was done to them on both servers, so that it can be taken back without the folder.
+The document has the progress of each stream, next to the copied messages, because it is useless without them. The
+metadata of the streams records the changes on both servers, so that they can be reverted without the folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from natsctl.client.migration.spool import Spool
 MARKER: Final = "natsctl.migration"
 """The key of the metadata of a stream that is being moved, on either side."""
 SUBJECTS: Final = "natsctl.migrating."
-"""The prefix of the subject on which a stream listens until the destination is opened."""
+"""Prefix of a stream's temporary subject until the destination is opened."""
 FORMAT: Final = "natsctl.migration/1"
 MARKER_FORMAT: Final = "natsctl.migration-stop/1"
 _MADE_BY_ANOTHER: Final = "use the natsctl that made it, or a newer one"
@@ -49,7 +49,7 @@ class MigrationPhase(StrEnum):
 class StreamMoved(Document):
     """A stream of a migration; `pending` counts delivered messages without an ack.
 
-    `behind` counts sequences that are not copied yet. `sha256` is the checksum of every message with its sequence,
+    `behind` counts uncopied sequences. `sha256` is the checksum of every message with its sequence,
     time, subject and headers, found equal on both sides.
     """
 
@@ -92,7 +92,7 @@ class MigrationRecord(Document):
 
 
 class MigrationState(Document):
-    """The document; `stopped_ns` is the time at which ingest was stopped, 0 before."""
+    """The document; `stopped_ns` is the time when ingest was stopped, 0 before."""
 
     format: str
     id: str
@@ -103,7 +103,7 @@ class MigrationState(Document):
 
 
 class MigrationMarker(Document):
-    """The label of a stopped stream: what it had before.
+    """The label of a stopped stream with its earlier configuration.
 
     `reached` has the last sequence of each source, `paused` the consumers with their earlier pauses.
     """
@@ -147,7 +147,7 @@ def labelled(config: Mapping[str, Any], label: str) -> dict[str, Any]:
 
 
 def given(name: str, value: Any) -> dict[str, Any]:
-    """Return a field of a configuration, nothing where its value is empty."""
+    """Return a field of a configuration, nothing if its value is empty."""
     return {name: value} if value else {}
 
 
@@ -169,7 +169,7 @@ def marker_of(config: Mapping[str, Any]) -> MigrationMarker | None:
 
 
 def given_back(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration that a stopped stream had before, that of others as it is."""
+    """Return the earlier configuration of a stopped stream; others are unchanged."""
     marker = marker_of(config)
     if marker is None:
         return dict(config)

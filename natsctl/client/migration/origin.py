@@ -36,10 +36,10 @@ from natsctl.client.stream_state import sequence_at
 FOREVER: Final = "2125-01-01T00:00:00Z"
 """End of the pause of consumers."""
 PAUSES_SINCE: Final = 1
-"""API level from which on consumers can be paused."""
+"""Minimum API level for pausing consumers."""
 SETTLE_S: Final = 0.2
 SETTLES: Final = 5
-"""Pause between two looks at consumers whose last messages are being acknowledged, and the most looks."""
+"""Pause between checks of consumers with outstanding acks, and the maximum number of checks."""
 OWN_CONSUMERS: Final = "natsctl_"
 """Prefix of consumers that natsctl reads with; one of a killed process stays for a moment."""
 MAX_LISTED: Final = 10
@@ -59,7 +59,7 @@ class MigrationOrigin:
         return self.retrying.manager
 
     async def find(self, stream: str) -> dict[str, Any] | None:
-        """Return the information of a stream, None where it does not exist."""
+        """Return the information about a stream, or None if it does not exist."""
         found = await self.manager.find_stream(stream)
         return None if found is None else found.raw
 
@@ -104,7 +104,7 @@ class MigrationOrigin:
     async def stop(self, stream: str, id: str, quiet: str, destination: str) -> dict[str, Any]:
         """Take a stream from its subjects and sources, pause its consumers, and return its configuration before.
 
-        Its sources start behind the messages that it has of them (`continued`). One that a process stopped before is
+        Its sources start after the messages that it has of them (`continued`). One that a process stopped before is
         left so. Mirrors and sealed streams accept no messages of clients.
         """
         info = await self.info(stream)
@@ -140,7 +140,7 @@ class MigrationOrigin:
         )
 
     async def _pause(self, stream: str, consumer: str, until: str) -> None:
-        """Pause or resume a consumer, which may be gone."""
+        """Pause or resume a consumer if it still exists."""
         try:
             await self.manager.consumer_pause(stream, consumer, until)
         except ApiResponseError as failure:
@@ -173,7 +173,7 @@ class MigrationOrigin:
         return {name: marker for name, marker in markers.items() if marker is not None}
 
     async def consumers(self, stream: str, spool: Spool, kept: Kept) -> tuple[list[ArchivedConsumer], list[str]]:
-        """Return the consumers to restore, and warnings about what is not taken along."""
+        """Return the consumers to restore, and warnings about parts that are not moved."""
         if not await self.manager.consumer_names(stream):
             return [], []
         warnings: list[str] = []
@@ -188,7 +188,7 @@ class MigrationOrigin:
         lasting = [one for one in found if one.config.durable_name or not one.config.deliver_subject]
         paused = marker.paused if marker is not None else {}
         if left_out := len(found) - len(lasting):
-            warnings.append(f"{plural(left_out, 'consumer')} of connected clients stayed behind")
+            warnings.append(f"{plural(left_out, 'consumer')} of connected clients were not moved")
         return [_carried(one, there, kept.last_seq, paused) for one in lasting], warnings
 
     async def _with_pending(
@@ -197,7 +197,7 @@ class MigrationOrigin:
         """Return a cluster's consumers with their pending messages, and warnings where these are not known.
 
         Its snapshots put a consumer with any back to its ack floor. Their number is known: either they are all that it
-        has delivered behind the floor, or they cannot be distinguished from those that are acknowledged.
+        has delivered after the floor, or they cannot be distinguished from acknowledged ones.
         """
         infos = {one.value.name: one.value for one in await self.manager.consumer_list(stream)}
         waiting = {name: info for name, info in infos.items() if info.num_ack_pending}
@@ -210,7 +210,7 @@ class MigrationOrigin:
         done = [with_pending(one, waiting[one.name], messages) if one.name in waiting else one for one in consumers]
         unknown = [one.name for one in done if one.name in waiting and not one.progress.pending]
         return done, [
-            f"consumer {name} is put back to its ack floor {waiting[name].ack_floor.stream_seq:,}: the cluster does not"
+            f"consumer {name} is reset to its ack floor {waiting[name].ack_floor.stream_seq:,}: the cluster does not"
             f" say which {waiting[name].num_ack_pending:,} messages behind it are pending"
             for name in unknown
         ]
@@ -222,10 +222,10 @@ def reached_in(info: Mapping[str, Any]) -> list[int]:
 
 
 def continued(config: dict[str, Any], reached: Sequence[int]) -> dict[str, Any]:
-    """Return a configuration whose sources start behind the sequences that the stream has of them, 0 if unknown.
+    """Return a configuration with sources that start after the stream's sequences of them, 0 if unknown.
 
-    At the destination the origins of sources are other streams to servers, as they were made anew, and would be sourced
-    from their beginning.
+    At the destination the origins of sources are different streams for servers, because they were recreated, and would
+    be sourced from their beginning.
     """
     sources = config.get("sources") or []
     if len(reached) != len(sources):
@@ -261,7 +261,7 @@ def _filters(source: Mapping[str, Any]) -> str:
 def with_pending(
     consumer: ArchivedConsumer, info: ConsumerInfo, messages: Sequence[tuple[int, str]]
 ) -> ArchivedConsumer:
-    """Return a consumer that waits for acks of all messages behind its ack floor, if it waits for so many."""
+    """Return a consumer that waits for acks of all messages after its ack floor, if it waits for so many."""
     floor, reached, config = info.ack_floor, info.delivered, consumer.config
     filters = [one for one in (config.filter_subject, *(config.filter_subjects or ())) if one]
     seqs = [

@@ -1,10 +1,10 @@
 """Messages of a stream on disk, copied while clients go on, and the archive that is made of them.
 
-`messages` has the records of a version 2 archive in compressed segments, each of which can be decoded alone. `index`
+`messages` has the records of a version 2 archive in compressed segments that can be decoded separately. `index`
 has a line of JSON for each segment, written once the segment is synced: a process that is killed leaves at most a
-segment without a line, which is cut off when the spool is opened again, and copying continues behind the last line.
+segment without a line; it is cut off when the spool is reopened, and copying continues after the last line.
 
-A stream is copied by a snapshot as long as nothing of it is there, which servers send whole, and from then on by
+A stream is first copied by a snapshot, which servers send whole, and from then on by
 sequence. A spool keeps messages that the stream has removed meanwhile; they are left out when the archive is made.
 """
 
@@ -50,7 +50,7 @@ SEGMENT_BYTES: Final = 2 << 20
 """Bytes of headers and payloads after which a segment ends; a sync costs less than reading so much."""
 SEGMENT_MESSAGES: Final = 20_000
 SNAPSHOT_FROM: Final = 2_000
-"""Messages from which on a snapshot is quicker than asking for each message."""
+"""Number of messages from which a snapshot is faster than single requests."""
 HEAD_BYTES: Final = 64 * 1024
 """Chunk and window of a snapshot that is read up to its first message."""
 _MESSAGES: Final = "messages"
@@ -69,11 +69,11 @@ class SpoolSegment(Document):
     last_seq: int
     reached: int
     gone: list[int] = msgspec.field(default_factory=list)
-    """Sequences whose messages the snapshot removes after it has sent them."""
+    """Sequences that the snapshot removes after sending them."""
 
 
 class Spool:
-    """The messages of one stream in a folder, of which there are `messages`, removed ones among them.
+    """The messages of one stream in a folder; `messages` counts them, removed ones included.
 
     `reached` is the last sequence that was read.
     """
@@ -119,11 +119,11 @@ class Spool:
 
     @property
     def last_seq(self) -> int:
-        """Return the sequence of the last message, 0 where there is none."""
+        """Return the sequence of the last message, or 0."""
         return max((segment.last_seq for segment in self.segments), default=0)
 
     def add(self, messages: Sequence[ArchivedMessage]) -> None:
-        """Append messages behind those that are there; others are left out. Raises StorageError."""
+        """Append messages after the existing ones; others are skipped. Raises StorageError."""
         if not messages or messages[-1].seq <= self.reached:
             return
         if messages[0].seq <= self.reached:
@@ -286,7 +286,7 @@ class _HeadReadError(Exception):
 
 
 class _Head:
-    """The receiver of a snapshot that keeps its consumers, and ends a version 2 one behind them."""
+    """The receiver of a snapshot that keeps its consumers, and ends a version 2 one after them."""
 
     def __init__(self) -> None:
         self.restart()
@@ -320,7 +320,7 @@ async def copy_stream(
 ) -> dict[str, Any]:
     """Copy a stream to its present last message, and return the information it had at the beginning.
 
-    Raises the errors of `save_stream`; what was copied stays.
+    Raises the errors of `save_stream`; copied messages stay.
     """
     info: dict[str, Any] = (await retrying.manager.stream_info(stream)).raw
     state = info.get("state") or {}
@@ -341,7 +341,7 @@ async def copy_stream(
 
 
 def _is_read_in_order(info: dict[str, Any]) -> bool:
-    """Return whether a consumer may read the stream: of other retentions it would be part of what is kept."""
+    """Return whether a consumer may read the stream: with other retentions it would affect which messages are kept."""
     config = info.get("config") or {}
     return config.get("retention", "limits") == "limits" and int(config.get("max_consumers") or -1) < 0
 
@@ -362,7 +362,7 @@ async def _by_snapshot(
 def _by_sequence(
     info: dict[str, Any], spool: Spool, last: int, progress: TransferProgress, on_progress: OnProgress
 ) -> Any:
-    """Return the work that copies the messages up to `last`, as far as one attempt gets."""
+    """Return the work that copies the messages up to `last`, or a part of them."""
     stream = str((info.get("config") or {}).get("name"))
 
     async def read(manager: Manager) -> None:
@@ -382,7 +382,7 @@ def _by_sequence(
 
 
 HEAD_MESSAGES: Final = 128
-"""Messages up to which no consumer is made for reading them."""
+"""Maximum number of messages to read without a consumer."""
 
 
 async def _in_order(
@@ -405,7 +405,7 @@ async def _in_order(
 
 
 async def consumers_in(retrying: RetryingManager, stream: str) -> list[ArchivedConsumer]:
-    """Return a stream's consumers with their progress, as a snapshot has them, which ends behind them."""
+    """Return a stream's consumers with their progress from a snapshot that ends after them."""
     head = _Head()
     options = SaveOptions(chunk_size=HEAD_BYTES, window_size=HEAD_BYTES, idle_s=IDLE_S)
     snapshot = BackupSnapshot(stream, head, TransferProgress(stream, 0), options, ignore_progress)
@@ -415,7 +415,7 @@ async def consumers_in(retrying: RetryingManager, stream: str) -> list[ArchivedC
 
 
 async def kept_of(manager: Manager, stream: str, spool: Spool) -> tuple[Kept, dict[str, Any]] | None:
-    """Return the sequences that a stream has and its information; None where the server does not list them all."""
+    """Return a stream's sequences and its information; None if the server does not list them all."""
     answer = await manager.stream_info(stream, deleted_details=True)
     state = answer.value.state
     if not is_complete(answer):
@@ -425,7 +425,7 @@ async def kept_of(manager: Manager, stream: str, spool: Spool) -> tuple[Kept, di
 
 
 class Digest:
-    """Number, ends and checksum of messages, in the order in which they are added."""
+    """Number, ends and checksum of messages, in the order of addition."""
 
     def __init__(self) -> None:
         self.messages = self.first_seq = self.last_seq = self.first_ts_ns = self.last_ts_ns = 0

@@ -26,7 +26,7 @@ WHAT = "the JetStream cluster"
 
 
 class PeerNotFoundError(NatsctlError):
-    """The cluster has no such member; `known` are those that it has."""
+    """The cluster has no such member; `known` are its members."""
 
     exit_code = 3
 
@@ -123,7 +123,7 @@ class ClusterMember(msgspec.Struct):
 async def members(manager: Manager) -> list[ClusterMember]:
     """Return the cluster as each server sees it that can be rescued, those of the asked JetStream domain.
 
-    Raises UsageError where the servers are in other domains, NotClusteredError where none is in a cluster.
+    Raises UsageError if the servers are in other domains, NotClusteredError if none is in a cluster.
     """
     answers = await System(manager).ask("JSZ")
     domain = manager.connection.target.settings.jetstream_domain
@@ -179,7 +179,7 @@ async def purge_account(manager: Manager, account: str) -> dict[str, Any]:
 
 
 async def change(manager: Manager, subject: str, body: dict[str, Any] | None) -> dict[str, Any]:
-    """Return the answer to a request that changes something, which is not repeated where it may have been done.
+    """Return the answer to a changing request; it is not repeated if it may have been done.
 
     Raises DryRunError in a dry run.
     """
@@ -204,7 +204,7 @@ async def plan_moves(
 ) -> tuple[list[Row], list[Excess]]:
     """Return how many connections each server has, and which have to go for all to have about as many.
 
-    `body` and `kinds` say which connections count; only those that rest for `idle_ns` are moved.
+    `body` and `kinds` select connections; only connections idle for `idle_ns` are moved.
     """
     answers = await System(manager).ask("CONNZ", {"auth": True, **body}, scope)
     wanted = {kind.lower() for kind in kinds}
@@ -229,6 +229,6 @@ def _ours(manager: Manager, server: ServerAnswer, row: Row) -> bool:
 
 
 async def send_away(manager: Manager, one: Excess) -> None:
-    """Ask a client to reconnect elsewhere; a leaf node, which cannot be asked, is disconnected and reconnects."""
+    """Ask a client to reconnect elsewhere; a leaf node cannot be asked: it is disconnected and reconnects."""
     what = "LDM" if one.kind.lower() == "client" else "KICK"
     await System(manager).ask_one(one.server.id, what, {"cid": one.cid}, changes=True)

@@ -1,7 +1,7 @@
 """Comparison of the replicas of streams and consumers, as each server reports its own in JSZ.
 
-Replicas of one raft group should agree. One that lags while messages arrive is no fault; one that stays behind is.
-Statuses and their conditions are those of natscli's `server stream-check` and `consumer-check`.
+Replicas of one raft group should agree. A short lag while messages arrive is normal; a lasting lag is a fault.
+Statuses and their conditions are as in natscli's `server stream-check` and `consumer-check`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 IN_SYNC: Final = "IN SYNC"
 JSZ: Final = {"accounts": True, "streams": True, "consumer": True, "raft": True}
-"""Body of the JSZ request whose answers are compared."""
+"""Body of the JSZ request for the comparison."""
 
 
 class Peer(msgspec.Struct):
@@ -84,7 +84,7 @@ class ConsumerReplica(Replica):
 
 
 def stream_replicas(answers: Iterable[ServerAnswer]) -> list[StreamReplica]:
-    """Return every replica of every stream with its status, those of one group together."""
+    """Return every replica of every stream with its status, grouped."""
     found = []
     for answer, account, stream in details(answers):
         state = stream.get("state") or {}
@@ -107,7 +107,7 @@ def stream_replicas(answers: Iterable[ServerAnswer]) -> list[StreamReplica]:
 
 
 def consumer_replicas(answers: Iterable[ServerAnswer]) -> list[ConsumerReplica]:
-    """Return every replica of every consumer with its status, those of one group together."""
+    """Return every replica of every consumer with its status, grouped."""
     found = []
     for answer, account, stream in details(answers):
         state = stream.get("state") or {}

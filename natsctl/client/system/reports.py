@@ -1,6 +1,6 @@
 """Reports made of servers' answers: one row for each connection, route, gateway, leaf node, account or server.
 
-A row is the server's own object with all its fields, and `server` added, which is its origin.
+A row is the server's own object with all its fields, and its origin in `server`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ def listed(answers: Iterable[ServerAnswer], key: str) -> list[Row]:
 
 
 def connections(answers: Iterable[ServerAnswer], reason: str = "", expression: str = "") -> list[Row]:
-    """Return every connection, of those that ended for that reason and for which an expression is true.
+    """Return every connection that ended for that reason and matches an expression.
 
     Raises UsageError.
 
-    The request says neither. An expression may name the members of a connection alone, or below `conn`.
+    The request says neither. An expression may use the members of a connection directly or below `conn`.
     """
     rows = listed(answers, "connections")
     if reason:
@@ -61,7 +61,7 @@ MOVED = ("in_msgs", "out_msgs", "in_bytes", "out_bytes", "subscriptions")
 
 
 def accounts(answers: Iterable[ServerAnswer]) -> list[Row]:
-    """Return every account that has connections, with those and what they have moved, over all servers."""
+    """Return every account with connections, with them and their traffic, over all servers."""
     found: dict[str, Row] = {}
     for connection in listed(answers, "connections"):
         name, server = str(connection.get("account") or ""), connection["server"]
@@ -77,7 +77,7 @@ def accounts(answers: Iterable[ServerAnswer]) -> list[Row]:
 
 
 def account_totals(answers: Iterable[ServerAnswer]) -> list[Row]:
-    """Return every account with what it has moved since the servers started, over all servers."""
+    """Return every account with its traffic since the servers started, over all servers."""
     found: dict[str, Row] = {}
     for one in answers:
         for part in one.data.get("account_statz") or ():
@@ -169,7 +169,7 @@ def of_account(answer: ServerAnswer, account: str) -> ServerAnswer:
 def above_level(answers: Iterable[ServerAnswer], level: int, every: bool = False) -> dict[str, list[Row]]:
     """Return the `streams` and `consumers` that need a higher JetStream API level, each once.
 
-    With `every` also the other consumers of such streams, which go with them: the stream's name then ends with `*`.
+    With `every` also the other consumers of such streams, removed with them: the stream's name then ends with `*`.
     """
     streams: dict[tuple[str, str], Row] = {}
     consumers: dict[tuple[str, str, str], Row] = {}
@@ -192,7 +192,7 @@ def _level(asset: Mapping[str, Any]) -> int:
 
 
 def span_ns(text: Any) -> int:
-    """Return a duration as servers write it (`357µs`, `1d2h3m4s`) in nanoseconds; 0 for what is none."""
+    """Return a duration as servers write it (`357µs`, `1d2h3m4s`) in nanoseconds; 0 if invalid."""
     try:
         return parse_duration(str(text or "0"))
     except ValueError:

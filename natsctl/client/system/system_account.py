@@ -2,7 +2,7 @@
 
 A ping comes first: every server answers one broadcast with its statistics, which include the number of servers it
 knows, so that the ping ends as soon as all of those have answered, before the wait is over. Other requests then go to
-each chosen server by its id, side by side, page by page where an answer has pages.
+each chosen server by its id, concurrently, page by page if an answer has pages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerScope:
-    """Choice of servers: by name, id or host; by cluster; by tags, all of which they must have.
+    """Choice of servers: by name, id or host; by cluster; by tags (servers must have all of them).
 
     `expect` is the number of answers, 0 for as many as the servers know of each other.
     """
@@ -47,7 +47,7 @@ class ServerScope:
 
     @property
     def shown(self) -> str:
-        """Return the scope in words, for texts."""
+        """Return the scope as text."""
         said = [self.name, f"in cluster {self.cluster}" if self.cluster else ""]
         return " ".join(word for word in (*said, f"tagged {', '.join(self.tags)}" if self.tags else "") if word)
 
@@ -79,7 +79,7 @@ class ServerAnswer:
 
     @property
     def cluster(self) -> str:
-        """Return the server's cluster, empty where it has none."""
+        """Return the server's cluster, or ""."""
         return str(self.server.get("cluster") or "")
 
     @property

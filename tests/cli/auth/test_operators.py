@@ -162,7 +162,7 @@ def test_backups_and_the_selection_go_from_one_tool_to_the_other(natsctl: Run, r
         (lambda found: found.update(accounts=[1]), "expected a list of objects"),
         (lambda found: found["accounts"].append(found["accounts"][0]), "two of the name"),
         (lambda found: found["accounts"][0]["users"][0].update(token="x.y.z"), r"users[0]: "),
-        (lambda found: found["accounts"][0].update(key=found["key"]), "the seed is not that of A"),
+        (lambda found: found["accounts"][0].update(key=found["key"]), "the seed does not belong to A"),
         (lambda found: found["accounts"][0]["users"][0].update(name="a/b"), "invalid user name"),
     ],
 )

@@ -156,7 +156,7 @@ def test_a_damaged_store_names_the_file(store: NscStore) -> None:
     path.write_text(token)
     key = store.key_path(operator.subject)
     key.write_text(generate_key("operator").seed)
-    with pytest.raises(StorageError, match="that of another key"):
+    with pytest.raises(StorageError, match="belongs to another key"):
         store.operator("MINE")
     key.unlink()
     bare = store.operator("MINE")
