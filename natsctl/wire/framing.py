@@ -1,10 +1,9 @@
 """Cutting a byte stream into operations, for both directions of the protocol.
 
-Theory of operation. A chunk is split at every line feed in one call. A message whose body holds no line feed is then
-two neighbouring pieces, so that the common case needs neither a search nor a slice per operation, and a piece that has
-exactly the promised length and a CR proves its own CRLF. `Parser.feed` (parser.py) has that case inline; everything
-else comes here, one operation at a time: other verbs, bodies that hold line feeds, and what is cut off at the end. A
-lone line feed ends a line as well as CRLF does.
+Theory of operation. `_read` is the one loop over a chunk. It cuts a line, and if that announces a message whose body is
+there, it cuts the body by its sizes; this common case is inline. Everything else (other verbs, lines that need a closer
+look, and what is cut off at the end) goes through `_one`, one operation at a time. A lone line feed ends a line as well
+as CRLF does.
 
 Only two things are kept between chunks: an unfinished line (`_tail`, bounded by `max_control_line`) or an unfinished
 message (`_body`, bounded by its announced size, which was checked against `max_payload` before the first byte was
@@ -65,17 +64,6 @@ def parse_size(text: bytes) -> int:
     return int(text) if text.isdigit() and len(text) <= MAX_SIZE_DIGITS else -1
 
 
-def gather_body(pieces: list[bytes], index: int, size: int) -> tuple[int, bytes]:
-    """Join pieces from `index` on until they hold `size` bytes and a CR, or end; return the last one's index too."""
-    last = len(pieces) - 1
-    end = index
-    have = len(pieces[index])
-    while have <= size and end < last:
-        end += 1
-        have += 1 + len(pieces[end])
-    return end, b"\n".join(pieces[index : end + 1]) if end > index else pieces[index]
-
-
 class Framing:
     """The state of one direction of one connection; subclasses know the verbs."""
 
@@ -86,6 +74,12 @@ class Framing:
     """Verbs after which the rest of the line is ignored."""
     GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset()
     """Verbs whose argument may follow without a blank."""
+
+    MESSAGES: ClassVar[dict[bytes, int]] = {}
+    """Verbs of messages, and how many sizes end their line."""
+    KIND: ClassVar[int]
+    """Kind of the operation of a message: (kind, subject, reply, *MIDDLE, header, payload)."""
+    MIDDLE: ClassVar[tuple[object, ...]] = ()
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -150,51 +144,66 @@ class Framing:
                 FaultKind.MAX_CONTROL_LINE, f"{verb.decode()} with {len(args)} bytes of arguments"
             )
 
-    def _feed_pieces(self, pieces: list[bytes], index: int, ops: list[Op]) -> None:
-        """Read every operation of `pieces[index:]`; the last piece is not ended by a line feed."""
-        last = len(pieces) - 1
+    def _read(self, chunk: bytes, ops: list[Op]) -> None:
+        """Read every operation of a chunk, and keep what is not complete."""
+        find, append, size_of, most_line = chunk.find, ops.append, self._sizes.get, self.limits.max_control_line
+        messages, kind, middle, odd = self.MESSAGES, self.KIND, self.MIDDLE, has_odd_blanks(chunk)
+        start = end = 0
         try:
-            while index < last:
-                index = self._one(pieces, index, ops)
-            if index == last:
-                self._keep_tail(pieces[last])
+            while start < len(chunk):
+                end = find(b"\n", start)
+                if end < 0:
+                    end = len(chunk)
+                    self._keep_tail(chunk[start:])
+                    return
+                line = chunk[start:end]
+                fields = line.split()
+                sizes = messages.get(fields[0], 0) if fields else 0
+                replies = len(fields) - sizes - 2
+                if (
+                    sizes
+                    and 0 <= replies <= 1
+                    and line.find(CR) == len(line) - 1 < most_line
+                    and line[0] == fields[0][0]
+                    and not (odd and has_odd_blanks(line))
+                ):
+                    header_size = size_of(fields[-2], 0) if sizes == 2 else 0
+                    size, body = size_of(fields[-1], -1), end + 1
+                    after = body + size
+                    if (header_size or sizes == 1) and header_size <= size and chunk[after : after + 2] == CRLF:
+                        payload, reply = body + header_size, fields[2] if replies else b""
+                        append((kind, fields[1], reply, *middle, chunk[body:payload], chunk[payload:after]))
+                        start = after + 2
+                        continue
+                start = self._one(chunk, start, end, ops)
         except ProtocolViolationError as fault:
-            self._fail(fault, pieces, index)
+            self._fail(fault, len(chunk) - end)
 
-    def _fail(self, fault: ProtocolViolationError, pieces: list[bytes], index: int) -> None:
-        """Read nothing any more; the fault is in `pieces[index]`."""
-        fault.unread = sum(len(piece) + 1 for piece in pieces[index + 1 :])
+    def _fail(self, fault: ProtocolViolationError, unread: int) -> None:
+        """Read nothing any more."""
+        fault.unread = unread
         self.fault = fault
         self._tail = b""
         self._body = bytearray()
         self._pending = None
 
-    def _one(self, pieces: list[bytes], index: int, ops: list[Op]) -> int:
-        """Read the operation at `pieces[index]` and return the index after it (past the end: its body is awaited)."""
-        line = pieces[index].removesuffix(b"\r")
+    def _one(self, chunk: bytes, start: int, end: int, ops: list[Op]) -> int:
+        """Read the operation whose line is at `start` and ends before `end`, and return where the next one begins."""
+        line = chunk[start:end].removesuffix(b"\r")
         verb, rest = self._split_verb(line, complete=True)
         args = rest.lstrip(BLANKS)
         self._check_args(verb, args)
         op, size, header_size = self._line(verb, args)
+        body = end + 1
         if size < 0:
             if op is not None:
                 ops.append(op)
-            return index + 1
+            return body
         assert op is not None
-        return self._take_body(pieces, index + 1, ops, op, size, header_size)
-
-    def _take_body(self, pieces: list[bytes], index: int, ops: list[Op], head: Op, size: int, header_size: int) -> int:
-        end, body = gather_body(pieces, index, size)
-        if end < len(pieces) - 1:
-            if len(body) != size + 1 or not body.endswith(b"\r"):
-                raise ProtocolViolationError(FaultKind.UNKNOWN_OPERATION, "payload not followed by CRLF")
-            ops.append(self._message(head, body[:header_size], body[header_size:size]))
-            return end + 1
-        self._pending = (head, header_size)
+        self._pending = (op, header_size)
         self._missing = size + 2
-        self._body = bytearray()
-        self._fill(body, ops)
-        return len(pieces)
+        self._fill(chunk[body : body + size + 2], ops)
+        return body + size + 2
 
     def _fill(self, chunk: bytes, ops: list[Op]) -> bytes:
         """Add `chunk` to the awaited body and return what comes after the message."""
@@ -222,7 +231,7 @@ class Framing:
         try:
             return self._fill(chunk, ops)
         except ProtocolViolationError as fault:
-            self._fail(fault, [chunk], 0)
+            self._fail(fault, 0)
             return b""
 
     def _keep_tail(self, tail: bytes) -> None:

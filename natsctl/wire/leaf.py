@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from natsctl.wire.framing import CR, Framing, has_odd_blanks, parse_size, publish_words, words_of
+from natsctl.wire.framing import Framing, parse_size, publish_words, words_of
 from natsctl.wire.ops import CONNECT, ERR, INFO, PING, PONG, FaultKind, Limits, Op, ProtocolViolationError
 
 LEAF_SUB: Final = 20
@@ -66,6 +66,9 @@ class LeafParser(Framing):
     )  # fmt: skip
     LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
     GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO"})
+    MESSAGES: ClassVar[dict[bytes, int]] = {b"LMSG": 1}
+    KIND: ClassVar[int] = LEAF_MSG
+    MIDDLE: ClassVar[tuple[object, ...]] = ((),)
 
     def feed(self, chunk: bytes) -> list[Op]:
         """Return the operations that `chunk` completes; a fault is left in `fault` after the operations before it."""
@@ -73,34 +76,8 @@ class LeafParser(Framing):
         if self.fault is None:
             chunk = self._resume(chunk, ops)
             if chunk:
-                pieces = chunk.split(b"\n")
-                try:
-                    index = self._messages(pieces, ops)
-                except ProtocolViolationError as fault:
-                    self._fail(fault, pieces, len(pieces))
-                else:
-                    self._feed_pieces(pieces, index, ops)
+                self._read(chunk, ops)
         return ops
-
-    def _messages(self, pieces: list[bytes], ops: list[Op]) -> int:
-        """Read what is complete, and return the index after it: LMSG with its body in the next piece is the hot case.
-
-        Raises ProtocolViolationError.
-        """
-        last, most_line, size_of = len(pieces) - 1, self.limits.max_control_line, self._sizes.get
-        append, index = ops.append, 0
-        while index + 1 < last:
-            line = pieces[index]
-            if line[:5] == b"LMSG " and not has_odd_blanks(line) and line.find(CR) == len(line) - 1:
-                fields = line.split()
-                count, body = len(fields), pieces[index + 1]
-                plain = 3 <= count <= 4 and len(line) <= most_line
-                if plain and size_of(fields[-1]) == len(body) - 1 and body[-1] == CR:
-                    append((LEAF_MSG, fields[1], fields[2] if count == 4 else b"", (), b"", body[:-1]))
-                    index += 2
-                    continue
-            index = self._one(pieces, index, ops)
-        return index
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"LMSG" or verb == b"HMSG":

@@ -7,16 +7,7 @@ from typing import ClassVar, Final
 import msgspec
 
 from natsctl.native import lib
-from natsctl.wire.framing import (
-    CR,
-    CRLF,
-    Framing,
-    gather_body,
-    has_odd_blanks,
-    parse_size,
-    publish_words,
-    words_of,
-)
+from natsctl.wire.framing import Framing, parse_size, publish_words, words_of
 from natsctl.wire.ops import (
     CONNECT,
     ERR,
@@ -38,7 +29,6 @@ from natsctl.wire.publish_run import gather_runs
 from natsctl.wire.server_frames import BrokenFrameError, FrameBuffer, frames
 
 NO_BODY: Final = -1
-PING_OP: Final[Op] = (PING,)
 
 
 class Parser(Framing):
@@ -51,6 +41,8 @@ class Parser(Framing):
     )  # fmt: skip
     LOOSE_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"PING", b"PONG", b"+OK"})
     GLUED_VERBS: ClassVar[frozenset[bytes]] = frozenset({b"CONNECT", b"INFO"})
+    MESSAGES: ClassVar[dict[bytes, int]] = {b"PUB": 1, b"HPUB": 2}
+    KIND: ClassVar[int] = PUB
 
     def __init__(self, limits: Limits | None = None, *, runs: bool = False) -> None:
         """Apply `limits` to the client; with `runs`, return neighboring messages as operations of the kind RUN."""
@@ -67,7 +59,7 @@ class Parser(Framing):
         if chunk and lib is not None:
             chunk = self._read_plain(chunk, ops)
         if chunk:
-            self._read_lines(chunk, ops)
+            self._read(chunk, ops)
         return gather_runs(ops) if self._runs and lib is None else ops
 
     def _read_plain(self, chunk: bytes, ops: list[Op]) -> bytes:
@@ -76,111 +68,6 @@ class Parser(Framing):
         limits = self.limits
         end = lib.read_ops(chunk, limits.max_control_line, limits.max_payload, ops, self._runs)
         return chunk[end:] if end else chunk
-
-    def _read_lines(self, chunk: bytes, ops: list[Op]) -> None:
-        """Read every operation of a chunk, and keep what is not complete."""
-        odd = has_odd_blanks(chunk)
-        if chunk.startswith(b"HPUB "):
-            chunk = chunk[self._headed(chunk, ops, odd) :]
-            if not chunk:
-                return
-        pieces = chunk.split(b"\n")
-        size_of, append, most_line = self._sizes.get, ops.append, self.limits.max_control_line
-        index, last = 0, len(pieces) - 1
-        try:
-            while index + 1 < last:
-                # The hot case, PUB with its whole body in the next piece; whatever else it is, `_one` knows.
-                line = pieces[index]
-                if odd and has_odd_blanks(line):
-                    index = self._one(pieces, index, ops)
-                    continue
-                fields = line.split()
-                count = len(fields)
-                if 3 <= count <= 4 and line[:4] == b"PUB ":
-                    body = pieces[index + 1]
-                    fits = size_of(fields[-1]) == len(body) - 1 and body[-1] == CR and len(line) <= most_line
-                    if fits and line.find(CR) == len(line) - 1:
-                        append((PUB, fields[1], fields[2] if count == 4 else b"", b"", body[:-1]))
-                        index += 2
-                        continue
-                    after = self._gather_publish(pieces, index, fields, 1, ops)
-                    if after:
-                        index = after
-                        continue
-                elif 4 <= count <= 5 and line[:5] == b"HPUB ":
-                    after = self._gather_publish(pieces, index, fields, 2, ops)
-                    if after:
-                        index = after
-                        continue
-                elif 3 <= count <= 4 and line[:4] == b"SUB ":
-                    if len(line) <= most_line:
-                        append((SUB, fields[1], fields[2] if count == 4 else b"", fields[-1]))
-                        index += 1
-                        continue
-                elif count == 2 and line[:6] == b"UNSUB " and len(line) <= most_line:
-                    append((UNSUB, fields[1], 0))
-                    index += 1
-                    continue
-                elif line == b"PING\r":
-                    append(PING_OP)
-                    index += 1
-                    continue
-                index = self._one(pieces, index, ops)
-        except ProtocolViolationError as fault:
-            self._fail(fault, pieces, index)
-            return
-        self._feed_pieces(pieces, index, ops)
-
-    def _headed(self, chunk: bytes, ops: list[Op], odd: bool) -> int:
-        """Read the messages with headers that `chunk` begins with, and return where the last of them ends.
-
-        A header has line ends of its own, so that cutting by sizes beats joining pieces. Stops before whatever is not
-        complete or needs a closer look.
-        """
-        size_of, find, append, most_line = self._sizes.get, chunk.find, ops.append, self.limits.max_control_line
-        at, reply = 0, b""
-        while True:
-            header_at = find(b"\n", at) + 1
-            fields = chunk[at:header_at].split()
-            if len(fields) == 5:
-                _, subject, reply, header_text, text = fields
-            elif len(fields) == 4:
-                _, subject, header_text, text = fields
-                reply = b""
-            else:
-                return at
-            header_size, size = size_of(header_text, -1), size_of(text, -1)
-            end = header_at + size
-            if chunk[at : at + 5] != b"HPUB " or not 0 < header_size <= size or chunk[end : end + 2] != CRLF:
-                return at
-            if (
-                header_at - at - 1 > most_line
-                or find(b"\r", at) != header_at - 2
-                or (odd and has_odd_blanks(chunk[at:header_at]))
-            ):
-                return at
-            payload_at = header_at + header_size
-            append((PUB, subject, reply, chunk[header_at:payload_at], chunk[payload_at:end]))
-            at = end + 2
-
-    def _gather_publish(self, pieces: list[bytes], index: int, fields: list[bytes], sizes: int, ops: list[Op]) -> int:
-        """Read a PUB (`sizes` 1) or HPUB (2) that is complete, and return the index after it; 0: look closer."""
-        size = self._sizes.get(fields[-1], -1)
-        header_size = self._sizes.get(fields[-2], -1) if sizes == 2 else 0
-        if (
-            not 0 <= header_size <= size
-            or (sizes == 2 and not header_size)
-            or len(pieces[index]) > self.limits.max_control_line
-        ):
-            return 0
-        if pieces[index].find(CR) != len(pieces[index]) - 1:
-            return 0
-        end, body = gather_body(pieces, index + 1, size)
-        if len(body) != size + 1 or body[-1] != CR or end == len(pieces) - 1:
-            return 0
-        reply = fields[2] if len(fields) == 3 + sizes else b""
-        ops.append((PUB, fields[1], reply, body[:header_size], body[header_size:size]))
-        return end + 1
 
     def _line(self, verb: bytes, args: bytes) -> tuple[Op | None, int, int]:
         if verb == b"PUB" or verb == b"HPUB":

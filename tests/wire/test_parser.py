@@ -113,17 +113,3 @@ def test_a_line_that_never_ends_keeps_little(endless: bytes, more: bytes) -> Non
     for _ in range(300):
         parser.feed(more * 100)
         assert parser.buffered_bytes <= 4096 + 16
-
-
-def test_subscriptions_in_a_row_are_read_in_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_closer: list[bytes] = []
-    one = Parser._one
-
-    def counted(self: Parser, pieces: list[bytes], index: int, ops: list[Op]) -> int:
-        looked_closer.append(pieces[index])
-        return one(self, pieces, index, ops)
-
-    monkeypatch.setattr(Parser, "_one", counted)
-    ops, fault = parse(b"SUB a.%d q 7\r\nSUB b 8\r\nUNSUB 7\r\n" % 1 * 100)
-    assert fault is None and ops == [(SUB, b"a.1", b"q", b"7"), (SUB, b"b", b"", b"8"), (UNSUB, b"7", 0)] * 100
-    assert len(looked_closer) <= 2, "a million of them come when a client restores its subscriptions"
