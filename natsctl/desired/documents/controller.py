@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -26,16 +27,17 @@ class SpecField(NamedTuple):
     below: dict[str, SpecField] | None = None
 
 
-def _plain(**names: str) -> dict[str, SpecField]:
-    """Return fields that keep their value, by their names in a configuration."""
+def _plain(same: str, **others: str) -> dict[str, SpecField]:
+    """Return fields that keep their value: those with the same name in a configuration (in snake case), and others."""
+    names = {name: re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", name) for name in same.split()} | others
     return {name: SpecField((to,)) for name, to in names.items()}
 
 
-_TRANSFORM: Final = _plain(source="src", dest="dest")
-_PLACEMENT: Final = _plain(cluster="cluster", tags="tags")
-_REPUBLISH: Final = _plain(source="src", destination="dest", headersOnly="headers_only")
+_TRANSFORM: Final = _plain("dest", source="src")
+_PLACEMENT: Final = _plain("cluster tags")
+_REPUBLISH: Final = _plain("headersOnly", source="src", destination="dest")
 _ORIGIN: Final = {
-    **_plain(name="name", optStartSeq="opt_start_seq", optStartTime="opt_start_time", filterSubject="filter_subject"),
+    **_plain("name optStartSeq optStartTime filterSubject"),
     "externalApiPrefix": SpecField(("external", "api")),
     "externalDeliverPrefix": SpecField(("external", "deliver")),
     "subjectTransforms": SpecField(("subject_transforms",), _TRANSFORM),
@@ -49,92 +51,38 @@ _ORIGINS: Final = {
 
 STREAM: Final = {
     **_plain(
-        name="name",
-        description="description",
-        subjects="subjects",
-        retention="retention",
-        maxConsumers="max_consumers",
-        maxMsgs="max_msgs",
-        maxMsgsPerSubject="max_msgs_per_subject",
-        maxBytes="max_bytes",
-        maxAge="max_age",
-        maxMsgSize="max_msg_size",
-        storage="storage",
-        discard="discard",
+        "name description subjects retention maxConsumers maxMsgs maxMsgsPerSubject maxBytes maxAge "
+        "maxMsgSize storage discard noAck duplicateWindow compression sealed denyDelete denyPurge "
+        "allowDirect mirrorDirect allowMsgTtl subjectDeleteMarkerTtl allowMsgCounter allowMsgSchedules "
+        "persistMode metadata",
         discardPerSubject="discard_new_per_subject",
         replicas="num_replicas",
-        noAck="no_ack",
-        duplicateWindow="duplicate_window",
-        compression="compression",
-        sealed="sealed",
-        denyDelete="deny_delete",
-        denyPurge="deny_purge",
-        allowDirect="allow_direct",
         allowRollup="allow_rollup_hdrs",
-        mirrorDirect="mirror_direct",
         firstSequence="first_seq",
-        allowMsgTtl="allow_msg_ttl",
-        subjectDeleteMarkerTtl="subject_delete_marker_ttl",
-        allowMsgCounter="allow_msg_counter",
         allowAtomicPublish="allow_atomic",
-        allowMsgSchedules="allow_msg_schedules",
-        persistMode="persist_mode",
-        metadata="metadata",
     ),
     **_ORIGINS,
     "subjectTransform": SpecField(("subject_transform",), _TRANSFORM),
-    "consumerLimits": SpecField(
-        ("consumer_limits",), _plain(inactiveThreshold="inactive_threshold", maxAckPending="max_ack_pending")
-    ),
+    "consumerLimits": SpecField(("consumer_limits",), _plain("inactiveThreshold maxAckPending")),
 }
 CONSUMER: Final = _plain(
+    "durableName description deliverPolicy optStartSeq optStartTime deliverSubject deliverGroup "
+    "ackPolicy ackWait maxDeliver backoff filterSubject filterSubjects replayPolicy sampleFreq "
+    "maxWaiting rateLimitBps maxAckPending flowControl headersOnly inactiveThreshold pauseUntil "
+    "priorityPolicy priorityGroups memStorage metadata",
     streamName="stream",
-    durableName="durable_name",
-    description="description",
-    deliverPolicy="deliver_policy",
-    optStartSeq="opt_start_seq",
-    optStartTime="opt_start_time",
-    deliverSubject="deliver_subject",
-    deliverGroup="deliver_group",
-    ackPolicy="ack_policy",
-    ackWait="ack_wait",
-    maxDeliver="max_deliver",
-    backoff="backoff",
-    filterSubject="filter_subject",
-    filterSubjects="filter_subjects",
-    replayPolicy="replay_policy",
-    sampleFreq="sample_freq",
-    maxWaiting="max_waiting",
-    rateLimitBps="rate_limit_bps",
-    maxAckPending="max_ack_pending",
-    flowControl="flow_control",
-    headersOnly="headers_only",
     heartbeatInterval="idle_heartbeat",
     maxRequestBatch="max_batch",
     maxRequestExpires="max_expires",
     maxRequestMaxBytes="max_bytes",
-    inactiveThreshold="inactive_threshold",
-    pauseUntil="pause_until",
-    priorityPolicy="priority_policy",
-    priorityGroups="priority_groups",
     pinnedTtl="priority_timeout",
     replicas="num_replicas",
-    memStorage="mem_storage",
-    metadata="metadata",
 )
-_BUCKET: Final = _plain(
-    bucket="bucket",
-    description="description",
-    ttl="ttl",
-    maxBytes="max_bucket_size",
-    storage="storage",
-    replicas="replicas",
-    compression="compression",
-)
-OBJECT_STORE: Final = {**_BUCKET, **_plain(metadata="metadata"), "placement": _ORIGINS["placement"]}
+_BUCKET: Final = _plain("bucket description ttl storage replicas compression", maxBytes="max_bucket_size")
+OBJECT_STORE: Final = {**_BUCKET, **_plain("metadata"), "placement": _ORIGINS["placement"]}
 KEY_VALUE: Final = {
     **_BUCKET,
-    **_plain(maxValueSize="max_value_size", history="history", limitMarkerTtl="limit_marker_ttl"),
+    **_plain("maxValueSize history limitMarkerTtl"),
     **_ORIGINS,
 }
 

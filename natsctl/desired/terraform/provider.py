@@ -101,6 +101,13 @@ class Nested:
 Schema: TypeAlias = "Mapping[str, Field | Nested]"
 
 STORAGE: Final = ("file", "memory")
+
+
+def _same(names: str, read: Read = text) -> dict[str, Field]:
+    """Return attributes with the same name in the configuration."""
+    return {name: Field(name, read) for name in names.split()}
+
+
 _TRANSFORM: Final[Schema] = {"source": Field("src", required=True), "destination": Field("dest", required=True)}
 _ORIGIN: Final[Schema] = {
     "name": Field("name", required=True),
@@ -117,16 +124,17 @@ _ORIGIN: Final[Schema] = {
 }
 
 STREAM: Final[Schema] = {
+    **_same(
+        "discard_new_per_subject deny_delete deny_purge allow_rollup_hdrs mirror_direct allow_msg_ttl "
+        "allow_msg_counter allow_atomic allow_msg_schedules allow_batched",
+        flag,
+    ),
+    **_same("max_age subject_delete_marker_ttl", seconds),
     "name": Field("name", required=True),
-    "description": Field("description"),
-    "metadata": Field("metadata", text_map),
-    "subjects": Field("subjects", texts),
     "discard": Field("discard", text, "old", ("old", "new")),
-    "discard_new_per_subject": Field("discard_new_per_subject", flag),
     "max_msgs": Field("max_msgs", number, -1),
     "max_msgs_per_subject": Field("max_msgs_per_subject", number, -1),
     "max_bytes": Field("max_bytes", number, -1),
-    "max_age": Field("max_age", seconds),
     "duplicate_window": Field("duplicate_window", seconds, 120),
     "max_msg_size": Field("max_msg_size", number, -1),
     "storage": Field("storage", text, "file", STORAGE),
@@ -135,11 +143,7 @@ STREAM: Final[Schema] = {
     "compression": Field("compression", text, "none", ("none", "s2")),
     "max_consumers": Field("max_consumers", number, -1),
     "replicas": Field("num_replicas", number, 1),
-    "deny_delete": Field("deny_delete", flag),
-    "deny_purge": Field("deny_purge", flag),
-    "allow_rollup_hdrs": Field("allow_rollup_hdrs", flag),
     "allow_direct": Field("allow_direct", flag, True),
-    "mirror_direct": Field("mirror_direct", flag),
     "placement_cluster": Field("placement.cluster"),
     "placement_tags": Field("placement.tags", texts),
     "placement_preferred": Field("placement.preferred"),
@@ -151,14 +155,11 @@ STREAM: Final[Schema] = {
     "republish_headers_only": Field("republish.headers_only", flag),
     "max_ack_pending": Field("consumer_limits.max_ack_pending", number),
     "inactive_threshold": Field("consumer_limits.inactive_threshold", seconds),
-    "allow_msg_ttl": Field("allow_msg_ttl", flag),
-    "subject_delete_marker_ttl": Field("subject_delete_marker_ttl", seconds),
-    "allow_msg_counter": Field("allow_msg_counter", flag),
-    "allow_atomic": Field("allow_atomic", flag),
-    "allow_msg_schedules": Field("allow_msg_schedules", flag),
-    "first_seq": Field("first_seq", number),
     "persist_mode": Field("persist_mode", text, "", ("", "default", "async")),
-    "allow_batched": Field("allow_batched", flag),
+    "description": Field("description"),
+    "metadata": Field("metadata", text_map),
+    "subjects": Field("subjects", texts),
+    "first_seq": Field("first_seq", number),
 }
 
 DELIVERIES: Final = {
@@ -172,9 +173,12 @@ DELIVERIES: Final = {
 """Attributes that exclude each other in a consumer, and the policy that each implies."""
 
 CONSUMER: Final[Schema] = {
+    **_same("description filter_subject"),
+    **_same("filter_subjects priority_groups", texts),
+    **_same("flow_control headers_only", flag),
+    **_same("max_waiting max_batch max_bytes", number),
+    **_same("max_expires inactive_threshold priority_timeout", seconds),
     "stream_id": Field("", required=True),
-    "description": Field("description"),
-    "metadata": Field("metadata", text_map),
     "durable_name": Field("durable_name", required=True),
     "delivery_subject": Field("deliver_subject"),
     "stream_sequence": Field("opt_start_seq", number),
@@ -187,26 +191,16 @@ CONSUMER: Final[Schema] = {
     "ack_policy": Field("ack_policy", text, "explicit", ("explicit", "all", "none", "flow_control")),
     "ack_wait": Field("ack_wait", seconds, 30),
     "max_delivery": Field("max_deliver", number, -1),
-    "filter_subject": Field("filter_subject"),
-    "filter_subjects": Field("filter_subjects", texts),
     "replay_policy": Field("replay_policy", text, "instant", ("instant", "original")),
     "sample_freq": Field("sample_freq", percent, 0),
     "ratelimit": Field("rate_limit_bps", number),
     "max_ack_pending": Field("max_ack_pending", number, 20000),
     "heartbeat": Field("idle_heartbeat", seconds),
-    "flow_control": Field("flow_control", flag),
-    "max_waiting": Field("max_waiting", number),
-    "headers_only": Field("headers_only", flag),
-    "max_batch": Field("max_batch", number),
-    "max_expires": Field("max_expires", seconds),
-    "max_bytes": Field("max_bytes", number),
-    "inactive_threshold": Field("inactive_threshold", seconds),
     "replicas": Field("num_replicas", number),
     "memory": Field("mem_storage", flag),
-    "backoff": Field("backoff", many_seconds),
     "priority_policy": Field("priority_policy", text, "none", ("none", "overflow", "pinned_client", "prioritized")),
-    "priority_groups": Field("priority_groups", texts),
-    "priority_timeout": Field("priority_timeout", seconds),
+    "metadata": Field("metadata", text_map),
+    "backoff": Field("backoff", many_seconds),
 }
 
 _BUCKET: Final[Schema] = {
