@@ -31,7 +31,6 @@ from natsctl.jetstream.endpoints.templates import Templates
 from natsctl.jetstream.quota import AccountUsage, Quota
 from natsctl.jetstream.streams.stream import Stream, StreamMeta
 from natsctl.jetstream.work import Work
-from natsctl.store.errors import StoreError
 from natsctl.store.steps import Steps, finish, pieces
 from natsctl.store.stream import StreamStore
 
@@ -246,19 +245,6 @@ class JetStreamAccount:
             yield from stream.upstreams.starting()
         return stream
 
-    def create_from_template(self, config: StreamConfig) -> Stream:
-        """Create a stream for a template; the advisory goes out once it is durable. Raises StoreError."""
-        stream = self.create(config)
-
-        def settled(fault: StoreError | None) -> None:
-            if fault is None:
-                stream.advise(ActionType.CREATE)
-            else:
-                self.forget(stream)
-
-        stream.store.on_durable(settled)
-        return stream
-
     def _add(self, stream: Stream) -> Stream:
         self.streams[stream.name] = stream
         self.subjects.put(stream.config)
@@ -286,11 +272,8 @@ class JetStreamAccount:
         claimed = yield from self.subjects.claiming(config)
         return None if claimed else error(ErrCode.STREAM_SUBJECT_OVERLAP)
 
-    def refuse_stream(self, config: StreamConfig) -> ApiError | None:
-        """Return why the account cannot take one more stream of this checked configuration, or None."""
-        return finish(self.refusing_stream(config))
-
     def refusing_stream(self, config: StreamConfig) -> Steps[ApiError | None]:
+        """Return why the account cannot take one more stream of this checked configuration, or None."""
         refusal = self.quota.refuse_new(config) or self.quota.refuse_bytes(config)
         if refusal is None and (yield from self.subjects.finding_taken(config)):
             return error(ErrCode.STREAM_SUBJECT_OVERLAP)
@@ -344,7 +327,8 @@ class JetStreamAccount:
 
     def remove_all(self) -> list[DurableChange]:
         """Delete all streams, templates and offline streams."""
-        leaving = [left for name in self.templates.names() for left in self.templates.remove_by_name(name)]
+        templates = sorted(self.templates.by_name.items())
+        leaving = [change for _, template in templates for change in self.templates.remove(template)]
         leaving += [self.remove_and_advise(name) for name in tuple(self.streams)]
         return leaving + [self.offline.remove(name) for name in self.offline.reasons()]
 

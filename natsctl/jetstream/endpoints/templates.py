@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from natsctl.api import stream_config as rules
+from natsctl.api.advisories import ActionType
 from natsctl.api.answers import (
     NAMES_PAGE,
     StreamTemplateCreateAnswer,
@@ -38,12 +39,14 @@ from natsctl.api.subjects import MAX_NAME_BYTES, is_literal, is_too_long
 from natsctl.jetstream import api_level
 from natsctl.jetstream.endpoints.requests import ApiRequest, EndpointFunction, Outcome
 from natsctl.store.errors import StoreError
+from natsctl.store.steps import finish
 
 if TYPE_CHECKING:
     from natsctl.broker.session import Session
     from natsctl.broker.subscription import Subscription
     from natsctl.jetstream.account import JetStreamAccount
     from natsctl.jetstream.engine_options import DurableChange
+    from natsctl.jetstream.streams.stream import Stream
     from natsctl.store.stream import StreamStore
 
 
@@ -112,9 +115,7 @@ class StreamTemplate:
         name = stream_name(self.config.name, pattern, text)
         if name in self._js.streams:
             return False
-        refusal = self._refuse(name, text)
-        if refusal is None:
-            refusal = self._make(name, text)
+        refusal = self._create_stream(name, text)
         if refusal is not None:
             self._log(f"template {self.config.name} can not make a stream for {text}: {refusal.description}")
             return None
@@ -122,26 +123,30 @@ class StreamTemplate:
         self._js.streams[name].pipeline.publish(subject, reply, header, payload, origin)
         return None
 
-    def _stream_config(self, name: str, subject: str) -> StreamConfig:
-        config = rules.copy(self.config.config)
-        config.name, config.subjects, config.template_owner = name, [subject], self.config.name
-        return config
-
-    def _refuse(self, name: str, subject: str) -> ApiError | None:
+    def _create_stream(self, name: str, subject: str) -> ApiError | None:
         if len(self._js.templates.made.get(self.config.name, ())) >= self.config.max_streams:
             return error(ErrCode.MAXIMUM_STREAMS_LIMIT)
         if is_too_long(name):
             return error(
                 ErrCode.STREAM_INVALID_CONFIG, err=f"stream name is too long, maximum allowed is {MAX_NAME_BYTES}"
             )
-        return self._js.refuse_stream(self._stream_config(name, subject))
-
-    def _make(self, name: str, subject: str) -> ApiError | None:
+        config = rules.copy(self.config.config)
+        config.name, config.subjects, config.template_owner = name, [subject], self.config.name
+        refusal = finish(self._js.refusing_stream(config))
+        if refusal is not None:
+            return refusal
         try:
-            self._js.create_from_template(self._stream_config(name, subject))
+            stream = self._js.create(config)
         except StoreError as fault:
             return error(ErrCode.STREAM_CREATE, err=str(fault))
+        stream.store.on_durable(partial(self._created, stream))
         return None
+
+    def _created(self, stream: Stream, fault: StoreError | None) -> None:
+        if fault is None:
+            stream.advise(ActionType.CREATE)
+        else:
+            self._js.forget(stream)
 
     def _log(self, text: str) -> None:
         """Log an obstacle, once until it is removed."""
@@ -152,20 +157,13 @@ class StreamTemplate:
 
 
 class Templates:
-    __slots__ = ("_js", "_templates", "made")
+    __slots__ = ("_js", "by_name", "made")
 
     def __init__(self, js: JetStreamAccount) -> None:
         self._js = js
-        self._templates: dict[str, StreamTemplate] = {}
+        self.by_name: dict[str, StreamTemplate] = {}
         self.made: dict[str, dict[str, None]] = {}
         """Names of owned streams by owner, in order of their making."""
-
-    def names(self) -> list[str]:
-        """Return every name, sorted."""
-        return sorted(self._templates)
-
-    def get(self, name: str) -> StreamTemplate | None:
-        return self._templates.get(name)
 
     def stream_created(self, config: StreamConfig) -> None:
         if config.template_owner:
@@ -191,43 +189,40 @@ class Templates:
             return refusal
         if not config.config.subjects or config.config.subjects == ["_"]:
             return _refused("template needs at least one subject")
-        if config.name in self._templates:
+        if config.name in self.by_name:
             return _refused(f'template with name "{config.name}" already exists')
-        return _refused("too many templates") if len(self._templates) >= MAX_TEMPLATES else None
+        return _refused("too many templates") if len(self.by_name) >= MAX_TEMPLATES else None
 
     def create(self, config: StreamTemplateConfig) -> StreamTemplate:
         """Make a checked template; it is durable when its store's first commit ends. Raises StoreError."""
         key = f"{self._js.name}/{FOLDER}/{config.name}"
         store = self._js.engine.store.create(key, encode(config))
-        template = self._templates[config.name] = StreamTemplate(self._js, config, store)
+        template = self.by_name[config.name] = StreamTemplate(self._js, config, store)
         return template
 
     def adopt(self, store: StreamStore) -> None:
         """Start a template that the store recovered. Raises msgspec.MsgspecError."""
         config = _decode(store.meta)
-        self._templates[config.name] = StreamTemplate(self._js, config, store)
+        self.by_name[config.name] = StreamTemplate(self._js, config, store)
 
     def stop(self) -> None:
         """Unsubscribe every template and forget it; its stored configuration stays."""
-        for template in self._templates.values():
+        for template in self.by_name.values():
             template.stop()
-        self._templates = {}
+        self.by_name = {}
 
     def forget(self, template: StreamTemplate) -> None:
         """Undo a creation that could not be made durable."""
         template.stop()
-        self._templates.pop(template.config.name, None)
+        self.by_name.pop(template.config.name, None)
         if template.store.key in self._js.engine.store.streams:
             self._js.engine.store.delete(template.store.key)
-
-    def remove_by_name(self, name: str) -> list[DurableChange]:
-        return self.remove(self._templates[name])
 
     def remove(self, template: StreamTemplate) -> list[DurableChange]:
         """Delete a template after its streams; `on_durable` of the returned objects calls back for each."""
         template.stop()
         leaving = [self._js.remove_and_advise(name) for name in template.streams()]
-        del self._templates[template.config.name]
+        del self.by_name[template.config.name]
         self.made.pop(template.config.name, None)
         leaving.append(self._js.engine.store.delete(template.store.key))
         return leaving
@@ -254,7 +249,7 @@ def create(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.TEMPLATE.NAMES."""
-    found = js.templates.names()
+    found = sorted(js.templates.by_name)
     offset = min(max(request.decoded(PagedRequest).offset, 0), len(found))
     page = found[offset : offset + NAMES_PAGE]
     return StreamTemplateNamesAnswer(total=len(found), offset=offset, limit=NAMES_PAGE, streams=page or None)
@@ -262,17 +257,15 @@ def names(js: JetStreamAccount, request: ApiRequest) -> Outcome:
 
 def info(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.TEMPLATE.INFO."""
-    template = js.templates.get(request.tokens[0])
-    return (
-        error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)
-        if template is None
-        else recast(template.info(), StreamTemplateInfoAnswer)
-    )
+    template = js.templates.by_name.get(request.tokens[0])
+    if template is None:
+        return error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)
+    return recast(template.info(), StreamTemplateInfoAnswer)
 
 
 def delete(js: JetStreamAccount, request: ApiRequest) -> Outcome:
     """Serve STREAM.TEMPLATE.DELETE: the template goes, and every stream that it made."""
-    template = js.templates.get(request.tokens[0])
+    template = js.templates.by_name.get(request.tokens[0])
     if template is None:
         return error(ErrCode.STREAM_TEMPLATE_NOT_FOUND)
     return request.answer_when_all_durable(js.templates.remove(template), StreamTemplateDeleteAnswer(success=True))
