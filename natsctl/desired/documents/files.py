@@ -11,7 +11,6 @@ import re
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -248,13 +247,6 @@ _MISREAD: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Unquoted texts that some reader takes for a number, a time, a truth value or null."""
-
-
-class DocumentFormat(StrEnum):
-    """The format of written documents."""
-
-    YAML = "yaml"
-    JSON = "json"
 
 
 def yaml_text(documents: Sequence[Config], header: Sequence[str] = (), *, ascii_only: bool = False) -> str:
