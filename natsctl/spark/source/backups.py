@@ -23,9 +23,10 @@ from natsctl.spark.source.offsets import check_said
 from natsctl.spark.source.planning import Wanted, check_names, push
 from natsctl.spark.source.rows import Rows, RowShape
 from natsctl.spark.source.source_options import EARLIEST, LATEST, Options, subject_pattern
-from natsctl.spark.source.spark_api import Filter
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
     from natsctl.api.archive.archive import ArchivedMessage
     from natsctl.client.backup.reader import OpenBackup
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
@@ -20,7 +20,9 @@ from natsctl.spark.source.jetstream_api import Asking, JetStreamApi
 from natsctl.spark.source.planning import StreamPart, Wanted, batch_stretches, parts, push, read_part
 from natsctl.spark.source.read_request import Reading
 from natsctl.spark.source.rows import RowShape, arrow_schema
-from natsctl.spark.source.spark_api import Filter
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
 
 
 class JetStreamBatchReader(DataSourceReader):

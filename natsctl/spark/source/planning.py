@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
@@ -30,19 +30,11 @@ from natsctl.spark.source.offsets import StreamState, check_begin, check_planned
 from natsctl.spark.source.read_request import Reading, cores
 from natsctl.spark.source.rows import RowShape
 from natsctl.spark.source.source_options import EARLIEST, LATEST, check_subject, meet
-from natsctl.spark.source.spark_api import (
-    EqualNullSafe,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    IsNotNull,
-    LessThan,
-    LessThanOrEqual,
-    StringStartsWith,
-)
 
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+
+_EQUAL = ("EqualTo", "EqualNullSafe", "In")
 _NEVER_NULL = ("stream", "seq", "subject", "timestamp")
 
 
@@ -79,7 +71,7 @@ def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
     """Return the selection with one filter added, and whether it is completely applied."""
     attribute: tuple[str, ...] = getattr(each, "attribute", ())
     column = attribute[0] if len(attribute) == 1 else ""
-    if isinstance(each, IsNotNull):
+    if _kind(each) == "IsNotNull":
         return wanted, column in _NEVER_NULL
     values = _values(each)
     if column == "seq" and values and all(_is_whole(value) for value in values):
@@ -88,17 +80,22 @@ def _pushed(each: Filter, wanted: Wanted) -> tuple[Wanted, bool]:
         return _by_time(each, values, wanted), False
     if column == "subject" and values and all(isinstance(value, str) for value in values):
         return _by_subject(each, values, wanted), False
-    if column == "stream" and isinstance(each, EqualTo | EqualNullSafe | In):
+    if column == "stream" and _kind(each) in _EQUAL:
         names = tuple(value for value in values if wanted.streams is None or value in wanted.streams)
         return replace(wanted, streams=names), False
     return wanted, False
 
 
+def _kind(each: Filter) -> str:
+    """Return the name of a filter's class: PySpark 4.0 has none of these classes."""
+    return type(each).__name__
+
+
 def _values(each: Filter) -> tuple[Any, ...]:
     """Return the comparison value of a filter; nothing if it is not understood or compares with null."""
-    if isinstance(each, In):
-        return tuple(value for value in each.value if value is not None)
-    value = getattr(each, "value", None)
+    value: Any = getattr(each, "value", None)
+    if _kind(each) == "In":
+        return tuple(item for item in value if item is not None)
     return () if value is None else (value,)
 
 
@@ -108,20 +105,22 @@ def _is_whole(value: Any) -> bool:
 
 def _bounds(each: Filter, values: tuple[int, ...]) -> tuple[int | None, int | None] | None:
     """Return the least and the greatest value that fit, None for no bound; None in all for a filter of another kind."""
-    if isinstance(each, EqualTo | EqualNullSafe | In):
+    if _kind(each) in _EQUAL:
         return min(values), max(values)
-    if isinstance(each, GreaterThan | GreaterThanOrEqual):
-        return (values[0] if isinstance(each, GreaterThanOrEqual) else values[0] + 1), None
-    if isinstance(each, LessThan | LessThanOrEqual):
-        return None, (values[0] if isinstance(each, LessThanOrEqual) else values[0] - 1)
-    return None
+    by_kind: dict[str, tuple[int | None, int | None]] = {
+        "GreaterThan": (values[0] + 1, None),
+        "GreaterThanOrEqual": (values[0], None),
+        "LessThan": (None, values[0] - 1),
+        "LessThanOrEqual": (None, values[0]),
+    }
+    return by_kind.get(_kind(each))
 
 
 def _by_sequence(each: Filter, values: tuple[int, ...], wanted: Wanted) -> tuple[Wanted, bool]:
     bounds = _bounds(each, values)
     if bounds is None:
         return wanted, False
-    whole = len(set(values)) == max(values) - min(values) + 1 if isinstance(each, In) else True
+    whole = len(set(values)) == max(values) - min(values) + 1 if _kind(each) == "In" else True
     first, last = _narrower((wanted.first, wanted.last), bounds)
     return replace(wanted, first=first, last=last), whole
 
@@ -153,9 +152,9 @@ def _narrower(
 
 def _by_subject(each: Filter, values: tuple[str, ...], wanted: Wanted) -> Wanted:
     """Return `wanted` with narrower subjects; a filter that the server cannot express without overlap is Spark's."""
-    if isinstance(each, StringStartsWith):
+    if _kind(each) == "StringStartsWith":
         filters = _beginning_with(values[0])
-    elif isinstance(each, EqualTo | EqualNullSafe | In):
+    elif _kind(each) in _EQUAL:
         filters = values if all(_is_literal(value) for value in values) else ()
     else:
         return wanted

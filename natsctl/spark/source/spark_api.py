@@ -10,119 +10,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyspark
 import pyspark.sql.datasource as datasource
 
 if TYPE_CHECKING:
-    from pyspark.sql.datasource import (
-        DataSourceStreamArrowWriter,
-        EqualNullSafe,
-        EqualTo,
-        Filter,
-        GreaterThan,
-        GreaterThanOrEqual,
-        In,
-        IsNotNull,
-        LessThan,
-        LessThanOrEqual,
-        StringStartsWith,
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter as DataSourceStreamArrowWriter
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable as ReadAllAvailable,
     )
     from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadLimit,
-        ReadMaxBytes,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
+        ReadLimit as ReadLimit,
+    )
+    from pyspark.sql.streaming.datasource import (
+        ReadMaxBytes as ReadMaxBytes,
+    )
+    from pyspark.sql.streaming.datasource import (
+        ReadMaxRows as ReadMaxRows,
+    )
+    from pyspark.sql.streaming.datasource import (
+        ReadMinRows as ReadMinRows,
+    )
+    from pyspark.sql.streaming.datasource import (
+        SupportsTriggerAvailableNow as SupportsTriggerAvailableNow,
     )
 else:
     try:
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadLimit,
-            ReadMaxBytes,
-            ReadMaxRows,
-            ReadMinRows,
-            SupportsTriggerAvailableNow,
-        )
+        import pyspark.sql.streaming.datasource as limits
     except ImportError:
-        from dataclasses import dataclass
-
-        class ReadLimit:
-            """A limit of a trigger; these releases do not have it."""
-
-        class ReadAllAvailable(ReadLimit):
-            """No limit."""
-
-        @dataclass
-        class ReadMaxRows(ReadLimit):
-            """Messages at most."""
-
-            max_rows: int
-
-        @dataclass
-        class ReadMinRows(ReadLimit):
-            """Messages at least."""
-
-            min_rows: int
-
-        @dataclass
-        class ReadMaxBytes(ReadLimit):
-            """Bytes at most."""
-
-            max_bytes: int
-
-        class SupportsTriggerAvailableNow:
-            """A source that ends a run of `availableNow` itself."""
+        limits = None
 
     class _Missing:
         """A class of the API that this release does not have."""
 
-    def _named(name):
-        return getattr(datasource, name, None) or type(name, (_Missing,), {})
+        def __init__(self, *values: Any) -> None:
+            pass
 
-    Filter = _named("Filter")
-    EqualNullSafe = _named("EqualNullSafe")
-    EqualTo = _named("EqualTo")
-    GreaterThan = _named("GreaterThan")
-    GreaterThanOrEqual = _named("GreaterThanOrEqual")
-    In = _named("In")
-    IsNotNull = _named("IsNotNull")
-    LessThan = _named("LessThan")
-    LessThanOrEqual = _named("LessThanOrEqual")
-    StringStartsWith = _named("StringStartsWith")
-    DataSourceStreamArrowWriter = getattr(datasource, "DataSourceStreamArrowWriter", None) or type(
-        "DataSourceStreamArrowWriter", (datasource.DataSourceStreamWriter,), {}
-    )
+    def _class(module: Any, name: str, base: type = _Missing) -> type:
+        return getattr(module, name, None) or type(name, (base,), {})
+
+    ReadAllAvailable = _class(limits, "ReadAllAvailable")
+    ReadLimit = _class(limits, "ReadLimit")
+    ReadMaxBytes = _class(limits, "ReadMaxBytes")
+    ReadMaxRows = _class(limits, "ReadMaxRows")
+    ReadMinRows = _class(limits, "ReadMinRows")
+    SupportsTriggerAvailableNow = _class(limits, "SupportsTriggerAvailableNow", object)
+    DataSourceStreamArrowWriter = _class(datasource, "DataSourceStreamArrowWriter", datasource.DataSourceStreamWriter)
 
 RELEASE: Final = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
 """Major and minor version of PySpark."""
 FILTERS_SINCE: Final = (4, 1)
 ARROW_STREAM_WRITES_SINCE: Final = (4, 1)
 LIMITS_SINCE: Final = (4, 2)
-
-__all__ = [
-    "ARROW_STREAM_WRITES_SINCE",
-    "FILTERS_SINCE",
-    "LIMITS_SINCE",
-    "RELEASE",
-    "DataSourceStreamArrowWriter",
-    "EqualNullSafe",
-    "EqualTo",
-    "Filter",
-    "GreaterThan",
-    "GreaterThanOrEqual",
-    "In",
-    "IsNotNull",
-    "LessThan",
-    "LessThanOrEqual",
-    "ReadAllAvailable",
-    "ReadLimit",
-    "ReadMaxBytes",
-    "ReadMaxRows",
-    "ReadMinRows",
-    "StringStartsWith",
-    "SupportsTriggerAvailableNow",
-]

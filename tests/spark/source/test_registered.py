@@ -32,17 +32,22 @@ def run(folder: Path, given: Any, *stages: str) -> Any:
     return CloudPickleSerializer().loads((folder / f"{len(stages)}").read_bytes())
 
 
-def test_streams_and_backups_are_read_without_natsctl(api: JetStreamApi, tmp_path: Path) -> None:
+def test_streams_are_read_without_natsctl(api: JetStreamApi, tmp_path: Path) -> None:
     make(api, number=10, allow_direct=True)
-    url, backup = api.link.settings.urls[0], tmp_path / "backup"
-    command = [sys.executable, "-m", "natsctl", "-s", url, "stream", "backup", "ORDERS", str(backup)]
-    subprocess.run(command, check=True, capture_output=True, timeout=PROCESS_TIMEOUT_S)
+    url = api.link.settings.urls[0]
     told = [{"servers": url, "stream": "ORDERS", "transport": each} for each in ("consumer", "direct", "get")]
-    tables = run(tmp_path, (DefaultSource, [*told, {"backup": str(backup)}]), "create", "plan", "read")
-    assert len(tables) == 4
+    tables = run(tmp_path, (DefaultSource, told), "create", "plan", "read")
+    assert len(tables) == 3
     for rows in tables:
         assert [row["seq"] for row in rows] == list(range(1, 11))
         assert (rows[0]["subject"], rows[0]["value"]) == ("ORDERS.0", b"x")
+
+
+def test_a_backup_needs_natsctl_where_it_is_read(tmp_path: Path) -> None:
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "backup" / "backup.json").write_text("{}")
+    with pytest.raises(AssertionError, match="a backup is read by natsctl: install it on every machine"):
+        run(tmp_path, (DefaultSource, [{"backup": str(tmp_path / "backup")}]), "create", "plan")
 
 
 def test_streams_are_written_without_natsctl(api: JetStreamApi, tmp_path: Path) -> None:
