@@ -118,6 +118,16 @@ class SubjectIndex(Generic[T]):
         self.count -= 1
         return True
 
+    def owners_of(self, pattern: bytes) -> Iterable[T]:
+        """Return the owners of this very pattern."""
+        node = self._root
+        for token in pattern.split(b"."):
+            child = node.children.get(token)
+            if child is None:
+                return ()
+            node = child
+        return node.owners
+
     def match(self, tokens: list[bytes]) -> tuple[list[IndexNode[T]], int, int]:
         """Return the nodes of matching patterns, and the number of leading tokens that decided.
 

@@ -434,7 +434,7 @@ class Account:
 
     def has_subscriber(self, subject: bytes, queue: bytes = b"") -> bool:
         """Return whether exactly `subject` has a subscription without wildcards: plain, or in the group `queue`."""
-        return any(sub.subject == subject and sub.queue == queue for sub in self.routes.subscriptions_of(subject))
+        return any(sub.queue == queue and not sub.has_left() for sub in self.routes.subs.owners_of(subject))
 
     def watch_interest(self, subject: bytes, callback: Callable[[], None]) -> Watch:
         """Call `callback` after each subscription that takes `subject` came or went; it asks `has_interest`."""

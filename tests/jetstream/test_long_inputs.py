@@ -219,3 +219,18 @@ def test_an_item_costs_no_more_among_many_and_no_turn_is_long(name: str) -> None
     few, many = measured(name, FEW), measured(name, MANY)
     assert many.calls / MANY <= GROWTH * few.calls / FEW or name == CROSSING
     assert many.longest <= TURN_CALLS
+
+
+def test_a_push_consumer_looks_for_a_route_among_long_patterns_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("natsctl.jetstream.consumers.push.SLICE_NS", -1)
+    jet, depth = Jet(), 400
+    create(jet, subjects=["s.>"])
+    jet.wire.send(b"".join(b"PUB s.%d 1\r\nx\r\n" % number for number in range(10)))
+    tokens = ["a"] * depth
+    for at in range(depth // 2):
+        jet.wire.send(f"SUB {'.'.join([*tokens[:at], '*', *tokens[at + 1 :]])} w{at}\r\n".encode())
+    subject = ".".join([*tokens[:-1], "z"])
+    consume(jet, deliver_subject=subject, ack_policy="none")
+    cost = cost_of(jet, lambda: (jet.wire.subscribe(subject), jet.advance(1)))
+    assert len(jet.wire.take()) == 10
+    assert cost.longest <= TURN_CALLS // 4

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from natsctl.api.consumer import AckPolicy
 from natsctl.api.headers import LAST_CONSUMER, LAST_STREAM
 from natsctl.api.headers import get as header_of
+from natsctl.broker.deferred_work import SLICE_NS
 from natsctl.jetstream.consumers.delivery_budget import FlowControl, RateLimit
 from natsctl.jetstream.consumers.pull import PUSH_BASED, READ_BATCH
 from natsctl.jetstream.timers import Alarm
@@ -150,7 +151,7 @@ class PushDelivery:
         """Send up to `budget` messages, redeliveries first, and return how many went."""
         consumer = self._consumer
         sent = 0
-        while sent < budget and self.is_active and not self._held_up():
+        while sent < budget and self.is_active and self._is_routed() and not self._held_up():
             if consumer.redelivery.queued:
                 number = consumer.retry.deliver(self._send)
             else:
@@ -163,6 +164,15 @@ class PushDelivery:
     def _held_up(self) -> bool:
         """Return whether the client must read or answer before it gets more."""
         return (self._flow is not None and self._flow.stalled()) or self._consumer.budget.congested(self._subject)
+
+    def _is_routed(self) -> bool:
+        """Return whether the route of the deliver subject is known; a long search for it goes on in later turns."""
+        routes, clock = self._consumer.account.routes, self._consumer.engine.clock
+        until_ns = clock.monotonic_ns() + SLICE_NS
+        if not routes.wide or routes.walked(self._subject, lambda: clock.monotonic_ns() <= until_ns):
+            return True
+        self._resume.no_later_than(clock.monotonic_ns())
+        return False
 
     def _deliver(self, budget: int) -> int:
         """Send new messages, read in one batch, and return how many went."""
