@@ -90,7 +90,7 @@ VERBS = (
     Verb(
         "events",
         "consumer.activity.events",
-        answer="ConsumerAckMetric*|MaxDeliver*|Nak*|Terminated*|ConsumerAction*|ConsumerPause*|GroupPinned*|GroupUnpinned*",
+        answer="ConsumerAckMetric*|MaxDeliver*|Nak*|Terminated*|ConsumerChanged*|ConsumerPause*|GroupPinned*|GroupUnpinned*",
         examples=("natsctl con events ORDERS NEW --count 10",),
     ),
     Verb("graph", "consumer.activity.graph"),
