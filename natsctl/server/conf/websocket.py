@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from functools import partial
+from typing import Final
 
 from msgspec.structs import replace
 
@@ -27,10 +28,6 @@ from natsctl.server.options import WS_HANDSHAKE_TIMEOUT_S, ServerOptions, WebSoc
 def websocket_block(options: ServerOptions, item: ConfItem) -> ServerOptions:
     fields = fields_of(item, WEBSOCKET_KEYS, "Expected websocket to be a map, got {}")
     return replace(options, websocket=WebSocketOptions(**fields)) if fields.get("port") else options
-
-
-def _authorization(item: ConfItem) -> dict[str, Any]:
-    return fields_of(item, AUTHORIZATION_KEYS)
 
 
 def _handshake_timeout(item: ConfItem) -> float:
@@ -87,7 +84,7 @@ WEBSOCKET_KEYS: Final[dict[str, Reader]] = keyed(
     ("no_auth_user", ("no_auth_user", text_of)),
     ("headers", ("headers", _headers)),
     ("ping_interval", ("ping_interval_s", _ping_interval)),
-    ("authorization authentication", ("", _authorization)),
+    ("authorization authentication", ("", partial(fields_of, readers=AUTHORIZATION_KEYS))),
 )
 
 

@@ -25,7 +25,8 @@ class Syslog:
     """A connection to syslog: the one of this machine, or of `udp://HOST:PORT`, `tcp://…` or `unix:PATH`."""
 
     def __init__(self, url: str = "") -> None:
-        network, address = parse_syslog_url(url) if url else ("unix", _local())
+        local = next((path for path in LOCAL_SYSLOG if os.path.exists(path)), LOCAL_SYSLOG[0])  # noqa: PTH110
+        network, address = parse_syslog_url(url) if url else ("unix", local)
         kinds = {"tcp": [socket.SOCK_STREAM], "udp": [socket.SOCK_DGRAM]}
         self._ways: list[tuple[socket.AddressFamily, socket.SocketKind, Any]]
         if isinstance(address, str):
@@ -90,10 +91,6 @@ class Syslog:
 
     def close(self) -> None:
         self._socket.close()
-
-
-def _local() -> str:
-    return next((path for path in LOCAL_SYSLOG if os.path.exists(path)), LOCAL_SYSLOG[0])  # noqa: PTH110
 
 
 def parse_syslog_url(url: str) -> tuple[str, str | tuple[str, int]]:

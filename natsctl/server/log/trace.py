@@ -107,9 +107,8 @@ def masked(connect: bytes) -> str:
         return MASK
     if not isinstance(options, dict):
         return MASK
-    shown = {name: MASK if value and _is_secret(name.lower()) else value for name, value in options.items()}
+    shown = {
+        name: MASK if value and (name.lower() in SECRETS or name.lower().startswith(SECRET_HEADS)) else value
+        for name, value in options.items()
+    }
     return printable(json.dumps(shown, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "replace"))
-
-
-def _is_secret(name: str) -> bool:
-    return name in SECRETS or name.startswith(SECRET_HEADS)

@@ -74,7 +74,7 @@ def jsz(server: ServerInstance, options: JszOptions) -> dict[str, Any]:
     answer |= {"config": jetstream_config(server), "limits": jetstream_limits(server), **_sums(every, options.raft)}
     accounts = _asked(every, options)
     if accounts:
-        details = _with_implied(options)
+        details = msgspec.structs.replace(options, streams=options.streams or options.consumer)
         answer["account_details"] = (account_detail(server, js, details) for js in accounts)
     return {**answer, "total": len(every)}
 
@@ -121,10 +121,6 @@ def _sums(accounts: Iterable[JetStreamAccount], leaders: bool) -> dict[str, int]
     if leaders and consumers:
         counts["consumers_leader"] = consumers
     return {**counts, "messages": messages, "bytes": size}
-
-
-def _with_implied(options: JszOptions) -> JszOptions:
-    return msgspec.structs.replace(options, streams=options.streams or options.consumer)
 
 
 def _asked(every: list[JetStreamAccount], options: JszOptions) -> list[JetStreamAccount]:

@@ -39,23 +39,16 @@ def labels(pairs: Mapping[str, str]) -> str:
 
 def family(name: str, kind: Kind, about: str, samples: Iterable[tuple[str, float]]) -> bytes:
     """Return a whole family: its help and type, then a line for each (labels, value); nothing without a sample."""
-    lines = [f"{name}{labelled} {_number(value)}\n" for labelled, value in samples]
+    lines = [f"{name}{shown} {value if isinstance(value, int) else float(value)!r}\n" for shown, value in samples]
     if not lines:
         return b""
-    return (f"# HELP {name} {_help(about)}\n# TYPE {name} {kind}\n" + "".join(lines)).encode()
+    about = about.replace("\\", "\\\\").replace("\n", "\\n")
+    return (f"# HELP {name} {about}\n# TYPE {name} {kind}\n" + "".join(lines)).encode()
 
 
 def _escaped(value: str) -> str:
     value = value.encode("utf-8", "replace").decode()
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-def _help(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("\n", "\\n")
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else repr(float(value))
 
 
 _DESCRIPTORS: Final = Path("/proc/self/fd")
@@ -147,7 +140,8 @@ def metrics_page(server: ServerInstance) -> HttpPage:
 def _metrics(server: ServerInstance) -> Iterator[bytes]:
     mine = {"server_id": server.broker.server_id}
     yield from _server(varz(server), mine)
-    yield _gauge("gnatsd_healthz_status", "0 where the server is well", mine, _illness(server))
+    illness = int(healthz(server, HealthzOptions())["status_code"] != 200)
+    yield _gauge("gnatsd_healthz_status", "0 where the server is well", mine, illness)
     yield from _accounts(server)
     yield from _jetstream(server)
     yield from process_families(server)
@@ -155,10 +149,6 @@ def _metrics(server: ServerInstance) -> Iterator[bytes]:
 
 def _gauge(name: str, about: str, mine: dict[str, str], value: float) -> bytes:
     return family(name, "gauge", about, [(labels(mine), value)])
-
-
-def _illness(server: ServerInstance) -> int:
-    return int(healthz(server, HealthzOptions())["status_code"] != 200)
 
 
 def _server(shown: dict[str, Any], mine: dict[str, str]) -> Iterator[bytes]:

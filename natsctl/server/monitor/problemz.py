@@ -236,7 +236,8 @@ def _of_upstreams(stream: Stream) -> Iterator[ServerProblem | None]:
     info = stream.info()
     for what, one in chain((("Mirror", info.mirror),), (("Source", each) for each in info.sources)):
         if one is not None and (why := _stuck(stream, one)):
-            text = f"{what} of {one.name}: {why}{_behind(one.lag)}"
+            behind = f", {plural(one.lag, 'message')} behind" if one.lag else ""
+            text = f"{what} of {one.name}: {why}{behind}"
             yield ServerProblem("error", "source", text, name_tag(stream.account), stream.name, weight=one.lag)
 
 
@@ -248,10 +249,6 @@ def _stuck(stream: Stream, one: StreamSourceInfo) -> str:
     if one.active < 0:
         return "never connected" if age_ns >= UPSTREAM_SILENT_NS else ""
     return f"no heartbeat for {_age(one.active)}" if one.active >= UPSTREAM_SILENT_NS else ""
-
-
-def _behind(lag: int) -> str:
-    return f", {plural(lag, 'message')} behind" if lag else ""
 
 
 def _of_consumer(consumer: Consumer) -> ServerProblem | None:

@@ -147,7 +147,7 @@ def read_consumerz(query: Query) -> AssetOptions:
 
 def streamz(server: ServerInstance, options: AssetOptions) -> Iterator[bytes]:
     chosen = yield from choosing(_stream_entries(server, options), options.page)
-    rows = (_stream_row(stream) for stream in chosen.rows if _is_served(stream))
+    rows = (_stream_row(one) for one in chosen.rows if one.js.streams.get(one.name) is one)
     yield from pieces(page_head(server, options.page, chosen.total) | {"streams": rows})
 
 
@@ -195,10 +195,6 @@ def _consumer_entries(server: ServerInstance, options: AssetOptions) -> Iterator
                 yield ListEntry(place(consumer), consumer.name, stream.name, stream.js.name, consumer)
             else:
                 yield None
-
-
-def _is_served(stream: Stream) -> bool:
-    return stream.js.streams.get(stream.name) is stream
 
 
 def stream_lag(stream: Stream) -> int:

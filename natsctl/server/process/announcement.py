@@ -93,7 +93,8 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
     log.info(f"Listening for client connections on {joined(server.host, server.port)}")
     if options.proxy_protocol:
         log.info("PROXY protocol enabled for client connections")
-    if server.broker.options.auth is None and not _is_loopback(server.host):
+    loopback = server.host in ("localhost", "::1") or server.host.startswith("127.")
+    if server.broker.options.auth is None and not loopback:
         log.warn("No users are configured: whoever reaches this address may do everything")
     if options.tls is not None:
         only_first = options.tls.handshake_first and not options.tls.fallback_s
@@ -102,10 +103,6 @@ def announce_listeners(log: Log, server: ServerInstance) -> None:
         if only_first:
             log.warn('Clients that are not using "TLS Handshake First" option will fail to connect')
     log.info("Server is ready")
-
-
-def _is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def _plain_secrets(options: ServerOptions) -> bool:

@@ -348,12 +348,14 @@ class Reloader:
             refuse_fixed(old, new)
             size = new.max_storage or server.options.max_storage
             derived = replace(new, max_storage=size, storage_derived=not new.max_storage)
-            contexts = _contexts(new)
+            # Files are read here once: others that are swapped in later must not fail what has begun to change.
+            contexts = {kind: TlsContexts(tls) for kind, tls in new.tls_blocks.items()}
             options = self._prepared(derived)
         except (FlagError, NatsctlError, OSError) as error:
             raise BadRequestError(str(error)) from error
         same = {user.name or user.nkey for user in set(_credentials(old)) & set(_credentials(new))}
-        return Reload(new, derived, options, contexts, list(changed(old, new)), same, _login_names(new))
+        names = {name for user in _credentials(new) for name in (user.name, user.nkey) if name}
+        return Reload(new, derived, options, contexts, list(changed(old, new)), same, names)
 
     def _prepared(self, new: ServerOptions) -> BrokerOptions:
         """Return the broker's new options; raises where users cannot be read."""
@@ -415,18 +417,6 @@ def _forgetting(users: list[User]) -> Iterator[None]:
 def _credentials(options: ServerOptions) -> tuple[User, ...]:
     """Return every user by name or key, the single one among them."""
     return options.users + ((User(options.user, options.password),) if options.user else ())
-
-
-def _login_names(options: ServerOptions) -> set[str]:
-    return {name for user in _credentials(options) for name in (user.name, user.nkey) if name}
-
-
-def _contexts(new: ServerOptions) -> dict[str, TlsContexts]:
-    """Return the TLS of each kind of listener that has any; raises TlsFileError.
-
-    The files are read here once: others that are swapped in afterwards must not fail what has begun to change.
-    """
-    return {kind: TlsContexts(tls) for kind, tls in new.tls_blocks.items()}
 
 
 def _replace_gates(server: ServerInstance, new: ServerOptions, contexts: dict[str, TlsContexts]) -> None:

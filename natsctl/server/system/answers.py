@@ -56,7 +56,6 @@ from natsctl.server.system.requests import ALL_SERVERS, Responder, SystemRequest
 
 if TYPE_CHECKING:
     from natsctl.broker.account import Account
-    from natsctl.broker.routes import Recipient
     from natsctl.broker.subscription import Subscription
     from natsctl.server.instance import ServerInstance
     from natsctl.server.monitor.query import ReloadCall
@@ -374,13 +373,9 @@ def subscribers(account: Account, subject: str, queue: bytes | None = None) -> i
     if is_literal(subject):
         clients, groups, _ = account.routes.find(subject.encode())
         recipients = (() if queue is not None else clients, *groups)
-        return sum(_counted(_subscriptions(group), queue) for group in recipients)
+        return sum(_counted((recipient[1] for recipient in group), queue) for group in recipients)
     covered = (sub for sub in account.routes.subs if is_subset(sub.subject.decode("utf-8", "replace"), subject))
     return _counted(covered, queue)
-
-
-def _subscriptions(recipients: Iterable[Recipient]) -> Iterable[Subscription]:
-    return (recipient[1] for recipient in recipients)
 
 
 def _counted(subs: Iterable[Subscription], queue: bytes | None) -> int:
