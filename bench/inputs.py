@@ -624,7 +624,7 @@ async def reported(peers: Peers, *requests: tuple[str, dict[str, Any]]) -> None:
     await system.close()
 
 
-@sized("system: connections", 10, 100, 1_000, 10_000)
+@sized("system: connections", 10, 100, 1_000, 5_000)
 async def reported_connections(peers: Peers, count: int) -> None:
     """Ask for the list of many connections."""
     clients = [await RawClient.connect(peers.url) for _ in range(count)]
